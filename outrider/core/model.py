@@ -1,0 +1,149 @@
+"""The values that the core decides about: images, nodes, workspaces, reservations.
+
+Frozen and checked when built; what changes over time lives in the other modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Amounts of named resources, for instance 2 `cpus` and 1024 `memory_mib`.
+
+    Names are free; what is absent is zero. Amounts are kept sorted by name so that
+    equal resources compare and hash equal.
+    """
+
+    amounts: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, **amounts: int) -> Resources:
+        return cls.from_mapping(amounts)
+
+    @classmethod
+    def from_mapping(cls, amounts: Mapping[str, int]) -> Resources:
+        for name, amount in amounts.items():
+            if amount < 0:
+                raise ValueError(f"resource {name} is {amount}: it cannot be negative")
+        return cls(tuple(sorted((name, amount) for name, amount in amounts.items() if amount)))
+
+    def __getitem__(self, name: str) -> int:
+        return dict(self.amounts).get(name, 0)
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={amount}" for name, amount in self.amounts) or "nothing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """An image template in a repository. A digest, not a tag, is what is promised."""
+
+    uri: str
+    size_bytes: int
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.uri:
+            raise ValueError("an image needs a URI")
+        if self.size_bytes <= 0:
+            raise ValueError(f"image {self.uri} has {self.size_bytes} bytes: it needs at least 1")
+
+    @property
+    def key(self) -> str:
+        """What makes two images the same one."""
+        return self.digest or self.uri
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A host: what it can give, and how many bytes its image pool may hold."""
+
+    name: str
+    capacity: Resources
+    pool_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pool_bytes is not None and self.pool_bytes < 0:
+            raise ValueError(f"node {self.name}: a pool of {self.pool_bytes} bytes is impossible")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workspace:
+    """What a user asks for: so many instances of an image, for so long, maybe from a time on.
+
+    Without `start_s` it is best effort. With it, it is a closed advance reservation (or an
+    immediate one, when the start is now). With `finish_by_s` as well it may start at any
+    time from `start_s` on, as long as it ends by `finish_by_s`: a deadline lease.
+
+    `is_parallel`: all instances run at the same time (a reservation always does). A serial
+    best-effort workspace is scheduled instance by instance.
+    `is_preemptible`: a best-effort workspace that may be suspended for a reservation.
+    """
+
+    name: str
+    instances: int
+    resources: Resources
+    duration_s: int
+    image: Image | None = None
+    start_s: int | None = None
+    finish_by_s: int | None = None
+    is_parallel: bool = True
+    is_preemptible: bool = True
+
+    def __post_init__(self) -> None:
+        if self.instances < 1:
+            raise ValueError(f"workspace {self.name}: {self.instances} instances; ask for 1 or more")
+        if self.duration_s < 1:
+            raise ValueError(f"workspace {self.name}: a duration of {self.duration_s} s; ask for 1 or more")
+        if self.finish_by_s is not None:
+            if self.start_s is None:
+                raise ValueError(f"workspace {self.name}: a deadline needs a first possible start")
+            if self.start_s + self.duration_s > self.finish_by_s:
+                raise ValueError(
+                    f"workspace {self.name}: {self.duration_s} s from {self.start_s} do not end by {self.finish_by_s}"
+                )
+
+    @property
+    def is_best_effort(self) -> bool:
+        return self.start_s is None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transfer:
+    """One image on its way to one node, or to several by a relay that costs its link once.
+
+    `release_s` is the first instant at which it may start; best effort has no deadline.
+    """
+
+    number: int
+    image: Image
+    nodes: tuple[str, ...]
+    duration_s: int
+    release_s: int = 0
+    deadline_s: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """So many instances of a workspace on one node."""
+
+    node: str
+    instances: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reservation:
+    """A promise: these nodes, with the image on them, throughout [start_s, end_s)."""
+
+    workspace: Workspace
+    start_s: int
+    end_s: int
+    placements: tuple[Placement, ...]
+    transfers: tuple[int, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(placement.node for placement in self.placements)

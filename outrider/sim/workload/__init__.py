@@ -1,0 +1,1 @@
+"""Workloads: readers, writers and generators of what users submit over time."""
