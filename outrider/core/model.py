@@ -103,7 +103,8 @@ class Workspace:
                 raise ValueError(f"workspace {self.name}: a deadline needs a first possible start")
             if self.start_s + self.duration_s > self.finish_by_s:
                 raise ValueError(
-                    f"workspace {self.name}: {self.duration_s} s from {self.start_s} do not end by {self.finish_by_s}"
+                    f"workspace {self.name}: {self.duration_s} s from {self.start_s} on "
+                    f"do not end by {self.finish_by_s}"
                 )
 
     @property

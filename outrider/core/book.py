@@ -1,0 +1,206 @@
+"""The book of accepted reservations, and everything an admission decision is made against.
+
+It holds the slot table of reservations, the link that carries their images, and the image
+pools. `admission` reads it and makes a `Plan`; only `Book` changes it, by carrying out a
+whole plan or by taking a reservation back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from outrider.core.fitting import Fit
+from outrider.core.model import Image, Node, Placement, Reservation, Transfer, Workspace
+from outrider.core.reuse import Life, Pools
+from outrider.core.staging.deadline import DeadlineLink, Insertion
+from outrider.core.timeline import Timeline
+
+
+class Shipping(Enum):
+    """How an image gets to several nodes."""
+
+    PER_NODE = "per-node"
+    """One unicast for each node; the instances on one node share it."""
+    RELAY = "relay"
+    """One for all nodes of a reservation: a relay or multicast costs the link its size once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """How transfers are planned at a site."""
+
+    rate_bytes_per_s: int
+    shipping: Shipping = Shipping.PER_NODE
+    is_reusing: bool = True
+    is_extending: bool = True
+    """Whether an image that is in a pool may be kept past its expiry for a later reservation.
+    Without it a life is extended only as in the thesis: when the reservation starts before
+    the image expires, or while the image's transfer is still to come."""
+    joins_any_image: bool = False
+    """The fault of the thesis' own simulator: a reservation joins an earlier transfer to its
+    node without comparing the image. Only to reproduce its tables; never anything else."""
+
+    def __post_init__(self) -> None:
+        if self.rate_bytes_per_s < 1:
+            raise ValueError(f"a link of {self.rate_bytes_per_s} bytes/s moves nothing")
+
+    def duration_s(self, image: Image) -> int:
+        """How long the image keeps the link busy, rounded up to a second."""
+        return -(-image.size_bytes // self.rate_bytes_per_s)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Everything that accepting a reservation changes, worked out but not yet done."""
+
+    workspace: Workspace
+    start_s: int
+    end_s: int
+    fits: tuple[Fit, ...]
+    transfers: tuple[Transfer, ...] = ()
+    insertion: Insertion | None = None
+    lives: tuple[tuple[int, int, int], ...] = ()
+    """New lives: node, number of the transfer that brings the image, first instant on disk."""
+    joined: tuple[tuple[int, Life], ...] = ()
+    """Lives of others that the reservation extends, with their nodes."""
+    revived: tuple[int, ...] = ()
+    """Nodes on which the image lingers and is kept from now on."""
+    pushed: tuple[tuple[int, int], ...] = ()
+    """Transfers of others that are pushed ahead, with the new first instant on disk."""
+
+    @property
+    def saved_transfers(self) -> int:
+        return len(self.joined) + len(self.revived)
+
+
+@dataclass(slots=True)
+class Entry:
+    """An accepted reservation and what it holds."""
+
+    reservation: Reservation
+    fits: tuple[Fit, ...]
+    need: int
+    end_s: int
+    lives: list[tuple[int, Life]]
+
+
+class Book:
+    """Accepted reservations over the nodes of a site."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        terms: Terms,
+        *,
+        link: DeadlineLink | None = None,
+        pools: Pools | None = None,
+    ) -> None:
+        self.terms = terms
+        self.timeline = Timeline(nodes)
+        self.link = link or DeadlineLink()
+        self.pools = pools or Pools(nodes)
+        self.available = self.timeline.everyone
+        self.entries: dict[str, Entry] = {}
+        self.next_transfer = 1
+        self._carried: dict[int, list[tuple[int, Life]]] = {}
+
+    def lives_of(self, transfer: int) -> Sequence[tuple[int, Life]]:
+        """The lives that a transfer brings, with their nodes."""
+        return self._carried.get(transfer, ())
+
+    def new_transfer_number(self) -> int:
+        self.next_transfer += 1
+        return self.next_transfer - 1
+
+    def carry(self, transfer: int, node: int, life: Life) -> None:
+        """Note that `transfer` brings this life."""
+        self._carried.setdefault(transfer, []).append((node, life))
+
+    def commit(self, plan: Plan, now_s: int) -> Reservation:
+        """Carry out a plan made against the book as it is."""
+        workspace = plan.workspace
+        if workspace.name in self.entries:
+            raise ValueError(f"a reservation named {workspace.name} is in the book already")
+        need = self.timeline.layout.pack(workspace.resources)
+        for chosen in plan.fits:
+            self.timeline.reserve(chosen.node, need * chosen.instances, plan.start_s, plan.end_s)
+        if plan.insertion is not None:
+            self.link.apply(plan.insertion)
+        for transfer, start_s in plan.pushed:
+            for _, life in self.lives_of(transfer):
+                life.start_s = min(life.start_s, start_s)
+        self.next_transfer += len(plan.transfers)
+        nodes = self.timeline.nodes
+        reservation = Reservation(
+            workspace=workspace,
+            start_s=plan.start_s,
+            end_s=plan.end_s,
+            placements=tuple(
+                Placement(node=nodes[chosen.node].name, instances=chosen.instances) for chosen in plan.fits
+            ),
+            transfers=tuple(transfer.number for transfer in plan.transfers),
+        )
+        lives = self._hold(plan, now_s)
+        self.entries[workspace.name] = Entry(reservation, plan.fits, need, plan.end_s, lives)
+        return reservation
+
+    def _hold(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
+        image, name = plan.workspace.image, plan.workspace.name
+        held: list[tuple[int, Life]] = list(plan.joined)
+        if image is not None:
+            for node in plan.revived:
+                life = self.pools.revive(node, image.key, image, now_s)
+                assert life is not None
+                held.append((node, life))
+            for node, transfer, start_s in plan.lives:
+                life = Life(image, start_s, plan.start_s, plan.end_s, transfer=transfer)
+                self.pools.add(node, life)
+                self.carry(transfer, node, life)
+                held.append((node, life))
+        for node, life in held:
+            self.pools.extend(node, life, name, plan.end_s)
+        return held
+
+    def cancel(self, name: str, now_s: int) -> Reservation:
+        """Take a reservation back from now on: its slots, and its transfers if nobody else needs them."""
+        entry = self.entries.pop(name)
+        self._release_slots(entry, now_s)
+        for node, life in entry.lives:
+            never_began = self.pools.leave(node, life, name, now_s)
+            if life.transfer is not None and never_began:
+                others = [other for other in self._carried.get(life.transfer, []) if other[1] is not life]
+                self._carried[life.transfer] = others
+                if not others:
+                    del self._carried[life.transfer]
+                    self.link.remove(life.transfer)
+        return entry.reservation
+
+    def end_early(self, name: str, now_s: int) -> None:
+        """The reservation's user is done: give back the rest of its time."""
+        self.cancel(name, now_s)
+
+    def forget(self, name: str) -> None:
+        """Drop a reservation that is over; its slots lie in the past."""
+        del self.entries[name]
+
+    def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
+        """A transfer ended: its images are ready. The lives it brought, with their nodes."""
+        lives = self._carried.pop(number, [])
+        for _, life in lives:
+            life.transfer = None
+            life.ready_s = min(life.ready_s, now_s)
+        return lives
+
+    def transfer_begun(self, number: int, now_s: int) -> None:
+        """A transfer began: its bytes are on the disks from now on."""
+        for _, life in self.lives_of(number):
+            life.start_s = min(life.start_s, now_s)
+
+    def _release_slots(self, entry: Entry, now_s: int) -> None:
+        start_s = max(entry.reservation.start_s, now_s)
+        if start_s < entry.end_s:
+            for chosen in entry.fits:
+                self.timeline.release(chosen.node, entry.need * chosen.instances, start_s, entry.end_s)
+        entry.reservation = replace(entry.reservation, end_s=max(entry.reservation.start_s, now_s))

@@ -1,0 +1,1 @@
+"""Waiting workspaces: who is placed when, where, and around which reservations."""

@@ -1,0 +1,121 @@
+"""The board on which best effort is placed: everything that is taken, by reservations and by runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from outrider.core.book import Book
+from outrider.core.model import Workspace
+from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
+from outrider.core.reuse import Life, Stay
+from outrider.core.staging.fifo import BestEffortLink, Scheduled
+from outrider.core.timeline import Timeline
+
+
+class Backfilling(Enum):
+    """Who may overtake whom."""
+
+    OFF = "off"
+    """Nobody: the first that cannot be placed holds up all behind it."""
+    GREEDY = "greedy"
+    """Everybody who can start; nobody is promised a start (thesis, section 6.1)."""
+    RESERVING = "reserving"
+    """The first few that cannot start get a place in the future; the rest may use what is left."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueRules:
+    backfilling: Backfilling = Backfilling.GREEDY
+    places: int | None = 1
+    """With RESERVING: how many waiting workspaces have a place at a time. 1 is aggressive
+    (EASY), None conservative."""
+    suspension: SuspensionRules = field(default_factory=SuspensionRules)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A workspace in the queue. `left` counts the instances of a serial one still to place."""
+
+    order: int
+    workspace: Workspace
+    need: int
+    left: int
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Best-effort instances that have a place."""
+
+    order: int
+    index: int
+    workspace: Workspace
+    need: int
+    ready_s: int
+    segments: tuple[Segment, ...]
+    first_shares: tuple[Share, ...]
+    """Where it was placed: kept when its segments are taken back before it begins."""
+    lives: list[tuple[int, Life]]
+    placed_s: int
+    transfers: tuple[Scheduled, ...] = ()
+    has_begun: bool = False
+    is_in_book: bool = False
+    """Whether it keeps reservations away: it runs and cannot be suspended."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.workspace.name}/{self.index}"
+
+    @property
+    def start_s(self) -> int:
+        return self.segments[0].start_s
+
+    @property
+    def end_s(self) -> int:
+        return self.segments[-1].end_s
+
+    def nodes(self) -> list[int]:
+        return sorted({share.node for segment in self.segments for share in segment.shares})
+
+
+class Board:
+    """What placing best effort is decided against, and what it changes."""
+
+    def __init__(self, book: Book, link: BestEffortLink, rules: QueueRules) -> None:
+        self.book = book
+        self.link = link
+        self.rules = rules
+        self.everything = Timeline(book.timeline.nodes)
+        self.lanes = [Lane() for _ in book.timeline.nodes]
+        self.runs: dict[str, Run] = {}
+        self.private: list[Stay] = []
+        """Where images are not reused: each instance's own file."""
+
+    def occupy(self, run: Run) -> None:
+        """Enter a run's segments in the slot table and the disks' lanes."""
+        for segment in run.segments:
+            for share in segment.shares:
+                self.everything.reserve(share.node, share.amount, segment.start_s, segment.end_s)
+            for node, start_s, length_s in segment.disk:
+                self.lanes[node].take(start_s, length_s)
+
+    def vacate(self, run: Run, from_s: int) -> None:
+        """Give back what a run has from `from_s` on; its segments are cut accordingly."""
+        kept: list[Segment] = []
+        for segment in run.segments:
+            if segment.end_s <= from_s:
+                kept.append(segment)
+                continue
+            start_s = max(segment.start_s, from_s)
+            for share in segment.shares:
+                self.everything.release(share.node, share.amount, start_s, segment.end_s)
+            done: list[tuple[int, int, int]] = []
+            for node, begin_s, length_s in segment.disk:
+                if begin_s < from_s:
+                    done.append((node, begin_s, length_s))
+                else:
+                    self.lanes[node].give_back(begin_s, length_s)
+            if segment.start_s < from_s:
+                resume_s = min(segment.resume_s, from_s - segment.start_s)
+                kept.append(Segment(segment.start_s, from_s, segment.shares, resume_s, 0, tuple(done)))
+        run.segments = tuple(kept)

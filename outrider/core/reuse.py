@@ -1,0 +1,259 @@
+"""Image pools: where an image is or will be, from when on, and until when (thesis, Algorithm 4).
+
+A *life* is one stay of an image in one node's pool: its bytes are reserved from the start
+of its transfer, it can be used from `ready_s` on, and it expires when its last user ends.
+Later users of the same image extend a life instead of starting a transfer. The sum of
+lives never exceeds a pool's limit at any future instant; whoever adds one asks `has_room`
+first.
+
+What has expired may linger: it costs nothing but space, is given up whenever a life needs
+its space, and saves a transfer if somebody asks for it before. Who is given up first is a
+policy's choice (`Rank`), which is told when each image is needed next by what has already
+been accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from outrider.core.model import Image, Node
+from outrider.core.timeline import FOREVER
+
+
+@dataclass(slots=True)
+class Life:
+    """One stay of an image in a pool. `users` maps who needs it to when they end."""
+
+    image: Image
+    start_s: int
+    ready_s: int
+    expires_s: int
+    users: dict[str, int] = field(default_factory=dict)
+    transfer: int | None = None
+    is_firm: bool = False
+    """Whether `ready_s` is when its transfer ends, rather than when it must have ended."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lingering:
+    """An image that nobody needs any more but that is still in the pool."""
+
+    key: str
+    size_bytes: int
+    added_s: int
+    uses: int
+    last_use_s: int
+    next_use_s: int | None
+
+
+Rank = Callable[[Lingering, int], tuple[int, ...]]
+"""A sort key for an image at an instant: the smallest is given up first."""
+
+
+class Pool:
+    """One node's image pool, past the present and into the future."""
+
+    def __init__(self, limit_bytes: int | None, keep_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.keep_bytes = keep_bytes
+        self.lives: dict[str, list[Life]] = {}
+        self.lingering: dict[str, Lingering] = {}
+        self.uses: dict[str, int] = {}
+
+    def life_at(self, key: str, at_s: int) -> Life | None:
+        """The life that guarantees the image at `at_s` (thesis, Algorithm 4, line 4)."""
+        for life in self.lives.get(key, ()):
+            if life.ready_s <= at_s <= life.expires_s:
+                return life
+        return None
+
+    def coming(self, key: str, after_s: int) -> Life | None:
+        """The life of the image that becomes ready first after `after_s`."""
+        later = [life for life in self.lives.get(key, ()) if life.ready_s > after_s]
+        return min(later, key=lambda life: life.ready_s, default=None)
+
+    def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> bool:
+        """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit."""
+        if self.limit_bytes is None:
+            return True
+        return self.peak(extra, from_s) <= self.limit_bytes
+
+    def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
+        """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""
+        changes: list[tuple[int, int]] = []
+        for lives in self.lives.values():
+            for life in lives:
+                changes.append((max(life.start_s, from_s), life.image.size_bytes))
+                changes.append((max(life.expires_s, from_s), -life.image.size_bytes))
+        for start_s, end_s, size_bytes in extra:
+            changes.append((max(start_s, from_s), size_bytes))
+            changes.append((max(end_s, from_s), -size_bytes))
+        changes.sort()
+        peak = held = 0
+        for _, size_bytes in changes:
+            held += size_bytes
+            peak = max(peak, held)
+        return peak
+
+    def held_bytes(self, now_s: int) -> int:
+        """Bytes on the disk now: lives that have begun and what lingers."""
+        begun = sum(
+            life.image.size_bytes for lives in self.lives.values() for life in lives if life.start_s <= now_s
+        )
+        return begun + sum(entry.size_bytes for entry in self.lingering.values())
+
+    def next_use(self, key: str, now_s: int) -> int | None:
+        """When the next life of the image that is still to come begins to be used."""
+        return min((life.ready_s for life in self.lives.get(key, ()) if life.start_s > now_s), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A stretch of time for which a node's disk held an image: for statistics."""
+
+    node: int
+    key: str
+    start_s: int
+    end_s: int
+    size_bytes: int
+
+
+class Pools:
+    """The pools of all nodes of a site, numbered as in the timeline."""
+
+    def __init__(self, nodes: Sequence[Node], *, keep_bytes: int = 0, rank: Rank | None = None) -> None:
+        if keep_bytes and rank is None:
+            raise ValueError("images are to linger, but no policy says which to give up first")
+        self._rank = rank
+        self.pools = [Pool(node.pool_bytes, keep_bytes) for node in nodes]
+        self.stays: list[Stay] = []
+        self._where: dict[str, set[int]] = {}
+
+    def nodes_with(self, key: str) -> list[int]:
+        """The nodes whose pool has, will have or has kept the image."""
+        return sorted(self._where.get(key, ()))
+
+    def add(self, node: int, life: Life) -> None:
+        pool = self.pools[node]
+        pool.lives.setdefault(life.image.key, []).append(life)
+        pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
+        self._where.setdefault(life.image.key, set()).add(node)
+
+    def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
+        """`user` also needs this life, until `until_s`."""
+        pool = self.pools[node]
+        life.users[user] = max(until_s, life.users.get(user, 0))
+        life.expires_s = max(life.expires_s, until_s)
+        pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
+
+    def leave(self, node: int, life: Life, user: str, now_s: int) -> bool:
+        """`user` no longer needs this life. True if nobody needs it and it never began."""
+        life.users.pop(user, None)
+        life.expires_s = max(life.users.values(), default=now_s)
+        if not life.users and life.start_s >= now_s:
+            self._drop(node, life)
+            return True
+        return False
+
+    def revive(self, node: int, key: str, image: Image, now_s: int) -> Life | None:
+        """Make a life of what lingers, with no transfer; None if it does not linger."""
+        pool = self.pools[node]
+        entry = pool.lingering.pop(key, None)
+        if entry is None:
+            return None
+        self.stays.append(Stay(node, key, entry.last_use_s, now_s, entry.size_bytes))
+        life = Life(image, now_s, now_s, now_s)
+        self.add(node, life)
+        return life
+
+    def settle(self, now_s: int, nodes: Iterable[int] | None = None) -> None:
+        """End the lives that have expired before `now_s`: drop them or let them linger."""
+        for node in range(len(self.pools)) if nodes is None else nodes:
+            pool = self.pools[node]
+            expired = [
+                life
+                for lives in pool.lives.values()
+                for life in lives
+                if life.expires_s < now_s and life.ready_s <= now_s
+            ]
+            for life in sorted(expired, key=lambda life: (life.expires_s, life.image.key)):
+                self._end(node, life, now_s)
+
+    def make_room(self, node: int, now_s: int, coming_bytes: int = 0) -> list[str]:
+        """Give up what lingers until a life of `coming_bytes` fits; the keys given up."""
+        pool = self.pools[node]
+        bound = FOREVER if pool.limit_bytes is None else pool.limit_bytes
+        given_up: list[str] = []
+        while pool.lingering and (
+            pool.held_bytes(now_s) + coming_bytes > bound or pool.held_bytes(now_s) > pool.keep_bytes
+        ):
+            victim = self._victim(pool, now_s)
+            given_up.append(victim.key)
+            del pool.lingering[victim.key]
+            self.stays.append(Stay(node, victim.key, victim.last_use_s, now_s, victim.size_bytes))
+            self._forget_if_gone(node, victim.key)
+        return given_up
+
+    def close(self) -> list[Stay]:
+        """Every stay, the lives still open included: for statistics at the end of a run."""
+        open_stays = [
+            Stay(node, life.image.key, life.start_s, life.expires_s, life.image.size_bytes)
+            for node, pool in enumerate(self.pools)
+            for lives in pool.lives.values()
+            for life in lives
+        ]
+        return self.stays + open_stays
+
+    def _victim(self, pool: Pool, now_s: int) -> Lingering:
+        rank = self._rank
+        assert rank is not None
+        return min(
+            (
+                Lingering(
+                    key=entry.key,
+                    size_bytes=entry.size_bytes,
+                    added_s=entry.added_s,
+                    uses=pool.uses.get(entry.key, 0),
+                    last_use_s=entry.last_use_s,
+                    next_use_s=pool.next_use(entry.key, now_s),
+                )
+                for entry in pool.lingering.values()
+            ),
+            key=lambda entry: (*rank(entry, now_s), entry.key),
+        )
+
+    def _end(self, node: int, life: Life, now_s: int) -> None:
+        pool = self.pools[node]
+        key = life.image.key
+        self.stays.append(Stay(node, key, life.start_s, life.expires_s, life.image.size_bytes))
+        self._drop(node, life, keep=True)
+        still_there = any(other.start_s <= now_s for other in pool.lives.get(key, ()))
+        if pool.keep_bytes and not still_there and key not in pool.lingering:
+            pool.lingering[key] = Lingering(
+                key=key,
+                size_bytes=life.image.size_bytes,
+                added_s=life.ready_s,
+                uses=pool.uses.get(key, 0),
+                last_use_s=life.expires_s,
+                next_use_s=None,
+            )
+            self.make_room(node, now_s)
+        self._forget_if_gone(node, key)
+
+    def _drop(self, node: int, life: Life, *, keep: bool = False) -> None:
+        lives = self.pools[node].lives[life.image.key]
+        lives.remove(life)
+        if not lives:
+            del self.pools[node].lives[life.image.key]
+        if not keep:
+            self._forget_if_gone(node, life.image.key)
+
+    def _forget_if_gone(self, node: int, key: str) -> None:
+        pool = self.pools[node]
+        if key not in pool.lives and key not in pool.lingering:
+            nodes = self._where.get(key)
+            if nodes is not None:
+                nodes.discard(node)
+                if not nodes:
+                    del self._where[key]

@@ -1,0 +1,70 @@
+"""Reservations and best effort together: what a service or a simulator talks to.
+
+Events go in (a request, a tick, something began or ended or broke) and decisions come out
+(runs with nodes and segments, accepted and refused reservations). Time is what the caller
+says it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
+from outrider.core.book import Book
+from outrider.core.model import Workspace
+from outrider.core.queue.besteffort import BestEffort
+from outrider.core.queue.board import Board, QueueRules, Run
+from outrider.core.staging.fifo import BestEffortLink
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What became of a request for a reservation, and which runs had to move for it."""
+
+    admission: Accepted | Rejected
+    moved: tuple[Run, ...] = ()
+
+
+class Scheduler:
+    """One site's book of reservations and queue of best effort."""
+
+    def __init__(
+        self, book: Book, link: BestEffortLink, rules: QueueRules, policy: Policy | None = None
+    ) -> None:
+        self.book = book
+        self.board = Board(book, link, rules)
+        self.queue = BestEffort(self.board)
+        self._policy = policy
+
+    def what_if(self, workspace: Workspace, now_s: int) -> Accepted | Rejected:
+        """The answer that `reserve` would give now."""
+        return assess(self.book, workspace, now_s, policy=self._policy)
+
+    def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Answer:
+        """Accept or refuse a reservation; if accepted, best effort makes way for it."""
+        admission = admit(self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest)
+        if isinstance(admission, Rejected):
+            return Answer(admission=admission)
+        plan = admission.plan
+        need = self.book.entries[workspace.name].need
+        moved = self.queue.make_room(plan.fits, need, plan.start_s, plan.end_s, now_s)
+        return Answer(admission=admission, moved=tuple(moved))
+
+    def end_reservation(self, name: str, now_s: int) -> None:
+        """A reservation is cancelled, or its user is done before its end, or it is over."""
+        entry = self.book.entries[name]
+        start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
+        self.queue.give_back(entry.fits, entry.need, start_s, end_s)
+        self.book.cancel(name, now_s)
+
+    def submit(self, workspace: Workspace) -> bool:
+        """Queue a best-effort workspace; False if the site could never run it."""
+        if not self.queue.fits_site(workspace):
+            return False
+        self.queue.submit(workspace)
+        return True
+
+    def schedule(self, now_s: int) -> list[Run]:
+        """Place what can be placed now."""
+        self.book.pools.settle(now_s)
+        return self.queue.schedule(now_s)

@@ -1,0 +1,226 @@
+"""Transfers with deadlines on one link: EDF, EDF/JIT and what lies between (thesis, Algorithms 2 and 3).
+
+The schedule is a sequence of waiting transfers together with the latest instant at which
+each may start so that it and all behind it still meet their deadlines:
+
+    latest[k] = min(deadline[k], latest[k + 1]) - duration[k]
+
+That is what Algorithm 3 computes. The sequence is feasible exactly when no latest start is
+before the transfer's release and the first is not before the link is free; and then
+*every* earlier start in the same order meets the deadlines too, which is what Algorithm 2
+does. So one structure serves both strategies, and a transfer that is inserted touches only
+those before it, as far as the first gap that is wide enough.
+
+The sequence is in the order of deadlines unless a release forces a transfer into a gap
+further ahead. A transfer that runs is never moved. `reserve_s` says how long before its
+latest start a transfer is started if the link is idle: None is EDF (at once), 0 is EDF/JIT
+(as late as possible). Pure JIT leaves the link idle now and refuses later requests for want
+of exactly that time, so a few minutes' reserve accepts more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from outrider.core.model import Transfer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Insertion:
+    """Where new transfers go, and how far each transfer before them is pushed ahead.
+
+    `pushed` holds the new latest starts of the transfers just before `position`.
+    """
+
+    position: int
+    key_s: int
+    transfers: tuple[Transfer, ...]
+    latest: tuple[int, ...]
+    pushed: tuple[int, ...]
+
+
+class DeadlineLink:
+    """One link's waiting transfers, and the one that runs."""
+
+    def __init__(self, *, reserve_s: int | None = None) -> None:
+        if reserve_s is not None and reserve_s < 0:
+            raise ValueError(f"a reserve of {reserve_s} s is impossible: give 0 or more, or None for EDF")
+        self.reserve_s = reserve_s
+        self.running: Transfer | None = None
+        self.busy_until_s = 0
+        self._waiting: list[Transfer] = []
+        self._latest: list[int] = []
+        # What the sequence is sorted by: the deadline, or less where a gap further ahead was used.
+        self._keys: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def plan(self, transfers: Sequence[Transfer], now_s: int) -> Insertion | None:
+        """Where `transfers`, which share deadline and release, can go; None if nowhere."""
+        deadline_s = transfers[0].deadline_s
+        if deadline_s is None:
+            raise ValueError("a transfer without a deadline belongs in a FIFO link")
+        floor_s = max(now_s, self.busy_until_s)
+        position = bisect_right(self._keys, deadline_s)
+        key_s = deadline_s
+        while True:
+            found = self._insertion(position, key_s, transfers, floor_s)
+            if isinstance(found, Insertion):
+                return found
+            # Only a release can make a place further ahead better than the deadline's own:
+            # there the transfer uses a gap before one that cannot start earlier.
+            if found >= position or self._waiting[found].release_s <= floor_s:
+                return None
+            position = found
+            key_s = self._keys[position]
+
+    def _insertion(
+        self, position: int, key_s: int, transfers: Sequence[Transfer], floor_s: int
+    ) -> Insertion | int:
+        """The insertion at `position`, or the index of the transfer that prevents it.
+
+        An index of `position` means one of the new transfers itself.
+        """
+        waiting, latest = self._waiting, self._latest
+        next_s = latest[position] if position < len(latest) else key_s
+        starts: list[int] = []
+        for transfer in reversed(transfers):
+            assert transfer.deadline_s is not None
+            next_s = min(transfer.deadline_s, next_s) - transfer.duration_s
+            if next_s < transfer.release_s or next_s < floor_s:
+                # Too early for itself: whoever stands before cannot help.
+                return position
+            starts.append(next_s)
+        pushed: list[int] = []
+        index = position - 1
+        while index >= 0:
+            before = waiting[index]
+            start_s = next_s - before.duration_s
+            if start_s >= latest[index]:
+                break
+            if start_s < before.release_s or start_s < floor_s:
+                return index
+            pushed.append(start_s)
+            next_s = start_s
+            index -= 1
+        return Insertion(
+            position=position,
+            key_s=key_s,
+            transfers=tuple(transfers),
+            latest=tuple(reversed(starts)),
+            pushed=tuple(reversed(pushed)),
+        )
+
+    def apply(self, insertion: Insertion) -> None:
+        """Carry out what `plan` found. Nothing may have changed in between."""
+        position, count = insertion.position, len(insertion.transfers)
+        self._latest[position - len(insertion.pushed) : position] = insertion.pushed
+        self._latest[position:position] = insertion.latest
+        self._waiting[position:position] = insertion.transfers
+        self._keys[position:position] = [insertion.key_s] * count
+
+    def moved(self, insertion: Insertion) -> tuple[Transfer, ...]:
+        """The waiting transfers that `insertion` would push ahead."""
+        position = insertion.position
+        return tuple(self._waiting[position - len(insertion.pushed) : position])
+
+    def remove(self, number: int) -> bool:
+        """Take a waiting transfer out; those before it may then start later. False if not waiting."""
+        index = next((i for i, transfer in enumerate(self._waiting) if transfer.number == number), -1)
+        if index < 0:
+            return False
+        del self._waiting[index], self._latest[index], self._keys[index]
+        next_s = self._latest[index] if index < len(self._latest) else None
+        for before in range(index - 1, -1, -1):
+            transfer = self._waiting[before]
+            assert transfer.deadline_s is not None
+            end_s = transfer.deadline_s if next_s is None else min(transfer.deadline_s, next_s)
+            next_s = end_s - transfer.duration_s
+            if next_s == self._latest[before]:
+                break
+            self._latest[before] = next_s
+        return True
+
+    def next_start(self, now_s: int) -> tuple[int, int] | None:
+        """When the next transfer starts and its index; None if nothing waits or one runs."""
+        return next(self._starts(now_s, repeat=False), None) if self.running is None else None
+
+    def begin(self, index: int, now_s: int) -> Transfer:
+        """Start the transfer that `next_start` named. From now on it cannot be moved."""
+        if self.running is not None:
+            raise ValueError(f"transfer {self.running.number} still runs on this link")
+        transfer = self._waiting.pop(index)
+        del self._latest[index], self._keys[index]
+        self.running = transfer
+        self.busy_until_s = now_s + transfer.duration_s
+        return transfer
+
+    def finish(self, now_s: int) -> Transfer:
+        """The running transfer ended, as planned or not."""
+        transfer = self.running
+        if transfer is None:
+            raise ValueError("no transfer runs on this link")
+        self.running = None
+        self.busy_until_s = now_s
+        return transfer
+
+    def planned(self, now_s: int) -> list[tuple[Transfer, int]]:
+        """Every waiting transfer with the start it has if nothing else happens."""
+        return [(self._waiting[index], start_s) for start_s, index in self._starts(now_s, repeat=True)]
+
+    def latest_starts(self) -> list[tuple[Transfer, int]]:
+        """Every waiting transfer with the latest start that keeps all deadlines."""
+        return list(zip(self._waiting, self._latest, strict=True))
+
+    def earliest_deadline(self, duration_s: int, now_s: int, not_before_s: int) -> int:
+        """The earliest deadline from `not_before_s` on that leaves `duration_s` of idle link before it.
+
+        Exact when no waiting transfer has a release in the future; otherwise a lower bound.
+        """
+        cursor_s = max(now_s, self.busy_until_s)
+        missing_s = duration_s
+        for transfer, latest_s in zip(self._waiting, self._latest, strict=True):
+            gap_s = latest_s - cursor_s
+            if gap_s >= missing_s:
+                return max(cursor_s + missing_s, not_before_s)
+            missing_s -= gap_s
+            cursor_s = latest_s + transfer.duration_s
+        return max(cursor_s + missing_s, not_before_s)
+
+    def _starts(self, now_s: int, *, repeat: bool) -> Iterator[tuple[int, int]]:
+        """Starts in the order in which they happen, each with its index in the sequence."""
+        left = list(range(len(self._waiting)))
+        clock_s = max(now_s, self.busy_until_s)
+        while left:
+            start_s, chosen = self._choose(left, clock_s)
+            index = left.pop(chosen)
+            yield start_s, index
+            if not repeat:
+                return
+            clock_s = start_s + self._waiting[index].duration_s
+
+    def _choose(self, left: Sequence[int], clock_s: int) -> tuple[int, int]:
+        """Who of the waiting `left` starts next, and when.
+
+        The first of the sequence, unless the link would idle before it: then one behind it
+        that can start sooner and ends before the first must start.
+        """
+        must_end_s = self._latest[left[0]]
+        best_s, best = self._earliest_start(left[0], clock_s), 0
+        for place in range(1, len(left)):
+            if best_s == clock_s:
+                break
+            index = left[place]
+            if self.reserve_s is not None and self._latest[index] - self.reserve_s >= best_s:
+                break
+            start_s = self._earliest_start(index, clock_s)
+            if start_s < best_s and start_s + self._waiting[index].duration_s <= must_end_s:
+                best_s, best = start_s, place
+        return best_s, best
+
+    def _earliest_start(self, index: int, clock_s: int) -> int:
+        start_s = max(clock_s, self._waiting[index].release_s)
+        return start_s if self.reserve_s is None else max(start_s, self._latest[index] - self.reserve_s)

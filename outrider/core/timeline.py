@@ -1,0 +1,224 @@
+"""The slot table: what every node can still give, over half-open intervals of time.
+
+`NodeTimeline` is one node: a step function kept as two parallel lists. `Timeline` is all
+of them, with an index by time bucket that tells at once which nodes are untouched in an
+interval, so that a decision does not look at 10,000 nodes one by one. Amounts are packed
+(see `capacity`); nodes are numbered in the order given and keep that number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator, Sequence
+
+from outrider.core.capacity import Layout
+from outrider.core.model import Node
+
+FOREVER = 1 << 62
+"""Later than any instant: the open end of the last step."""
+
+BUCKET_S = 3600
+"""The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
+
+
+class NodeTimeline:
+    """What one node can give at each instant: `free[i]` throughout `[times[i], times[i+1])`."""
+
+    __slots__ = ("_guard", "_layout", "capacity", "free", "times")
+
+    def __init__(self, layout: Layout, capacity: int) -> None:
+        self._layout = layout
+        self._guard = layout.guard
+        self.capacity = capacity
+        self.times = [0]
+        self.free = [capacity]
+
+    def free_at(self, at_s: int) -> int:
+        return self.free[bisect_right(self.times, at_s) - 1]
+
+    def fits(self, need: int, start_s: int, end_s: int) -> bool:
+        """Whether `need` is free throughout [start_s, end_s)."""
+        return self.free_until(need, start_s, end_s) >= end_s
+
+    def free_until(self, need: int, start_s: int, end_s: int = FOREVER) -> int:
+        """The first instant from `start_s` on at which `need` does not fit; at most `end_s`."""
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s) - 1
+        if ((free[index] | guard) - need) & guard != guard:
+            return start_s
+        last = len(times) - 1
+        while index < last:
+            index += 1
+            if times[index] >= end_s:
+                return end_s
+            if ((free[index] | guard) - need) & guard != guard:
+                return times[index]
+        return end_s
+
+    def next_fit(self, need: int, start_s: int) -> int:
+        """The first instant from `start_s` on at which `need` fits; FOREVER if it never does."""
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s) - 1
+        if ((free[index] | guard) - need) & guard == guard:
+            return start_s
+        for later in range(index + 1, len(times)):
+            if ((free[later] | guard) - need) & guard == guard:
+                return times[later]
+        return FOREVER
+
+    def most(self, need: int, start_s: int, end_s: int, limit: int) -> int:
+        """How many times `need` fits throughout [start_s, end_s), at most `limit`."""
+        times, free = self.times, self.free
+        index = bisect_right(times, start_s) - 1
+        stop = bisect_left(times, end_s)
+        count = limit
+        while index < stop and count:
+            count = self._layout.most(need, free[index], count)
+            index += 1
+        return count
+
+    def next_change(self, after_s: int) -> int:
+        """The first instant after `after_s` at which what is free changes; FOREVER if none."""
+        index = bisect_right(self.times, after_s)
+        return self.times[index] if index < len(self.times) else FOREVER
+
+    def reserve(self, need: int, start_s: int, end_s: int) -> None:
+        if start_s >= end_s:
+            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
+        if not self.fits(need, start_s, end_s):
+            raise ValueError(f"{self._layout.unpack(need)} is not free throughout [{start_s}, {end_s})")
+        self._add(-need, start_s, end_s)
+
+    def release(self, need: int, start_s: int, end_s: int) -> None:
+        if start_s >= end_s:
+            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
+        index, stop = bisect_right(self.times, start_s) - 1, bisect_left(self.times, end_s)
+        for free in self.free[index:stop]:
+            if not self._layout.fits(free + need, self.capacity):
+                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
+        self._add(need, start_s, end_s)
+
+    def is_untouched(self, start_s: int, end_s: int) -> bool:
+        """Whether everything the node has is free throughout [start_s, end_s)."""
+        index, stop = bisect_right(self.times, start_s) - 1, bisect_left(self.times, end_s)
+        capacity = self.capacity
+        return all(free == capacity for free in self.free[index:stop])
+
+    def forget_before(self, at_s: int) -> None:
+        """Drop the steps that ended before `at_s`; what is asked of the past then is undefined."""
+        index = bisect_right(self.times, at_s) - 1
+        if index > 0:
+            del self.times[:index], self.free[:index]
+            self.times[0] = 0
+
+    def _add(self, amount: int, start_s: int, end_s: int) -> None:
+        first, stop = self._split(start_s), self._split(end_s)
+        free = self.free
+        for index in range(first, stop):
+            free[index] += amount
+        # Neighbours that became equal are one step: the later boundary first, so that the
+        # earlier index stays true.
+        for index in (stop, first):
+            if 0 < index < len(free) and free[index] == free[index - 1]:
+                del free[index], self.times[index]
+
+    def _split(self, at_s: int) -> int:
+        """The index of the step that begins at `at_s`, made if there is none."""
+        index = bisect_left(self.times, at_s)
+        if index == len(self.times) or self.times[index] != at_s:
+            self.times.insert(index, at_s)
+            self.free.insert(index, self.free[index - 1])
+        return index
+
+
+class Timeline:
+    """The slot tables of all nodes of a site."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        if not nodes:
+            raise ValueError("a site needs at least one node")
+        self.nodes = tuple(nodes)
+        self.layout = Layout.of_nodes(nodes)
+        self.number_of = {node.name: number for number, node in enumerate(nodes)}
+        if len(self.number_of) != len(nodes):
+            raise ValueError("two nodes have the same name")
+        self.rows = [NodeTimeline(self.layout, self.layout.pack(node.capacity)) for node in nodes]
+        self.everyone = (1 << len(nodes)) - 1
+        self.by_capacity: dict[int, int] = {}
+        for number, row in enumerate(self.rows):
+            self.by_capacity[row.capacity] = self.by_capacity.get(row.capacity, 0) | 1 << number
+        self._touched: dict[int, int] = {}
+        # Instants at which a node's room may change. What is released stays listed: looking
+        # at a node in vain is cheaper than knowing whether another lease shares the instant.
+        self._boundaries: dict[int, int] = {}
+        self._instants: list[int] = []
+
+    def boundaries_after(self, at_s: int) -> Iterator[tuple[int, int]]:
+        """Later instants at which something begins or ends, each with a mask of the nodes."""
+        for index in range(bisect_right(self._instants, at_s), len(self._instants)):
+            instant_s = self._instants[index]
+            yield instant_s, self._boundaries[instant_s]
+
+    def touched(self, start_s: int, end_s: int) -> int:
+        """A mask of nodes that holds each one of which anything is taken in [start_s, end_s).
+
+        It may hold more (its grain is a bucket), never less.
+        """
+        mask = 0
+        touched = self._touched
+        first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
+        if last - first > len(touched):
+            for bucket, nodes in touched.items():
+                if first <= bucket <= last:
+                    mask |= nodes
+            return mask
+        for bucket in range(first, last + 1):
+            mask |= touched.get(bucket, 0)
+        return mask
+
+    def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
+        self.rows[number].reserve(need, start_s, end_s)
+        if need:
+            bit = 1 << number
+            touched = self._touched
+            for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
+                touched[bucket] = touched.get(bucket, 0) | bit
+            for instant_s in (start_s, end_s):
+                if instant_s not in self._boundaries:
+                    self._boundaries[instant_s] = bit
+                    insort(self._instants, instant_s)
+                else:
+                    self._boundaries[instant_s] |= bit
+
+    def release(self, number: int, need: int, start_s: int, end_s: int) -> None:
+        row = self.rows[number]
+        row.release(need, start_s, end_s)
+        bit = 1 << number
+        touched = self._touched
+        for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
+            mask = touched.get(bucket, 0)
+            if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
+                if mask == bit:
+                    del touched[bucket]
+                else:
+                    touched[bucket] = mask ^ bit
+
+    def forget_before(self, at_s: int) -> None:
+        for row in self.rows:
+            row.forget_before(at_s)
+        for bucket in [bucket for bucket in self._touched if (bucket + 1) * BUCKET_S <= at_s]:
+            del self._touched[bucket]
+        gone = bisect_right(self._instants, at_s - 1)
+        for instant_s in self._instants[:gone]:
+            del self._boundaries[instant_s]
+        del self._instants[:gone]
+
+
+def numbers(mask: int) -> Iterator[int]:
+    """The node numbers in a mask, in increasing order."""
+    # Searching the text of the mask is linear in its length; shifting it is quadratic.
+    text = bin(mask)[:1:-1]
+    index = text.find("1")
+    while index >= 0:
+        yield index
+        index = text.find("1", index + 1)

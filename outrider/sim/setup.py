@@ -1,0 +1,89 @@
+"""How a simulated site is set up: links, rates, overheads, rules. And the two named profiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from outrider.core.book import Book, Shipping, Terms
+from outrider.core.model import Node, Resources
+from outrider.core.queue.board import Backfilling, QueueRules
+from outrider.core.queue.suspension import SuspensionRules
+from outrider.core.reuse import Pools, Rank
+from outrider.core.scheduler import Scheduler
+from outrider.core.staging.deadline import DeadlineLink
+from outrider.core.staging.fifo import FifoLink
+
+MEGABYTE = 10**6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """Everything about a simulated site but its nodes and its workload."""
+
+    rate_bytes_per_s: int = 12_500_000
+    quantum_s: int = 1
+    """The queue is looked at when something changed, at the next multiple of this."""
+    has_images: bool = True
+    """Without images nothing is transferred, as if they were on every node already."""
+    slowdown_percent: int = 0
+    """How much longer everything runs inside a virtual machine."""
+    shipping: Shipping = Shipping.RELAY
+    is_reusing: bool = True
+    is_extending: bool = True
+    joins_any_image: bool = False
+    keep_bytes: int = 0
+    """How much of a node's disk may hold images that nobody needs at the moment."""
+    rank: Rank | None = None
+    push_back_s: int | None = 0
+    """How long before its latest start a transfer for a reservation starts: None is EDF, 0 EDF/JIT."""
+    backfilling: Backfilling = Backfilling.RESERVING
+    places: int | None = 1
+    suspension: SuspensionRules = field(default_factory=SuspensionRules)
+
+    def stretched_s(self, duration_s: int) -> int:
+        """A run time inside a virtual machine."""
+        return duration_s * (100 + self.slowdown_percent) // 100
+
+    def scheduler(self, nodes: tuple[Node, ...]) -> Scheduler:
+        """A scheduler for such a site."""
+        terms = Terms(
+            rate_bytes_per_s=self.rate_bytes_per_s,
+            shipping=self.shipping,
+            is_reusing=self.is_reusing,
+            is_extending=self.is_extending,
+            joins_any_image=self.joins_any_image,
+        )
+        pools = Pools(nodes, keep_bytes=self.keep_bytes, rank=self.rank)
+        book = Book(nodes, terms, link=DeadlineLink(reserve_s=self.push_back_s), pools=pools)
+        rules = QueueRules(backfilling=self.backfilling, places=self.places, suspension=self.suspension)
+        return Scheduler(book, FifoLink(), rules)
+
+
+THESIS = Setup(
+    rate_bytes_per_s=12 * MEGABYTE,
+    quantum_s=60,
+    slowdown_percent=10,
+    shipping=Shipping.PER_NODE,
+    is_reusing=False,
+    is_extending=False,
+    backfilling=Backfilling.GREEDY,
+)
+"""The constants of the thesis' own simulator. 100 Mbit/s were divided by 8 as integers: 12 MB/s."""
+
+HONEST = Setup(
+    suspension=SuspensionRules(disk_bytes_per_s=50 * MEGABYTE, least_run_s=60),
+    slowdown_percent=10,
+)
+"""100 Mbit/s as they are, memory written to disk at 50 MB/s, images relayed, pools reused."""
+
+PROFILES = {"thesis": THESIS, "honest": HONEST}
+
+
+def no_virtualisation(setup: Setup) -> Setup:
+    """Jobs as they are: no images, no overhead, and no way to suspend them."""
+    return replace(setup, has_images=False, slowdown_percent=0, suspension=SuspensionRules(is_allowed=False))
+
+
+def thesis_nodes(count: int = 8, cpus: int = 2) -> tuple[Node, ...]:
+    """The thesis' testbed: eight nodes with room for two virtual machines each."""
+    return tuple(Node(name=f"n{number}", capacity=Resources.of(cpus=cpus)) for number in range(1, count + 1))

@@ -1,0 +1,262 @@
+"""The virtual world: a heap of events, and the production scheduler that decides about them.
+
+Events at one instant happen in a fixed order: what ends, what breaks, what is handed in,
+then the queue is looked at, then what begins. Ties go by the order in which events were
+made, so a run depends on its inputs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from heapq import heappop, heappush
+
+from outrider.core.admission import Accepted, Rejected
+from outrider.core.model import Node, Reservation, Workspace
+from outrider.core.queue.board import Run
+from outrider.core.queue.suspension import Segment
+from outrider.core.reuse import Stay
+from outrider.sim.setup import Setup
+from outrider.sim.workload.trace import Submission, Trace
+
+
+class Order(IntEnum):
+    """What comes first among events at the same instant."""
+
+    END = 0
+    FAULT = 1
+    SUBMIT = 2
+    SCHEDULE = 3
+    BEGIN = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Done:
+    """A best-effort run as it really was."""
+
+    workspace: str
+    index: int
+    submit_s: int
+    placed_s: int
+    ready_s: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def start_s(self) -> int:
+        return self.segments[0].start_s
+
+    @property
+    def end_s(self) -> int:
+        return self.segments[-1].end_s
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything a simulation found out."""
+
+    nodes: tuple[Node, ...]
+    done: list[Done] = field(default_factory=list)
+    kept: list[Reservation] = field(default_factory=list)
+    refused: list[tuple[Submission, Rejected]] = field(default_factory=list)
+    impossible: list[Submission] = field(default_factory=list)
+    late: list[Reservation] = field(default_factory=list)
+    stays: list[Stay] = field(default_factory=list)
+    moved_bytes: int = 0
+    transfers: int = 0
+    end_s: int = 0
+
+
+class World:
+    """One run of a trace on a site."""
+
+    def __init__(self, setup: Setup, nodes: tuple[Node, ...], trace: Trace) -> None:
+        self.setup = setup
+        self.scheduler = setup.scheduler(nodes)
+        self.outcome = Outcome(nodes)
+        self.now_s = 0
+        self._heap: list[tuple[int, int, int, Callable[..., None], tuple[object, ...]]] = []
+        self._sequence = 0
+        self._scheduled_at_s: int | None = None
+        self._submissions: dict[str, Submission] = {}
+        self._versions: dict[str, int] = {}
+        self._link_event = 0
+        for submission in trace.submissions:
+            submission = self._as_run_here(submission)
+            self._submissions[submission.workspace.name] = submission
+            self._at(submission.at_s, Order.SUBMIT, self._submit, submission)
+
+    def run(self) -> Outcome:
+        """Until nothing more happens."""
+        heap = self._heap
+        while heap:
+            self.now_s, _, _, happen, arguments = heappop(heap)
+            happen(*arguments)
+        outcome = self.outcome
+        board = self.scheduler.board
+        outcome.stays = self.scheduler.book.pools.close() + board.private
+        outcome.end_s = self.now_s
+        return outcome
+
+    def _as_run_here(self, submission: Submission) -> Submission:
+        """The submission with what this site makes of it: stretched, and without its image."""
+        setup, workspace = self.setup, submission.workspace
+        if not setup.has_images:
+            workspace = replace(workspace, image=None)
+        if setup.slowdown_percent:
+            workspace = replace(workspace, duration_s=setup.stretched_s(workspace.duration_s))
+            return replace(
+                submission,
+                workspace=workspace,
+                run_s=min(workspace.duration_s, setup.stretched_s(submission.run_s)),
+            )
+        return replace(submission, workspace=workspace)
+
+    def _at(self, at_s: int, order: Order, happen: Callable[..., None], *arguments: object) -> None:
+        self._sequence += 1
+        heappush(self._heap, (at_s, order, self._sequence, happen, arguments))
+
+    def _submit(self, submission: Submission) -> None:
+        workspace = submission.workspace
+        if workspace.is_best_effort:
+            if self.scheduler.submit(workspace):
+                self._wake()
+            else:
+                self.outcome.impossible.append(submission)
+            return
+        answer = self.scheduler.reserve(workspace, self.now_s, tells_earliest=False)
+        if isinstance(answer.admission, Rejected):
+            self.outcome.refused.append((submission, answer.admission))
+            return
+        reservation = answer.admission.reservation
+        assert reservation is not None
+        self._expect(reservation, submission)
+        for run in answer.moved:
+            self._follow(run)
+        self._watch_link()
+        self._wake()
+
+    def _expect(self, reservation: Reservation, submission: Submission) -> None:
+        """A reservation begins and ends."""
+        workspace = reservation.workspace
+        self._at(reservation.start_s, Order.BEGIN, self._reservation_begins, reservation)
+        end_s = reservation.start_s + submission.run_s
+        self._at(end_s, Order.END, self._reservation_ends, workspace)
+
+    def _reservation_begins(self, reservation: Reservation) -> None:
+        entry = self.scheduler.book.entries.get(reservation.workspace.name)
+        if entry is not None and any(life.transfer is not None for _, life in entry.lives):
+            self.outcome.late.append(reservation)
+
+    def _reservation_ends(self, workspace: Workspace) -> None:
+        entry = self.scheduler.book.entries.get(workspace.name)
+        if entry is None:
+            return
+        self.outcome.kept.append(replace(entry.reservation, end_s=self.now_s))
+        is_early = self.now_s < entry.end_s
+        self.scheduler.end_reservation(workspace.name, self.now_s)
+        if is_early:
+            self._wake()
+
+    def _watch_link(self) -> None:
+        """Ask the link again when its next transfer starts."""
+        link = self.scheduler.book.link
+        following = link.next_start(self.now_s)
+        if following is not None:
+            self._link_event += 1
+            event = self._link_event
+            self._at(following[0], Order.BEGIN, self._transfer_begins, event)
+
+    def _transfer_begins(self, event: int) -> None:
+        if event != self._link_event:
+            return
+        book = self.scheduler.book
+        following = book.link.next_start(self.now_s)
+        if following is None or following[0] > self.now_s:
+            self._watch_link()
+            return
+        transfer = book.link.begin(following[1], self.now_s)
+        book.transfer_begun(transfer.number, self.now_s)
+        self._count_transfer(transfer.image.size_bytes)
+        self._at(self.now_s + transfer.duration_s, Order.END, self._transfer_ends)
+
+    def _transfer_ends(self) -> None:
+        book = self.scheduler.book
+        transfer = book.link.finish(self.now_s)
+        book.transfer_done(transfer.number, self.now_s)
+        self._watch_link()
+
+    def _count_transfer(self, size_bytes: int) -> None:
+        self.outcome.transfers += 1
+        self.outcome.moved_bytes += size_bytes
+
+    def _wake(self) -> None:
+        """Look at the queue at the next tick."""
+        quantum_s = self.setup.quantum_s
+        tick_s = -(-self.now_s // quantum_s) * quantum_s
+        if self._scheduled_at_s is None or tick_s < self._scheduled_at_s:
+            self._scheduled_at_s = tick_s
+            self._at(tick_s, Order.SCHEDULE, self._schedule)
+
+    def _schedule(self) -> None:
+        if self._scheduled_at_s != self.now_s:
+            return
+        self._scheduled_at_s = None
+        for run in self.scheduler.schedule(self.now_s):
+            for sent in run.transfers:
+                if run.placed_s == self.now_s:
+                    self._count_transfer(sent.transfer.image.size_bytes)
+                    number = sent.transfer.number
+                    self._at(sent.end_s, Order.END, self._arrived, number)
+            self._follow(run)
+        if self.scheduler.queue.waiting and self.setup.quantum_s > 1:
+            self._scheduled_at_s = self.now_s + self.setup.quantum_s
+            self._at(self._scheduled_at_s, Order.SCHEDULE, self._schedule)
+
+    def _arrived(self, number: int) -> None:
+        self.scheduler.book.transfer_done(number, self.now_s)
+
+    def _follow(self, run: Run) -> None:
+        """A run begins and ends where its segments say now; what was expected before is void."""
+        version = self._versions.get(run.name, 0) + 1
+        self._versions[run.name] = version
+        if not run.has_begun:
+            self._at(run.start_s, Order.BEGIN, self._run_begins, run, version)
+        run_s = self._submissions[run.workspace.name].run_s
+        self._at(_instant_of(run.segments, run_s), Order.END, self._run_ends, run, version)
+
+    def _run_begins(self, run: Run, version: int) -> None:
+        if self._versions[run.name] == version:
+            self.scheduler.queue.begin(run, self.now_s)
+
+    def _run_ends(self, run: Run, version: int) -> None:
+        if self._versions[run.name] != version:
+            return
+        del self._versions[run.name]
+        self.scheduler.queue.finish(run, self.now_s)
+        submission = self._submissions[run.workspace.name]
+        self.outcome.done.append(
+            Done(
+                workspace=run.workspace.name,
+                index=run.index,
+                submit_s=submission.at_s,
+                placed_s=run.placed_s,
+                ready_s=run.ready_s,
+                segments=run.segments,
+            )
+        )
+        if self.scheduler.queue.waiting:
+            self._wake()
+
+
+def _instant_of(segments: tuple[Segment, ...], work_s: int) -> int:
+    """When so much useful work has been done."""
+    for segment in segments:
+        if work_s <= segment.useful_s:
+            return segment.start_s + segment.resume_s + work_s
+        work_s -= segment.useful_s
+    raise ValueError(f"the segments are {work_s} s short of the work")
+
+
+def accepted(answer: Accepted | Rejected) -> bool:
+    return isinstance(answer, Accepted)
