@@ -1,0 +1,1 @@
+"""Experiments: a workload in, frozen results out; no reading of files, no plotting."""
