@@ -36,8 +36,12 @@ class Scenario:
 @pytest.fixture(scope="module", autouse=True)
 def simgrid() -> None:
     command = [DEBIAN_PYTHON, "-c", "import simgrid"]
-    probe = subprocess.run(command, capture_output=True, timeout=60, check=False)
-    if probe.returncode != 0:
+    try:
+        probe = subprocess.run(command, capture_output=True, timeout=60, check=False)
+        is_missing = probe.returncode != 0
+    except FileNotFoundError:
+        is_missing = True
+    if is_missing:
         complaint = "SimGrid is missing: run `apt-get install python3-simgrid`"
         if os.environ.get("CI"):
             pytest.fail(complaint)

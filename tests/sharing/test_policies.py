@@ -159,7 +159,7 @@ def test_use_counts_once_and_changes_nothing_else() -> None:
 
 
 def test_entry_of_negative_size_is_refused() -> None:
-    with pytest.raises(ValueError, match="image a: -1 bytes"):
+    with pytest.raises(ValueError, match="image a has -1 bytes"):
         entry("a", size_bytes=-1)
 
 
