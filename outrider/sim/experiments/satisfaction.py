@@ -14,8 +14,8 @@ What follows from the traces behind Figures 8.2 and 8.3:
   Earliest deadline first is late by just these seconds and no more.
 - The published worst case of about 55 % is job-style staging. It comes to 61 % with decimal
   megabytes at the nominal rate, and to 57 % with images of 600 MiB over what TCP can carry
-  on 100 Mbit/s; 55 % would take a link of 10.85 MB/s. No reading of just in time or of
-  aggressive staging comes near it at these rates.
+  on 100 Mbit/s; 55 % would take a link of 10.85 MB/s. Just in time comes to 67 % over
+  TCP, and to 60 % if it reckoned with one image; aggressive staging to 75 %.
 """
 
 from __future__ import annotations
