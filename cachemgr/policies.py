@@ -123,9 +123,7 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def victims(
-    entries: Iterable[Entry], need_bytes: int, policy: Policy, now_s: int
-) -> list[Entry] | None:
+def victims(entries: Iterable[Entry], need_bytes: int, policy: Policy, now_s: int) -> list[Entry] | None:
     """What to evict for `need_bytes` more room, in order; None if that cannot be had.
 
     Never a pinned image. Equal keys are told apart by the image's key. An image that

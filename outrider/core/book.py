@@ -14,7 +14,8 @@ from enum import Enum
 from outrider.core.fitting import Fit
 from outrider.core.model import Image, Node, Placement, Reservation, Transfer, Workspace
 from outrider.core.reuse import Life, Pools
-from outrider.core.staging.deadline import DeadlineLink, Insertion
+from outrider.core.staging.deadline import Insertion
+from outrider.core.staging.links import Links
 from outrider.core.timeline import Timeline
 
 
@@ -31,7 +32,6 @@ class Shipping(Enum):
 class Terms:
     """How transfers are planned at a site."""
 
-    rate_bytes_per_s: int
     shipping: Shipping = Shipping.PER_NODE
     is_reusing: bool = True
     is_extending: bool = True
@@ -41,14 +41,6 @@ class Terms:
     joins_any_image: bool = False
     """The fault of the thesis' own simulator: a reservation joins an earlier transfer to its
     node without comparing the image. Only to reproduce its tables; never anything else."""
-
-    def __post_init__(self) -> None:
-        if self.rate_bytes_per_s < 1:
-            raise ValueError(f"a link of {self.rate_bytes_per_s} bytes/s moves nothing")
-
-    def duration_s(self, image: Image) -> int:
-        """How long the image keeps the link busy, rounded up to a second."""
-        return -(-image.size_bytes // self.rate_bytes_per_s)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,17 +86,22 @@ class Book:
         nodes: Sequence[Node],
         terms: Terms,
         *,
-        link: DeadlineLink | None = None,
+        links: Links,
         pools: Pools | None = None,
     ) -> None:
         self.terms = terms
         self.timeline = Timeline(nodes)
-        self.link = link or DeadlineLink()
+        self.links = links
+        self.link = links.deadlines
         self.pools = pools or Pools(nodes)
         self.available = self.timeline.everyone
         self.entries: dict[str, Entry] = {}
         self.next_transfer = 1
         self._carried: dict[int, list[tuple[int, Life]]] = {}
+
+    def deadline_duration_s(self, image: Image) -> int:
+        """How long the link is booked for one copy of the image."""
+        return self.links.deadline_duration_s(image.size_bytes)
 
     def lives_of(self, transfer: int) -> Sequence[tuple[int, Life]]:
         """The lives that a transfer brings, with their nodes."""

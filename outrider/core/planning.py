@@ -139,7 +139,7 @@ def _transfers(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: int
     """The transfers that bring the image to `nodes` by the deadline, under the site's terms."""
     if not nodes:
         return ()
-    duration_s = book.terms.duration_s(image)
+    duration_s = book.deadline_duration_s(image)
     groups = [nodes] if book.terms.shipping is Shipping.RELAY else [(node,) for node in nodes]
     return tuple(
         Transfer(

@@ -14,7 +14,6 @@ from outrider.core.book import Book
 from outrider.core.model import Workspace
 from outrider.core.queue.besteffort import BestEffort
 from outrider.core.queue.board import Board, QueueRules, Run
-from outrider.core.staging.fifo import BestEffortLink
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,11 +27,9 @@ class Answer:
 class Scheduler:
     """One site's book of reservations and queue of best effort."""
 
-    def __init__(
-        self, book: Book, link: BestEffortLink, rules: QueueRules, policy: Policy | None = None
-    ) -> None:
+    def __init__(self, book: Book, rules: QueueRules, policy: Policy | None = None) -> None:
         self.book = book
-        self.board = Board(book, link, rules)
+        self.board = Board(book, rules)
         self.queue = BestEffort(self.board)
         self._policy = policy
 

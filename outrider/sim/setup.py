@@ -10,8 +10,8 @@ from outrider.core.queue.board import Backfilling, QueueRules
 from outrider.core.queue.suspension import SuspensionRules
 from outrider.core.reuse import Pools, Rank
 from outrider.core.scheduler import Scheduler
-from outrider.core.staging.deadline import DeadlineLink
-from outrider.core.staging.fifo import FifoLink
+from outrider.core.staging.links import ExclusiveLinks, Links
+from outrider.core.staging.shared import SharedLink
 
 MEGABYTE = 10**6
 
@@ -34,6 +34,9 @@ class Setup:
     keep_bytes: int = 0
     """How much of a node's disk may hold images that nobody needs at the moment."""
     rank: Rank | None = None
+    best_effort_percent: int | None = None
+    """With one link for everything, the share of it that best effort is promised. None: two
+    links of the full rate, one for reservations and one for best effort, as in the thesis."""
     push_back_s: int | None = 0
     """How long before its latest start a transfer for a reservation starts: None is EDF, 0 EDF/JIT."""
     backfilling: Backfilling = Backfilling.RESERVING
@@ -47,16 +50,24 @@ class Setup:
     def scheduler(self, nodes: tuple[Node, ...]) -> Scheduler:
         """A scheduler for such a site."""
         terms = Terms(
-            rate_bytes_per_s=self.rate_bytes_per_s,
             shipping=self.shipping,
             is_reusing=self.is_reusing,
             is_extending=self.is_extending,
             joins_any_image=self.joins_any_image,
         )
         pools = Pools(nodes, keep_bytes=self.keep_bytes, rank=self.rank)
-        book = Book(nodes, terms, link=DeadlineLink(reserve_s=self.push_back_s), pools=pools)
         rules = QueueRules(backfilling=self.backfilling, places=self.places, suspension=self.suspension)
-        return Scheduler(book, FifoLink(), rules)
+        return Scheduler(Book(nodes, terms, links=self.links(), pools=pools), rules)
+
+    def links(self) -> Links:
+        """The site's links, with nothing on them."""
+        if self.best_effort_percent is None:
+            return ExclusiveLinks(rate_bytes_per_s=self.rate_bytes_per_s, reserve_s=self.push_back_s)
+        return SharedLink(
+            rate_bytes_per_s=self.rate_bytes_per_s,
+            best_effort_percent=self.best_effort_percent,
+            reserve_s=self.push_back_s,
+        )
 
 
 THESIS = Setup(

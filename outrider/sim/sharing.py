@@ -61,9 +61,7 @@ class Finished:
 class SharedLink:
     """A server's link, and any receivers' links behind it, over time."""
 
-    def __init__(
-        self, rate_bytes_per_s: int, receivers_bytes_per_s: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, rate_bytes_per_s: int, receivers_bytes_per_s: Mapping[str, int] | None = None) -> None:
         self._receivers = dict(receivers_bytes_per_s or {})
         for name, rate in [("the server's", rate_bytes_per_s), *self._receivers.items()]:
             if rate < 1:
@@ -145,10 +143,7 @@ class SharedLink:
         for receiver, demands in caps.items():
             if receiver is not None:
                 levels[receiver] = fill_level(Fraction(self._receivers[receiver]), demands)
-        limits = {
-            (receiver, cap): min(Fraction(cap), levels[receiver])
-            for receiver, cap in self._groups
-        }
+        limits = {(receiver, cap): min(Fraction(cap), levels[receiver]) for receiver, cap in self._groups}
         demands = [(limits[name], len(group.goals)) for name, group in self._groups.items()]
         if demands:
             level = fill_level(Fraction(self._rate), demands)

@@ -80,7 +80,7 @@ class World:
         self._scheduled_at_s: int | None = None
         self._submissions: dict[str, Submission] = {}
         self._versions: dict[str, int] = {}
-        self._link_event = 0
+        self._links_at_s: int | None = None
         for submission in trace.submissions:
             submission = self._as_run_here(submission)
             self._submissions[submission.workspace.name] = submission
@@ -133,7 +133,7 @@ class World:
         self._expect(reservation, submission)
         for run in answer.moved:
             self._follow(run)
-        self._watch_link()
+        self._watch_links()
         self._wake()
 
     def _expect(self, reservation: Reservation, submission: Submission) -> None:
@@ -153,45 +153,36 @@ class World:
         if entry is None:
             return
         self.outcome.kept.append(replace(entry.reservation, end_s=self.now_s))
-        is_early = self.now_s < entry.end_s
         self.scheduler.end_reservation(workspace.name, self.now_s)
-        if is_early:
-            self._wake()
+        self._wake()
 
-    def _watch_link(self) -> None:
-        """Ask the link again when its next transfer starts."""
-        link = self.scheduler.book.link
-        following = link.next_start(self.now_s)
-        if following is not None:
-            self._link_event += 1
-            event = self._link_event
-            self._at(following[0], Order.BEGIN, self._transfer_begins, event)
+    def _watch_links(self) -> None:
+        """Look again when the next transfer begins or ends."""
+        at_s = self.scheduler.book.links.next_event_s(self.now_s)
+        if at_s is not None and at_s != self._links_at_s:
+            self._links_at_s = at_s
+            self._at(max(at_s, self.now_s), Order.END, self._links_move, at_s)
 
-    def _transfer_begins(self, event: int) -> None:
-        if event != self._link_event:
+    def _links_move(self, at_s: int) -> None:
+        if at_s != self._links_at_s:
             return
+        self._links_at_s = None
         book = self.scheduler.book
-        following = book.link.next_start(self.now_s)
-        if following is None or following[0] > self.now_s:
-            self._watch_link()
-            return
-        transfer = book.link.begin(following[1], self.now_s)
-        book.transfer_begun(transfer.number, self.now_s)
-        self._count_transfer(transfer.image.size_bytes)
-        self._at(self.now_s + transfer.duration_s, Order.END, self._transfer_ends)
-
-    def _transfer_ends(self) -> None:
-        book = self.scheduler.book
-        transfer = book.link.finish(self.now_s)
-        book.transfer_done(transfer.number, self.now_s)
-        self._watch_link()
-
-    def _count_transfer(self, size_bytes: int) -> None:
-        self.outcome.transfers += 1
-        self.outcome.moved_bytes += size_bytes
+        for event in book.links.advance(self.now_s):
+            transfer = event.transfer
+            if event.has_begun:
+                book.transfer_begun(transfer.number, self.now_s)
+                self.outcome.transfers += 1
+                self.outcome.moved_bytes += transfer.image.size_bytes
+            else:
+                book.transfer_done(transfer.number, self.now_s)
+                self._wake()
+        self._watch_links()
 
     def _wake(self) -> None:
-        """Look at the queue at the next tick."""
+        """Look at the queue, if anything waits, at the next tick."""
+        if not self.scheduler.queue.waiting:
+            return
         quantum_s = self.setup.quantum_s
         tick_s = -(-self.now_s // quantum_s) * quantum_s
         if self._scheduled_at_s is None or tick_s < self._scheduled_at_s:
@@ -203,18 +194,11 @@ class World:
             return
         self._scheduled_at_s = None
         for run in self.scheduler.schedule(self.now_s):
-            for sent in run.transfers:
-                if run.placed_s == self.now_s:
-                    self._count_transfer(sent.transfer.image.size_bytes)
-                    number = sent.transfer.number
-                    self._at(sent.end_s, Order.END, self._arrived, number)
             self._follow(run)
+        self._watch_links()
         if self.scheduler.queue.waiting and self.setup.quantum_s > 1:
             self._scheduled_at_s = self.now_s + self.setup.quantum_s
             self._at(self._scheduled_at_s, Order.SCHEDULE, self._schedule)
-
-    def _arrived(self, number: int) -> None:
-        self.scheduler.book.transfer_done(number, self.now_s)
 
     def _follow(self, run: Run) -> None:
         """A run begins and ends where its segments say now; what was expected before is void."""
@@ -245,8 +229,7 @@ class World:
                 segments=run.segments,
             )
         )
-        if self.scheduler.queue.waiting:
-            self._wake()
+        self._wake()
 
 
 def _instant_of(segments: tuple[Segment, ...], work_s: int) -> int:

@@ -28,9 +28,7 @@ class Scenario:
     receivers_bytes_per_s: dict[str, int] = field(default_factory=dict)
 
     def finish_times(self) -> dict[str, int]:
-        return shared_finish_times(
-            self.transfers, self.rate_bytes_per_s, self.receivers_bytes_per_s
-        )
+        return shared_finish_times(self.transfers, self.rate_bytes_per_s, self.receivers_bytes_per_s)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -60,9 +58,7 @@ def test_thousand_images_over_100_mbit_take_48000_seconds() -> None:
 
 @pytest.mark.parametrize("with_caps", [False, True])
 @pytest.mark.parametrize("with_receivers", [False, True])
-def test_finish_times_equal_simgrids_to_the_second(
-    with_caps: bool, with_receivers: bool
-) -> None:
+def test_finish_times_equal_simgrids_to_the_second(with_caps: bool, with_receivers: bool) -> None:
     seeds = range(15)
     scenarios = [random_scenario(Random(seed), with_caps, with_receivers) for seed in seeds]
 
@@ -104,9 +100,7 @@ def random_scenario(random: Random, with_caps: bool, with_receivers: bool) -> Sc
 def transfer(
     key: str, start_s: int, size: int, cap: int | None = None, receiver: str | None = None
 ) -> SharedTransfer:
-    return SharedTransfer(
-        key=key, start_s=start_s, size_bytes=size, cap_bytes_per_s=cap, receiver=receiver
-    )
+    return SharedTransfer(key=key, start_s=start_s, size_bytes=size, cap_bytes_per_s=cap, receiver=receiver)
 
 
 def ask_simgrid(scenarios: list[Scenario]) -> list[dict[str, float]]:

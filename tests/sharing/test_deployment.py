@@ -76,9 +76,7 @@ def test_large_job_holds_up_the_small_one_behind_it() -> None:
 def test_pool_of_three_images_gives_up_the_least_used() -> None:
     # For d, b has to go: a has been idle for longer, but was used twice.
     images = ["a", "a", "b", "c", "d", "a", "c", "d", "b"]
-    requests = [
-        request(1000 * number, image, nodes=1) for number, image in enumerate(images)
-    ]
+    requests = [request(1000 * number, image, nodes=1) for number, image in enumerate(images)]
 
     hits = [each.is_hit for each in deploy(ONE_HOST, *requests)]
 

@@ -37,9 +37,7 @@ def requests_of(rows: list[list[str]], megabyte: int = 10**6) -> list[Request]:
 
 def request(submit_s: int, start_s: int, nodes: int = 1) -> Request:
     """At 10 bytes a second, one image of it takes 40 s."""
-    return Request(
-        submit_s=submit_s, start_s=start_s, nodes=nodes, size_bytes=400, duration_s=1000
-    )
+    return Request(submit_s=submit_s, start_s=start_s, nodes=nodes, size_bytes=400, duration_s=1000)
 
 
 def got_s(strategy: Strategy, *requests: Request) -> list[int]:
@@ -124,8 +122,7 @@ def test_naive_staging_of_trace_2_falls_to_about_55_percent(read_rows: ReadRows)
     requests = requests_of(read_rows("trace_II_excerpt.trace"), megabyte=MIB)
 
     worst = {
-        strategy: client_satisfaction(requests, strategy, TCP_BYTES_PER_S).worst
-        for strategy in Strategy
+        strategy: client_satisfaction(requests, strategy, TCP_BYTES_PER_S).worst for strategy in Strategy
     }
 
     assert float(worst[Strategy.JOB_STYLE]) == pytest.approx(0.55, abs=0.02)

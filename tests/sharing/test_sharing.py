@@ -18,9 +18,7 @@ from outrider.sim.sharing import (
 def transfer(
     key: str, start_s: int, size: int, cap: int | None = None, receiver: str | None = None
 ) -> SharedTransfer:
-    return SharedTransfer(
-        key=key, start_s=start_s, size_bytes=size, cap_bytes_per_s=cap, receiver=receiver
-    )
+    return SharedTransfer(key=key, start_s=start_s, size_bytes=size, cap_bytes_per_s=cap, receiver=receiver)
 
 
 def test_equal_transfers_take_as_long_together_as_one_after_the_other() -> None:
@@ -121,9 +119,7 @@ def test_level_of_a_scarce_link_splits_what_the_small_ones_leave() -> None:
         ("new", 5, "n9", "n9 has no link"),
     ],
 )
-def test_add_refuses_what_cannot_be(
-    key: str, start_s: int, receiver: str | None, message: str
-) -> None:
+def test_add_refuses_what_cannot_be(key: str, start_s: int, receiver: str | None, message: str) -> None:
     link = SharedLink(1)
     link.add(transfer("busy", 5, 10))
 

@@ -140,7 +140,7 @@ class BestEffort:
         image = workspace.image
         arrival_s = now_s
         if image is not None:
-            arrival_s = board.link.end_if_added(board.book.terms.duration_s(image), now_s)
+            arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
         # What failed once in this walk fails again for as many or more instances, as long as
         # nobody has a copy of the image and the link's end has not moved.
         length_s = 0 if self._is_suspendable(workspace) else workspace.duration_s
@@ -200,10 +200,10 @@ class BestEffort:
                 number=board.book.new_transfer_number(),
                 image=image,
                 nodes=tuple(names[node].name for node in group),
-                duration_s=board.book.terms.duration_s(image),
+                duration_s=board.links.duration_s(image.size_bytes),
                 release_s=now_s,
             )
-            sent = board.link.add(transfer, now_s)
+            sent = board.links.add(transfer, now_s)
             scheduled.append(sent)
             for node in group:
                 if board.book.terms.is_reusing:
@@ -267,7 +267,7 @@ class BestEffort:
         run.segments = segments
         self.board.occupy(run)
         run.segments = _joined(done, segments)
-        for node, life in run.lives:
+        for _, life in run.lives:
             life.users[run.name] = end_s
             life.expires_s = max(life.users.values())
         return True

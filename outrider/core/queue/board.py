@@ -9,7 +9,7 @@ from outrider.core.book import Book
 from outrider.core.model import Workspace
 from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
 from outrider.core.reuse import Life, Stay
-from outrider.core.staging.fifo import BestEffortLink, Scheduled
+from outrider.core.staging.fifo import Scheduled
 from outrider.core.timeline import Timeline
 
 
@@ -81,9 +81,9 @@ class Run:
 class Board:
     """What placing best effort is decided against, and what it changes."""
 
-    def __init__(self, book: Book, link: BestEffortLink, rules: QueueRules) -> None:
+    def __init__(self, book: Book, rules: QueueRules) -> None:
         self.book = book
-        self.link = link
+        self.links = book.links
         self.rules = rules
         self.everything = Timeline(book.timeline.nodes)
         self.lanes = [Lane() for _ in book.timeline.nodes]

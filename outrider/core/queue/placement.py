@@ -68,7 +68,7 @@ def place_one(board: Board, workspace: Workspace, need: int, now_s: int) -> Plac
     image = workspace.image
     arrival_s = now_s
     if image is not None:
-        arrival_s = board.link.end_if_added(board.book.terms.duration_s(image), now_s)
+        arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
     best: Place | None = None
     best_end_s = FOREVER
     for node in numbers(board.book.available):
@@ -139,11 +139,10 @@ def _with_transfers(
     it suffices for the nodes that are free then.
     """
     assert workspace.image is not None
-    duration_s = board.book.terms.duration_s(workspace.image)
     most = 1 if board.book.terms.shipping is Shipping.RELAY else workspace.instances
     count = 1
     while True:
-        arrival_s = board.link.end_if_added(duration_s * count, now_s)
+        arrival_s = board.links.end_if_added(workspace.image.size_bytes, count, now_s)
         ready = {node: source for node, source in sources.items() if source.ready_s <= arrival_s}
         place = _together_at(board, workspace, need, arrival_s, ready, None, now_s)
         needed = most if place is None else min(most, len(place.missing))

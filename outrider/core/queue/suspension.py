@@ -118,7 +118,7 @@ def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[Share], start_s: int
         later_s = start_s
         for share in shares:
             later_s = rows[share.node].next_fit(share.amount, later_s)
-        if later_s == start_s or later_s == FOREVER:
+        if later_s in (start_s, FOREVER):
             return later_s
         start_s = later_s
 

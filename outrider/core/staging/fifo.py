@@ -1,15 +1,14 @@
 """Transfers without a deadline on a link of their own: first come, first served (thesis, section 6.2).
 
-A transfer is appended behind the last one and never moved, so its end is known when it is
-appended. Whoever wants the same image on the same node may join a transfer that is still
-to come instead of adding one ("piggybacking", thesis, section 6.3.1).
+A transfer is appended behind the last one, so its end is known when it is appended. Whoever
+wants the same image on the same node may join a transfer that is still to come instead of
+adding one ("piggybacking", thesis, section 6.3.1).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
 
 from outrider.core.model import Transfer
 
@@ -23,40 +22,59 @@ class Scheduled:
     end_s: int
 
 
-class BestEffortLink(Protocol):
-    """What best-effort scheduling needs of a link."""
-
-    def end_if_added(self, duration_s: int, now_s: int) -> int:
-        """When a transfer added now would end."""
-
-    def add(self, transfer: Transfer, now_s: int) -> Scheduled:
-        """Append a transfer."""
-
-
 class FifoLink:
     """A link that serves best effort alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rate_bytes_per_s: int) -> None:
+        if rate_bytes_per_s < 1:
+            raise ValueError(f"a link of {rate_bytes_per_s} bytes/s moves nothing")
+        self.rate_bytes_per_s = rate_bytes_per_s
         self.busy_until_s = 0
         self._scheduled: deque[Scheduled] = deque()
+        self._has_begun = False
 
-    def __len__(self) -> int:
-        return len(self._scheduled)
+    def duration_s(self, size_bytes: int) -> int:
+        """How long so many bytes keep the link busy, rounded up to a second."""
+        return -(-size_bytes // self.rate_bytes_per_s)
 
-    def end_if_added(self, duration_s: int, now_s: int) -> int:
-        return max(now_s, self.busy_until_s) + duration_s
+    def end_if_added(self, size_bytes: int, count: int, now_s: int) -> int:
+        """When the last of `count` transfers of one size would end if they were added now."""
+        return max(now_s, self.busy_until_s) + count * self.duration_s(size_bytes)
 
     def add(self, transfer: Transfer, now_s: int) -> Scheduled:
         start_s = max(now_s, self.busy_until_s)
-        scheduled = Scheduled(transfer=transfer, start_s=start_s, end_s=start_s + transfer.duration_s)
-        self.busy_until_s = scheduled.end_s
+        self.busy_until_s = start_s + transfer.duration_s
+        scheduled = Scheduled(transfer=transfer, start_s=start_s, end_s=self.busy_until_s)
         self._scheduled.append(scheduled)
         return scheduled
 
-    def forget_before(self, now_s: int) -> None:
-        """Drop what has ended."""
-        while self._scheduled and self._scheduled[0].end_s <= now_s:
+    def next_event_s(self) -> int | None:
+        """When the first transfer begins or ends."""
+        if not self._scheduled:
+            return None
+        first = self._scheduled[0]
+        return first.end_s if self._has_begun else first.start_s
+
+    def take_event(self) -> tuple[Transfer, bool]:
+        """The first transfer begins (True) or ends (False)."""
+        first = self._scheduled[0]
+        self._has_begun = not self._has_begun
+        if not self._has_begun:
             self._scheduled.popleft()
+        return first.transfer, self._has_begun
+
+    def stall(self, lost_s: int) -> None:
+        """The link lost so much time: everything on it ends that much later."""
+        self.busy_until_s += lost_s
+        for index, scheduled in enumerate(self._scheduled):
+            start_s = scheduled.start_s if index == 0 and self._has_begun else scheduled.start_s + lost_s
+            self._scheduled[index] = replace(scheduled, start_s=start_s, end_s=scheduled.end_s + lost_s)
+
+    def end_of(self, number: int) -> int | None:
+        """When a transfer that runs or waits will end; None if there is no such transfer."""
+        return next(
+            (scheduled.end_s for scheduled in self._scheduled if scheduled.transfer.number == number), None
+        )
 
     def upcoming(self) -> tuple[Scheduled, ...]:
         """What runs or waits, in order."""

@@ -52,9 +52,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if not 0 <= self.submit_s <= self.start_s:
-            raise ValueError(
-                f"a request handed in at {self.submit_s} cannot start at {self.start_s}"
-            )
+            raise ValueError(f"a request handed in at {self.submit_s} cannot start at {self.start_s}")
         if min(self.nodes, self.size_bytes, self.duration_s) < 1:
             raise ValueError(f"nodes, bytes and seconds have to be 1 or more: {self}")
 
@@ -140,9 +138,7 @@ def scheduled_finish_times(
     return finishes
 
 
-def _shared_ready_times(
-    requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int
-) -> list[int]:
+def _shared_ready_times(requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int) -> list[int]:
     transfers = [
         [
             SharedTransfer(

@@ -1,0 +1,107 @@
+"""What carries the images of a site: the two exclusive links of the thesis, or one for all.
+
+A `Links` is what the book plans deadlines on, what the queue adds best-effort transfers to,
+and what an executor or a simulator asks for the next event. Nothing in it waits: `advance`
+is told the time and says which transfers began and ended up to then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.core.model import Transfer
+from outrider.core.staging.deadline import DeadlineLink
+from outrider.core.staging.fifo import FifoLink, Scheduled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinkEvent:
+    """A transfer began or ended."""
+
+    at_s: int
+    transfer: Transfer
+    has_begun: bool
+
+
+class Links(Protocol):
+    """The links of a site."""
+
+    deadlines: DeadlineLink
+
+    def deadline_duration_s(self, size_bytes: int) -> int:
+        """How long the link is booked for an image that has a deadline."""
+
+    def duration_s(self, size_bytes: int) -> int:
+        """How long a best-effort transfer takes if nothing else is on its link."""
+
+    def end_if_added(self, size_bytes: int, count: int, now_s: int) -> int:
+        """When the last of `count` best-effort transfers would end if they were added now."""
+
+    def add(self, transfer: Transfer, now_s: int) -> Scheduled:
+        """Add a best-effort transfer."""
+
+    def end_of(self, number: int, now_s: int) -> int | None:
+        """When a best-effort transfer that runs or waits will end, by what is known now."""
+
+    def next_event_s(self, now_s: int) -> int | None:
+        """When the next transfer begins or ends, if nothing is added before."""
+
+    def advance(self, now_s: int) -> Iterator[LinkEvent]:
+        """What began and ended up to and at `now_s`, in order; ends come before beginnings."""
+
+    def stall(self, lost_s: int, *, has_deadline: bool) -> None:
+        """What runs has lost so much time."""
+
+
+class ExclusiveLinks:
+    """One link for what has a deadline, another for best effort (thesis, section 6.2)."""
+
+    def __init__(self, *, rate_bytes_per_s: int, reserve_s: int | None = None) -> None:
+        self.deadlines = DeadlineLink(reserve_s=reserve_s)
+        self.best_effort = FifoLink(rate_bytes_per_s=rate_bytes_per_s)
+
+    def deadline_duration_s(self, size_bytes: int) -> int:
+        return self.best_effort.duration_s(size_bytes)
+
+    def duration_s(self, size_bytes: int) -> int:
+        return self.best_effort.duration_s(size_bytes)
+
+    def end_if_added(self, size_bytes: int, count: int, now_s: int) -> int:
+        return self.best_effort.end_if_added(size_bytes, count, now_s)
+
+    def add(self, transfer: Transfer, now_s: int) -> Scheduled:
+        return self.best_effort.add(transfer, now_s)
+
+    def end_of(self, number: int, now_s: int) -> int | None:
+        return self.best_effort.end_of(number)
+
+    def next_event_s(self, now_s: int) -> int | None:
+        instants = [self.best_effort.next_event_s(), self._next_deadline_event_s(now_s)]
+        return min((at_s for at_s in instants if at_s is not None), default=None)
+
+    def _next_deadline_event_s(self, now_s: int) -> int | None:
+        if self.deadlines.running is not None:
+            return self.deadlines.busy_until_s
+        following = self.deadlines.next_start(now_s)
+        return following[0] if following is not None else None
+
+    def advance(self, now_s: int) -> Iterator[LinkEvent]:
+        while (at_s := self.best_effort.next_event_s()) is not None and at_s <= now_s:
+            transfer, has_begun = self.best_effort.take_event()
+            yield LinkEvent(at_s=at_s, transfer=transfer, has_begun=has_begun)
+        while (at_s := self._next_deadline_event_s(now_s)) is not None and at_s <= now_s:
+            if self.deadlines.running is not None:
+                yield LinkEvent(at_s=at_s, transfer=self.deadlines.finish(at_s), has_begun=False)
+            else:
+                following = self.deadlines.next_start(now_s)
+                assert following is not None
+                begun = self.deadlines.begin(following[1], at_s)
+                yield LinkEvent(at_s=at_s, transfer=begun, has_begun=True)
+
+    def stall(self, lost_s: int, *, has_deadline: bool) -> None:
+        if has_deadline:
+            self.deadlines.busy_until_s += lost_s
+        else:
+            self.best_effort.stall(lost_s)
