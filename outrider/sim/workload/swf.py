@@ -15,6 +15,7 @@ from outrider.sim.workload.files import blocks, open_workload, replace_text
 from outrider.sim.workload.trace import WorkloadError
 
 FIELDS_PER_JOB = 18
+UNKNOWN = -1
 
 # What is read, in the order of the columns below: the field's place in a line, its name.
 _READ = (
@@ -128,9 +129,10 @@ def read_log(path: str | os.PathLike[str], *, limit: int | None = None) -> SwfLo
         for block in blocks(file, path):
             lines = block.split(b"\n")
             rows = _without_comments(lines, header) if b";" in block else lines
+            rows = [row for row in rows if row]
             if limit is not None:
                 rows = rows[: limit - len(columns[0])]
-            found = _in_bulk([row for row in rows if row])
+            found = _in_bulk(rows)
             if found is None:
                 left = None if limit is None else limit - len(columns[0])
                 found = _line_by_line(lines, f"{os.fspath(path)}, line ", first_line, left)
