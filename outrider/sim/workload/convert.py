@@ -138,7 +138,7 @@ def trace_log(trace: Trace) -> SwfLog:
         user = users.setdefault(one.user, len(users) + 1) if one.user else UNKNOWN
         executable = images.setdefault(image, len(images) + 1) if image else UNKNOWN
         rows.append(
-            {name: UNKNOWN for name in COLUMNS}
+            dict.fromkeys(COLUMNS, UNKNOWN)
             | {"job": number, "submit_s": one.at_s, "run_s": one.run_s, "status": COMPLETED}
             | {"processors": processors, "requested_processors": processors}
             | {

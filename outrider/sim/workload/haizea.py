@@ -85,6 +85,7 @@ def _submission(request: Element, row: int, where: str) -> Submission:
     instances, resources = _shape(lease, where)
     duration_s = _seconds(_child(lease, "duration", where), "time", where)
     start_s, finish_by_s = _window(lease, at_s, where)
+    image = _image(lease, where)
     real = request.find("realduration")
     run_s = duration_s if real is None else _seconds(real, "time", where)
     preemptible = _attribute(lease, "preemptible", where).lower()
@@ -99,7 +100,7 @@ def _submission(request: Element, row: int, where: str) -> Submission:
             instances=instances,
             resources=resources,
             duration_s=duration_s,
-            image=_image(lease, where),
+            image=image,
             start_s=start_s,
             finish_by_s=finish_by_s,
             is_preemptible=preemptible == "true",
@@ -157,7 +158,11 @@ def _image(lease: Element, where: str) -> Image | None:
             )
         return None
     size_bytes = _number(image, "size", where) * _MEGABYTE
-    return Image(uri=_attribute(image, "id", where), size_bytes=size_bytes)
+    uri = _attribute(image, "id", where)
+    try:
+        return Image(uri=uri, size_bytes=size_bytes)
+    except ValueError as error:
+        raise WorkloadError(f"{where}, line {image.line}: {error}") from error
 
 
 def _child(parent: Element, tag: str, where: str) -> Element:
