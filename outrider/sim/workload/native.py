@@ -76,12 +76,12 @@ class _Object:
     values: Mapping[str, object]
 
     def refuse_unknown(self, known: frozenset[str]) -> None:
-        for key in self.values:
-            if key not in known:
-                raise WorkloadError(
-                    f"{self.where}: unknown key {key!r}; "
-                    f"the keys are {', '.join(sorted(known))}"
-                )
+        if not self.values.keys() <= known:
+            unknown = next(key for key in self.values if key not in known)
+            raise WorkloadError(
+                f"{self.where}: unknown key {unknown!r}; "
+                f"the keys are {', '.join(sorted(known))}"
+            )
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self.values.get(key, default)
