@@ -87,9 +87,7 @@ def test_option_of_another_form_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", [EXCERPT, LEASES])
-def test_anything_becomes_our_own_form_and_stays_the_same(
-    tmp_path: Path, source: Path
-) -> None:
+def test_anything_becomes_our_own_form_and_stays_the_same(tmp_path: Path, source: Path) -> None:
     trace = read_trace(source)
 
     write_trace(tmp_path / "t.jsonl.gz", trace)
@@ -155,9 +153,7 @@ def test_reservation_and_serial_workspace_are_refused_in_a_log(tmp_path: Path) -
         is_parallel=False,
     )
     with pytest.raises(WorkloadError, match="s is serial"):
-        trace_log(
-            Trace(name="t", submissions=(Submission(at_s=0, workspace=serial, run_s=1),))
-        )
+        trace_log(Trace(name="t", submissions=(Submission(at_s=0, workspace=serial, run_s=1),)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -106,9 +106,7 @@ def test_workload_without_a_site_has_no_nodes(tmp_path: Path) -> None:
         ("<lease-workload", "<workload", r"line \d+: mismatched tag"),
     ],
 )
-def test_mistake_is_named_with_its_line(
-    tmp_path: Path, old: str, new: str, message: str
-) -> None:
+def test_mistake_is_named_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     with pytest.raises(WorkloadError, match=message) as caught:
         read_haizea(changed(tmp_path, old, new))
     assert str(caught.value).count("leases.lwf") == 1
@@ -139,9 +137,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
 
 
 def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
-    blocks = re.findall(
-        r"```xml\n(.*?)```", (ROOT / "docs" / "formats.md").read_text(), re.DOTALL
-    )
+    blocks = re.findall(r"```xml\n(.*?)```", (ROOT / "docs" / "formats.md").read_text(), re.DOTALL)
     path = tmp_path / "example.xml"
     path.write_text(blocks[0])
 

@@ -80,22 +80,13 @@ def test_best_effort_is_serial_and_close_to_its_mean_duration(
 
         assert mean(durations) == pytest.approx(wanted_s, rel=0.06)
         assert not any(one.workspace.is_parallel for one in best_effort(trace))
-        assert all(
-            one.workspace.resources == Resources.of(cpus=1) for one in best_effort(trace)
-        )
+        assert all(one.workspace.resources == Resources.of(cpus=1) for one in best_effort(trace))
 
 
-@pytest.mark.parametrize(
-    ("label", "printed"), [("long,075-100,75-25", 830), ("short,075-100,75-25", 1876)]
-)
-def test_two_rows_have_the_number_of_vms_that_the_thesis_prints(
-    label: str, printed: int
-) -> None:
+@pytest.mark.parametrize(("label", "printed"), [("long,075-100,75-25", 830), ("short,075-100,75-25", 1876)])
+def test_two_rows_have_the_number_of_vms_that_the_thesis_prints(label: str, printed: int) -> None:
     counts = [
-        sum(
-            one.workspace.instances
-            for one in mixed_trace(row_parameters(label, seed)).submissions
-        )
+        sum(one.workspace.instances for one in mixed_trace(row_parameters(label, seed)).submissions)
         for seed in range(20)
     ]
 
@@ -122,9 +113,7 @@ def test_seven_images_serve_seventy_per_cent_of_the_requests() -> None:
 
 def test_lead_counts_transfers_as_asked() -> None:
     each = row_parameters("short,075-100,50-50", 3)
-    each = replace(
-        each, share_tolerance=1.0, work_low_s=1, work_high_s=75_599, lead_high=0.1
-    )
+    each = replace(each, share_tolerance=1.0, work_low_s=1, work_high_s=75_599, lead_high=0.1)
     shared = replace(each, instances_per_transfer=2)
 
     starts = [
@@ -132,9 +121,7 @@ def test_lead_counts_transfers_as_asked() -> None:
         for parameters in (each, shared)
     ]
 
-    assert (
-        300 <= starts[0] - starts[1] <= 480
-    )  # 7 or 8 transfers of 55 s, then whole minutes
+    assert 300 <= starts[0] - starts[1] <= 480  # 7 or 8 transfers of 55 s, then whole minutes
 
 
 def test_seed_decides_everything_and_rows_differ() -> None:
@@ -183,9 +170,7 @@ def test_parameters_that_cannot_be_met_are_refused() -> None:
         (0.5, 4, 0, "1 or more"),
     ],
 )
-def test_impossible_parameters_are_refused(
-    share: float, high: int, requests: int, message: str
-) -> None:
+def test_impossible_parameters_are_refused(share: float, high: int, requests: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MixedParameters(
             share_best_effort=share,

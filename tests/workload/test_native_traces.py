@@ -21,13 +21,9 @@ LINE = {"at_s": 0, "name": "w", "instances": 1, "resources": {"cpus": 1}, "durat
 
 texts = st.text(max_size=8)
 names = st.text(min_size=1, max_size=8)
-amounts = st.dictionaries(names, st.integers(0, 10**15), max_size=3).map(
-    Resources.from_mapping
-)
+amounts = st.dictionaries(names, st.integers(0, 10**15), max_size=3).map(Resources.from_mapping)
 images = st.builds(Image, uri=names, size_bytes=st.integers(1, 10**15), digest=texts)
-nodes = st.builds(
-    Node, name=texts, capacity=amounts, pool_bytes=st.none() | st.integers(0, 10**15)
-)
+nodes = st.builds(Node, name=texts, capacity=amounts, pool_bytes=st.none() | st.integers(0, 10**15))
 
 
 @st.composite
@@ -67,9 +63,7 @@ def traces(draw: st.DrawFn) -> Trace:
 
 def trace_file(folder: Path, *lines: object) -> Path:
     path = folder / "t.jsonl"
-    path.write_text(
-        "\n".join(one if isinstance(one, str) else json.dumps(one) for one in lines)
-    )
+    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in lines))
     return path
 
 

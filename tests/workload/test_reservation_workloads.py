@@ -36,8 +36,7 @@ def most_demanded(trace: Trace, cost_s: int) -> int:
     requests = [(one.at_s, one.workspace.start_s or 0, one.workspace.instances * cost_s)
                 for one in trace.submissions]  # fmt: skip
     return max(
-        sum(work for at_s, start_s, work in requests if low <= at_s and start_s <= high)
-        - (high - low)
+        sum(work for at_s, start_s, work in requests if low <= at_s and start_s <= high) - (high - low)
         for low, _, _ in requests
         for _, high, _ in requests
         if low < high
@@ -96,8 +95,7 @@ def test_no_more_instances_run_at_a_time_than_there_are_slots() -> None:
     ]
 
     busiest = max(
-        sum(instances for start_s, instances in held if start_s <= now_s < start_s + 900)
-        for now_s, _ in held
+        sum(instances for start_s, instances in held if start_s <= now_s < start_s + 900) for now_s, _ in held
     )
 
     assert 4 < busiest <= 16
@@ -116,7 +114,5 @@ def test_transfer_waits_for_its_submission() -> None:
 
 
 def test_more_than_can_be_admitted_is_refused() -> None:
-    with pytest.raises(
-        WorkloadError, match="of 500 reservations could be admitted in 600 draws"
-    ):
+    with pytest.raises(WorkloadError, match="of 500 reservations could be admitted in 600 draws"):
         feasible_trace(FeasibleParameters(seed=1, reservations=500, attempts=600))

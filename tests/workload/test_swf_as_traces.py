@@ -65,10 +65,7 @@ def test_whole_datastar_log_gives_the_same_excerpt() -> None:
     whole = read_log(Path(os.environ["OUTRIDER_DATA"], WHOLE_LOG))
 
     assert len(whole) == 96_069
-    assert (
-        datastar_excerpt(whole).submissions
-        == datastar_excerpt(read_log(EXCERPT)).submissions
-    )
+    assert datastar_excerpt(whole).submissions == datastar_excerpt(read_log(EXCERPT)).submissions
 
 
 def test_log_without_those_jobs_is_refused() -> None:

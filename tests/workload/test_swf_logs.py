@@ -97,9 +97,7 @@ def test_whole_float_is_a_number_and_a_broken_one_is_refused(tmp_path: Path) -> 
     assert read_log(whole).run_s == [60]
 
     broken = log_file(tmp_path, GOOD.replace(" 60 ", " 60.5 "))
-    with pytest.raises(
-        WorkloadError, match=r"line 1: field 4 \(run time\) is '60.5'.*round it"
-    ):
+    with pytest.raises(WorkloadError, match=r"line 1: field 4 \(run time\) is '60.5'.*round it"):
         read_log(broken)
 
 
@@ -168,9 +166,7 @@ def test_log_is_written_with_eighteen_fields_to_a_stream() -> None:
 
     write_log(stream, SwfLog(header=("; Version: 2.2",), **one))
 
-    assert stream.getvalue() == (
-        "; Version: 2.2\n1 2 3 4 5 -1 -1 6 7 -1 8 9 10 11 12 -1 -1 -1\n"
-    )
+    assert stream.getvalue() == ("; Version: 2.2\n1 2 3 4 5 -1 -1 6 7 -1 8 9 10 11 12 -1 -1 -1\n")
 
 
 def test_header_bytes_that_are_not_utf8_survive_a_copy(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ def test_it_has_the_leases_that_were_asked_for() -> None:
     kinds = [one.workspace.is_best_effort for one in trace.submissions]
     assert (kinds.count(True), kinds.count(False), len(trace.nodes)) == (200, 10, 16)
     assert all(one.workspace.is_parallel for one in trace.submissions)
-    assert {
-        one.workspace.image.uri for one in trace.submissions if one.workspace.image
-    } == {f"image-{number}" for number in range(1, 7)}
+    assert {one.workspace.image.uri for one in trace.submissions if one.workspace.image} == {
+        f"image-{number}" for number in range(1, 7)
+    }
 
 
 @pytest.mark.parametrize("load", [0.5, 0.9])
@@ -25,9 +25,7 @@ def test_work_really_done_is_the_load_times_what_the_nodes_can_do(load: float) -
 
 
 def test_leases_run_half_to_all_of_what_they_asked_for() -> None:
-    shares = [
-        one.run_s / one.workspace.duration_s for one in synthetic_leases().submissions
-    ]
+    shares = [one.run_s / one.workspace.duration_s for one in synthetic_leases().submissions]
 
     assert 0.5 <= min(shares) < 0.52
     assert 0.98 < max(shares) <= 1

@@ -23,9 +23,7 @@ def trace_file(folder: Path, *lines: str) -> Path:
     ("number", "submissions", "images"),
     [("I", 36, 110), ("II", 35, 106), ("III", 62, 144), ("IV", 62, 144)],
 )
-def test_published_traces_have_the_sizes_of_table_8_1(
-    number: str, submissions: int, images: int
-) -> None:
+def test_published_traces_have_the_sizes_of_table_8_1(number: str, submissions: int, images: int) -> None:
     trace = published_trace(number)
 
     assert len(trace.submissions) == submissions
@@ -38,9 +36,7 @@ def test_published_traces_have_the_sizes_of_table_8_1(
 )
 def test_images_are_shared_out_as_in_table_8_2(number: str, shares: list[int]) -> None:
     counted = Counter(
-        one.workspace.image.uri
-        for one in published_trace(number).submissions
-        if one.workspace.image
+        one.workspace.image.uri for one in published_trace(number).submissions if one.workspace.image
     )
 
     assert [round(100 * counted[uri] / 62) for uri in sorted(counted)] == shares
@@ -71,9 +67,7 @@ def test_batch_is_parallel_unless_told_otherwise_and_a_reservation_always(
 def test_given_duration_replaces_that_of_the_file() -> None:
     trace = published_trace("I", duration_s=1800)
 
-    assert {(one.workspace.duration_s, one.run_s) for one in trace.submissions} == {
-        (1800, 1800)
-    }
+    assert {(one.workspace.duration_s, one.run_s) for one in trace.submissions} == {(1800, 1800)}
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,7 @@ def test_lines_are_counted_across_blocks(tmp_path: Path) -> None:
     assert all(text == f"line {number}" for number, text in found)
 
 
-def test_endless_line_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_line_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LONGEST_LINE_BYTES", 10)
     path = tmp_path / "lines"
     path.write_text("good\n" + "x" * (BLOCK_BYTES + 10))
@@ -30,9 +28,7 @@ def test_endless_line_is_refused_before_it_is_read(
         list(numbered_lines(path))
 
 
-def test_line_of_exactly_the_limit_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_of_exactly_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LONGEST_LINE_BYTES", 10)
     path = tmp_path / "lines"
     path.write_text("x" * (BLOCK_BYTES + 10))

@@ -92,8 +92,7 @@ def write_trace(path: str | os.PathLike[str], trace: Trace) -> None:
         write_log(path, trace_log(trace))
     else:
         raise WorkloadError(
-            f"{os.fspath(path)}: traces are written as .jsonl or .swf, maybe with .gz; "
-            "name the file so"
+            f"{os.fspath(path)}: traces are written as .jsonl or .swf, maybe with .gz; name the file so"
         )
 
 
@@ -115,10 +114,7 @@ def form_of(path: str | os.PathLike[str]) -> Form:
         return Form.SWF
     if data.count(b";") > 1:
         return Form.THESIS
-    raise WorkloadError(
-        f"{os.fspath(path)}: no known form of workload; "
-        "name it .swf, .trace, .xml or .jsonl"
-    )
+    raise WorkloadError(f"{os.fspath(path)}: no known form of workload; name it .swf, .trace, .xml or .jsonl")
 
 
 def trace_log(trace: Trace) -> SwfLog:
@@ -164,8 +160,7 @@ def _refuse_what_a_log_cannot_say(workspace: Workspace, trace_name: str) -> None
     else:
         return
     raise WorkloadError(
-        f"trace {trace_name}: workspace {workspace.name} is {kind}, for which SWF has no "
-        "field; write .jsonl"
+        f"trace {trace_name}: workspace {workspace.name} is {kind}, for which SWF has no field; write .jsonl"
     )
 
 

@@ -42,8 +42,7 @@ def open_workload(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         ) from error
     except OSError as error:
         raise WorkloadError(
-            f"{os.fspath(path)}: cannot be read ({error.strerror}); "
-            "check the path and who may read it"
+            f"{os.fspath(path)}: cannot be read ({error.strerror}); check the path and who may read it"
         ) from error
 
 
@@ -107,9 +106,7 @@ def replace_text(path: str | os.PathLike[str]) -> Iterator[TextIO]:
 
 @contextmanager
 def _text(raw: BinaryIO, *, is_packed: bool) -> Iterator[TextIO]:
-    packed = (
-        gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if is_packed else None
-    )
+    packed = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if is_packed else None
     # The surrogate escape gives back the bytes of headers that were never UTF-8.
     text = io.TextIOWrapper(
         cast(BinaryIO, packed) if packed else raw,

@@ -33,16 +33,12 @@ def read_haizea(path: str | os.PathLike[str], *, name: str | None = None) -> Tra
     where = os.fspath(path)
     root = read_xml(path)
     if root.tag != "lease-workload":
-        raise WorkloadError(
-            f"{where}, line {root.line}: <{root.tag}> where a workload has <lease-workload>"
-        )
+        raise WorkloadError(f"{where}, line {root.line}: <{root.tag}> where a workload has <lease-workload>")
     site, requests = root.find("site"), root.find("lease-requests")
     nodes = _nodes(site, where) if site is not None else ()
     submissions = [
         _submission(request, row, where)
-        for row, request in enumerate(
-            requests.find_all("lease-request") if requests else (), 1
-        )
+        for row, request in enumerate(requests.find_all("lease-request") if requests else (), 1)
     ]
     submissions.sort(key=lambda submission: submission.at_s)
     title = name or root.attributes.get("name") or Path(path).stem
@@ -54,8 +50,7 @@ def _nodes(site: Element, where: str) -> tuple[Node, ...]:
     capacities = [capacity for count, capacity in sets for _ in range(count)]
     names = uniform_nodes(len(capacities), Resources.of())
     return tuple(
-        Node(name=node.name, capacity=capacity)
-        for node, capacity in zip(names, capacities, strict=True)
+        Node(name=node.name, capacity=capacity) for node, capacity in zip(names, capacities, strict=True)
     )
 
 
@@ -67,8 +62,7 @@ def _node_sets(parent: Element, where: str) -> Iterator[tuple[int, Resources]]:
         total += count
         if total > MOST_NODES:
             raise WorkloadError(
-                f"{where}, line {node_set.line}: more than {MOST_NODES} nodes; "
-                "correct numnodes"
+                f"{where}, line {node_set.line}: more than {MOST_NODES} nodes; correct numnodes"
             )
         amounts: dict[str, int] = {}
         for resource in node_set.find_all("res"):
@@ -91,8 +85,7 @@ def _submission(request: Element, row: int, where: str) -> Submission:
     preemptible = _attribute(lease, "preemptible", where).lower()
     if preemptible not in ("true", "false"):
         raise WorkloadError(
-            f"{where}, line {lease.line}: preemptible is {preemptible!r}; "
-            "write true or false"
+            f"{where}, line {lease.line}: preemptible is {preemptible!r}; write true or false"
         )
     try:
         workspace = Workspace(
@@ -153,8 +146,7 @@ def _image(lease: Element, where: str) -> Image | None:
     if image is None:
         if software.find("none") is None:
             raise WorkloadError(
-                f"{where}, line {software.line}: <software> without <none/> or "
-                "<disk-image id=… size=…/>"
+                f"{where}, line {software.line}: <software> without <none/> or <disk-image id=… size=…/>"
             )
         return None
     size_bytes = _number(image, "size", where) * _MEGABYTE

@@ -47,7 +47,6 @@ def skewed_images() -> ImageShares:
 def _numbered(weights: tuple[int, ...], size_bytes: int) -> ImageShares:
     width = len(str(len(weights)))
     images = tuple(
-        Image(uri=f"image-{number:0{width}}", size_bytes=size_bytes)
-        for number in range(1, len(weights) + 1)
+        Image(uri=f"image-{number:0{width}}", size_bytes=size_bytes) for number in range(1, len(weights) + 1)
     )
     return ImageShares(images=images, weights=weights)

@@ -64,9 +64,7 @@ class MixedParameters:
 
     def __post_init__(self) -> None:
         if not 0 < self.share_best_effort < 1:
-            raise ValueError(
-                f"a share of {self.share_best_effort}: write one between 0 and 1"
-            )
+            raise ValueError(f"a share of {self.share_best_effort}: write one between 0 and 1")
         if not 1 <= self.ar_nodes_low <= self.ar_nodes_high <= self.slots:
             raise ValueError(
                 f"reservations of {self.ar_nodes_low} to {self.ar_nodes_high} instances "
@@ -75,9 +73,7 @@ class MixedParameters:
         if min(self.requests, self.best_effort_mean_s, self.instances_per_transfer) < 1:
             raise ValueError("requests, durations and instances per transfer are 1 or more")
         if not 0 < self.work_low_s <= self.work_high_s:
-            raise ValueError(
-                f"work of {self.work_low_s} to {self.work_high_s} s is no range"
-            )
+            raise ValueError(f"work of {self.work_low_s} to {self.work_high_s} s is no range")
 
     @property
     def slots(self) -> int:
@@ -114,9 +110,7 @@ def mixed_trace(parameters: MixedParameters, *, name: str = "mixed") -> Trace:
             return Trace(
                 name=name,
                 submissions=tuple(submissions),
-                nodes=uniform_nodes(
-                    parameters.nodes, Resources.of(cpus=parameters.slots_per_node)
-                ),
+                nodes=uniform_nodes(parameters.nodes, Resources.of(cpus=parameters.slots_per_node)),
             )
     raise WorkloadError(
         f"trace {name}: none of {parameters.attempts} draws has the wanted work and share; "
@@ -175,10 +169,7 @@ def _is_wanted(submissions: list[Submission], parameters: MixedParameters) -> bo
     total = best_effort + reserved
     if not parameters.work_low_s <= total / parameters.slots <= parameters.work_high_s:
         return False
-    return (
-        abs(best_effort / total - parameters.share_best_effort)
-        <= parameters.share_tolerance
-    )
+    return abs(best_effort / total - parameters.share_best_effort) <= parameters.share_tolerance
 
 
 def _draw(parameters: MixedParameters, random: Random) -> list[Submission]:
@@ -194,9 +185,7 @@ def _draw(parameters: MixedParameters, random: Random) -> list[Submission]:
             workspace = _reservation(parameters, number, arrival_s, random)
             at_s, last_s = 0, workspace.start_s or 0
         if last_s <= parameters.length_s:
-            submissions.append(
-                Submission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s)
-            )
+            submissions.append(Submission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s))
     return submissions
 
 
@@ -214,9 +203,7 @@ def _best_effort(parameters: MixedParameters, number: int, random: Random) -> Wo
     )
 
 
-def _reservation(
-    parameters: MixedParameters, number: int, arrival_s: int, random: Random
-) -> Workspace:
+def _reservation(parameters: MixedParameters, number: int, arrival_s: int, random: Random) -> Workspace:
     grain_s = parameters.granularity_s
     instances = random.randint(parameters.ar_nodes_low, parameters.ar_nodes_high)
     lasts_s = _spread(parameters.ar_mean_s, parameters.spread, random)

@@ -50,9 +50,7 @@ def read_native(path: str | os.PathLike[str]) -> Trace:
     except StopIteration:
         raise WorkloadError(f"{where}: empty; the first line is the header") from None
     if header.values.get("format") != FORMAT:
-        raise WorkloadError(
-            f'{header.where}: no "format": "{FORMAT}"; this is another format'
-        )
+        raise WorkloadError(f'{header.where}: no "format": "{FORMAT}"; this is another format')
     if header.values.get("version") != VERSION:
         raise WorkloadError(
             f"{header.where}: version {header.values.get('version')!r}, but this program "
@@ -79,8 +77,7 @@ class _Object:
         if not self.values.keys() <= known:
             unknown = next(key for key in self.values if key not in known)
             raise WorkloadError(
-                f"{self.where}: unknown key {unknown!r}; "
-                f"the keys are {', '.join(sorted(known))}"
+                f"{self.where}: unknown key {unknown!r}; the keys are {', '.join(sorted(known))}"
             )
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -173,9 +170,7 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> Submission:
     line.refuse_unknown(_SUBMISSION_KEYS)
     label = line.text("image") if "image" in line.values else None
     if label is not None and label not in images:
-        raise WorkloadError(
-            f"{line.where}: image {label!r} is not among the header's images"
-        )
+        raise WorkloadError(f"{line.where}: image {label!r} is not among the header's images")
     fields = {key: line.optional_number(key) for key in ("start_s", "finish_by_s")}
     name, instances = line.text("name"), line.number("instances")
     resources, duration_s = line.resources("resources"), line.number("duration_s")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from outrider.core.model import Node, Resources
 
 
-def uniform_nodes(
-    count: int, capacity: Resources, *, pool_bytes: int | None = None
-) -> tuple[Node, ...]:
+def uniform_nodes(count: int, capacity: Resources, *, pool_bytes: int | None = None) -> tuple[Node, ...]:
     """Nodes n1, n2, ... with the numbers padded, so that names sort as numbers do."""
     width = len(str(count))
     return tuple(

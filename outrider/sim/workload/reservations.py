@@ -58,9 +58,7 @@ def disk_usage_trace(parameters: DiskUsageParameters) -> Trace:
     for _ in range(parameters.reservations):
         instances = random.randint(parameters.nodes_low, parameters.nodes_high)
         start_s = random.uniform(instances * parameters.transfer_s, parameters.length_s)
-        lasts_s = parameters.duration_mean_s * random.uniform(
-            1 - parameters.spread, 1 + parameters.spread
-        )
+        lasts_s = parameters.duration_mean_s * random.uniform(1 - parameters.spread, 1 + parameters.spread)
         image = parameters.images.draw(random)
         drawn.append((-(-round(start_s) // grain_s) * grain_s, lasts_s, instances, image))
     drawn.sort(key=lambda request: request[0])
@@ -138,9 +136,7 @@ def feasible_trace(parameters: FeasibleParameters) -> Trace:
     return Trace(name=kind, submissions=tuple(admitted))
 
 
-def transfers_meet_deadlines(
-    submissions: list[Submission], transfer_s: int, overhead_s: int = 0
-) -> bool:
+def transfers_meet_deadlines(submissions: list[Submission], transfer_s: int, overhead_s: int = 0) -> bool:
     """Whether one link, earliest deadline first, brings every image before its start.
 
     A transfer starts after its submission and is not interrupted. To say yes is a proof,
@@ -149,10 +145,7 @@ def transfers_meet_deadlines(
     """
     cost_s = transfer_s + overhead_s
     coming = sorted(
-        (
-            (one.at_s, one.workspace.start_s or 0, one.workspace.instances)
-            for one in submissions
-        ),
+        ((one.at_s, one.workspace.start_s or 0, one.workspace.instances) for one in submissions),
         reverse=True,
     )
     waiting: list[tuple[int, int]] = []
@@ -172,9 +165,7 @@ def transfers_meet_deadlines(
     return True
 
 
-def _candidate(
-    parameters: FeasibleParameters, random: Random, number: int
-) -> Submission | None:
+def _candidate(parameters: FeasibleParameters, random: Random, number: int) -> Submission | None:
     instances = random.randint(parameters.nodes_low, parameters.nodes_high)
     tightness = random.uniform(parameters.tightness_low, parameters.tightness_high)
     if parameters.window_s is None:

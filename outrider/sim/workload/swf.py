@@ -61,14 +61,10 @@ class SwfLog:
     def __post_init__(self) -> None:
         for name, column in zip(COLUMNS, self.columns(), strict=True):
             if len(column) != len(self.job):
-                raise ValueError(
-                    f"column {name} has {len(column)} values where job has {len(self.job)}"
-                )
+                raise ValueError(f"column {name} has {len(column)} values where job has {len(self.job)}")
         for line in self.header:
             if not line.startswith(";") or "\n" in line:
-                raise ValueError(
-                    f"header line {line!r}: it must be one line and start with ;"
-                )
+                raise ValueError(f"header line {line!r}: it must be one line and start with ;")
 
     def __len__(self) -> int:
         return len(self.job)
@@ -195,9 +191,7 @@ def _in_bulk(rows: list[bytes]) -> list[list[int]] | None:
         return None
 
 
-def _line_by_line(
-    lines: list[bytes], where: str, first_line: int, left: int | None
-) -> list[list[int]]:
+def _line_by_line(lines: list[bytes], where: str, first_line: int, left: int | None) -> list[list[int]]:
     columns: list[list[int]] = [[] for _ in _READ]
     for number, line in enumerate(lines, first_line):
         words = line.decode("utf-8", "backslashreplace").split()
@@ -225,9 +219,7 @@ def _whole_number(word: str, what: str) -> int:
     digits = number.removeprefix("-").removeprefix("+")
     if digits.isascii() and digits.isdigit() and (not point or not fraction.strip("0")):
         return int(number)
-    raise WorkloadError(
-        f"{what} is {word!r}, not a whole number; round it, or write -1 for unknown"
-    )
+    raise WorkloadError(f"{what} is {word!r}, not a whole number; round it, or write -1 for unknown")
 
 
 def _log(header: tuple[str, ...], columns: list[list[int]]) -> SwfLog:
@@ -235,7 +227,6 @@ def _log(header: tuple[str, ...], columns: list[list[int]]) -> SwfLog:
     allocated = columns[place["processors"]]
     requested = columns[place["requested_processors"]]
     columns[place["processors"]] = [
-        given if given > 0 else wanted
-        for given, wanted in zip(allocated, requested, strict=True)
+        given if given > 0 else wanted for given, wanted in zip(allocated, requested, strict=True)
     ]
     return SwfLog(header=header, **dict(zip(COLUMNS, columns, strict=True)))

@@ -41,12 +41,8 @@ def log_trace(
     longer than its request is cut there, as the batch system would have done.
     """
     if processors_per_instance < 1:
-        raise ValueError(
-            f"{processors_per_instance} processors an instance: ask for 1 or more"
-        )
-    rows = [
-        row for row in range(len(log)) if log.run_s[row] >= 0 and log.processors[row] > 0
-    ]
+        raise ValueError(f"{processors_per_instance} processors an instance: ask for 1 or more")
+    rows = [row for row in range(len(log)) if log.run_s[row] >= 0 and log.processors[row] > 0]
     rows.sort(key=log.submit_s.__getitem__)
     supply = iter(images) if images is not None else repeat(None)
     submissions: list[Submission] = []
@@ -58,9 +54,7 @@ def log_trace(
                 f"trace {name}: {len(submissions)} images for {len(rows)} jobs; "
                 "give one image for each job, or an endless supply"
             ) from None
-        submissions.append(
-            _submission(log, row, processors_per_instance, resources, image, origin_s)
-        )
+        submissions.append(_submission(log, row, processors_per_instance, resources, image, origin_s))
     return Trace(name=name, submissions=tuple(submissions), nodes=nodes)
 
 
@@ -68,9 +62,7 @@ def log_nodes(log: SwfLog, *, processors_per_node: int = 1) -> tuple[Node, ...]:
     """As many like nodes as the log's machine had processors for."""
     if log.max_processors is None:
         raise WorkloadError("the log's header has no MaxProcs; name the nodes yourself")
-    return uniform_nodes(
-        log.max_processors // processors_per_node, Resources.of(cpus=processors_per_node)
-    )
+    return uniform_nodes(log.max_processors // processors_per_node, Resources.of(cpus=processors_per_node))
 
 
 def datastar_excerpt(log: SwfLog, images: Iterable[Image] | None = None) -> Trace:

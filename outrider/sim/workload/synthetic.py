@@ -47,9 +47,7 @@ def synthetic_leases(
         start_s = None if is_best_effort else arrival_s
         notice_s = 0 if is_best_effort else random.randint(*_NOTICE_S)
         image = images.draw(random) if has_images else None
-        submissions.append(
-            _submission(number, max(0, arrival_s - notice_s), start_s, shape, image)
-        )
+        submissions.append(_submission(number, max(0, arrival_s - notice_s), start_s, shape, image))
     submissions.sort(key=lambda submission: submission.at_s)
     return Trace(
         name=f"synthetic-{best_effort}-{reservations}-{nodes}",

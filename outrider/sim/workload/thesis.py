@@ -50,9 +50,7 @@ def read_thesis_trace(
     try:
         return Trace(name=name or Path(path).stem, submissions=tuple(submissions))
     except ValueError as error:
-        raise WorkloadError(
-            f"{os.fspath(path)}: {error}; sort its lines by time"
-        ) from error
+        raise WorkloadError(f"{os.fspath(path)}: {error}; sort its lines by time") from error
 
 
 def published_trace(number: str, *, duration_s: int | None = None) -> Trace:
@@ -115,7 +113,6 @@ def _number(words: list[str], place: int, where: str) -> int:
     word = words[place]
     if not (word.isascii() and word.isdigit()):
         raise WorkloadError(
-            f"{where}: field {place + 1} ({_FIELDS[place]}) is {word!r}; "
-            "write a whole number of 0 or more"
+            f"{where}: field {place + 1} ({_FIELDS[place]}) is {word!r}; write a whole number of 0 or more"
         )
     return int(word)

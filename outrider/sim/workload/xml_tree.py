@@ -45,8 +45,7 @@ def read_xml(path: str | os.PathLike[str]) -> Element:
         line = parser.CurrentLineNumber
         if len(stack) > DEEPEST:
             raise WorkloadError(
-                f"{where}, line {line}: elements nested more than {DEEPEST} deep; "
-                "this is not a workload file"
+                f"{where}, line {line}: elements nested more than {DEEPEST} deep; this is not a workload file"
             )
         element = Element(tag=tag, line=line, attributes=attributes)
         stack[-1].children.append(element)
