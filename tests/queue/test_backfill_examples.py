@@ -110,6 +110,32 @@ def test_a_job_past_its_estimate_is_expected_to_end_within_a_second() -> None:
         assert started(queue, [job(3, 1, 2), job(4, 1, 1)], 15) == [4]
 
 
+def test_promises_made_anew_after_an_overrun_keep_the_queue_order() -> None:
+    # Job 1 should end at 10 and does not. If job 3 kept its 20 while job 2 looks for
+    # another place, job 2 would land behind it, at 30.
+    queue = ProfileQueue(Policy.named("conservative"), capacity=2)
+    assert started(queue, [job(1, 2, 10), job(2, 2, 10), job(3, 2, 10)], 0) == [1]
+    assert [queue.promised_start_s(n) for n in (2, 3)] == [10, 20]
+
+    assert queue.schedule(10) == []
+
+    assert [queue.promised_start_s(n) for n in (2, 3)] == [11, 21]
+
+
+def test_promises_made_anew_after_a_missed_moment_keep_the_queue_order() -> None:
+    # Job 2 is promised 20, the end of the block, and nobody asks until 24. If jobs 3 and
+    # 4 kept their 25, job 2's five seconds would have no room before 34.
+    blocks = [Block(processors=2, start_s=10, end_s=20)]
+    queue = ProfileQueue(Policy.named("conservative"), capacity=2, blocks=blocks)
+    first = job(1, 2, 10)
+    assert started(queue, [first, job(2, 2, 5), job(3, 1, 9), job(4, 1, 9)], 0) == [1]
+    assert [queue.promised_start_s(n) for n in (2, 3, 4)] == [20, 25, 25]
+    queue.finished(first, 10)
+
+    assert [each.number for each in queue.schedule(24)] == [2]
+    assert [queue.promised_start_s(n) for n in (3, 4)] == [29, 29]
+
+
 @pytest.mark.parametrize("policy", ["off", "greedy", "aggressive", "conservative"])
 def test_no_policy_starts_a_job_that_would_run_into_a_block(policy: str) -> None:
     blocks = [Block(processors=2, start_s=10, end_s=20)]

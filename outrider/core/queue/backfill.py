@@ -41,7 +41,8 @@ class ProfileQueue:
     onto the place that another one was promised.
 
     A promise rests on the estimates of the running jobs. When one of them outlives its
-    estimate, it is taken to end within the next second, and all promises are made anew.
+    estimate, it is taken to end within the next second, and all promises are made anew,
+    in the order of the queue. So they are when `schedule` was not called in time.
     """
 
     def __init__(
@@ -82,7 +83,8 @@ class ProfileQueue:
             raise ValueError(f"time went backwards, from {self._now_s} to {now_s}")
         self._now_s = now_s
         self._profile.forget_before(now_s)
-        self._extend_overrunning()
+        if self._extend_overrunning() or self._has_missed_a_promise():
+            self._drop_promises()
         was_settled, self._is_settled = self._is_settled, True
         started = []
         for job in self._waiting.values():
@@ -127,15 +129,17 @@ class ProfileQueue:
         limit = self._policy.reservations
         return limit is None or len(self._reserved_start_s) < limit
 
-    def _extend_overrunning(self) -> None:
-        """Takes jobs past their estimate to end within the next second."""
+    def _extend_overrunning(self) -> bool:
+        """Takes jobs past their estimate to end within the next second; whether any is."""
         now_s = self._now_s
         late = [number for number, end_s in self._planned_end_s.items() if end_s <= now_s]
         for number in late:
             self._planned_end_s[number] = now_s + 1
             self._profile.add(now_s, now_s + 1, -self._running[number].processors)
-        if late:
-            self._drop_promises()
+        return bool(late)
+
+    def _has_missed_a_promise(self) -> bool:
+        return any(start_s < self._now_s for start_s in self._reserved_start_s.values())
 
     def _drop_promises(self) -> None:
         for number, start_s in self._reserved_start_s.items():
