@@ -109,9 +109,7 @@ def report_once(path: Path) -> None:
     jobs = read(path, JOBS)
     result = simulate(jobs)
     cpu_s = process_time()
-    measures = measure(
-        jobs.submit_s, result.start_s, result.end_s, jobs.processors, capacity=CAPACITY
-    )
+    measures = measure(jobs.submit_s, result.start_s, result.end_s, jobs.processors, capacity=CAPACITY)
     print(len(jobs), cpu_s, measures.bounded_slowdown.mean, measures.utilisation)
 
 
@@ -119,9 +117,7 @@ def report_whole_process(path: Path) -> None:
     runs = []
     for _ in range(REPEATS):
         command = [sys.executable, __file__, "--once", str(path)]
-        output = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=300
-        ).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
         runs.append([float(word) for word in output.split()])
     count, cpu_s, mean, used = min(runs, key=lambda run: run[1])
     print(

@@ -117,6 +117,8 @@ class Stay:
     start_s: int
     end_s: int
     size_bytes: int
+    is_private: bool = False
+    """An instance's own file, which nobody else can use; else the one copy in the pool."""
 
 
 class Pools:

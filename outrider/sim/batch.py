@@ -76,15 +76,11 @@ def run_batch(
     blocks: Sequence[Block] = (),
 ) -> BatchResult:
     """Runs the whole log under a policy, until its last job has ended."""
-    log = BatchLog(
-        submit_s=submit_s, run_s=run_s, processors=processors, requested_s=requested_s
-    )
+    log = BatchLog(submit_s=submit_s, run_s=run_s, processors=processors, requested_s=requested_s)
     return run_queue(log, counted_queue(policy, capacity=capacity, blocks=blocks), blocks)
 
 
-def run_queue(
-    log: BatchLog, queue: CountedQueue, blocks: Sequence[Block] = ()
-) -> BatchResult:
+def run_queue(log: BatchLog, queue: CountedQueue, blocks: Sequence[Block] = ()) -> BatchResult:
     """Feeds a log to a queue: completions, then submissions, then one decision an instant.
 
     A job that runs for 0 s gives its processors back within the instant of its start, and
@@ -165,14 +161,11 @@ def _check(log: BatchLog) -> None:
     for index, (run_s, requested_s) in enumerate(pairs):
         if not 0 <= run_s <= requested_s:
             raise ValueError(
-                f"job {index} runs {run_s} s and asked for {requested_s} s: "
-                f"cut its run at its estimate"
+                f"job {index} runs {run_s} s and asked for {requested_s} s: cut its run at its estimate"
             )
 
 
-def _lowest(
-    free: list[tuple[int, int]], count: int
-) -> tuple[Intervals, list[tuple[int, int]]]:
+def _lowest(free: list[tuple[int, int]], count: int) -> tuple[Intervals, list[tuple[int, int]]]:
     """Splits the lowest `count` processors off the free intervals."""
     taken = []
     for place, (low, high) in enumerate(free):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from outrider.core.admission import Accepted, Rejected
+from outrider.core.admission import Rejected
 from outrider.core.model import Node, Reservation, Workspace
 from outrider.core.queue.board import Run
 from outrider.core.queue.suspension import Segment
@@ -56,6 +56,8 @@ class Outcome:
     """Everything a simulation found out."""
 
     nodes: tuple[Node, ...]
+    workspaces: dict[str, Workspace] = field(default_factory=dict)
+    """What was handed in, as this site ran it."""
     done: list[Done] = field(default_factory=list)
     kept: list[Reservation] = field(default_factory=list)
     refused: list[tuple[Submission, Rejected]] = field(default_factory=list)
@@ -83,7 +85,11 @@ class World:
         self._links_at_s: int | None = None
         for submission in trace.submissions:
             submission = self._as_run_here(submission)
-            self._submissions[submission.workspace.name] = submission
+            name = submission.workspace.name
+            if name in self._submissions:
+                raise ValueError(f"trace {trace.name}: two workspaces are named {name}")
+            self._submissions[name] = submission
+            self.outcome.workspaces[name] = submission.workspace
             self._at(submission.at_s, Order.SUBMIT, self._submit, submission)
 
     def run(self) -> Outcome:
@@ -239,7 +245,3 @@ def _instant_of(segments: tuple[Segment, ...], work_s: int) -> int:
             return segment.start_s + segment.resume_s + work_s
         work_s -= segment.useful_s
     raise ValueError(f"the segments are {work_s} s short of the work")
-
-
-def accepted(answer: Accepted | Rejected) -> bool:
-    return isinstance(answer, Accepted)

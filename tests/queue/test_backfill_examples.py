@@ -39,9 +39,7 @@ def started(queue: CountedQueue, jobs: list[CountedJob], now_s: int) -> list[int
         ("conservative", [1, 4]),
     ],
 )
-def test_a_job_passes_the_first_one_only_as_the_policy_allows(
-    policy: str, expected: list[int]
-) -> None:
+def test_a_job_passes_the_first_one_only_as_the_policy_allows(policy: str, expected: list[int]) -> None:
     jobs = [job(1, 2, 10), job(2, 4, 5), job(3, 2, 20), job(4, 2, 10)]
     queue = counted_queue(Policy.named(policy), capacity=4)
 

@@ -112,27 +112,19 @@ class Model:
 
     def promised_in(self, second: int) -> int:
         return sum(
-            self.jobs[i][1]
-            for i, begin in self.promised.items()
-            if begin <= second < begin + self.jobs[i][2]
+            self.jobs[i][1] for i, begin in self.promised.items() if begin <= second < begin + self.jobs[i][2]
         )
 
 
-def starts_by_program(
-    capacity: int, jobs: list[Job], policy: Policy, blocks: list[Block]
-) -> list[int]:
+def starts_by_program(capacity: int, jobs: list[Job], policy: Policy, blocks: list[Block]) -> list[int]:
     submits, processors, requests, runs = map(list, zip(*jobs, strict=True))
-    result = run_batch(
-        submits, runs, processors, requests, capacity=capacity, policy=policy, blocks=blocks
-    )
+    result = run_batch(submits, runs, processors, requests, capacity=capacity, policy=policy, blocks=blocks)
     return list(result.start_s)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("arrivals", [(0, 0, 0, 0), (0, 0, 1, 2)], ids=str)
-def test_every_small_workload_is_scheduled_as_by_the_model(
-    name: str, arrivals: tuple[int, ...]
-) -> None:
+def test_every_small_workload_is_scheduled_as_by_the_model(name: str, arrivals: tuple[int, ...]) -> None:
     policy = Policy.named(name)
     # Four jobs on four processors are the fewest with which the extra ones can be
     # used up: one runs, one waits with a reservation, two would pass it.
@@ -163,9 +155,7 @@ def test_every_small_workload_beside_a_block_is_scheduled_as_by_the_model(
         start_s, end_s = place
         blocks = [Block(processors=held, start_s=start_s, end_s=end_s)]
         jobs = [(0, width, requested, run) for width, (requested, run) in chosen]
-        if starts_by_program(2, jobs, policy, blocks) != Model(2, jobs, blocks).simulate(
-            policy
-        ):
+        if starts_by_program(2, jobs, policy, blocks) != Model(2, jobs, blocks).simulate(policy):
             differing.append((jobs, blocks))
 
     assert differing == []

@@ -55,9 +55,7 @@ def drive(queue: CountedQueue, log: BatchLog) -> Iterator[Moment]:
     """Second by second. Unlike in the simulator, a job may outlive its estimate."""
     jobs = [
         CountedJob(number=number, processors=width, requested_s=requested_s)
-        for number, (width, requested_s) in enumerate(
-            zip(log.processors, log.requested_s, strict=True)
-        )
+        for number, (width, requested_s) in enumerate(zip(log.processors, log.requested_s, strict=True))
     ]
     moment = Moment(0, [], [], {})
     left = len(log)

@@ -40,9 +40,7 @@ class Recorder(EasyQueue):
 
 
 def test_an_instant_is_told_its_completions_then_its_submissions_then_asked_once() -> None:
-    log = BatchLog(
-        submit_s=[0, 0, 9, 9], run_s=[9, 9, 1, 1], processors=[1] * 4, requested_s=[20] * 4
-    )
+    log = BatchLog(submit_s=[0, 0, 9, 9], run_s=[9, 9, 1, 1], processors=[1] * 4, requested_s=[20] * 4)
     queue = Recorder(capacity=2)
 
     run_queue(log, queue)

@@ -73,9 +73,7 @@ def test_waiting_is_from_submission_to_start() -> None:
 
 def test_utilisation_counts_only_what_lies_within_the_window() -> None:
     # 4 processors, window [10, 20): 2 x 5 s, 1 x 10 s, and one job outside.
-    used = utilisation(
-        [5, 0, 30], [15, 40, 40], [2, 1, 4], capacity=4, from_s=10, until_s=20
-    )
+    used = utilisation([5, 0, 30], [15, 40, 40], [2, 1, 4], capacity=4, from_s=10, until_s=20)
 
     assert used == pytest.approx((2 * 5 + 10) / 40)
 

@@ -1,7 +1,9 @@
-"""Queues: which waiting job starts when.
+"""Queues: which waiting job starts when, and where.
 
-Here so far is the queue over interchangeable processors. A queue is a state machine: it
-is told what happened and when, and answers with the jobs to start.
+`BestEffort` places workspaces on nodes, around reservations and by where their images are.
+The queues over a counted pool of interchangeable processors, which are what a log without
+images needs, are much faster. Each is a state machine: it is told what happened and when,
+and answers with what starts.
 """
 
 from __future__ import annotations

@@ -22,9 +22,7 @@ from outrider.core.queue.easy import EasyQueue
 from outrider.core.queue.profile import FreeProfile
 
 
-def counted_queue(
-    policy: Policy, *, capacity: int, blocks: Sequence[Block] = ()
-) -> CountedQueue:
+def counted_queue(policy: Policy, *, capacity: int, blocks: Sequence[Block] = ()) -> CountedQueue:
     """The fastest implementation of this policy; all of them decide alike."""
     if policy == Policy(reservations=1) and not blocks:
         return EasyQueue(capacity=capacity)
@@ -45,9 +43,7 @@ class ProfileQueue:
     in the order of the queue. So they are when `schedule` was not called in time.
     """
 
-    def __init__(
-        self, policy: Policy, *, capacity: int, blocks: Sequence[Block] = ()
-    ) -> None:
+    def __init__(self, policy: Policy, *, capacity: int, blocks: Sequence[Block] = ()) -> None:
         self._policy = policy
         self._capacity = capacity
         self._profile = FreeProfile(capacity)

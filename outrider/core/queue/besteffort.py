@@ -214,7 +214,7 @@ class BestEffort:
                     board.book.carry(transfer.number, node, life)
                     run.lives.append((node, life))
                 else:
-                    stay = Stay(node, image.key, sent.start_s, run.end_s, image.size_bytes)
+                    stay = Stay(node, image.key, sent.start_s, run.end_s, image.size_bytes, is_private=True)
                     board.private.append(stay)
         for node, life in run.lives:
             pools.extend(node, life, run.name, run.end_s)

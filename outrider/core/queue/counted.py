@@ -21,13 +21,9 @@ class CountedJob:
 
     def __post_init__(self) -> None:
         if self.processors < 1:
-            raise ValueError(
-                f"job {self.number} asks for {self.processors} processors: ask for some"
-            )
+            raise ValueError(f"job {self.number} asks for {self.processors} processors: ask for some")
         if self.requested_s < 1:
-            raise ValueError(
-                f"job {self.number} asks for {self.requested_s} s: ask for some time"
-            )
+            raise ValueError(f"job {self.number} asks for {self.requested_s} s: ask for some time")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,13 +108,9 @@ def too_wide(job: CountedJob, capacity: int) -> ValueError:
 
 def not_running(job: CountedJob) -> ValueError:
     """The refusal of a completion that has no start."""
-    return ValueError(
-        f"job {job.number} cannot finish: it is not running; tell each completion once"
-    )
+    return ValueError(f"job {job.number} cannot finish: it is not running; tell each completion once")
 
 
 def already_known(job: CountedJob) -> ValueError:
     """The refusal of a second job with a number that is in use."""
-    return ValueError(
-        f"job {job.number} is already waiting or running; give each job its own number"
-    )
+    return ValueError(f"job {job.number} is already waiting or running; give each job its own number")
