@@ -38,9 +38,7 @@ def utilisation(outcome: Outcome, resource: str) -> float:
     capacity = sum(node.capacity[resource] for node in outcome.nodes)
     if not last_s or not capacity:
         return 0.0
-    used = sum(
-        amount * (end_s - start_s) for (start_s, amount), (end_s, _) in zip(steps, steps[1:], strict=False)
-    )
+    used = sum(amount * (end_s - start_s) for (start_s, amount), (end_s, _) in pairwise(steps))
     return used / (last_s * capacity)
 
 
