@@ -31,6 +31,8 @@ class Setup:
     is_reusing: bool = True
     is_extending: bool = True
     joins_any_image: bool = False
+    pool_bytes: int | None = None
+    """The limit of the image pool of each node that has none of its own."""
     keep_bytes: int = 0
     """How much of a node's disk may hold images that nobody needs at the moment."""
     rank: Rank | None = None
@@ -47,8 +49,17 @@ class Setup:
         """A run time inside a virtual machine."""
         return duration_s * (100 + self.slowdown_percent) // 100
 
+    def limited(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The nodes, each with a limit on its pool if the site has one."""
+        if self.pool_bytes is None:
+            return nodes
+        return tuple(
+            replace(node, pool_bytes=self.pool_bytes) if node.pool_bytes is None else node for node in nodes
+        )
+
     def scheduler(self, nodes: tuple[Node, ...]) -> Scheduler:
         """A scheduler for such a site."""
+        nodes = self.limited(nodes)
         terms = Terms(
             shipping=self.shipping,
             is_reusing=self.is_reusing,

@@ -56,6 +56,7 @@ CONFIGURATIONS: dict[str, Setup] = {
     "predeployed, no overhead": replace(THESIS, has_images=False, slowdown_percent=0),
     "predeployed, backfilling": replace(THESIS, has_images=False, suspension=_BACKFILLING_ONLY),
     "no reuse, backfilling": replace(THESIS, suspension=_BACKFILLING_ONLY),
+    "reuse, 3 GB pools": replace(_REUSE, pool_bytes=5 * IMAGE_BYTES),
     "LFU pool": replace(_LINGER, rank=ranked_by("lfu")),
     "timeout pool": replace(_LINGER, rank=ranked_by("timeout")),
     "calendar pool": replace(_LINGER, rank=ranked_by("calendar")),
