@@ -187,6 +187,7 @@ class Book:
         lives = self._carried.pop(number, [])
         for _, life in lives:
             life.transfer = None
+            self.pools.arrived(number, life.image.key)
             life.ready_s = min(life.ready_s, now_s)
         return lives
 

@@ -21,11 +21,12 @@ _FIELD = (1 << (FIELD_BITS - 1)) - 1
 class Layout:
     """Which resource has which field. Built once from the nodes of a site."""
 
-    __slots__ = ("_fields", "guard", "names")
+    __slots__ = ("_fields", "guard", "is_single", "names")
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(sorted(set(names)))
         self._fields = {name: index * FIELD_BITS for index, name in enumerate(self.names)}
+        self.is_single = len(self.names) == 1
         self.guard = sum(1 << (shift + FIELD_BITS - 1) for shift in self._fields.values())
 
     @classmethod
@@ -59,6 +60,9 @@ class Layout:
         """How many times `need` fits in `free`, at most `limit`."""
         if not need:
             return limit
+        if self.is_single:
+            count = free // need
+            return count if count < limit else limit
         count = limit
         for shift in self._fields.values():
             amount = need >> shift & _FIELD

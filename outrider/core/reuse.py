@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from outrider.core.model import Image, Node
-from outrider.core.timeline import FOREVER
+from outrider.core.timeline import FOREVER, numbers
 
 
 @dataclass(slots=True)
@@ -60,6 +61,8 @@ class Pool:
         self.lives: dict[str, list[Life]] = {}
         self.lingering: dict[str, Lingering] = {}
         self.uses: dict[str, int] = {}
+        self.promised_bytes = 0
+        """The sum of all lives, whenever they are: while it is within the limit, so is everything."""
 
     def life_at(self, key: str, at_s: int) -> Life | None:
         """The life that guarantees the image at `at_s` (thesis, Algorithm 4, line 4)."""
@@ -76,6 +79,9 @@ class Pool:
     def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> bool:
         """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit."""
         if self.limit_bytes is None:
+            return True
+        extra = tuple(extra)
+        if self.promised_bytes + sum(size_bytes for _, _, size_bytes in extra) <= self.limit_bytes:
             return True
         return self.peak(extra, from_s) <= self.limit_bytes
 
@@ -130,29 +136,63 @@ class Pools:
         self._rank = rank
         self.pools = [Pool(node.pool_bytes, keep_bytes) for node in nodes]
         self.stays: list[Stay] = []
-        self._where: dict[str, set[int]] = {}
+        # For each image a mask of the nodes that have it in any way, and when the transfers
+        # that best effort may join will have brought it.
+        self._where: dict[str, int] = {}
+        self._coming: dict[str, dict[int, int]] = {}
+        # When which node may have a life that expires: looked at again whenever that changes.
+        self._due: list[tuple[int, int]] = []
 
     def nodes_with(self, key: str) -> list[int]:
         """The nodes whose pool has, will have or has kept the image."""
-        return sorted(self._where.get(key, ()))
+        return list(numbers(self._where.get(key, 0)))
+
+    def mask_with(self, key: str) -> int:
+        """The same nodes as a mask."""
+        return self._where.get(key, 0)
+
+    def coming_times(self, key: str) -> list[int]:
+        """When transfers under way or waiting on the best-effort link bring the image somewhere."""
+        coming = self._coming.get(key)
+        return sorted(set(coming.values())) if coming else []
+
+    def expect(self, number: int, life: Life) -> None:
+        """A best-effort transfer brings this life."""
+        self._coming.setdefault(life.image.key, {})[number] = life.ready_s
+
+    def arrived(self, number: int, key: str) -> None:
+        """A transfer has ended."""
+        coming = self._coming.get(key)
+        if coming is not None:
+            coming.pop(number, None)
+            if not coming:
+                del self._coming[key]
 
     def add(self, node: int, life: Life) -> None:
         pool = self.pools[node]
         pool.lives.setdefault(life.image.key, []).append(life)
+        pool.promised_bytes += life.image.size_bytes
+        heappush(self._due, (life.expires_s, node))
         pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
-        self._where.setdefault(life.image.key, set()).add(node)
+        self._where[life.image.key] = self._where.get(life.image.key, 0) | 1 << node
 
     def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` also needs this life, until `until_s`."""
         pool = self.pools[node]
-        life.users[user] = max(until_s, life.users.get(user, 0))
-        life.expires_s = max(life.expires_s, until_s)
+        self.set_user(node, life, user, max(until_s, life.users.get(user, 0)))
         pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
+
+    def set_user(self, node: int, life: Life, user: str, until_s: int) -> None:
+        """`user` needs this life until `until_s`, whatever it needed before."""
+        life.users[user] = until_s
+        life.expires_s = max(life.users.values())
+        heappush(self._due, (life.expires_s, node))
 
     def leave(self, node: int, life: Life, user: str, now_s: int) -> bool:
         """`user` no longer needs this life. True if nobody needs it and it never began."""
         life.users.pop(user, None)
         life.expires_s = max(life.users.values(), default=now_s)
+        heappush(self._due, (life.expires_s, node))
         if not life.users and life.start_s >= now_s:
             self._drop(node, life)
             return True
@@ -169,13 +209,15 @@ class Pools:
         self.add(node, life)
         return life
 
-    def settle(self, now_s: int, nodes: Iterable[int] | None = None) -> None:
+    def settle(self, now_s: int) -> None:
         """End the lives that have expired before `now_s`: drop them or let them linger."""
-        for node in range(len(self.pools)) if nodes is None else nodes:
-            pool = self.pools[node]
+        nodes: set[int] = set()
+        while self._due and self._due[0][0] < now_s:
+            nodes.add(heappop(self._due)[1])
+        for node in sorted(nodes):
             expired = [
                 life
-                for lives in pool.lives.values()
+                for lives in self.pools[node].lives.values()
                 for life in lives
                 if life.expires_s < now_s and life.ready_s <= now_s
             ]
@@ -246,6 +288,7 @@ class Pools:
     def _drop(self, node: int, life: Life, *, keep: bool = False) -> None:
         lives = self.pools[node].lives[life.image.key]
         lives.remove(life)
+        self.pools[node].promised_bytes -= life.image.size_bytes
         if not lives:
             del self.pools[node].lives[life.image.key]
         if not keep:
@@ -254,8 +297,8 @@ class Pools:
     def _forget_if_gone(self, node: int, key: str) -> None:
         pool = self.pools[node]
         if key not in pool.lives and key not in pool.lingering:
-            nodes = self._where.get(key)
-            if nodes is not None:
-                nodes.discard(node)
-                if not nodes:
-                    del self._where[key]
+            nodes = self._where.get(key, 0) & ~(1 << node)
+            if nodes:
+                self._where[key] = nodes
+            else:
+                self._where.pop(key, None)

@@ -15,6 +15,9 @@ from outrider.core.model import Workspace
 from outrider.core.queue.besteffort import BestEffort
 from outrider.core.queue.board import Board, QueueRules, Run
 
+FORGET_EVERY_S = 6 * 3600
+"""How often the slot tables drop their past, which nobody asks for."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
@@ -32,6 +35,7 @@ class Scheduler:
         self.board = Board(book, rules)
         self.queue = BestEffort(self.board)
         self._policy = policy
+        self._forgotten_s = 0
 
     def what_if(self, workspace: Workspace, now_s: int) -> Accepted | Rejected:
         """The answer that `reserve` would give now."""
@@ -64,4 +68,8 @@ class Scheduler:
     def schedule(self, now_s: int) -> list[Run]:
         """Place what can be placed now."""
         self.book.pools.settle(now_s)
+        if now_s - self._forgotten_s > FORGET_EVERY_S:
+            self._forgotten_s = now_s
+            self.book.timeline.forget_before(now_s)
+            self.board.everything.forget_before(now_s)
         return self.queue.schedule(now_s)

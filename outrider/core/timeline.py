@@ -68,14 +68,23 @@ class NodeTimeline:
 
     def most(self, need: int, start_s: int, end_s: int, limit: int) -> int:
         """How many times `need` fits throughout [start_s, end_s), at most `limit`."""
-        times, free = self.times, self.free
+        times, free, guard = self.times, self.free, self._guard
         index = bisect_right(times, start_s) - 1
+        if ((free[index] | guard) - need) & guard != guard:
+            return 0
         stop = bisect_left(times, end_s)
+        if self._layout.is_single and need:
+            return min(limit, min(free[index:stop]) // need)
         count = limit
         while index < stop and count:
             count = self._layout.most(need, free[index], count)
             index += 1
         return count
+
+    def changes_at(self, at_s: int) -> bool:
+        """Whether what is free changes at this very instant."""
+        index = bisect_left(self.times, at_s)
+        return index < len(self.times) and self.times[index] == at_s
 
     def next_change(self, after_s: int) -> int:
         """The first instant after `after_s` at which what is free changes; FOREVER if none."""
@@ -147,6 +156,8 @@ class Timeline:
         self.by_capacity: dict[int, int] = {}
         for number, row in enumerate(self.rows):
             self.by_capacity[row.capacity] = self.by_capacity.get(row.capacity, 0) | 1 << number
+        self.changes = 0
+        """How often anything was reserved or released: what was derived before is void."""
         self._touched: dict[int, int] = {}
         # Instants at which a node's room may change. What is released stays listed: looking
         # at a node in vain is cheaper than knowing whether another lease shares the instant.
@@ -176,8 +187,18 @@ class Timeline:
             mask |= touched.get(bucket, 0)
         return mask
 
+    def free_nodes(self, need: int, at_s: int) -> int:
+        """A mask of the nodes with room for `need` at an instant."""
+        mask = 0
+        guard = self.layout.guard
+        for number, row in enumerate(self.rows):
+            if ((row.free[bisect_right(row.times, at_s) - 1] | guard) - need) & guard == guard:
+                mask |= 1 << number
+        return mask
+
     def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
         self.rows[number].reserve(need, start_s, end_s)
+        self.changes += 1
         if need:
             bit = 1 << number
             touched = self._touched
@@ -193,6 +214,7 @@ class Timeline:
     def release(self, number: int, need: int, start_s: int, end_s: int) -> None:
         row = self.rows[number]
         row.release(need, start_s, end_s)
+        self.changes += 1
         bit = 1 << number
         touched = self._touched
         for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):

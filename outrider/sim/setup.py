@@ -89,6 +89,7 @@ THESIS = Setup(
     is_reusing=False,
     is_extending=False,
     backfilling=Backfilling.GREEDY,
+    suspension=SuspensionRules(makes_way_for_all=True),
 )
 """The constants of the thesis' own simulator. 100 Mbit/s were divided by 8 as integers: 12 MB/s."""
 

@@ -81,7 +81,6 @@ class World:
         self._sequence = 0
         self._scheduled_at_s: int | None = None
         self._submissions: dict[str, Submission] = {}
-        self._versions: dict[str, int] = {}
         self._links_at_s: int | None = None
         for submission in trace.submissions:
             submission = self._as_run_here(submission)
@@ -208,21 +207,21 @@ class World:
 
     def _follow(self, run: Run) -> None:
         """A run begins and ends where its segments say now; what was expected before is void."""
-        version = self._versions.get(run.name, 0) + 1
-        self._versions[run.name] = version
         if not run.has_begun:
-            self._at(run.start_s, Order.BEGIN, self._run_begins, run, version)
+            self._at(run.start_s, Order.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
-        self._at(_instant_of(run.segments, run_s), Order.END, self._run_ends, run, version)
+        self._at(_instant_of(run.segments, run_s), Order.END, self._run_ends, run, run.changes)
 
-    def _run_begins(self, run: Run, version: int) -> None:
-        if self._versions[run.name] == version:
+    def _is_void(self, run: Run, changes: int) -> bool:
+        return run.changes != changes or self.scheduler.board.runs.get(run.name) is not run
+
+    def _run_begins(self, run: Run, changes: int) -> None:
+        if not self._is_void(run, changes):
             self.scheduler.queue.begin(run, self.now_s)
 
-    def _run_ends(self, run: Run, version: int) -> None:
-        if self._versions[run.name] != version:
+    def _run_ends(self, run: Run, changes: int) -> None:
+        if self._is_void(run, changes):
             return
-        del self._versions[run.name]
         self.scheduler.queue.finish(run, self.now_s)
         submission = self._submissions[run.workspace.name]
         self.outcome.done.append(

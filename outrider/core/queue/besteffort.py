@@ -14,8 +14,9 @@ from outrider.core.book import Shipping
 from outrider.core.fitting import Fit
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.queue.board import Backfilling, Board, Run, Waiting
-from outrider.core.queue.placement import Place, place_one, place_together, resumed
-from outrider.core.queue.suspension import Segment, next_fit, plan_run
+from outrider.core.queue.placement import Place, place_one, place_together
+from outrider.core.queue.resuming import resumed
+from outrider.core.queue.suspension import Segment, SuspensionRules, next_fit, plan_run
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
 
@@ -32,7 +33,7 @@ class BestEffort:
 
     def submit(self, workspace: Workspace) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
-        self.waiting.append(Waiting(self._next_order, workspace, need, workspace.instances))
+        self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
         self._next_order += 1
 
     def fits_site(self, workspace: Workspace) -> bool:
@@ -50,26 +51,32 @@ class BestEffort:
 
     def schedule(self, now_s: int) -> list[Run]:
         """Walk the queue once and place what can be placed."""
-        placed = self._pull_forward(now_s) if self._has_gaps else []
+        placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
         futures = self._places_left()
-        hopeless: dict[tuple[int, int, int], int] = {}
+        hopeless: set[tuple[int, int, int]] = set()
+        free: dict[tuple[int, Image | None], int] = {}
         still: list[Waiting] = []
-        is_held_up = False
-        for waiting in self.waiting:
-            if is_held_up:
-                still.append(waiting)
-                continue
+        for position, waiting in enumerate(self.waiting):
             while waiting.left:
+                if futures <= 0:
+                    key = (waiting.need, waiting.workspace.image)
+                    if key not in free:
+                        free[key] = self._most_free_nodes(*key, now_s)
+                    if free[key] < waiting.least_nodes:
+                        break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
                     break
+                free.clear()
                 if run.start_s > run.ready_s:
                     futures -= 1
                 placed.append(run)
             if waiting.left:
                 still.append(waiting)
-                is_held_up = self.board.rules.backfilling is Backfilling.OFF
+                if self.board.rules.backfilling is Backfilling.OFF:
+                    still += self.waiting[position + 1 :]
+                    break
         self.waiting = still
         return placed
 
@@ -124,6 +131,11 @@ class BestEffort:
         self._release(run, now_s)
         self._requeue(run, now_s)
 
+    def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> Waiting:
+        together = workspace.instances if workspace.is_parallel else 1
+        least_nodes = -(-together // max(1, self.board.largest_room(need)))
+        return Waiting(order, workspace, need, left, least_nodes)
+
     def _places_left(self) -> int:
         rules = self.board.rules
         if rules.backfilling is not Backfilling.RESERVING:
@@ -134,30 +146,41 @@ class BestEffort:
         return max(0, rules.places - taken)
 
     def _try(
-        self, waiting: Waiting, now_s: int, hopeless: dict[tuple[int, int, int], int], *, may_wait: bool
+        self, waiting: Waiting, now_s: int, hopeless: set[tuple[int, int, int]], *, may_wait: bool
     ) -> Run | None:
         board, workspace = self.board, waiting.workspace
+        if workspace.is_parallel:
+            place = place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+            return None if place is None else self._take(waiting, place, now_s)
         image = workspace.image
         arrival_s = now_s
         if image is not None:
             arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
-        # What failed once in this walk fails again for as many or more instances, as long as
-        # nobody has a copy of the image and the link's end has not moved.
+        # What failed once in this walk fails again, as long as nobody has a copy of the image
+        # and the link's end has not moved.
         length_s = 0 if self._is_suspendable(workspace) else workspace.duration_s
-        wanted = workspace.instances if workspace.is_parallel else 1
         key = (waiting.need, arrival_s, length_s)
-        is_common = not may_wait and (image is None or not board.book.pools.nodes_with(image.key))
-        if is_common and wanted >= hopeless.get(key, wanted + 1):
+        is_common = image is None or not board.book.pools.mask_with(image.key)
+        if is_common and key in hopeless:
             return None
-        if workspace.is_parallel:
-            place = place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
-        else:
-            place = place_one(board, workspace, waiting.need, now_s)
+        place = place_one(board, workspace, waiting.need, now_s)
         if place is None:
             if is_common:
-                hopeless[key] = min(wanted, hopeless.get(key, wanted))
+                hopeless.add(key)
             return None
         return self._take(waiting, place, now_s)
+
+    def _most_free_nodes(self, need: int, image: Image | None, now_s: int) -> int:
+        """The most nodes that are free at any instant at which such a workspace could start."""
+        board = self.board
+        instants = {now_s}
+        if image is not None:
+            if board.book.terms.shipping is Shipping.PER_NODE:
+                # Each further transfer is a further instant: no simple bound.
+                return len(board.everything.nodes)
+            instants.add(board.links.end_if_added(image.size_bytes, 1, now_s))
+            instants.update(at_s for at_s in board.book.pools.coming_times(image.key) if at_s > now_s)
+        return max(board.free_nodes(need, at_s).bit_count() for at_s in instants)
 
     def _take(self, waiting: Waiting, place: Place, now_s: int) -> Run:
         """Make a run of a place: slots, transfers, stays of its image."""
@@ -211,6 +234,7 @@ class BestEffort:
                         image, sent.start_s, sent.end_s, run.end_s, transfer=transfer.number, is_firm=True
                     )
                     pools.add(node, life)
+                    pools.expect(transfer.number, life)
                     board.book.carry(transfer.number, node, life)
                     run.lives.append((node, life))
                 else:
@@ -222,6 +246,10 @@ class BestEffort:
 
     def _is_suspendable(self, workspace: Workspace) -> bool:
         return workspace.is_preemptible and self.board.rules.suspension.is_allowed
+
+    def _rules(self, workspace: Workspace) -> SuspensionRules:
+        rules = self.board.rules.suspension
+        return rules if workspace.is_preemptible else replace(rules, is_allowed=False)
 
     def _release(self, run: Run, now_s: int) -> None:
         """Take back everything the run has from now on."""
@@ -267,16 +295,14 @@ class BestEffort:
         run.segments = segments
         self.board.occupy(run)
         run.segments = _joined(done, segments)
-        for _, life in run.lives:
-            life.users[run.name] = end_s
-            life.expires_s = max(life.users.values())
+        run.changes += 1
+        for node, life in run.lives:
+            pools.set_user(node, life, run.name, end_s)
         return True
 
     def _rest(self, run: Run, now_s: int) -> tuple[Segment, ...] | None:
         """How the work still to be done could go on, or None."""
-        board, rules = self.board, self.board.rules.suspension
-        if not self._is_suspendable(run.workspace):
-            rules = replace(rules, is_allowed=False)
+        board, rules = self.board, self._rules(run.workspace)
         overhead_s = rules.overhead_s(run.workspace.resources)
         work_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
         rows, lanes = board.everything.rows, board.lanes
@@ -303,41 +329,51 @@ class BestEffort:
         if same is not None:
             same.left += left
             return
-        self.waiting.append(Waiting(run.order, workspace, run.need, left))
+        self.waiting.append(self._waiting(run.order, workspace, run.need, left))
         self.waiting.sort(key=lambda waiting: waiting.order)
 
-    def _pull_forward(self, now_s: int) -> list[Run]:
-        """Let runs whose images are there start now if something ended before its time."""
+    def _reconsider(self, now_s: int) -> list[Run]:
+        """Something ended before its time: let runs that wait for their nodes start earlier.
+
+        Those that brought an image to their nodes stay there; the others give up their place
+        and are placed again in their turn.
+        """
         moved: list[Run] = []
-        board = self.board
         late = [
-            run for run in board.runs.values() if not run.has_begun and run.ready_s <= now_s < run.start_s
+            run
+            for run in self.board.runs.values()
+            if not run.has_begun and run.ready_s <= now_s < run.start_s
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
-            old = run.segments
-            self._release(run, now_s)
-            rules = board.rules.suspension
-            if not self._is_suspendable(run.workspace):
-                rules = replace(rules, is_allowed=False)
-            overhead_s = rules.overhead_s(run.workspace.resources)
-            segments = plan_run(
-                board.everything.rows,
-                board.lanes,
-                old[0].shares,
-                now_s,
-                run.workspace.duration_s,
-                rules,
-                overhead_s,
-            )
-            is_better = segments is not None and segments[-1].end_s < old[-1].end_s
-            run.segments = segments if segments is not None and is_better else old
-            board.occupy(run)
-            if is_better:
+            if not run.transfers:
+                self._release(run, now_s)
+                self._requeue(run, now_s)
+            elif self._pull_forward(run, now_s):
                 moved.append(run)
-                for _, life in run.lives:
-                    life.users[run.name] = run.end_s
-                    life.expires_s = max(life.users.values())
         return moved
+
+    def _pull_forward(self, run: Run, now_s: int) -> bool:
+        """Start a run now, on its nodes, if that ends it earlier."""
+        old = run.segments
+        self._release(run, now_s)
+        rules = self._rules(run.workspace)
+        segments = plan_run(
+            self.board.everything.rows,
+            self.board.lanes,
+            run.first_shares,
+            now_s,
+            run.workspace.duration_s,
+            rules,
+            rules.overhead_s(run.workspace.resources),
+        )
+        is_better = segments is not None and segments[-1].end_s < old[-1].end_s
+        run.segments = segments if segments is not None and is_better else old
+        self.board.occupy(run)
+        if is_better:
+            run.changes += 1
+            for node, life in run.lives:
+                self.board.book.pools.set_user(node, life, run.name, run.end_s)
+        return is_better
 
 
 def _joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segment, ...]:

@@ -10,7 +10,7 @@ from outrider.core.model import Workspace
 from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
-from outrider.core.timeline import Timeline
+from outrider.core.timeline import FOREVER, Timeline
 
 
 class Backfilling(Enum):
@@ -41,6 +41,8 @@ class Waiting:
     workspace: Workspace
     need: int
     left: int
+    least_nodes: int = 1
+    """How many nodes it takes at the very least."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,6 +61,8 @@ class Run:
     placed_s: int
     transfers: tuple[Scheduled, ...] = ()
     has_begun: bool = False
+    changes: int = 0
+    """How often its segments were planned anew: what was expected of older ones is void."""
     is_in_book: bool = False
     """Whether it keeps reservations away: it runs and cannot be suspended."""
 
@@ -88,8 +92,34 @@ class Board:
         self.everything = Timeline(book.timeline.nodes)
         self.lanes = [Lane() for _ in book.timeline.nodes]
         self.runs: dict[str, Run] = {}
+        self._free: dict[tuple[int, int], int] = {}
+        self._free_changes = -1
+        self._largest: dict[int, int] = {}
         self.private: list[Stay] = []
         """Where images are not reused: each instance's own file."""
+
+    def free_nodes(self, need: int, at_s: int) -> int:
+        """The nodes with room for one instance at an instant, remembered until anything changes.
+
+        A walk of the queue asks the same for one waiting workspace after the other.
+        """
+        if self._free_changes != self.everything.changes:
+            self._free_changes = self.everything.changes
+            self._free.clear()
+        mask = self._free.get((need, at_s))
+        if mask is None:
+            mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
+        return mask
+
+    def largest_room(self, need: int) -> int:
+        """How many instances fit on the biggest node when it is empty."""
+        room = self._largest.get(need)
+        if room is None:
+            layout = self.everything.layout
+            capacities = self.everything.by_capacity
+            room = max(layout.most(need, capacity, FOREVER) for capacity in capacities)
+            self._largest[need] = room
+        return room
 
     def occupy(self, run: Run) -> None:
         """Enter a run's segments in the slot table and the disks' lanes."""

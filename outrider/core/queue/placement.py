@@ -12,7 +12,7 @@ from outrider.core.book import Shipping
 from outrider.core.fitting import fit
 from outrider.core.model import Image, Workspace
 from outrider.core.queue.board import Board
-from outrider.core.queue.suspension import Segment, Share, next_fit, plan_run
+from outrider.core.queue.suspension import Segment, Share, plan_run
 from outrider.core.reuse import Life
 from outrider.core.sweep import SlotSweep
 from outrider.core.timeline import FOREVER, numbers
@@ -71,7 +71,11 @@ def place_one(board: Board, workspace: Workspace, need: int, now_s: int) -> Plac
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
     best: Place | None = None
     best_end_s = FOREVER
-    for node in numbers(board.book.available):
+    if image is None or not board.book.pools.mask_with(image.key):
+        candidates = board.free_nodes(need, arrival_s)
+    else:
+        candidates = board.book.available
+    for node in numbers(candidates):
         source = None if image is None else source_on(board, image, node, now_s)
         ready_s = arrival_s if source is None else source.ready_s
         if ready_s + workspace.duration_s >= best_end_s:
@@ -106,62 +110,95 @@ def place_together(
 ) -> Place | None:
     """A place for all instances at the same time: at once, or, if it `may_wait`, later."""
     image = workspace.image
-    sources = _sources(board, image, now_s)
-    for ready_s in sorted({now_s, *(source.ready_s for source in sources.values())}):
-        if image is not None and not any(source.ready_s <= ready_s for source in sources.values()):
-            continue
-        ready = {node: source for node, source in sources.items() if source.ready_s <= ready_s}
-        only = None if image is None else sum(1 << node for node in ready)
-        place = _together_at(board, workspace, need, ready_s, ready, only, now_s)
-        if place is not None:
-            return place
-    arrival_s = now_s
-    if image is not None:
-        place, arrival_s = _with_transfers(board, workspace, need, sources, now_s)
-        if place is not None:
-            return place
-    return _later(board, workspace, need, sources, arrival_s, now_s) if may_wait else None
-
-
-def _sources(board: Board, image: Image | None, now_s: int) -> dict[int, Source]:
     if image is None:
-        return {}
-    found = {node: source_on(board, image, node, now_s) for node in board.book.pools.nodes_with(image.key)}
-    return {node: source for node, source in found.items() if source is not None}
+        place = _together_at(board, workspace, need, now_s, None, now_s)
+        arrival_s = now_s
+    else:
+        place = _where_it_is(board, workspace, image, need, now_s)
+        if place is None:
+            place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
+    if place is not None or not may_wait:
+        return place
+    return _later(board, workspace, need, arrival_s, now_s)
+
+
+def _where_it_is(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> Place | None:
+    """A place on nodes that have the image now, or will have it by a transfer under way."""
+    pools = board.book.pools
+    holders = pools.mask_with(image.key)
+    if holders.bit_count() * board.largest_room(need) < workspace.instances:
+        return None
+    for ready_s in [now_s, *(at_s for at_s in pools.coming_times(image.key) if at_s > now_s)]:
+        place = _together_at(board, workspace, need, ready_s, holders, now_s)
+        if place is not None and not place.missing:
+            return place
+    return None
 
 
 def _with_transfers(
-    board: Board, workspace: Workspace, need: int, sources: dict[int, Source], now_s: int
+    board: Board, workspace: Workspace, image: Image, need: int, now_s: int
 ) -> tuple[Place | None, int]:
     """A place that begins when the transfers it needs have ended; and the last such moment tried.
 
     More transfers end later, and later other nodes may be free: so the number is raised until
     it suffices for the nodes that are free then.
     """
-    assert workspace.image is not None
     most = 1 if board.book.terms.shipping is Shipping.RELAY else workspace.instances
     count = 1
     while True:
-        arrival_s = board.links.end_if_added(workspace.image.size_bytes, count, now_s)
-        ready = {node: source for node, source in sources.items() if source.ready_s <= arrival_s}
-        place = _together_at(board, workspace, need, arrival_s, ready, None, now_s)
+        arrival_s = board.links.end_if_added(image.size_bytes, count, now_s)
+        place = _together_at(board, workspace, need, arrival_s, None, now_s)
         needed = most if place is None else min(most, len(place.missing))
         if needed <= count:
             return place, arrival_s
         count = needed
 
 
+def _sources(board: Board, image: Image | None, nodes: int, start_s: int, now_s: int) -> dict[int, Source]:
+    """Where, among `nodes`, the image can be used at `start_s` without a new transfer."""
+    found: dict[int, Source] = {}
+    if image is not None:
+        for node in numbers(nodes & board.book.pools.mask_with(image.key)):
+            source = source_on(board, image, node, now_s)
+            if source is not None and source.ready_s <= start_s:
+                found[node] = source
+    return found
+
+
 def _together_at(
+    board: Board, workspace: Workspace, need: int, start_s: int, only: int | None, now_s: int
+) -> Place | None:
+    """A place that begins at `start_s`: whole if possible, else in segments around reservations."""
+    available = board.free_nodes(need, start_s)
+    if only is not None:
+        available &= only
+    if available.bit_count() * board.largest_room(need) < workspace.instances:
+        return None
+    image = workspace.image
+    if image is not None:
+        # When every free node has the image in some way, which one is taken makes no
+        # difference: only those chosen are then looked at.
+        if not available & ~board.book.pools.mask_with(image.key):
+            place = _fitted(board, workspace, need, start_s, available, {}, now_s)
+            if place is not None and not place.missing:
+                return place
+        ready = _sources(board, image, available, start_s, now_s)
+        if only is not None:
+            available = sum(1 << node for node in ready)
+        return _fitted(board, workspace, need, start_s, available, ready, now_s)
+    return _fitted(board, workspace, need, start_s, available, {}, now_s)
+
+
+def _fitted(
     board: Board,
     workspace: Workspace,
     need: int,
     start_s: int,
+    available: int,
     ready: dict[int, Source],
-    only: int | None,
     now_s: int,
 ) -> Place | None:
-    """A place that begins at `start_s`: whole if possible, else in segments around reservations."""
-    available = board.book.available if only is None else board.book.available & only
+    """A place on some of the `available` nodes, those that are `ready` first."""
     windows = [workspace.duration_s]
     suspension = board.rules.suspension
     if suspension.is_allowed and workspace.is_preemptible:
@@ -173,7 +210,7 @@ def _together_at(
             need=need,
             start_s=start_s,
             end_s=start_s + window_s,
-            holders=sorted(ready),
+            holders=list(ready),
             available=available,
         )
         if isinstance(fits, int):
@@ -182,22 +219,23 @@ def _together_at(
         segments = _segments(board, workspace, shares, start_s)
         if segments is None:
             continue
-        place = _sourced(workspace, shares, segments, ready, start_s)
-        if workspace.image is None or _pools_allow(board, workspace.image, place, now_s):
+        if workspace.image is None:
+            return Place(ready_s=start_s, segments=segments)
+        chosen_nodes = sum(1 << share.node for share in shares)
+        sources = ready or _sources(board, workspace.image, chosen_nodes, start_s, now_s)
+        place = _sourced(shares, segments, sources, start_s)
+        if _pools_allow(board, workspace.image, place, now_s):
             return place
     return None
 
 
 def _sourced(
-    workspace: Workspace,
     shares: Sequence[Share],
     segments: tuple[Segment, ...],
     ready: dict[int, Source],
     ready_s: int,
 ) -> Place:
     place = Place(ready_s=ready_s, segments=segments)
-    if workspace.image is None:
-        return place
     joined = [(share.node, ready[share.node].life) for share in shares if share.node in ready]
     return replace(
         place,
@@ -207,9 +245,7 @@ def _sourced(
     )
 
 
-def _later(
-    board: Board, workspace: Workspace, need: int, sources: dict[int, Source], arrival_s: int, now_s: int
-) -> Place | None:
+def _later(board: Board, workspace: Workspace, need: int, arrival_s: int, now_s: int) -> Place | None:
     """The first place from `arrival_s` on, when every transfer it may need has ended."""
     sweep = SlotSweep(
         board.everything,
@@ -222,8 +258,11 @@ def _later(
     start_s = sweep.advance()
     if start_s is None:
         return None
-    ready = {node: source for node, source in sources.items() if source.ready_s <= start_s}
-    return _together_at(board, workspace, need, start_s, ready, None, now_s)
+    place = _together_at(board, workspace, need, start_s, None, now_s)
+    if place is None:
+        return None
+    used = [life.ready_s for _, life in place.joined] + ([arrival_s] if place.missing else [])
+    return replace(place, ready_s=max([now_s, *used]))
 
 
 def _segments(
@@ -240,6 +279,7 @@ def _segments(
         workspace.duration_s,
         rules,
         rules.overhead_s(workspace.resources),
+        reserved=None if rules.makes_way_for_all else board.book.timeline.rows,
     )
 
 
@@ -255,45 +295,3 @@ def _pools_allow(board: Board, image: Image, place: Place, now_s: int) -> bool:
         pools[node].has_room([(now_s, place.end_s, image.size_bytes)], now_s)
         for node in (*place.revived, *place.missing)
     )
-
-
-def resumed(
-    board: Board, workspace: Workspace, shares: tuple[Share, ...], work_s: int, from_s: int
-) -> tuple[Segment, ...] | None:
-    """Segments for the rest of something suspended, on the same nodes or, if allowed, on others."""
-    rules = board.rules.suspension
-    overhead_s = rules.overhead_s(workspace.resources)
-    rows = board.everything.rows
-    here = plan_run(rows, board.lanes, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
-    if not rules.is_migrating:
-        return here
-    image_bytes = workspace.image.size_bytes if workspace.image is not None else 0
-    there_from_s = from_s + rules.migration_seconds(workspace.resources, image_bytes)
-    if next_fit(rows, shares, from_s) <= there_from_s:
-        return here
-    need = shares[0].amount // shares[0].instances
-    sweep = SlotSweep(
-        board.everything,
-        instances=sum(share.instances for share in shares),
-        need=need,
-        duration_s=overhead_s + work_s,
-        start_s=there_from_s,
-        available=board.book.available,
-    )
-    start_s = sweep.advance()
-    if start_s is None or (here is not None and here[-1].end_s <= start_s + overhead_s + work_s):
-        return here
-    fits = fit(
-        board.everything,
-        instances=sum(share.instances for share in shares),
-        need=need,
-        start_s=start_s,
-        end_s=start_s + overhead_s + work_s,
-        available=board.book.available,
-    )
-    assert not isinstance(fits, int)
-    others = tuple(Share(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
-    there = plan_run(rows, board.lanes, others, start_s, work_s, rules, overhead_s, is_resumed=True)
-    if there is None or (here is not None and here[-1].end_s <= there[-1].end_s):
-        return here
-    return there

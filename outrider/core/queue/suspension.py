@@ -30,6 +30,10 @@ class SuspensionRules:
     is_migrating: bool = False
     """Whether what is suspended may be resumed on other nodes."""
     migration_bytes_per_s: int = 12_500_000
+    makes_way_for_all: bool = False
+    """Whether a run is also planned around other best-effort runs, not only reservations. For
+    serial instances this fills every gap, as the thesis' simulator does; what must run in
+    parallel is torn into small pieces by it."""
     least_run_s: int = 1
     """The least useful time for which a segment is worth being used."""
 
@@ -133,11 +137,13 @@ def plan_run(
     overhead_s: int,
     *,
     is_resumed: bool = False,
+    reserved: Sequence[NodeTimeline] | None = None,
 ) -> tuple[Segment, ...] | None:
     """Segments on these nodes that do `work_s` of work from `start_s` on; None if not possible.
 
     The first segment begins exactly at `start_s`, unless what is planned is the rest of
-    something suspended (`is_resumed`).
+    something suspended (`is_resumed`). With `reserved`, the slot tables of reservations alone,
+    it makes way for those and for nothing else.
     """
     if is_resumed:
         start_s = next_fit(rows, shares, start_s)
@@ -151,7 +157,9 @@ def plan_run(
         if end_s == whole_s:
             segments.append(Segment(start_s, end_s, shares, resuming.seconds, 0, resuming.disk))
             return tuple(segments)
-        if not rules.is_allowed:
+        if not rules.is_allowed or (
+            reserved is not None and not any(reserved[share.node].changes_at(end_s) for share in shares)
+        ):
             return None
         suspending = _suspending(lanes, shares, end_s, overhead_s, rules)
         useful_s = end_s - start_s - resuming.seconds - suspending.seconds
