@@ -121,8 +121,8 @@ class Book:
         if workspace.name in self.entries:
             raise ValueError(f"a reservation named {workspace.name} is in the book already")
         need = self.timeline.layout.pack(workspace.resources)
-        for chosen in plan.fits:
-            self.timeline.reserve(chosen.node, need * chosen.instances, plan.start_s, plan.end_s)
+        amounts = [(chosen.node, need * chosen.instances) for chosen in plan.fits]
+        self.timeline.reserve_all(amounts, plan.start_s, plan.end_s)
         if plan.insertion is not None:
             self.link.apply(plan.insertion)
         for transfer, start_s in plan.pushed:
@@ -185,9 +185,9 @@ class Book:
     def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
         """A transfer ended: its images are ready. The lives it brought, with their nodes."""
         lives = self._carried.pop(number, [])
-        for _, life in lives:
+        for node, life in lives:
             life.transfer = None
-            self.pools.arrived(number, life.image.key)
+            self.pools.arrived(number, node, life)
             life.ready_s = min(life.ready_s, now_s)
         return lives
 
@@ -199,6 +199,6 @@ class Book:
     def _release_slots(self, entry: Entry, now_s: int) -> None:
         start_s = max(entry.reservation.start_s, now_s)
         if start_s < entry.end_s:
-            for chosen in entry.fits:
-                self.timeline.release(chosen.node, entry.need * chosen.instances, start_s, entry.end_s)
+            amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+            self.timeline.release_all(amounts, start_s, entry.end_s)
         entry.reservation = replace(entry.reservation, end_s=max(entry.reservation.start_s, now_s))

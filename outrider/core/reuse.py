@@ -22,7 +22,7 @@ from outrider.core.model import Image, Node
 from outrider.core.timeline import FOREVER, numbers
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Life:
     """One stay of an image in a pool. `users` maps who needs it to when they end."""
 
@@ -140,8 +140,9 @@ class Pools:
         # that best effort may join will have brought it.
         self._where: dict[str, int] = {}
         self._coming: dict[str, dict[int, int]] = {}
-        # When which node may have a life that expires: looked at again whenever that changes.
-        self._due: list[tuple[int, int]] = []
+        # Lives by when they were once to expire: looked at again then.
+        self._due: list[tuple[int, int, int, Life]] = []
+        self._pushed = 0
 
     def nodes_with(self, key: str) -> list[int]:
         """The nodes whose pool has, will have or has kept the image."""
@@ -156,12 +157,18 @@ class Pools:
         coming = self._coming.get(key)
         return sorted(set(coming.values())) if coming else []
 
+    def all_coming_times(self) -> list[int]:
+        """The same for all images together."""
+        return sorted({at_s for coming in self._coming.values() for at_s in coming.values()})
+
     def expect(self, number: int, life: Life) -> None:
         """A best-effort transfer brings this life."""
         self._coming.setdefault(life.image.key, {})[number] = life.ready_s
 
-    def arrived(self, number: int, key: str) -> None:
-        """A transfer has ended."""
+    def arrived(self, number: int, node: int, life: Life) -> None:
+        """A transfer has brought this life, which may have expired in the meantime."""
+        self._watch(node, life)
+        key = life.image.key
         coming = self._coming.get(key)
         if coming is not None:
             coming.pop(number, None)
@@ -172,9 +179,13 @@ class Pools:
         pool = self.pools[node]
         pool.lives.setdefault(life.image.key, []).append(life)
         pool.promised_bytes += life.image.size_bytes
-        heappush(self._due, (life.expires_s, node))
+        self._watch(node, life)
         pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
         self._where[life.image.key] = self._where.get(life.image.key, 0) | 1 << node
+
+    def _watch(self, node: int, life: Life) -> None:
+        self._pushed += 1
+        heappush(self._due, (life.expires_s, self._pushed, node, life))
 
     def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` also needs this life, until `until_s`."""
@@ -185,14 +196,18 @@ class Pools:
     def set_user(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` needs this life until `until_s`, whatever it needed before."""
         life.users[user] = until_s
-        life.expires_s = max(life.users.values())
-        heappush(self._due, (life.expires_s, node))
+        self._expire(node, life, max(life.users.values()))
+
+    def _expire(self, node: int, life: Life, at_s: int) -> None:
+        is_earlier = at_s < life.expires_s
+        life.expires_s = at_s
+        if is_earlier:
+            self._watch(node, life)
 
     def leave(self, node: int, life: Life, user: str, now_s: int) -> bool:
         """`user` no longer needs this life. True if nobody needs it and it never began."""
         life.users.pop(user, None)
-        life.expires_s = max(life.users.values(), default=now_s)
-        heappush(self._due, (life.expires_s, node))
+        self._expire(node, life, max(life.users.values(), default=now_s))
         if not life.users and life.start_s >= now_s:
             self._drop(node, life)
             return True
@@ -211,17 +226,13 @@ class Pools:
 
     def settle(self, now_s: int) -> None:
         """End the lives that have expired before `now_s`: drop them or let them linger."""
-        nodes: set[int] = set()
         while self._due and self._due[0][0] < now_s:
-            nodes.add(heappop(self._due)[1])
-        for node in sorted(nodes):
-            expired = [
-                life
-                for lives in self.pools[node].lives.values()
-                for life in lives
-                if life.expires_s < now_s and life.ready_s <= now_s
-            ]
-            for life in sorted(expired, key=lambda life: (life.expires_s, life.image.key)):
+            _, _, node, life = heappop(self._due)
+            if life not in self.pools[node].lives.get(life.image.key, ()):
+                continue
+            if life.expires_s >= now_s:
+                self._watch(node, life)
+            elif life.transfer is None:
                 self._end(node, life, now_s)
 
     def make_room(self, node: int, now_s: int, coming_bytes: int = 0) -> list[str]:

@@ -9,7 +9,8 @@ interval, so that a decision does not look at 10,000 nodes one by one. Amounts a
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from outrider.core.capacity import Layout
 from outrider.core.model import Node
@@ -121,29 +122,31 @@ class NodeTimeline:
             self.times[0] = 0
 
     def _add(self, amount: int, start_s: int, end_s: int) -> None:
-        first, stop = self._split(start_s), self._split(end_s)
-        free = self.free
+        times, free = self.times, self.free
+        first = bisect_left(times, start_s)
+        if first == len(times) or times[first] != start_s:
+            times.insert(first, start_s)
+            free.insert(first, free[first - 1])
+        stop = bisect_left(times, end_s, first)
+        if stop == len(times) or times[stop] != end_s:
+            times.insert(stop, end_s)
+            free.insert(stop, free[stop - 1])
         for index in range(first, stop):
             free[index] += amount
         # Neighbours that became equal are one step: the later boundary first, so that the
         # earlier index stays true.
-        for index in (stop, first):
-            if 0 < index < len(free) and free[index] == free[index - 1]:
-                del free[index], self.times[index]
-
-    def _split(self, at_s: int) -> int:
-        """The index of the step that begins at `at_s`, made if there is none."""
-        index = bisect_left(self.times, at_s)
-        if index == len(self.times) or self.times[index] != at_s:
-            self.times.insert(index, at_s)
-            self.free.insert(index, self.free[index - 1])
-        return index
+        if free[stop] == free[stop - 1]:
+            del free[stop], times[stop]
+        if first and free[first] == free[first - 1]:
+            del free[first], times[first]
 
 
 class Timeline:
     """The slot tables of all nodes of a site."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], *, is_tidy: bool = True) -> None:
+        """`is_tidy`: whether what is released is taken out of the index, too. That pays where
+        a decision looks at thousands of nodes, and costs where leases come and go quickly."""
         if not nodes:
             raise ValueError("a site needs at least one node")
         self.nodes = tuple(nodes)
@@ -158,6 +161,7 @@ class Timeline:
             self.by_capacity[row.capacity] = self.by_capacity.get(row.capacity, 0) | 1 << number
         self.changes = 0
         """How often anything was reserved or released: what was derived before is void."""
+        self._is_tidy = is_tidy
         self._touched: dict[int, int] = {}
         # Instants at which a node's room may change. What is released stays listed: looking
         # at a node in vain is cheaper than knowing whether another lease shares the instant.
@@ -187,6 +191,11 @@ class Timeline:
             mask |= touched.get(bucket, 0)
         return mask
 
+    def is_quiet(self, after_s: int, until_s: int) -> bool:
+        """Whether nothing is planned to change after `after_s` and up to `until_s`."""
+        index = bisect_right(self._instants, after_s)
+        return index == len(self._instants) or self._instants[index] > until_s
+
     def free_nodes(self, need: int, at_s: int) -> int:
         """A mask of the nodes with room for `need` at an instant."""
         mask = 0
@@ -197,33 +206,42 @@ class Timeline:
         return mask
 
     def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
-        self.rows[number].reserve(need, start_s, end_s)
-        self.changes += 1
-        if need:
-            bit = 1 << number
-            touched = self._touched
-            for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
-                touched[bucket] = touched.get(bucket, 0) | bit
-            for instant_s in (start_s, end_s):
-                if instant_s not in self._boundaries:
-                    self._boundaries[instant_s] = bit
-                    insort(self._instants, instant_s)
-                else:
-                    self._boundaries[instant_s] |= bit
+        self.reserve_all(((number, need),), start_s, end_s)
 
     def release(self, number: int, need: int, start_s: int, end_s: int) -> None:
-        row = self.rows[number]
-        row.release(need, start_s, end_s)
+        self.release_all(((number, need),), start_s, end_s)
+
+    def reserve_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
+        """Take an amount from each of several nodes for the same time."""
+        mask = 0
+        for number, need in amounts:
+            self.rows[number].reserve(need, start_s, end_s)
+            if need:
+                mask |= 1 << number
         self.changes += 1
-        bit = 1 << number
         touched = self._touched
         for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
-            mask = touched.get(bucket, 0)
-            if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
-                if mask == bit:
-                    del touched[bucket]
-                else:
-                    touched[bucket] = mask ^ bit
+            touched[bucket] = touched.get(bucket, 0) | mask
+        for instant_s in (start_s, end_s):
+            if instant_s not in self._boundaries:
+                self._boundaries[instant_s] = mask
+                insort(self._instants, instant_s)
+            else:
+                self._boundaries[instant_s] |= mask
+
+    def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
+        """Give back an amount on each of several nodes for the same time."""
+        self.changes += 1
+        first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
+        for number, need in amounts:
+            row = self.rows[number]
+            row.release(need, start_s, end_s)
+            if self._is_tidy:
+                bit = 1 << number
+                for bucket in range(first, last + 1):
+                    mask = self._touched.get(bucket, 0)
+                    if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
+                        self._touched[bucket] = mask ^ bit
 
     def forget_before(self, at_s: int) -> None:
         for row in self.rows:
@@ -236,8 +254,21 @@ class Timeline:
         del self._instants[:gone]
 
 
-def numbers(mask: int) -> Iterator[int]:
+def numbers(mask: int) -> Sequence[int]:
     """The node numbers in a mask, in increasing order."""
+    # A site of a few nodes asks for the same few masks again and again.
+    return _few(mask) if mask < _FEW else tuple(_many(mask))
+
+
+_FEW = 1 << 64
+
+
+@lru_cache(maxsize=4096)
+def _few(mask: int) -> tuple[int, ...]:
+    return tuple(_many(mask))
+
+
+def _many(mask: int) -> Iterator[int]:
     # Searching the text of the mask is linear in its length; shifting it is quadratic.
     text = bin(mask)[:1:-1]
     index = text.find("1")

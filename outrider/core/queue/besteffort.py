@@ -55,12 +55,13 @@ class BestEffort:
         self._has_gaps = False
         futures = self._places_left()
         hopeless: set[tuple[int, int, int]] = set()
-        free: dict[tuple[int, Image | None], int] = {}
+        free: dict[tuple[int, int], int] = {}
         still: list[Waiting] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
                 if futures <= 0:
-                    key = (waiting.need, waiting.workspace.image)
+                    image = waiting.workspace.image
+                    key = (waiting.need, 0 if image is None else image.size_bytes)
                     if key not in free:
                         free[key] = self._most_free_nodes(*key, now_s)
                     if free[key] < waiting.least_nodes:
@@ -87,9 +88,8 @@ class BestEffort:
             return
         run.is_in_book = True
         for segment in run.segments:
-            for share in segment.shares:
-                start_s = max(segment.start_s, now_s)
-                self.board.book.timeline.reserve(share.node, share.amount, start_s, segment.end_s)
+            start_s = max(segment.start_s, now_s)
+            self.board.book.timeline.reserve_all(segment.amounts(), start_s, segment.end_s)
 
     def finish(self, run: Run, now_s: int) -> None:
         """The run is over, at its planned end or before."""
@@ -114,16 +114,15 @@ class BestEffort:
                 victim = self._youngest(chosen.node, start_s, end_s)
                 self._release(victim, now_s)
                 victims[victim.name] = victim
-        for chosen in fits:
-            board.everything.reserve(chosen.node, need * chosen.instances, start_s, end_s)
+        board.everything.reserve_all([(each.node, need * each.instances) for each in fits], start_s, end_s)
         moved = sorted(victims.values(), key=lambda run: (run.order, run.index))
         return [run for run in moved if self._place_anew(run, now_s)]
 
     def give_back(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int) -> None:
         """A reservation no longer needs its slots in this interval."""
         if start_s < end_s:
-            for chosen in fits:
-                self.board.everything.release(chosen.node, need * chosen.instances, start_s, end_s)
+            amounts = [(each.node, need * each.instances) for each in fits]
+            self.board.everything.release_all(amounts, start_s, end_s)
             self._has_gaps = True
 
     def abandon(self, run: Run, now_s: int) -> None:
@@ -170,17 +169,17 @@ class BestEffort:
             return None
         return self._take(waiting, place, now_s)
 
-    def _most_free_nodes(self, need: int, image: Image | None, now_s: int) -> int:
+    def _most_free_nodes(self, need: int, image_bytes: int, now_s: int) -> int:
         """The most nodes that are free at any instant at which such a workspace could start."""
         board = self.board
         instants = {now_s}
-        if image is not None:
+        if image_bytes:
             if board.book.terms.shipping is Shipping.PER_NODE:
                 # Each further transfer is a further instant: no simple bound.
                 return len(board.everything.nodes)
-            instants.add(board.links.end_if_added(image.size_bytes, 1, now_s))
-            instants.update(at_s for at_s in board.book.pools.coming_times(image.key) if at_s > now_s)
-        return max(board.free_nodes(need, at_s).bit_count() for at_s in instants)
+            instants.add(board.links.end_if_added(image_bytes, 1, now_s))
+            instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
+        return max([board.free_nodes(need, at_s).bit_count() for at_s in instants])
 
     def _take(self, waiting: Waiting, place: Place, now_s: int) -> Run:
         """Make a run of a place: slots, transfers, stays of its image."""
@@ -257,8 +256,7 @@ class BestEffort:
             for segment in run.segments:
                 start_s = max(segment.start_s, now_s)
                 if start_s < segment.end_s:
-                    for share in segment.shares:
-                        self.board.book.timeline.release(share.node, share.amount, start_s, segment.end_s)
+                    self.board.book.timeline.release_all(segment.amounts(), start_s, segment.end_s)
             run.is_in_book = False
         self.board.vacate(run, now_s)
 

@@ -89,7 +89,7 @@ class Board:
         self.book = book
         self.links = book.links
         self.rules = rules
-        self.everything = Timeline(book.timeline.nodes)
+        self.everything = Timeline(book.timeline.nodes, is_tidy=False)
         self.lanes = [Lane() for _ in book.timeline.nodes]
         self.runs: dict[str, Run] = {}
         self._free: dict[tuple[int, int], int] = {}
@@ -124,8 +124,7 @@ class Board:
     def occupy(self, run: Run) -> None:
         """Enter a run's segments in the slot table and the disks' lanes."""
         for segment in run.segments:
-            for share in segment.shares:
-                self.everything.reserve(share.node, share.amount, segment.start_s, segment.end_s)
+            self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
             for node, start_s, length_s in segment.disk:
                 self.lanes[node].take(start_s, length_s)
 
@@ -137,8 +136,7 @@ class Board:
                 kept.append(segment)
                 continue
             start_s = max(segment.start_s, from_s)
-            for share in segment.shares:
-                self.everything.release(share.node, share.amount, start_s, segment.end_s)
+            self.everything.release_all(segment.amounts(), start_s, segment.end_s)
             done: list[tuple[int, int, int]] = []
             for node, begin_s, length_s in segment.disk:
                 if begin_s < from_s:

@@ -115,7 +115,11 @@ def place_together(
         arrival_s = now_s
     else:
         place = _where_it_is(board, workspace, image, need, now_s)
-        if place is None:
+        arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
+        # What did not fit on nodes that all have the image will not fit a transfer later
+        # either if nothing begins or ends in between.
+        lacking = board.free_nodes(need, now_s) & ~board.book.pools.mask_with(image.key)
+        if place is None and (lacking or not board.everything.is_quiet(now_s, arrival_s)):
             place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
     if place is not None or not may_wait:
         return place
@@ -180,7 +184,7 @@ def _together_at(
         # difference: only those chosen are then looked at.
         if not available & ~board.book.pools.mask_with(image.key):
             place = _fitted(board, workspace, need, start_s, available, {}, now_s)
-            if place is not None and not place.missing:
+            if place is None or not place.missing:
                 return place
         ready = _sources(board, image, available, start_s, now_s)
         if only is not None:

@@ -69,6 +69,10 @@ class Segment:
     disk: tuple[tuple[int, int, int], ...] = ()
     """When which node's disk is busy for it: (node, start, seconds)."""
 
+    def amounts(self) -> list[tuple[int, int]]:
+        """What it takes from which node."""
+        return [(share.node, share.amount) for share in self.shares]
+
     @property
     def useful_s(self) -> int:
         return self.end_s - self.start_s - self.resume_s - self.suspend_s
