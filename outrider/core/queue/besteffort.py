@@ -344,11 +344,26 @@ class BestEffort:
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
             if not run.transfers:
-                self._release(run, now_s)
-                self._requeue(run, now_s)
+                if self._may_start_earlier(run, now_s):
+                    self._release(run, now_s)
+                    self._requeue(run, now_s)
             elif self._pull_forward(run, now_s):
                 moved.append(run)
         return moved
+
+    def _may_start_earlier(self, run: Run, now_s: int) -> bool:
+        """Whether at any instant before its start enough nodes are free."""
+        everything = self.board.everything
+        together = sum(share.instances for share in run.first_shares)
+        nodes = -(-together // self.board.largest_room(run.need))
+        if self.board.free_nodes(run.need, now_s).bit_count() >= nodes:
+            return True
+        for at_s, _ in everything.boundaries_after(now_s):
+            if at_s >= run.start_s:
+                return False
+            if self.board.free_nodes(run.need, at_s).bit_count() >= nodes:
+                return True
+        return False
 
     def _pull_forward(self, run: Run, now_s: int) -> bool:
         """Start a run now, on its nodes, if that ends it earlier."""
