@@ -148,7 +148,7 @@ class Book:
         held: list[tuple[int, Life]] = list(plan.joined)
         if image is not None:
             for node in plan.revived:
-                life = self.pools.revive(node, image.key, image, now_s)
+                life = self.pools.revive(node, image.key, image, now_s, plan.end_s)
                 assert life is not None
                 held.append((node, life))
             for node, transfer, start_s in plan.lives:

@@ -199,10 +199,12 @@ class Pools:
         self._expire(node, life, max(life.users.values()))
 
     def _expire(self, node: int, life: Life, at_s: int) -> None:
-        is_earlier = at_s < life.expires_s
-        life.expires_s = at_s
-        if is_earlier:
+        # Whoever watches it for an earlier instant will see that it expires later.
+        if at_s < life.expires_s:
+            life.expires_s = at_s
             self._watch(node, life)
+        else:
+            life.expires_s = at_s
 
     def leave(self, node: int, life: Life, user: str, now_s: int) -> bool:
         """`user` no longer needs this life. True if nobody needs it and it never began."""
@@ -213,14 +215,14 @@ class Pools:
             return True
         return False
 
-    def revive(self, node: int, key: str, image: Image, now_s: int) -> Life | None:
+    def revive(self, node: int, key: str, image: Image, now_s: int, until_s: int) -> Life | None:
         """Make a life of what lingers, with no transfer; None if it does not linger."""
         pool = self.pools[node]
         entry = pool.lingering.pop(key, None)
         if entry is None:
             return None
         self.stays.append(Stay(node, key, entry.last_use_s, now_s, entry.size_bytes))
-        life = Life(image, now_s, now_s, now_s)
+        life = Life(image, now_s, now_s, until_s)
         self.add(node, life)
         return life
 

@@ -198,9 +198,11 @@ class World:
         if self._scheduled_at_s != self.now_s:
             return
         self._scheduled_at_s = None
-        for run in self.scheduler.schedule(self.now_s):
+        placed = self.scheduler.schedule(self.now_s)
+        for run in placed:
             self._follow(run)
-        self._watch_links()
+        if any(run.transfers for run in placed):
+            self._watch_links()
         if self.scheduler.queue.waiting and self.setup.quantum_s > 1:
             self._scheduled_at_s = self.now_s + self.setup.quantum_s
             self._at(self._scheduled_at_s, Order.SCHEDULE, self._schedule)

@@ -210,7 +210,7 @@ class BestEffort:
         board, pools = self.board, self.board.book.pools
         run.lives = list(place.joined)
         for node in place.revived:
-            life = pools.revive(node, image.key, image, now_s)
+            life = pools.revive(node, image.key, image, now_s, run.end_s)
             assert life is not None
             run.lives.append((node, life))
         names = board.everything.nodes

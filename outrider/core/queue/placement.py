@@ -239,13 +239,23 @@ def _sourced(
     ready: dict[int, Source],
     ready_s: int,
 ) -> Place:
-    place = Place(ready_s=ready_s, segments=segments)
-    joined = [(share.node, ready[share.node].life) for share in shares if share.node in ready]
-    return replace(
-        place,
-        joined=tuple((node, life) for node, life in joined if life is not None),
-        revived=tuple(node for node, life in joined if life is None),
-        missing=tuple(share.node for share in shares if share.node not in ready),
+    joined: list[tuple[int, Life]] = []
+    revived: list[int] = []
+    missing: list[int] = []
+    for share in shares:
+        source = ready.get(share.node)
+        if source is None:
+            missing.append(share.node)
+        elif source.life is None:
+            revived.append(share.node)
+        else:
+            joined.append((share.node, source.life))
+    return Place(
+        ready_s=ready_s,
+        segments=segments,
+        joined=tuple(joined),
+        revived=tuple(revived),
+        missing=tuple(missing),
     )
 
 
