@@ -8,7 +8,7 @@ the interval comes before one that is not, then the order of the site's nodes de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from outrider.core.timeline import Timeline, numbers
@@ -29,20 +29,24 @@ def fit(
     need: int,
     start_s: int,
     end_s: int,
-    holders: Sequence[int] = (),
+    holders: int = 0,
+    is_holder: Callable[[int], bool] | None = None,
     available: int | None = None,
     most_per_node: int | None = None,
 ) -> list[Fit] | int:
     """The nodes for `instances`, or how many instances there is room for if they do not all fit.
 
-    `holders` are the nodes that hold the image at `start_s` or will by then; `available` is
-    a mask of the nodes that may be used at all.
+    `holders` is a mask of the nodes that may hold the image at `start_s`; `is_holder`, if
+    given, is asked whether one really does, and only when it is about to be chosen.
+    `available` is a mask of the nodes that may be used at all.
     """
     allowed = timeline.everyone if available is None else available
     at_most = instances if most_per_node is None else most_per_node
     chosen: list[Fit] = []
     left = instances
-    for node, room in _candidates(timeline, need, start_s, end_s, holders, allowed, max(2, instances)):
+    for node, room in _candidates(
+        timeline, need, start_s, end_s, holders & allowed, is_holder, allowed, max(2, instances)
+    ):
         taken = min(room, left, at_most)
         chosen.append(Fit(node, taken))
         left -= taken
@@ -52,7 +56,14 @@ def fit(
 
 
 def _candidates(
-    timeline: Timeline, need: int, start_s: int, end_s: int, holders: Sequence[int], allowed: int, limit: int
+    timeline: Timeline,
+    need: int,
+    start_s: int,
+    end_s: int,
+    holders: int,
+    is_holder: Callable[[int], bool] | None,
+    allowed: int,
+    limit: int,
 ) -> Iterator[tuple[int, int]]:
     """Candidate nodes in Algorithm 1's order, each with how many instances it has room for.
 
@@ -60,28 +71,32 @@ def _candidates(
     to `limit`, which is at least 2 so that "more than one" can be told.
     """
     rows = timeline.rows
-    holding = 0
-    ones: list[int] = []
-    for node in holders:
-        holding |= 1 << node
-        if allowed >> node & 1:
-            room = rows[node].most(need, start_s, end_s, limit)
-            if room > 1:
-                yield node, room
-            elif room:
-                ones.append(node)
-    for node in ones:
-        yield node, 1
-
-    several = one = 0
     rooms: dict[int, int] = {}
+    several = one = 0
     for capacity, nodes in timeline.by_capacity.items():
         rooms[capacity] = timeline.layout.most(need, capacity, limit)
         if rooms[capacity] > 1:
             several |= nodes
         elif rooms[capacity]:
             one |= nodes
-    rest = allowed & ~holding
+    found = 0
+    ones: list[int] = []
+    for node in numbers(holders & several):
+        room = rows[node].most(need, start_s, end_s, limit)
+        if room and (is_holder is None or is_holder(node)):
+            found |= 1 << node
+            if room > 1:
+                yield node, room
+            else:
+                ones.append(node)
+    for node in ones:
+        yield node, 1
+    for node in numbers(holders & one):
+        if rows[node].fits(need, start_s, end_s) and (is_holder is None or is_holder(node)):
+            found |= 1 << node
+            yield node, 1
+
+    rest = allowed & ~found
     touched = timeline.touched(start_s, end_s)
     for node in numbers(rest & several & ~touched):
         yield node, rooms[rows[node].capacity]

@@ -6,6 +6,8 @@ is a `Plan` that `Book.commit` can carry out, or the `Refusal` that stands in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from outrider.core.book import Book, Plan, Shipping
 from outrider.core.fitting import Fit, fit
 from outrider.core.model import Image, Transfer, Workspace
@@ -25,6 +27,7 @@ def plan_at(book: Book, workspace: Workspace, start_s: int, now_s: int) -> Plan 
         start_s=start_s,
         end_s=end_s,
         holders=stock.nodes,
+        is_holder=stock.holds,
         available=book.available,
     )
     if isinstance(fits, int):
@@ -37,39 +40,49 @@ def plan_at(book: Book, workspace: Workspace, start_s: int, now_s: int) -> Plan 
 
 
 class _Stock:
-    """Where the image is or will be at a start, by what is already in pools or on its way."""
+    """Where the image is or will be at a start, by what is already in pools or on its way.
+
+    Asked node by node, because a popular image is in thousands of pools.
+    """
 
     def __init__(self, book: Book, image: Image | None, start_s: int, end_s: int, now_s: int) -> None:
+        self._book = book
+        self._image = image
+        self._start_s = start_s
+        self._end_s = end_s
+        self._now_s = now_s
         self.lives: dict[int, Life] = {}
-        self.lingering: list[int] = []
-        terms = book.terms
-        if image is None or not terms.is_reusing:
-            self.nodes: list[int] = []
-            return
-        for node in book.pools.nodes_with(image.key):
-            pool = book.pools.pools[node]
-            life = self._usable(book, pool.lives.get(image.key, ()), start_s, now_s)
-            if life is not None:
-                late = [(max(life.expires_s, now_s), end_s, image.size_bytes)]
-                if life.expires_s >= end_s or pool.has_room(late, now_s):
-                    self.lives[node] = life
-            elif (
-                terms.is_extending
-                and image.key in pool.lingering
-                and pool.has_room([(now_s, end_s, image.size_bytes)], now_s)
-            ):
-                self.lingering.append(node)
-        self.nodes = sorted([*self.lives, *self.lingering])
+        self.lingering: set[int] = set()
+        is_reused = image is not None and book.terms.is_reusing
+        self.nodes = book.pools.mask_with(image.key) if image is not None and is_reused else 0
 
-    @staticmethod
-    def _usable(book: Book, lives: list[Life] | tuple[()], start_s: int, now_s: int) -> Life | None:
+    def holds(self, node: int) -> bool:
+        """Whether the image can be used on the node without a transfer of its own."""
+        image = self._image
+        assert image is not None
+        pool = self._book.pools.pools[node]
+        life = self._usable(pool.lives.get(image.key, ()))
+        if life is not None:
+            late = (max(life.expires_s, self._now_s), self._end_s, image.size_bytes)
+            if life.expires_s < self._end_s and not pool.has_room((late,), self._now_s):
+                return False
+            self.lives[node] = life
+            return True
+        if not self._book.terms.is_extending or image.key not in pool.lingering:
+            return False
+        if not pool.has_room(((self._now_s, self._end_s, image.size_bytes),), self._now_s):
+            return False
+        self.lingering.add(node)
+        return True
+
+    def _usable(self, lives: Sequence[Life]) -> Life | None:
         for life in lives:
             # Algorithm 4's guarantee, or a transfer still to come whose deadline is early enough
             # (section 6.3.1), or an image that is there and may be kept.
-            if life.ready_s <= start_s and (
-                start_s <= life.expires_s
-                or life.ready_s > now_s
-                or (book.terms.is_extending and life.expires_s >= now_s)
+            if life.ready_s <= self._start_s and (
+                self._start_s <= life.expires_s
+                or life.ready_s > self._now_s
+                or (self._book.terms.is_extending and life.expires_s >= self._now_s)
             ):
                 return life
         return None

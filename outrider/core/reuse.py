@@ -81,9 +81,16 @@ class Pool:
         if self.limit_bytes is None:
             return True
         extra = tuple(extra)
-        if self.promised_bytes + sum(size_bytes for _, _, size_bytes in extra) <= self.limit_bytes:
+        wanted = sum(size_bytes for _, _, size_bytes in extra)
+        if self.promised_bytes + wanted <= self.limit_bytes:
             return True
-        return self.peak(extra, from_s) <= self.limit_bytes
+        first_s = min(start_s for start_s, _, _ in extra)
+        last_s = max(end_s for _, end_s, _ in extra)
+        for lives in self.lives.values():
+            for life in lives:
+                if life.start_s < last_s and first_s < life.expires_s:
+                    wanted += life.image.size_bytes
+        return wanted <= self.limit_bytes or self.peak(extra, from_s) <= self.limit_bytes
 
     def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
         """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""

@@ -254,10 +254,11 @@ class Timeline:
         del self._instants[:gone]
 
 
-def numbers(mask: int) -> Sequence[int]:
+def numbers(mask: int) -> Iterable[int]:
     """The node numbers in a mask, in increasing order."""
-    # A site of a few nodes asks for the same few masks again and again.
-    return _few(mask) if mask < _FEW else tuple(_many(mask))
+    # A site of a few nodes asks for the same few masks again and again; of ten thousand a
+    # decision usually looks at the first few.
+    return _few(mask) if mask < _FEW else _many(mask)
 
 
 _FEW = 1 << 64

@@ -214,7 +214,7 @@ def _fitted(
             need=need,
             start_s=start_s,
             end_s=start_s + window_s,
-            holders=list(ready),
+            holders=sum([1 << node for node in ready]),
             available=available,
         )
         if isinstance(fits, int):

@@ -1,0 +1,133 @@
+"""How long one admission decision takes with 10,000 nodes and 20,000 reservations in the book.
+
+Prints percentiles of accepting, of refusing, and of refusing with the earliest start that
+would work, in milliseconds of CPU. As the baseline in the same run: the same decision by a
+plain scan of all nodes, which is what the index by time bucket replaces.
+"""
+
+from __future__ import annotations
+
+import argparse
+from random import Random
+from time import process_time
+
+from outrider.core.admission import Accepted, Rejected, admit, assess
+from outrider.core.book import Book, Shipping, Terms
+from outrider.core.model import Image, Node, Resources, Workspace
+from outrider.core.staging.links import ExclusiveLinks
+
+HORIZON_S = 30 * 86_400
+IMAGES = 200
+LIMITS_MS = {"accepted": 10, "refused": 10, "refused, with its earliest start": 50}
+
+
+def site(count: int) -> tuple[Node, ...]:
+    """Three kinds of nodes, as clusters grow over the years."""
+    kinds = [Resources.of(cpus=64, memory_gib=256), Resources.of(cpus=128, memory_gib=512)]
+    kinds.append(Resources.of(cpus=128, memory_gib=2048, gpus=4))
+    return tuple(
+        Node(name=f"n{number}", capacity=kinds[number * len(kinds) // count], pool_bytes=500 * 10**9)
+        for number in range(count)
+    )
+
+
+def request(number: int, random: Random, images: list[Image], scale: int) -> Workspace:
+    """Mostly small and whole nodes, some large, some a fraction of a node."""
+    instances = min(4_000, int(scale * random.paretovariate(0.9)))
+    whole = random.random() < 0.7
+    cpus = random.choice((64, 128)) if whole else random.choice((1, 4, 16))
+    duration_s = 1800 * random.randint(1, 48)
+    return Workspace(
+        name=f"r{number}",
+        instances=instances,
+        resources=Resources.of(cpus=cpus, memory_gib=cpus * 2),
+        duration_s=duration_s,
+        image=random.choice(images),
+        start_s=600 + 300 * random.randrange(HORIZON_S // 300),
+    )
+
+
+def filled(
+    nodes: int, reservations: int, random: Random, images: list[Image], scale: int
+) -> tuple[Book, int]:
+    """A book with so many accepted reservations, and how many requests that took."""
+    terms = Terms(shipping=Shipping.RELAY)
+    links = ExclusiveLinks(rate_bytes_per_s=1_250_000_000, reserve_s=600)
+    book = Book(site(nodes), terms, links=links)
+    number = 0
+    while len(book.entries) < reservations:
+        admit(book, request(number, random, images, scale), 0, tells_earliest=False)
+        number += 1
+    return book, number
+
+
+def percentile(values: list[float], percent: int) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def measure(
+    book: Book, decisions: int, random: Random, images: list[Image], scale: int
+) -> dict[str, list[float]]:
+    """Milliseconds of each kind of decision; requests are as those in the book, some larger."""
+    taken: dict[str, list[float]] = {kind: [] for kind in LIMITS_MS}
+    for number in range(decisions):
+        workspace = request(10**6 + number, random, images, scale)
+        began = process_time()
+        answer = assess(book, workspace, 0, tells_earliest=False)
+        decided = process_time()
+        kind = "accepted" if isinstance(answer, Accepted) else "refused"
+        taken[kind].append(1000 * (decided - began))
+        if isinstance(answer, Rejected):
+            began = process_time()
+            assess(book, workspace, 0)
+            taken["refused, with its earliest start"].append(1000 * (process_time() - began))
+    return taken
+
+
+def scan_ms(book: Book, random: Random, images: list[Image]) -> float:
+    """The baseline: asking every node, without the index."""
+    spent = 0.0
+    for number in range(20):
+        workspace = request(number, random, images, 1)
+        need = book.timeline.layout.pack(workspace.resources)
+        assert workspace.start_s is not None
+        end_s = workspace.start_s + workspace.duration_s
+        began = process_time()
+        [row.most(need, workspace.start_s, end_s, workspace.instances) for row in book.timeline.rows]
+        spent += process_time() - began
+    return 1000 * spent / 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=10_000)
+    parser.add_argument("--reservations", type=int, default=20_000)
+    parser.add_argument("--decisions", type=int, default=5_000)
+    parser.add_argument("--scale", type=int, default=1, help="instances of the smallest request")
+    options = parser.parse_args()
+    random = Random(1)
+    images = [Image(uri=f"image{n}", size_bytes=random.randint(1, 20) * 10**9) for n in range(IMAGES)]
+    began = process_time()
+    book, asked = filled(options.nodes, options.reservations, random, images, options.scale)
+    spent = process_time() - began
+    held = sum(len(entry.fits) for entry in book.entries.values())
+    print(
+        f"{options.nodes} nodes; {options.reservations} reservations over 30 days on {held} node slots, "
+        f"of {asked} asked for; filled at {asked / spent:.0f} decisions per CPU-second"
+    )
+    taken = measure(book, options.decisions, random, images, options.scale)
+    scan = scan_ms(book, random, images)
+    for kind, values in taken.items():
+        if values:
+            p50, p99, worst = percentile(values, 50), percentile(values, 99), max(values)
+            print(
+                f"{kind}: {len(values)} decisions, p50 {p50:.2f} ms, p99 {p99:.2f} ms, worst {worst:.2f} ms; "
+                f"limit {LIMITS_MS[kind]} ms: p99 is {p99 / LIMITS_MS[kind]:.2f} of it; "
+                f"a scan of all nodes takes {scan:.1f} ms: {scan / p50:.1f} x the median"
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
