@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.book import Book
-from outrider.core.model import Workspace
+from outrider.core.model import Reservation, Workspace
 from outrider.core.queue.besteffort import BestEffort
 from outrider.core.queue.board import Board, QueueRules, Run
 
@@ -57,6 +57,30 @@ class Scheduler:
         start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
         self.queue.give_back(entry.fits, entry.need, start_s, end_s)
         self.book.cancel(name, now_s)
+
+    def node_failed(self, name: str, now_s: int) -> tuple[list[Run], list[Reservation]]:
+        """A node is gone: the runs that wait again, and the reservations that lost their place.
+
+        Those reservations are out of the book; whoever made the promise decides what to try.
+        """
+        node = self.book.timeline.number_of[name]
+        self.book.available &= ~(1 << node)
+        runs = [run for run in self.board.runs.values() if node in run.nodes_from(now_s)]
+        for run in sorted(runs, key=lambda run: (run.order, run.index)):
+            self.queue.abandon(run, now_s)
+        broken = [
+            entry.reservation
+            for entry in self.book.entries.values()
+            if entry.end_s > now_s and any(chosen.node == node for chosen in entry.fits)
+        ]
+        broken.sort(key=lambda reservation: (reservation.start_s, reservation.workspace.name))
+        for reservation in broken:
+            self.end_reservation(reservation.workspace.name, now_s)
+        return runs, broken
+
+    def node_returned(self, name: str) -> None:
+        """A node can be used again."""
+        self.book.available |= 1 << self.book.timeline.number_of[name]
 
     def submit(self, workspace: Workspace) -> bool:
         """Queue a best-effort workspace; False if the site could never run it."""

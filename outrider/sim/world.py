@@ -7,16 +7,18 @@ made, so a run depends on its inputs alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from outrider.core.admission import Rejected
-from outrider.core.model import Node, Reservation, Workspace
+from outrider.core.admission import Accepted, Rejected
+from outrider.core.book import Entry
+from outrider.core.model import Node, Reservation, Transfer, Workspace
 from outrider.core.queue.board import Run
 from outrider.core.queue.suspension import Segment
 from outrider.core.reuse import Stay
+from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Submission, Trace
 
@@ -63,6 +65,11 @@ class Outcome:
     refused: list[tuple[Submission, Rejected]] = field(default_factory=list)
     impossible: list[Submission] = field(default_factory=list)
     late: list[Reservation] = field(default_factory=list)
+    """Kept, but their images were not all there when they began."""
+    broken: list[Reservation] = field(default_factory=list)
+    """Lost with a node, and nothing else could take their place."""
+    lost_runs: int = 0
+    """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)
     moved_bytes: int = 0
     transfers: int = 0
@@ -72,7 +79,9 @@ class Outcome:
 class World:
     """One run of a trace on a site."""
 
-    def __init__(self, setup: Setup, nodes: tuple[Node, ...], trace: Trace) -> None:
+    def __init__(
+        self, setup: Setup, nodes: tuple[Node, ...], trace: Trace, faults: Sequence[Fault] = ()
+    ) -> None:
         self.setup = setup
         self.scheduler = setup.scheduler(nodes)
         self.outcome = Outcome(nodes)
@@ -90,6 +99,11 @@ class World:
             self._submissions[name] = submission
             self.outcome.workspaces[name] = submission.workspace
             self._at(submission.at_s, Order.SUBMIT, self._submit, submission)
+        self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
+        for fault in faults:
+            if isinstance(fault, NodeFault):
+                self._at(fault.at_s, Order.FAULT, self._node_fails, fault.node)
+                self._at(fault.until_s, Order.FAULT, self._node_returns, fault.node)
 
     def run(self) -> Outcome:
         """Until nothing more happens."""
@@ -135,30 +149,33 @@ class World:
             return
         reservation = answer.admission.reservation
         assert reservation is not None
-        self._expect(reservation, submission)
-        for run in answer.moved:
+        self._accepted(reservation, submission, answer.moved)
+
+    def _accepted(self, reservation: Reservation, submission: Submission, moved: Sequence[Run]) -> None:
+        """A reservation begins and ends; the runs that made way for it go on elsewhere or later."""
+        self._at(reservation.start_s, Order.BEGIN, self._reservation_begins, reservation)
+        end_s = reservation.start_s + submission.run_s
+        self._at(end_s, Order.END, self._reservation_ends, reservation)
+        for run in moved:
             self._follow(run)
         self._watch_links()
         self._wake()
 
-    def _expect(self, reservation: Reservation, submission: Submission) -> None:
-        """A reservation begins and ends."""
-        workspace = reservation.workspace
-        self._at(reservation.start_s, Order.BEGIN, self._reservation_begins, reservation)
-        end_s = reservation.start_s + submission.run_s
-        self._at(end_s, Order.END, self._reservation_ends, workspace)
+    def _entry(self, reservation: Reservation) -> Entry | None:
+        """What the book has of it, unless it was lost or promised anew since."""
+        entry = self.scheduler.book.entries.get(reservation.workspace.name)
+        return entry if entry is not None and entry.reservation is reservation else None
 
     def _reservation_begins(self, reservation: Reservation) -> None:
-        entry = self.scheduler.book.entries.get(reservation.workspace.name)
+        entry = self._entry(reservation)
         if entry is not None and any(life.transfer is not None for _, life in entry.lives):
             self.outcome.late.append(reservation)
 
-    def _reservation_ends(self, workspace: Workspace) -> None:
-        entry = self.scheduler.book.entries.get(workspace.name)
-        if entry is None:
+    def _reservation_ends(self, reservation: Reservation) -> None:
+        if self._entry(reservation) is None:
             return
-        self.outcome.kept.append(replace(entry.reservation, end_s=self.now_s))
-        self.scheduler.end_reservation(workspace.name, self.now_s)
+        self.outcome.kept.append(replace(reservation, end_s=self.now_s))
+        self.scheduler.end_reservation(reservation.workspace.name, self.now_s)
         self._wake()
 
     def _watch_links(self) -> None:
@@ -179,6 +196,7 @@ class World:
                 book.transfer_begun(transfer.number, self.now_s)
                 self.outcome.transfers += 1
                 self.outcome.moved_bytes += transfer.image.size_bytes
+                self._stall(transfer)
             else:
                 book.transfer_done(transfer.number, self.now_s)
                 self._wake()
@@ -214,12 +232,50 @@ class World:
         run_s = self._submissions[run.workspace.name].run_s
         self._at(_instant_of(run.segments, run_s), Order.END, self._run_ends, run, run.changes)
 
+    def _stall(self, transfer: Transfer) -> None:
+        """A transfer that begins on a slow link takes longer than anybody planned."""
+        for fault in self._slow:
+            if fault.at_s <= self.now_s < fault.until_s:
+                lost_s = transfer.duration_s * fault.percent // 100
+                has_deadline = transfer.deadline_s is not None
+                self.scheduler.book.links.stall(lost_s, has_deadline=has_deadline)
+
+    def _node_fails(self, name: str) -> None:
+        lost, broken = self.scheduler.node_failed(name, self.now_s)
+        self.outcome.lost_runs += len(lost)
+        for reservation in broken:
+            self._broken(reservation)
+        self._wake()
+
+    def _broken(self, reservation: Reservation) -> None:
+        """Promise it again on other nodes if it has not begun; else it is lost."""
+        workspace = reservation.workspace
+        if reservation.start_s >= self.now_s:
+            submission = self._submissions[workspace.name]
+            anew = replace(workspace, start_s=reservation.start_s, finish_by_s=None)
+            answer = self.scheduler.reserve(anew, self.now_s, tells_earliest=False)
+            if isinstance(answer.admission, Accepted) and answer.admission.reservation is not None:
+                self._accepted(answer.admission.reservation, submission, answer.moved)
+                return
+        self.outcome.broken.append(reservation)
+
+    def _node_returns(self, name: str) -> None:
+        self.scheduler.node_returned(name)
+        self._wake()
+
     def _is_void(self, run: Run, changes: int) -> bool:
         return run.changes != changes or self.scheduler.board.runs.get(run.name) is not run
 
     def _run_begins(self, run: Run, changes: int) -> None:
-        if not self._is_void(run, changes):
+        if self._is_void(run, changes):
+            return
+        ready_s = self.scheduler.queue.image_ready_s(run, self.now_s)
+        if ready_s <= self.now_s:
             self.scheduler.queue.begin(run, self.now_s)
+        elif self.scheduler.queue.postpone(run, ready_s, self.now_s):
+            self._follow(run)
+        else:
+            self._wake()
 
     def _run_ends(self, run: Run, changes: int) -> None:
         if self._is_void(run, changes):

@@ -125,6 +125,20 @@ class BestEffort:
             self.board.everything.release_all(amounts, start_s, end_s)
             self._has_gaps = True
 
+    def image_ready_s(self, run: Run, now_s: int) -> int:
+        """When everything that brings the run its image will have ended, by what is known now."""
+        numbers = {sent.transfer.number for sent in run.transfers}
+        numbers.update(life.transfer for _, life in run.lives if life.transfer is not None)
+        links = self.board.links
+        ends = [links.end_of(number, now_s) for number in sorted(numbers)]
+        return max((end_s for end_s in ends if end_s is not None), default=now_s)
+
+    def postpone(self, run: Run, ready_s: int, now_s: int) -> bool:
+        """The run's image is late: plan it anew from `ready_s` on. False: back to the queue."""
+        self._release(run, now_s)
+        run.ready_s = ready_s
+        return self._place_anew(run, now_s)
+
     def abandon(self, run: Run, now_s: int) -> None:
         """The run lost a node or its place: what it did is lost and it waits again."""
         self._release(run, now_s)

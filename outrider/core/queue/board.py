@@ -78,8 +78,9 @@ class Run:
     def end_s(self) -> int:
         return self.segments[-1].end_s
 
-    def nodes(self) -> list[int]:
-        return sorted({share.node for segment in self.segments for share in segment.shares})
+    def nodes_from(self, now_s: int) -> set[int]:
+        """The nodes that it uses now or later."""
+        return {share.node for segment in self.segments if segment.end_s > now_s for share in segment.shares}
 
 
 class Board:
@@ -93,7 +94,7 @@ class Board:
         self.lanes = [Lane() for _ in book.timeline.nodes]
         self.runs: dict[str, Run] = {}
         self._free: dict[tuple[int, int], int] = {}
-        self._free_changes = -1
+        self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
         self.private: list[Stay] = []
         """Where images are not reused: each instance's own file."""
@@ -103,8 +104,9 @@ class Board:
 
         A walk of the queue asks the same for one waiting workspace after the other.
         """
-        if self._free_changes != self.everything.changes:
-            self._free_changes = self.everything.changes
+        state = (self.everything.changes, self.book.available)
+        if self._free_state != state:
+            self._free_state = state
             self._free.clear()
         mask = self._free.get((need, at_s))
         if mask is None:
