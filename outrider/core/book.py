@@ -191,6 +191,16 @@ class Book:
             life.ready_s = min(life.ready_s, now_s)
         return lives
 
+    def expect_arrivals(self, now_s: int) -> None:
+        """The links have changed: note anew when best-effort transfers will bring their images."""
+        for number, lives in self._carried.items():
+            if any(life.is_firm for _, life in lives):
+                end_s = self.links.end_of(number, now_s)
+                for _, life in lives:
+                    if end_s is not None and life.is_firm and life.ready_s != end_s:
+                        life.ready_s = end_s
+                        self.pools.expect(number, life)
+
     def transfer_begun(self, number: int, now_s: int) -> None:
         """A transfer began: its bytes are on the disks from now on."""
         for _, life in self.lives_of(number):

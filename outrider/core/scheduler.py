@@ -47,6 +47,7 @@ class Scheduler:
         if isinstance(admission, Rejected):
             return Answer(admission=admission)
         plan = admission.plan
+        self.book.expect_arrivals(now_s)
         need = self.book.entries[workspace.name].need
         moved = self.queue.make_room(plan.fits, need, plan.start_s, plan.end_s, now_s)
         return Answer(admission=admission, moved=tuple(moved))

@@ -239,6 +239,7 @@ class World:
                 lost_s = transfer.duration_s * fault.percent // 100
                 has_deadline = transfer.deadline_s is not None
                 self.scheduler.book.links.stall(lost_s, has_deadline=has_deadline)
+                self.scheduler.book.expect_arrivals(self.now_s)
 
     def _node_fails(self, name: str) -> None:
         lost, broken = self.scheduler.node_failed(name, self.now_s)

@@ -39,8 +39,13 @@ class BestEffort:
     def fits_site(self, workspace: Workspace) -> bool:
         """Whether the empty site could run the workspace at all."""
         layout = self.board.everything.layout
+        image = workspace.image
         if layout.unknown(workspace.resources):
             return False
+        if image is not None and self.board.book.terms.is_reusing:
+            limits = [pool.limit_bytes for pool in self.board.book.pools.pools]
+            if all(limit is not None and limit < image.size_bytes for limit in limits):
+                return False
         need = layout.pack(workspace.resources)
         wanted = workspace.instances if workspace.is_parallel else 1
         room = sum(

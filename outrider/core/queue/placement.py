@@ -52,7 +52,7 @@ def source_on(board: Board, image: Image, node: int, now_s: int) -> Source | Non
         return None
     pool = board.book.pools.pools[node]
     life = pool.life_at(image.key, now_s)
-    if life is not None:
+    if life is not None and life.transfer is None:
         return Source(now_s, life)
     if image.key in pool.lingering:
         return Source(now_s, None, True)
