@@ -32,51 +32,74 @@ class SlotSweep:
         self._duration_s = duration_s
         self._available = available
         self.start_s = start_s
+        layout = timeline.layout
+        self._full = {capacity: layout.most(need, capacity, instances) for capacity in timeline.by_capacity}
+        # Of the nodes that have less room than when they are empty; and masks of these, and of
+        # those with no room at all.
         self._rooms: dict[int, int] = {}
+        self._less = self._none = 0
         self.total = self._count_all()
 
     def _count_all(self) -> int:
-        timeline, instances = self._timeline, self._instances
+        timeline = self._timeline
         start_s, end_s = self.start_s, self.start_s + self._duration_s
         touched = timeline.touched(start_s, end_s) & self._available
         total = 0
         for capacity, nodes in timeline.by_capacity.items():
-            room = timeline.layout.most(self._need, capacity, instances)
-            if room:
-                total += room * (nodes & self._available & ~touched).bit_count()
+            full = self._full[capacity]
+            if full:
+                total += full * (nodes & self._available).bit_count()
                 for node in numbers(nodes & touched):
-                    own = timeline.rows[node].most(self._need, start_s, end_s, room)
-                    if own != room:
-                        self._rooms[node] = own
-                    total += own
+                    room = self._room(node, full)
+                    if room != full:
+                        self._set(node, room, full)
+                        total -= full - room
         return total
+
+    def _set(self, node: int, room: int, full: int) -> None:
+        bit = 1 << node
+        self._rooms[node] = room
+        self._less = self._less | bit if room < full else self._less & ~bit
+        self._none = self._none & ~bit if room else self._none | bit
+
+    def _room(self, node: int, full: int) -> int:
+        """How many instances a node has room for throughout the window."""
+        row = self._timeline.rows[node]
+        end_s = self.start_s + self._duration_s
+        if row.fits(self._need * full, self.start_s, end_s):
+            return full
+        return row.most(self._need, self.start_s, end_s, full - 1) if full > 1 else 0
 
     def advance(self) -> int | None:
         """Move to the first start, from here on, with room for all; None if there is none."""
         if self.total >= self._instances:
             return self.start_s
-        for start_s, changed in self._edges():
+        for start_s, ended, begun in self._edges():
             self.start_s = start_s
-            self._recount(changed)
+            self._recount(ended, begun)
             if self.total >= self._instances:
                 return start_s
         return None
 
     def move_to(self, start_s: int) -> None:
         """Move the window to a later start, whether there is room or not."""
-        for edge_s, changed in self._edges():
+        for edge_s, ended, begun in self._edges():
             if edge_s > start_s:
                 break
             self.start_s = edge_s
-            self._recount(changed)
+            self._recount(ended, begun)
         self.start_s = start_s
 
     def next_edge(self) -> int | None:
         """The next start at which any node's room may change."""
-        return next((start_s for start_s, _ in self._edges()), None)
+        return next((start_s for start_s, _, _ in self._edges()), None)
 
-    def _edges(self) -> Iterator[tuple[int, int]]:
-        """Window starts at which a node's room may change, with the nodes, in order."""
+    def _edges(self) -> Iterator[tuple[int, int, int]]:
+        """Window starts at which a node's room may change, in order.
+
+        With each a mask of the nodes on which something ends there, and of those on which
+        something begins within the window's last second.
+        """
         ends = self._timeline.boundaries_after(self.start_s)
         begins = self._timeline.boundaries_after(self.start_s + self._duration_s - 1)
         end, begin = next(ends, None), next(begins, None)
@@ -85,21 +108,26 @@ class SlotSweep:
             # second that loses it.
             at_begin = None if begin is None else begin[0] - self._duration_s + 1
             at_s = min(at for at in (None if end is None else end[0], at_begin) if at is not None)
-            changed = 0
+            ended = begun = 0
             if end is not None and end[0] == at_s:
-                changed |= end[1]
+                ended = end[2]
                 end = next(ends, None)
             if begin is not None and at_begin == at_s:
-                changed |= begin[1]
+                begun = begin[1]
                 begin = next(begins, None)
-            yield at_s, changed
+            yield at_s, ended, begun
 
-    def _recount(self, changed: int) -> None:
-        timeline = self._timeline
-        end_s = self.start_s + self._duration_s
-        for node in numbers(changed & self._available):
-            row = timeline.rows[node]
-            full = timeline.layout.most(self._need, row.capacity, self._instances)
-            room = row.most(self._need, self.start_s, end_s, full)
-            self.total += room - self._rooms.get(node, full)
-            self._rooms[node] = room
+    def _recount(self, ended: int, begun: int) -> None:
+        """Count the nodes anew on which something ended or began at an edge of the window."""
+        rows, rooms, end_s = self._timeline.rows, self._rooms, self.start_s + self._duration_s
+        # What ends can only give room, what begins only take it.
+        growing, shrinking = ended & self._less, begun & ~self._none
+        for node in numbers((growing | shrinking) & self._available):
+            row = rows[node]
+            full = self._full[row.capacity]
+            room = rooms.get(node, full)
+            if (shrinking >> node & 1 and not row.fits(self._need * room, self.start_s, end_s)) or (
+                growing >> node & 1 and row.fits(self._need * (room + 1), self.start_s, end_s)
+            ):
+                self._set(node, self._room(node, full), full)
+                self.total += rooms[node] - room

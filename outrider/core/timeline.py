@@ -163,16 +163,18 @@ class Timeline:
         """How often anything was reserved or released: what was derived before is void."""
         self._is_tidy = is_tidy
         self._touched: dict[int, int] = {}
-        # Instants at which a node's room may change. What is released stays listed: looking
-        # at a node in vain is cheaper than knowing whether another lease shares the instant.
-        self._boundaries: dict[int, int] = {}
+        # Instants at which something was to begin or to end, with the nodes. What is released
+        # stays listed: looking at a node in vain is cheaper than knowing whether another lease
+        # shares the instant.
+        self._begins: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
         self._instants: list[int] = []
 
-    def boundaries_after(self, at_s: int) -> Iterator[tuple[int, int]]:
-        """Later instants at which something begins or ends, each with a mask of the nodes."""
+    def boundaries_after(self, at_s: int) -> Iterator[tuple[int, int, int]]:
+        """Later instants, in order, each with masks of the nodes on which something begins, or ends."""
         for index in range(bisect_right(self._instants, at_s), len(self._instants)):
             instant_s = self._instants[index]
-            yield instant_s, self._boundaries[instant_s]
+            yield instant_s, self._begins.get(instant_s, 0), self._ends.get(instant_s, 0)
 
     def touched(self, start_s: int, end_s: int) -> int:
         """A mask of nodes that holds each one of which anything is taken in [start_s, end_s).
@@ -222,12 +224,10 @@ class Timeline:
         touched = self._touched
         for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
             touched[bucket] = touched.get(bucket, 0) | mask
-        for instant_s in (start_s, end_s):
-            if instant_s not in self._boundaries:
-                self._boundaries[instant_s] = mask
+        for instants, instant_s in ((self._begins, start_s), (self._ends, end_s)):
+            if instant_s not in self._begins and instant_s not in self._ends:
                 insort(self._instants, instant_s)
-            else:
-                self._boundaries[instant_s] |= mask
+            instants[instant_s] = instants.get(instant_s, 0) | mask
 
     def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Give back an amount on each of several nodes for the same time."""
@@ -250,7 +250,8 @@ class Timeline:
             del self._touched[bucket]
         gone = bisect_right(self._instants, at_s - 1)
         for instant_s in self._instants[:gone]:
-            del self._boundaries[instant_s]
+            self._begins.pop(instant_s, None)
+            self._ends.pop(instant_s, None)
         del self._instants[:gone]
 
 

@@ -377,7 +377,7 @@ class BestEffort:
         nodes = -(-together // self.board.largest_room(run.need))
         if self.board.free_nodes(run.need, now_s).bit_count() >= nodes:
             return True
-        for at_s, _ in everything.boundaries_after(now_s):
+        for at_s, _, _ in everything.boundaries_after(now_s):
             if at_s >= run.start_s:
                 return False
             if self.board.free_nodes(run.need, at_s).bit_count() >= nodes:
