@@ -7,15 +7,14 @@ have.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
 from cachemgr.policies import POLICIES, Entry
 from outrider.core.book import Shipping
 from outrider.core.queue.suspension import SuspensionRules
 from outrider.core.reuse import Lingering, Rank
+from outrider.sim.experiments.parallel import in_parallel
 from outrider.sim.measures import peak_disk_bytes, utilisation
 from outrider.sim.setup import MEGABYTE, THESIS, Setup, no_virtualisation, thesis_nodes
 from outrider.sim.workload.mixed import ROWS, mixed_trace, row_parameters
@@ -122,12 +121,6 @@ def run_mixed(
     workers: int | None = None,
 ) -> list[MixedRun]:
     """Every row with every seed, on all cores; in the order of rows, seeds, configurations."""
-    tasks = [(row, seed) for row in rows for seed in range(1, seeds + 1)]
-    found: dict[tuple[str, int], list[MixedRun]] = {}
-    with ProcessPoolExecutor(max_workers=workers or os.cpu_count()) as pool:
-        waiting = {pool.submit(run_row, row, seed, configurations): (row, seed) for row, seed in tasks}
-        for done in as_completed(waiting):
-            found[waiting[done]] = done.result()
-            if on_progress is not None:
-                on_progress(len(found), len(tasks))
-    return [run for task in tasks for run in found[task]]
+    pieces = [(row, seed, configurations) for row in rows for seed in range(1, seeds + 1)]
+    found = in_parallel(run_row, pieces, workers=workers, on_progress=on_progress)
+    return [run for runs in found for run in runs]

@@ -1,0 +1,183 @@
+"""How full the nodes' disks get: section 8.1 (Figure 8.4) and the end of section 8.3.
+
+In the thesis every instance that does not reuse an image has a file of its own, although
+the instances of a reservation on one node share the transfer. The pool holds one file for
+all of them, so `own_files` counts that file once for each instance. Only then does just in
+time come to the printed 2.4 GB: two instances that run and two that come next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from outrider.core.reuse import Stay
+from outrider.sim.experiments.comparison import Cell, Column, Report, Row, Table, Unit
+from outrider.sim.experiments.mixed import CONFIGURATIONS
+from outrider.sim.experiments.parallel import Progress, in_parallel
+from outrider.sim.measures import disk_over_time, peak_disk_bytes
+from outrider.sim.setup import THESIS, thesis_nodes
+from outrider.sim.workload.generator import (
+    ROWS,
+    DiskUsageParameters,
+    disk_usage_trace,
+    mixed_trace,
+    row_parameters,
+)
+from outrider.sim.world import Outcome, World
+
+GIGABYTE = 10**9
+STAGING = {
+    "EDF": replace(THESIS, push_back_s=None),
+    "EDF/JIT": replace(THESIS, push_back_s=0),
+}
+STAGING_SEEDS = 30
+# With this mean the 94 reservations ask for 10.25 h of all slots, as the thesis' workloads
+# of section 8.3 do; section 8.1 does not say how long its reservations last.
+DURATION_MEAN_S = 739
+STAGING_PUBLISHED_GB = {"EDF": 31.2, "EDF/JIT": 2.4}
+
+# Configurations of the 36 workloads, with the peak that the thesis prints.
+MIXED_PUBLISHED_GB = {
+    "no reuse": 3.6,
+    "reuse": 3.0,
+    "reuse, any image joined": 3.0,
+    "reuse, 3 GB pools": None,
+    "no reuse, EDF": 30.0,
+}
+_SETUPS = CONFIGURATIONS | {"no reuse, EDF": replace(THESIS, push_back_s=None)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagingRun:
+    """Section 8.1's reservations under one way of staging."""
+
+    staging: str
+    seed: int
+    accepted: int
+    refused: int
+    peak_bytes: int
+    disks: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    """By node: the bytes on its disk, as (instant, bytes from then on)."""
+
+
+def run_staging(staging: str, seed: int, duration_mean_s: int = DURATION_MEAN_S) -> StagingRun:
+    """One draw of the 94 reservations, all known at the beginning."""
+    trace = disk_usage_trace(DiskUsageParameters(seed=seed, duration_mean_s=duration_mean_s))
+    outcome = World(STAGING[staging], trace.nodes, trace).run()
+    files = own_files(outcome)
+    return StagingRun(
+        staging=staging,
+        seed=seed,
+        accepted=len(outcome.kept),
+        refused=len(outcome.refused),
+        peak_bytes=max(peak_disk_bytes(files).values(), default=0),
+        disks=tuple(
+            (node.name, tuple(disk_over_time(files, number))) for number, node in enumerate(outcome.nodes)
+        ),
+    )
+
+
+def own_files(outcome: Outcome) -> list[Stay]:
+    """The stays of a run without reuse, each instance of a reservation with its own file."""
+    number_of = {node.name: number for number, node in enumerate(outcome.nodes)}
+    instances: dict[tuple[int, int, str], list[int]] = {}
+    for reservation in outcome.kept:
+        image = reservation.workspace.image
+        for placement in reservation.placements:
+            if image is not None:
+                key = (number_of[placement.node], reservation.end_s, image.key)
+                instances.setdefault(key, []).append(placement.instances)
+    files: list[Stay] = []
+    for stay in outcome.stays:
+        waiting = instances.get((stay.node, stay.end_s, stay.key))
+        copies = waiting.pop() if waiting and not stay.is_private else 1
+        files += [replace(stay, is_private=True)] * copies
+    return files
+
+
+def peaks_of_row(row: str, seed: int, names: tuple[str, ...]) -> list[tuple[str, str, int]]:
+    """The fullest disk of one of the 36 workloads, by configuration."""
+    trace = mixed_trace(row_parameters(row, seed), name=row)
+    found = []
+    for name in names:
+        setup = _SETUPS[name]
+        outcome = World(setup, thesis_nodes(), trace).run()
+        files = outcome.stays if setup.is_reusing else own_files(outcome)
+        found.append((row, name, max(peak_disk_bytes(files).values(), default=0)))
+    return found
+
+
+def disk(
+    *,
+    seeds: int,
+    rows: Iterable[str] = tuple(ROWS),
+    workers: int | None = None,
+    on_progress: Progress | None = None,
+) -> Report:
+    """Peaks of the 36 workloads and of section 8.1, beside the printed ones."""
+    pieces = [(row, seed, tuple(MIXED_PUBLISHED_GB)) for row in rows for seed in range(1, seeds + 1)]
+    found = in_parallel(peaks_of_row, pieces, workers=workers, on_progress=on_progress)
+    peaks: dict[str, dict[str, list[int]]] = {name: {} for name in MIXED_PUBLISHED_GB}
+    for row, name, peak_bytes in (each for several in found for each in several):
+        peaks[name].setdefault(row, []).append(peak_bytes)
+    mixed = tuple(_mixed_row(name, by_row) for name, by_row in peaks.items())
+    staging = tuple(_staging_row(name) for name in STAGING)
+    return Report(
+        name="disk",
+        title="peak disk usage of the fullest node",
+        seeds=seeds,
+        tables=(
+            Table(
+                title="the 36 workloads of section 8.3",
+                row_name="configuration",
+                columns=(
+                    Column(name="highest of all workloads", unit=Unit.GIGABYTES),
+                    Column(name="mean of all workloads", unit=Unit.GIGABYTES),
+                ),
+                rows=mixed,
+            ),
+            Table(
+                title=f"section 8.1: 94 reservations known at the beginning, {STAGING_SEEDS} draws",
+                row_name="staging",
+                columns=(
+                    Column(name="peak", unit=Unit.GIGABYTES),
+                    Column(name="lowest peak", unit=Unit.GIGABYTES),
+                    Column(name="highest peak", unit=Unit.GIGABYTES),
+                    Column(name="accepted", unit=Unit.COUNT),
+                ),
+                rows=staging,
+            ),
+        ),
+        notes=(
+            "the thesis prints one peak for all 36 workloads, of one draw each; ours of all workloads "
+            "is taken for each seed",
+            "without reuse each instance has its own file, as in the thesis",
+            "a pool that keeps what the thesis' simulator forgot holds more: see its fault in "
+            '"reuse, any image joined"',
+            f"section 8.1 does not say how long its reservations last; here {DURATION_MEAN_S} s on average, "
+            "so that they ask for 10.25 h of every slot",
+        ),
+    )
+
+
+def _mixed_row(name: str, by_row: dict[str, list[int]]) -> Row:
+    per_seed = list(zip(*by_row.values(), strict=True))
+    highest = Cell.of([max(peaks) / GIGABYTE for peaks in per_seed], MIXED_PUBLISHED_GB[name])
+    mean = Cell.of([fmean(peaks) / GIGABYTE for peaks in per_seed])
+    return Row(label=name, cells=(highest, mean))
+
+
+def _staging_row(name: str) -> Row:
+    runs = [run_staging(name, seed) for seed in range(1, STAGING_SEEDS + 1)]
+    peaks = [run.peak_bytes / GIGABYTE for run in runs]
+    return Row(
+        label=name,
+        cells=(
+            Cell.of(peaks, STAGING_PUBLISHED_GB[name]),
+            Cell(mean=min(peaks)),
+            Cell(mean=max(peaks)),
+            Cell.of([run.accepted for run in runs]),
+        ),
+    )
