@@ -18,6 +18,8 @@ class Unit(Enum):
     SECONDS = "s"
     SHARE = "share"
     PERCENT = "%"
+    MORE_PERCENT = "% more"
+    """How much more than something else, so 100 is twice as much."""
     GIGABYTES = "GB"
     COUNT = "count"
 
@@ -53,7 +55,7 @@ class Column:
         """How far we are from the thesis; of percentages, the difference in points."""
         if cell.published is None:
             return None
-        if self.unit is Unit.PERCENT:
+        if self.unit in (Unit.PERCENT, Unit.MORE_PERCENT):
             return cell.mean - cell.published
         return 100 * (cell.mean / cell.published - 1)
 
@@ -79,6 +81,7 @@ class Summary:
     highest_row: str
     highest: Cell
     """The row with our highest value, for a ratio the one that costs most."""
+    highest_published_row: str
     highest_published: float
     off_rows: tuple[str, ...]
 
@@ -117,6 +120,7 @@ class Table:
             return None
         worst = max(compared, key=lambda each: abs(each[2]))
         highest = max(compared, key=lambda each: each[1].mean)
+        most = max(compared, key=lambda each: each[3] or 0.0)
         return Summary(
             column=column.name,
             mean_error_percent=fmean(error for _, _, error, _ in compared),
@@ -126,7 +130,8 @@ class Table:
             worst=worst[1],
             highest_row=highest[0],
             highest=highest[1],
-            highest_published=max(theirs),
+            highest_published_row=most[0],
+            highest_published=most[3] or 0.0,
             off_rows=tuple(label for label, cell, _, _ in compared if cell.is_off),
         )
 

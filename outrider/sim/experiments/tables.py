@@ -131,7 +131,7 @@ def beyond(
     configurations = ("predeployed", *BEYOND)
     runs = _runs(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
     slower = _per_configuration(
-        "time to complete best effort, more than with predeployed images", runs, Unit.PERCENT, _slowdown
+        "time to complete best effort, more than with predeployed images", runs, Unit.MORE_PERCENT, _slowdown
     )
     moved = _per_configuration("bytes moved over the links", runs, Unit.GIGABYTES, _gigabytes_moved)
     late = sum(run.late for found in runs.values() for run in found)
@@ -158,7 +158,7 @@ def compared(
     unit = specification.unit
     columns = [Column(name=name, unit=unit) for name in configurations]
     columns += [
-        Column(name=f"{configurations[above]} / {configurations[below]}", unit=Unit.PERCENT)
+        Column(name=f"{configurations[above]} against {configurations[below]}", unit=Unit.MORE_PERCENT)
         for above, below in specification.ratios
     ]
     rows = []

@@ -1,0 +1,87 @@
+"""`outrider`: the command line's way in.
+
+What a command needs is imported when it runs, so that help and errors come at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from outrider import __version__
+from outrider.cli import simulate
+from outrider.cli.arguments import Parser
+from outrider.cli.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_PIPE_CLOSED,
+    CommandError,
+    InputError,
+    exit_code_lines,
+)
+
+_EPILOG = f"""examples:
+  outrider sim demo                              the thesis' main result in a few seconds
+  outrider sim table 8.5                         a table of the thesis, ours beside its own
+  outrider sim run log.swf --policy aggressive   a log under EASY backfilling
+
+exit codes:
+{exit_code_lines()}
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; errors are one line on stderr."""
+    try:
+        arguments = _parser().parse_args(argv)
+        arguments.command(arguments)
+    except SystemExit as finished:  # argparse, after --help and --version
+        return finished.code if isinstance(finished.code, int) else EXIT_OK
+    except CommandError as error:
+        print(f"outrider: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("outrider: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return EXIT_OK
+
+
+def run() -> None:
+    """The console script: `main`, with what only a whole process can do."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would complain again when it flushes stdout on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_PIPE_CLOSED
+    except Exception:  # noqa: BLE001 - the outermost loop: whatever it is, say it and exit
+        traceback.print_exc()
+        code = CommandError.exit_code
+    sys.exit(code)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="outrider",
+        description="Has the image a job needs on its nodes before the job's clock starts.",
+        epilog=_EPILOG,
+    )
+    parser.add_argument("--version", action="version", version=f"outrider {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    parser.set_defaults(command=_no_command)
+    simulate.add(commands)
+    return parser
+
+
+def _no_command(arguments: object) -> None:
+    raise InputError("no command given; try outrider sim demo, or outrider --help")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,5 @@
+from outrider.cli.arguments import Subparsers
+
+
+def add(commands: Subparsers) -> None:
+    pass
