@@ -73,6 +73,8 @@ class Outcome:
     stays: list[Stay] = field(default_factory=list)
     moved_bytes: int = 0
     transfers: int = 0
+    begun_s: dict[int, int] = field(default_factory=dict)
+    """When each transfer for a reservation began, by its number."""
     end_s: int = 0
 
 
@@ -195,6 +197,7 @@ class World:
             if event.has_begun:
                 book.transfer_begun(transfer.number, self.now_s)
                 self.outcome.transfers += 1
+                self.outcome.begun_s[transfer.number] = self.now_s
                 self.outcome.moved_bytes += transfer.image.size_bytes
                 self._stall(transfer)
             else:

@@ -1,5 +1,69 @@
-from outrider.cli.arguments import Subparsers
+"""`outrider sim convert`: a workload from any form to Outrider's own or to SWF."""
+
+from __future__ import annotations
+
+import argparse
+
+from outrider.cli.arguments import Subparsers, add_command
+from outrider.cli.errors import InputError, OutputError
+from outrider.cli.output import check_writable, say
+from outrider.cli.quantities import positive
+
+OUTPUTS = (".jsonl", ".jsonl.gz", ".swf", ".swf.gz")
+
+_EPILOG = """forms read: .swf, .trace (the thesis), .xml and .lwf (Haizea), .jsonl; any with .gz
+forms written: .jsonl, .swf; either with .gz
+
+examples:
+  outrider sim convert log.swf.gz log.jsonl --limit 5000
+  outrider sim convert leases.xml leases.jsonl
+"""
 
 
 def add(commands: Subparsers) -> None:
-    pass
+    parser = add_command(commands, "convert", convert, "convert a workload to .jsonl or .swf", _EPILOG)
+    parser.add_argument("source", metavar="IN", help="a workload of any form")
+    parser.add_argument("target", metavar="OUT", help="what to write, named .jsonl or .swf")
+    parser.add_argument("--limit", type=positive, metavar="N", help="keep the first N submissions")
+    parser.add_argument(
+        "--processors-per-instance", type=positive, metavar="N", help="of a log: how many make one instance"
+    )
+    parser.add_argument("--duration", type=positive, metavar="SECONDS",
+                        help="of a .trace: this instead of every duration in the file")  # fmt: skip
+
+
+def convert(arguments: argparse.Namespace) -> None:
+    if not arguments.target.endswith(OUTPUTS):
+        raise InputError(f"{arguments.target}: name what to write {', '.join(OUTPUTS)}")
+    check_writable(arguments.target)
+    from outrider.sim.workload.convert import Form, form_of, read_trace, write_trace
+    from outrider.sim.workload.swf import read_log, write_log
+    from outrider.sim.workload.trace import WorkloadError
+
+    try:
+        is_log = form_of(arguments.source) is Form.SWF
+        stays_log = is_log and arguments.target.removesuffix(".gz").endswith(".swf")
+        if stays_log and not arguments.processors_per_instance:
+            # As a log it keeps its header, which says whom to acknowledge, and all its fields.
+            log = read_log(arguments.source, limit=arguments.limit)
+            count = len(log)
+        else:
+            trace = read_trace(
+                arguments.source,
+                limit=arguments.limit,
+                processors_per_instance=arguments.processors_per_instance,
+                duration_s=arguments.duration,
+            )
+            count = len(trace.submissions)
+    except WorkloadError as error:
+        raise InputError(str(error)) from error
+    try:
+        if stays_log and not arguments.processors_per_instance:
+            write_log(arguments.target, log)
+        else:
+            write_trace(arguments.target, trace)
+    except WorkloadError as error:
+        raise OutputError(str(error)) from error
+    say(f"{count} submissions written to {arguments.target}")
+    if is_log and not stays_log:
+        say("the log's conditions of use still hold: pass on its header lines with copies")

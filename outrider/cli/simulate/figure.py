@@ -1,5 +1,99 @@
-from outrider.cli.arguments import Subparsers
+"""`outrider sim figure`: a figure of the thesis, drawn from our own runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Subparsers, add_command, add_form_options
+from outrider.cli.errors import InputError, MissingPartError
+from outrider.cli.output import check_writable, complete_file, print_csv, print_json
+from outrider.cli.quantities import positive
+
+if TYPE_CHECKING:
+    from outrider.sim.experiments.figures import Figure
+
+FIGURES = {
+    "8.2": "client satisfaction under four ways of staging, trace I",
+    "8.3": "the same, trace II",
+    "8.4": "disk usage over time, EDF above EDF/JIT",
+    "8.5": "submissions of traces III and IV",
+    "8.6": "images deployed with and without pools, trace III",
+    "8.7": "the same, trace IV",
+}
+SUFFIXES = (".svg", ".png", ".pdf")
+CSV_HEADER = ("figure", "panel", "series", "x", "y")
+
+_EPILOG = "figures:\n" + "\n".join(f"  {number}  {what}" for number, what in FIGURES.items())
+_EPILOG += """
+
+examples:
+  outrider sim figure 8.7 -o lead.svg
+  outrider sim figure 8.4 --seed 3 -o disk.png
+  outrider sim figure 8.3 --csv > satisfaction.csv
+"""
 
 
 def add(commands: Subparsers) -> None:
-    pass
+    parser = add_command(commands, "figure", show, "draw a figure of the thesis", _EPILOG)
+    parser.add_argument("number", choices=FIGURES, metavar="FIGURE", help=", ".join(FIGURES))
+    parser.add_argument("-o", "--output", metavar="FILE", help=f"the picture: {', '.join(SUFFIXES)}")
+    parser.add_argument(
+        "--seed", type=positive, metavar="N", help="of figure 8.4: the draw to show (default: 1)"
+    )
+    parser.add_argument(
+        "--seeds", type=positive, metavar="N", help="of figure 8.4: the draws to take peaks of (default: 30)"
+    )
+    add_form_options(parser, what="the figure's data")
+
+
+def show(arguments: argparse.Namespace) -> None:
+    if arguments.number != "8.4" and (arguments.seed or arguments.seeds):
+        raise InputError(f"--seed and --seeds are for figure 8.4; nothing in {arguments.number} is random")
+    if not (arguments.output or arguments.json or arguments.csv):
+        raise InputError("nothing to do: name a picture with -o, or ask for --json or --csv")
+    if arguments.output:
+        check_picture(arguments.output)
+    from outrider.sim.experiments.figures import figure
+
+    data = figure(arguments.number, seed=arguments.seed or 1, seeds=arguments.seeds or 30)
+    if arguments.output:
+        from outrider.sim.plots.draw import draw
+
+        with complete_file(arguments.output) as path:
+            draw(data, path)
+    if arguments.json:
+        print_json(data)
+    elif arguments.csv:
+        print_csv(CSV_HEADER, _rows(data))
+    else:
+        print(_text(data, arguments.output))
+
+
+def check_picture(path: str) -> None:
+    """Whether a picture of this name can be drawn at all, before anything is run."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: a picture's name ends in {', '.join(SUFFIXES)}")
+    check_writable(path)
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingPartError("drawing needs matplotlib: pip install 'outrider[sim]'") from error
+
+
+def _rows(data: Figure) -> Iterator[tuple[object, ...]]:
+    for panel in data.panels:
+        for series in panel.series:
+            for x, y in series.points:
+                yield data.number, panel.title, series.name, x, y
+
+
+def _text(data: Figure, path: str) -> str:
+    lines = [f"Figure {data.number}: {data.title}"]
+    width = max(len(finding.name) for finding in data.findings)
+    for finding in data.findings:
+        thesis = "" if finding.published is None else f"   (thesis: {finding.published:g})"
+        lines.append(f"  {finding.name.ljust(width)}  {finding.ours:8.1f} {finding.unit}{thesis}")
+    return "\n".join([*lines, f"drawn: {path}"])

@@ -9,7 +9,7 @@ from outrider.sim.experiments.comparison import Cell, Column, Report, Summary, T
 
 WIDTH = 110
 _GAP = "   "
-_NAME_WIDTH = 18
+_NAME_WIDTH = 14
 _IN_POINTS = (Unit.PERCENT, Unit.MORE_PERCENT)
 
 
@@ -20,7 +20,7 @@ def report_text(report: Report) -> str:
         if table.title:
             blocks[0] = f"{table.title}:\n{blocks[0]}"
         sections += blocks
-        summaries = table.summaries() if len(table.rows) > 2 else ()
+        summaries = table.summaries() if table.is_summed and len(table.rows) > 1 else ()
         if summaries:
             sections.append("\n".join(_summary_lines(table, summaries)))
     if report.notes:
@@ -54,7 +54,9 @@ class _Shown:
         widths = [max(len(heading), *map(len, texts)) for heading, texts in parts]
         self.heading = _joined([heading for heading, _ in parts], widths)
         self.lines = [_joined([texts[row] for _, texts in parts], widths) for row in range(len(cells))]
-        unit = "" if column.unit in (Unit.COUNT, Unit.SHARE) else f" ({column.unit.value})"
+        # Where the thesis has nothing beside it, the table's title says the unit for all columns.
+        has_unit = table.has_published and column.unit not in (Unit.COUNT, Unit.SHARE)
+        unit = f" ({column.unit.value})" if has_unit else ""
         self.names = wrap(column.name + unit.replace(" ", "\xa0"), max(_NAME_WIDTH, len(self.heading)))
         self.names = [name.replace("\xa0", " ").strip() for name in self.names]
         self.width = max(len(self.heading), *map(len, self.names), *map(len, self.lines))
@@ -96,7 +98,8 @@ def _summary_lines(table: Table, summaries: Sequence[Summary]) -> Iterator[str]:
     """One line a column, then by name whatever seeds do not explain."""
     units = {column.name: column.unit for column in table.columns}
     width = max(len(summary.column) for summary in summaries)
-    yield f"{'over all rows'.ljust(width)}   mean error   mean |error|   correlation   furthest from the thesis"
+    heading = "mean error   mean |error|   correlation   furthest from the thesis"
+    yield f"{'over all rows'.ljust(width)}   {heading}"
     for summary in summaries:
         unit = units[summary.column]
         mark = "points" if unit in _IN_POINTS else "%"

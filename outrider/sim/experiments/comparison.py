@@ -92,6 +92,8 @@ class Table:
     row_name: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    is_summed: bool = True
+    """Whether the rows are alike, so that what a column comes to over all of them means something."""
 
     def __post_init__(self) -> None:
         for row in self.rows:

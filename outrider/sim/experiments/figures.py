@@ -221,8 +221,8 @@ def deployed(number: str, trace: str) -> Figure:
                 x_label="time (s)",
                 y_label="deployed so far (GB)",
                 series=(
-                    Series(name="cached", points=_gigabytes(cached)),
-                    Series(name="not cached", points=_gigabytes(plain)),
+                    Series(name="with a pool of three images on each node", points=_gigabytes(cached)),
+                    Series(name="without pools", points=_gigabytes(plain)),
                 ),
             ),
         ),

@@ -131,9 +131,12 @@ def beyond(
     configurations = ("predeployed", *BEYOND)
     runs = _runs(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
     slower = _per_configuration(
-        "time to complete best effort, more than with predeployed images", runs, Unit.MORE_PERCENT, _slowdown
+        "time to complete best effort, how many percent more than with predeployed images",
+        runs,
+        Unit.MORE_PERCENT,
+        _slowdown,
     )
-    moved = _per_configuration("bytes moved over the links", runs, Unit.GIGABYTES, _gigabytes_moved)
+    moved = _per_configuration("moved over the links, GB", runs, Unit.GIGABYTES, _gigabytes_moved)
     late = sum(run.late for found in runs.values() for run in found)
     return Report(
         name="beyond",
