@@ -1,5 +1,98 @@
-from outrider.cli.arguments import Subparsers
+"""`outrider sim run`: any workload on a simulated site, and what it was like."""
+
+from __future__ import annotations
+
+import argparse
+
+from outrider.cli.arguments import Subparsers, add_command
+from outrider.cli.errors import InputError
+from outrider.cli.output import check_writable
+from outrider.cli.quantities import (
+    link_bytes_per_s,
+    node_names,
+    not_negative,
+    percent,
+    positive,
+    size_bytes,
+)
+from outrider.cli.simulate.figure import check_picture
+
+IMAGES = "trace, none, predeployed, uniform=N, uniform=NxSIZE or skewed"
+EVICTIONS = ("lfu", "lru", "timeout", "largest_first", "calendar")
+
+_EPILOG = """A log without images and reservations runs over a counted pool of processors, a hundred
+thousand jobs in about a second. Everything else runs on a site with nodes, links and
+image pools, through the same scheduler that the service uses.
+
+profiles:
+  honest   100 Mbit/s, suspending at 50 MB/s, relayed and reused images, 10 % slower in a VM
+  thesis   the constants of the thesis' own simulator: 60 s quantum, free suspension, no reuse
+
+examples:
+  outrider sim run log.swf.gz --policy aggressive
+  outrider sim run log.swf.gz --limit 500 --nodes 64 --cpus 4 --images uniform=6x2GiB --pool 8GiB
+  outrider sim run mixed.jsonl --profile thesis --reuse --gantt mixed.svg --json
+"""
 
 
 def add(commands: Subparsers) -> None:
-    pass
+    parser = add_command(commands, "run", run, "run a workload and report how it went", _EPILOG)
+    parser.add_argument("workload", metavar="WORKLOAD", help=".swf, .trace, .xml, .lwf or .jsonl, maybe .gz")
+    parser.add_argument("--limit", type=positive, metavar="N", help="the first N submissions only")
+    _add_site(parser.add_argument_group("site"))
+    _add_images(parser.add_argument_group("images and links"))
+    outputs = parser.add_argument_group("output")
+    outputs.add_argument("--json", action="store_true", help="print the report as JSON")
+    outputs.add_argument("--jobs-csv", metavar="FILE", help="one row a job, as evalys reads them")
+    outputs.add_argument("--swf", metavar="FILE", help="the schedule in Standard Workload Format")
+    outputs.add_argument("--gantt", metavar="FILE", help="the schedule as a picture: .svg, .png or .pdf")
+    outputs.add_argument("--load", metavar="FILE", help="use and queue over time only, for long logs")
+
+
+def _add_site(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--nodes", type=node_names, metavar="N|n[1-64]", help="the nodes (default: the file's)"
+    )
+    group.add_argument("--cpus", type=positive, metavar="C", help="of each node (default: 1)")
+    group.add_argument("--profile", choices=("honest", "thesis"), help="default: honest")
+    group.add_argument(
+        "--policy", metavar="POLICY",
+        help="off, greedy, aggressive, conservative or reservations=N "
+        "(default: aggressive, which is EASY; under --profile thesis: greedy)",
+    )  # fmt: skip
+
+
+def _add_images(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--images", default="trace", metavar="IMAGES", help=f"{IMAGES} (default: trace)")
+    group.add_argument("--link-mbit", type=link_bytes_per_s, dest="link", metavar="R", help="default: 100")
+    group.add_argument("--shared-link", type=percent, metavar="PERCENT",
+                       help="one link for everything, this share of it for best effort")  # fmt: skip
+    group.add_argument("--pool", type=size_bytes, metavar="SIZE", help="limit of each node's image pool")
+    group.add_argument("--keep", type=size_bytes, metavar="SIZE",
+                       help="disk for images that nobody needs at the moment")  # fmt: skip
+    group.add_argument("--evict", choices=EVICTIONS, help="which of those goes first")
+    group.add_argument("--reuse", action=argparse.BooleanOptionalAction, default=None,
+                       help="whether an image on a node serves others, too")  # fmt: skip
+    group.add_argument("--push-back", metavar="SECONDS|edf|jit",
+                       help="how long before its latest start a transfer begins: edf at once, jit 0")  # fmt: skip
+    group.add_argument("--shipping", choices=("relay", "per-node"),
+                       help="one transfer for all nodes of a reservation, or one for each")  # fmt: skip
+    group.add_argument("--seed", type=not_negative, default=1, help="of --images (default: 1)")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    for picture in (arguments.gantt, arguments.load):
+        if picture:
+            check_picture(picture)
+    for path in (arguments.jobs_csv, arguments.swf):
+        check_writable(path)
+    from outrider.cli.simulate.run_log import runs_as_log
+    from outrider.cli.simulate.run_output import deliver
+    from outrider.cli.simulate.run_site import run_site
+    from outrider.sim.workload.trace import WorkloadError
+
+    try:
+        result = runs_as_log(arguments) or run_site(arguments)
+    except WorkloadError as error:
+        raise InputError(str(error)) from error
+    deliver(result, arguments)

@@ -1,0 +1,163 @@
+"""A workload on a site with nodes, links and image pools, through the production scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from outrider.cli.errors import InputError
+from outrider.cli.quantities import size_bytes
+from outrider.cli.simulate.run_log import RunResult
+from outrider.core.book import Shipping
+from outrider.core.model import Image, Node, Resources
+from outrider.core.queue import Policy
+from outrider.core.queue.board import Backfilling
+from outrider.sim.experiments.mixed import ranked_by
+from outrider.sim.report import world_report
+from outrider.sim.setup import PROFILES, Setup, no_virtualisation
+from outrider.sim.workload.convert import Form, form_of, read_trace
+from outrider.sim.workload.generator import skewed_images, uniform_images
+from outrider.sim.workload.images import THESIS_IMAGE_BYTES
+from outrider.sim.workload.swf import read_log
+from outrider.sim.workload.swf_trace import log_nodes
+from outrider.sim.workload.trace import Submission, Trace
+from outrider.sim.world import World
+
+
+def run_site(arguments: argparse.Namespace) -> RunResult:
+    setup = site_setup(arguments)
+    images = dealt_images(arguments)
+    trace = read_trace(arguments.workload, limit=arguments.limit, images=images)
+    nodes = _nodes(arguments, trace)
+    playable, never_fit = _playable(trace, setup, nodes)
+    name = Path(arguments.workload).name
+    try:
+        world = World(setup, nodes, playable)
+    except ValueError as error:
+        raise InputError(f"{arguments.workload}: {error}") from error
+    outcome = world.run()
+
+    from outrider.sim.occupancy import Occupancy, world_occupancy
+
+    def occupancy() -> Occupancy:
+        return world_occupancy(outcome, name)
+
+    return RunResult(
+        report=world_report(name, outcome, playable.submissions, never_fit=never_fit),
+        occupancy=occupancy,
+        site=f"{len(nodes):,} nodes, profile {arguments.profile or 'honest'}",
+    )
+
+
+def site_setup(arguments: argparse.Namespace) -> Setup:
+    """The profile with what the options say otherwise."""
+    setup = PROFILES[arguments.profile or "honest"]
+    if arguments.images == "none":
+        setup = no_virtualisation(setup)
+    elif arguments.images == "predeployed":
+        setup = replace(setup, has_images=False)
+    if arguments.evict and not arguments.keep:
+        raise InputError("--evict chooses among images that are kept: say how much with --keep")
+    changes: dict[str, object] = {
+        "rate_bytes_per_s": arguments.link,
+        "best_effort_percent": arguments.shared_link,
+        "pool_bytes": arguments.pool,
+        "keep_bytes": arguments.keep,
+        "is_reusing": arguments.reuse,
+        "rank": ranked_by(arguments.evict) if arguments.evict else None,
+        "shipping": Shipping(arguments.shipping) if arguments.shipping else None,
+    }
+    given = {name: value for name, value in changes.items() if value is not None}
+    if arguments.push_back is not None:
+        given["push_back_s"] = _push_back_s(arguments.push_back)
+    if arguments.policy is not None:
+        given |= _backfilling(arguments.policy)
+    return replace(setup, **given)  # type: ignore[arg-type]
+
+
+def dealt_images(arguments: argparse.Namespace) -> Iterable[Image] | None:
+    """The images for the jobs of a log, drawn at random; None leaves the file's."""
+    text = arguments.images
+    if text in ("trace", "none", "predeployed"):
+        return None
+    if form_of(arguments.workload) is not Form.SWF:
+        raise InputError(f"--images {text} deals images to the jobs of a log; {arguments.workload} is none")
+    if text == "skewed":
+        return skewed_images().draws(Random(arguments.seed))
+    found = re.fullmatch(r"uniform=([1-9]\d{0,5})(?:x(.+))?", text)
+    if found is None:
+        raise InputError(
+            f"--images {text!r}: use trace, none, predeployed, uniform=N, uniform=NxSIZE or skewed"
+        )
+    try:
+        each_bytes = size_bytes(found[2]) if found[2] else THESIS_IMAGE_BYTES
+    except argparse.ArgumentTypeError as error:
+        raise InputError(f"--images {text}: {error}") from error
+    return uniform_images(int(found[1]), size_bytes=each_bytes).draws(Random(arguments.seed))
+
+
+def _push_back_s(text: str) -> int | None:
+    if text == "edf":
+        return None
+    if text == "jit":
+        return 0
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise InputError(f"--push-back {text!r}: write seconds, edf or jit")
+
+
+def _backfilling(text: str) -> dict[str, object]:
+    """The counted queue's policies, said in the terms of a site."""
+    try:
+        policy = Policy.named(text)
+    except ValueError as error:
+        raise InputError(f"--policy: {error}") from error
+    if not policy.is_backfilling:
+        return {"backfilling": Backfilling.OFF}
+    if policy.reservations == 0:
+        return {"backfilling": Backfilling.GREEDY}
+    return {"backfilling": Backfilling.RESERVING, "places": policy.reservations}
+
+
+def _nodes(arguments: argparse.Namespace, trace: Trace) -> tuple[Node, ...]:
+    """The nodes of the options, or of the file, or of the log's header."""
+    if arguments.nodes:
+        asked_for = {name for one in trace.submissions for name, _ in one.workspace.resources.amounts}
+        beyond = sorted(asked_for - {"cpus"})
+        if beyond and trace.nodes:
+            capacity = trace.nodes[0].capacity
+            if arguments.cpus:
+                capacity = Resources.from_mapping(dict(capacity.amounts) | {"cpus": arguments.cpus})
+        elif beyond:
+            raise InputError(f"{arguments.workload} asks for {beyond[0]}, which --nodes does not give")
+        else:
+            capacity = Resources.of(cpus=arguments.cpus or 1)
+        return tuple(Node(name=name, capacity=capacity) for name in arguments.nodes)
+    if trace.nodes and not arguments.cpus:
+        return trace.nodes
+    if arguments.cpus:
+        raise InputError("--cpus is the processors of each node: name the nodes as well, with --nodes")
+    if form_of(arguments.workload) is Form.SWF:
+        return log_nodes(read_log(arguments.workload, limit=arguments.limit))
+    raise InputError(f"{arguments.workload} names no nodes; see --nodes")
+
+
+def _playable(trace: Trace, setup: Setup, nodes: tuple[Node, ...]) -> tuple[Trace, list[str]]:
+    """The trace without best effort whose image no pool can hold: it would wait for ever."""
+    limits = [node.pool_bytes for node in setup.limited(nodes)]
+    if not setup.has_images or None in limits:
+        return trace, []
+    largest_bytes = max(limit for limit in limits if limit is not None)
+
+    def fits(submission: Submission) -> bool:
+        workspace = submission.workspace
+        image = workspace.image
+        return not workspace.is_best_effort or image is None or image.size_bytes <= largest_bytes
+
+    kept = [submission for submission in trace.submissions if fits(submission)]
+    left_out = [submission.workspace.name for submission in trace.submissions if not fits(submission)]
+    return replace(trace, submissions=tuple(kept)), left_out

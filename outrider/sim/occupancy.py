@@ -1,0 +1,199 @@
+"""Which processors a simulated job had, and when: for pictures and logs, no decision needs it.
+
+The scheduler hands out numbers of instances on nodes. Here every node's processors get
+numbers of their own, and whoever comes takes the lowest that are free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from outrider.sim.batch import BatchLog, BatchResult, Intervals, assign_processors
+from outrider.sim.joblog import JobRow
+from outrider.sim.world import Outcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bar:
+    """A job had these processors throughout [start_s, end_s)."""
+
+    job: int
+    start_s: int
+    end_s: int
+    processors: Intervals
+    is_reservation: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Occupancy:
+    """A whole schedule, job by job and bar by bar. What was suspended has several bars."""
+
+    jobs: tuple[JobRow, ...]
+    bars: tuple[Bar, ...]
+    processors: int
+    names: tuple[str, ...] = ()
+    """By job number, what each is called; empty where it has no other name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """So many processors of one node for a time."""
+
+    job: int
+    node: int
+    width: int
+    start_s: int
+    end_s: int
+    is_reservation: bool
+
+
+def batch_occupancy(log: BatchLog, result: BatchResult, capacity: int, workload: str) -> Occupancy:
+    """A log over a counted pool."""
+    taken = assign_processors(result.start_s, result.end_s, log.processors)
+    jobs, bars = [], []
+    for index, processors in enumerate(taken):
+        start_s, end_s = result.start_s[index], result.end_s[index]
+        jobs.append(
+            JobRow(
+                number=index + 1, workload=workload, submit_s=log.submit_s[index],
+                requested_s=log.requested_s[index], start_s=start_s, end_s=end_s, allocated=processors,
+            )
+        )  # fmt: skip
+        if end_s > start_s:
+            bars.append(Bar(job=index + 1, start_s=start_s, end_s=end_s, processors=processors))
+    return Occupancy(jobs=tuple(jobs), bars=tuple(bars), processors=capacity)
+
+
+def world_occupancy(outcome: Outcome, workload: str) -> Occupancy:
+    """A site of nodes: reservations first, then best-effort runs, in the order of their starts.
+
+    A job's row spans the time in which it was suspended, and names the processors that it
+    had first; its bars are what it really had. A reservation counts as handed in at its
+    start, because nobody waits for it.
+    """
+    offsets = _offsets(outcome)
+    pieces: list[_Piece] = []
+    heads: list[tuple[str, int, int, int, int]] = []
+    number_of = {node.name: number for number, node in enumerate(outcome.nodes)}
+    for reservation in sorted(outcome.kept, key=lambda each: (each.start_s, each.workspace.name)):
+        workspace = reservation.workspace
+        cpus = workspace.resources["cpus"]
+        heads.append(
+            (
+                workspace.name,
+                reservation.start_s,
+                workspace.duration_s,
+                reservation.start_s,
+                reservation.end_s,
+            )
+        )
+        pieces += [
+            _Piece(
+                job=len(heads), node=number_of[placement.node], width=placement.instances * cpus,
+                start_s=reservation.start_s, end_s=reservation.end_s, is_reservation=True,
+            )
+            for placement in reservation.placements
+        ]  # fmt: skip
+    for done in sorted(outcome.done, key=lambda each: (each.start_s, each.workspace, each.index)):
+        workspace = outcome.workspaces[done.workspace]
+        cpus = workspace.resources["cpus"]
+        name = f"{done.workspace}/{done.index}" if not workspace.is_parallel else done.workspace
+        heads.append((name, done.submit_s, workspace.duration_s, done.start_s, done.end_s))
+        pieces += [
+            _Piece(
+                job=len(heads), node=share.node, width=share.instances * cpus,
+                start_s=segment.start_s, end_s=segment.end_s, is_reservation=False,
+            )
+            for segment in done.segments
+            for share in segment.shares
+        ]  # fmt: skip
+    bars = _placed(pieces, offsets)
+    first: dict[int, list[Bar]] = {}
+    for bar in bars:
+        known = first.setdefault(bar.job, [])
+        if not known or bar.start_s == known[0].start_s:
+            known.append(bar)
+    jobs = tuple(
+        JobRow(
+            number=job, workload=workload, submit_s=submit_s, requested_s=requested_s, start_s=start_s,
+            end_s=end_s,
+            allocated=tuple(sorted(part for bar in first.get(job, []) for part in bar.processors)),
+        )
+        for job, (_, submit_s, requested_s, start_s, end_s) in enumerate(heads, 1)
+    )  # fmt: skip
+    names = tuple(name for name, _, _, _, _ in heads)
+    return Occupancy(jobs=jobs, bars=bars, processors=offsets[-1], names=names)
+
+
+def used_over_time(bars: Sequence[Bar]) -> list[tuple[int, int]]:
+    """(instant, processors in use from then on)."""
+    changes: dict[int, int] = {0: 0}
+    for bar in bars:
+        width = sum(high - low + 1 for low, high in bar.processors)
+        changes[bar.start_s] = changes.get(bar.start_s, 0) + width
+        changes[bar.end_s] = changes.get(bar.end_s, 0) - width
+    return _summed(changes)
+
+
+def queued_over_time(jobs: Sequence[JobRow]) -> list[tuple[int, int]]:
+    """(instant, jobs that have been handed in and have not begun, from then on)."""
+    changes: dict[int, int] = {0: 0}
+    for job in jobs:
+        changes[job.submit_s] = changes.get(job.submit_s, 0) + 1
+        changes[job.start_s] = changes.get(job.start_s, 0) - 1
+    return _summed(changes)
+
+
+def _offsets(outcome: Outcome) -> list[int]:
+    """The number of each node's first processor, and at the end how many there are."""
+    offsets = [0]
+    for node in outcome.nodes:
+        offsets.append(offsets[-1] + node.capacity["cpus"])
+    return offsets
+
+
+def _placed(pieces: Sequence[_Piece], offsets: Sequence[int]) -> tuple[Bar, ...]:
+    """The lowest free processors of its node for each piece. Within an instant, ends come first."""
+    free = [list(range(low, high)) for low, high in pairwise(offsets)]
+    events = []
+    for index, piece in enumerate(pieces):
+        if piece.end_s > piece.start_s and piece.width:
+            events += [(piece.end_s, 0, index), (piece.start_s, 1, index)]
+    taken: dict[int, list[int]] = {}
+    bars: list[Bar] = []
+    for _, kind, index in sorted(events):
+        piece = pieces[index]
+        processors = free[piece.node]
+        if kind == 0:
+            processors += taken.pop(index)
+            processors.sort()
+            continue
+        taken[index], processors[:] = processors[: piece.width], processors[piece.width :]
+        bars.append(
+            Bar(
+                job=piece.job, start_s=piece.start_s, end_s=piece.end_s,
+                processors=_intervals(taken[index]), is_reservation=piece.is_reservation,
+            )
+        )  # fmt: skip
+    return tuple(bars)
+
+
+def _intervals(numbers: Sequence[int]) -> Intervals:
+    """Sorted numbers as inclusive intervals."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and found[-1][1] + 1 == number:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return tuple(found)
+
+
+def _summed(changes: dict[int, int]) -> list[tuple[int, int]]:
+    steps, amount = [], 0
+    for at_s in sorted(changes):
+        amount += changes[at_s]
+        steps.append((at_s, amount))
+    return steps

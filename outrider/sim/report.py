@@ -1,0 +1,170 @@
+"""What a run of a workload was like, as values: waiting, slowdown, utilisation, disks, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.sim.batch import BatchLog, BatchResult
+from outrider.sim.measures import peak_disk_bytes, utilisation
+from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
+from outrider.sim.metrics import utilisation as batch_utilisation
+from outrider.sim.workload.trace import Submission
+from outrider.sim.world import Outcome
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """A reservation that was not promised, and why."""
+
+    workspace: str
+    start_s: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reservations:
+    accepted: int
+    late: int
+    """Accepted ones that began without their image on every node."""
+    refused: tuple[Refused, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Images:
+    moved_bytes: int
+    transfers: int
+    peak_disk_bytes: int
+    peak_disk_node: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunReport:
+    """`jobs` are best-effort runs: each job of a log, each instance of a serial workspace."""
+
+    workload: str
+    jobs: int
+    waiting_s: Summary | None
+    bounded_slowdown: Summary | None
+    tail_jobs: int
+    makespan_s: int
+    utilisation: float
+    longest_queue: int
+    never_fit: tuple[str, ...] = ()
+    reservations: Reservations | None = None
+    images: Images | None = None
+
+
+def batch_report(
+    workload: str, log: BatchLog, result: BatchResult, *, capacity: int, never_fit: Sequence[str] = ()
+) -> RunReport:
+    """Of a log without images, run over a counted pool."""
+    jobs = list(zip(log.submit_s, result.start_s, result.end_s, log.run_s, strict=True))
+    first_s, last_s = min(log.submit_s, default=0), max(result.end_s, default=0)
+    return _report(
+        workload,
+        jobs,
+        makespan_s=last_s - first_s,
+        utilisation=batch_utilisation(
+            result.start_s, result.end_s, log.processors, capacity=capacity, from_s=first_s, until_s=last_s
+        ),
+        never_fit=never_fit,
+    )
+
+
+def world_report(
+    workload: str, outcome: Outcome, submissions: Sequence[Submission], *, never_fit: Sequence[str] = ()
+) -> RunReport:
+    """Of a site with nodes. `submissions` are as handed in; what could never run is named as well."""
+    jobs = [
+        (done.submit_s, done.start_s, done.end_s, sum(segment.useful_s for segment in done.segments))
+        for done in outcome.done
+    ]
+    begun = {done.workspace for done in outcome.done}
+    impossible = {submission.workspace.name for submission in outcome.impossible}
+    stranded = [
+        submission.workspace.name
+        for submission in submissions
+        if submission.workspace.is_best_effort and submission.workspace.name not in begun | impossible
+    ]
+    first_s = min((submission.at_s for submission in submissions), default=0)
+    ends_s = [job[2] for job in jobs] + [reservation.end_s for reservation in outcome.kept]
+    return _report(
+        workload,
+        jobs,
+        makespan_s=max(ends_s, default=first_s) - first_s,
+        utilisation=utilisation(outcome, "cpus"),
+        never_fit=[*never_fit, *sorted(impossible), *stranded],
+        reservations=_reservations(outcome),
+        images=_images(outcome),
+    )
+
+
+def in_hours(at_s: int) -> str:
+    """An instant of the simulation: h:mm:ss from its beginning."""
+    return f"{at_s // 3600}:{at_s // 60 % 60:02}:{at_s % 60:02}"
+
+
+def _report(
+    workload: str,
+    jobs: Sequence[tuple[int, int, int, int]],
+    *,
+    makespan_s: int,
+    utilisation: float,
+    never_fit: Sequence[str],
+    reservations: Reservations | None = None,
+    images: Images | None = None,
+) -> RunReport:
+    """Jobs are (submitted, started, ended, seconds of work). What is not work was waiting."""
+    slowdowns = [bounded_slowdown(end_s - submit_s - work_s, work_s) for submit_s, _, end_s, work_s in jobs]
+    queue: dict[int, int] = {}
+    for submit_s, start_s, _, _ in jobs:
+        queue[submit_s] = queue.get(submit_s, 0) + 1
+        queue[start_s] = queue.get(start_s, 0) - 1
+    longest = waiting = 0
+    for at_s in sorted(queue):
+        waiting += queue[at_s]
+        longest = max(longest, waiting)
+    return RunReport(
+        workload=workload,
+        jobs=len(jobs),
+        waiting_s=Summary.of([start_s - submit_s for submit_s, start_s, _, _ in jobs]) if jobs else None,
+        bounded_slowdown=Summary.of(slowdowns) if jobs else None,
+        tail_jobs=sum(each >= TAIL for each in slowdowns),
+        makespan_s=makespan_s,
+        utilisation=utilisation,
+        longest_queue=longest,
+        never_fit=tuple(never_fit),
+        reservations=reservations,
+        images=images,
+    )
+
+
+def _reservations(outcome: Outcome) -> Reservations | None:
+    if not outcome.kept and not outcome.refused:
+        return None
+    return Reservations(
+        accepted=len(outcome.kept),
+        late=len(outcome.late),
+        refused=tuple(
+            Refused(
+                workspace=submission.workspace.name,
+                start_s=submission.workspace.start_s or 0,
+                reason=rejected.refusal.sentence(in_hours),
+            )
+            for submission, rejected in outcome.refused
+        ),
+    )
+
+
+def _images(outcome: Outcome) -> Images | None:
+    if all(workspace.image is None for workspace in outcome.workspaces.values()):
+        return None
+    peaks = peak_disk_bytes(outcome.stays)
+    fullest = max(peaks, key=lambda node: peaks[node], default=None)
+    return Images(
+        moved_bytes=outcome.moved_bytes,
+        transfers=outcome.transfers,
+        peak_disk_bytes=peaks[fullest] if fullest is not None else 0,
+        peak_disk_node=outcome.nodes[fullest].name if fullest is not None else "",
+    )
