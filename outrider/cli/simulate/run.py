@@ -74,7 +74,7 @@ def _add_images(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--reuse", action=argparse.BooleanOptionalAction, default=None,
                        help="whether an image on a node serves others, too")  # fmt: skip
     group.add_argument("--push-back", metavar="SECONDS|edf|jit",
-                       help="how long before its latest start a transfer begins: edf at once, jit 0")  # fmt: skip
+                       help="how long before its latest start a transfer begins")  # fmt: skip
     group.add_argument("--shipping", choices=("relay", "per-node"),
                        help="one transfer for all nodes of a reservation, or one for each")  # fmt: skip
     group.add_argument("--seed", type=not_negative, default=1, help="of --images (default: 1)")

@@ -90,7 +90,8 @@ def report_lines(report: RunReport, site: str) -> Iterator[str]:
     if report.never_fit:
         names = ", ".join(report.never_fit[:MOST_NAMES])
         more = len(report.never_fit) - MOST_NAMES
-        yield f"  never fit        {len(report.never_fit):,}: {names}{f' and {more:,} more' if more > 0 else ''}"
+        rest = f" and {more:,} more" if more > 0 else ""
+        yield f"  never fit        {len(report.never_fit):,}: {names}{rest}"
 
 
 def _five(name: str, summary: Summary, show: object) -> str:

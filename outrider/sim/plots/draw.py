@@ -40,13 +40,14 @@ def _satisfaction(data: Figure) -> mpl_figure.Figure:
     for axes, panel in zip(all_axes, data.panels, strict=True):
         colour = _STRATEGY_COLOURS[panel.title]
         places, shares = _columns(panel.series[0])
-        axes.bar(places, [share - floor for share in shares], bottom=floor, width=0.75, color=colour,
-                 label=panel.title)  # fmt: skip
+        # Stems hang from 100 %, so that what is seen is what was lost, wherever the axis begins.
+        axes.vlines(places, shares, 100, color=colour, linewidth=4, alpha=0.45, label="lost")
+        axes.plot(places, shares, "o", color=colour, markersize=5, label="got")
         mean = data.finding(f"{panel.title}: mean").ours
         worst = data.finding(f"{panel.title}: worst").ours
         fully = data.finding(f"{panel.title}: got all they asked for").ours
         axes.axhline(mean, color=BLACK, linestyle="--", linewidth=1, label="mean")
-        axes.set_ylim(floor, 101)
+        axes.set_ylim(floor, 102)
         axes.yaxis.set_major_locator(MultipleLocator(10))
         axes.set_ylabel(panel.y_label)
         axes.set_title(
@@ -81,6 +82,8 @@ def _disk(data: Figure) -> mpl_figure.Figure:
             f"({low:.1f} to {high:.1f})"
         )
         axes.set_ylabel(panel.y_label)
+        if shown.ours < 6:
+            axes.yaxis.set_major_locator(MultipleLocator(0.6))
         axes.set_ylim(0, 1.15 * max(shown.ours, shown.published or 0))
         axes.set_xlim(0, 1.01 * max(x for series in panel.series for x, _ in series.points))
         grid(axes)
@@ -131,16 +134,18 @@ def _deployed(data: Figure) -> mpl_figure.Figure:
     figure = new_figure(9, 5.4)
     axes = figure.subplots()
     panel = data.panels[0]
+    last_s = max(x for series in panel.series for x, _ in series.points)
     for series, colour, style in zip(panel.series, (BLUE, RED), ("-", "--"), strict=True):
-        axes.step(*_columns(series), where="post", color=colour, linestyle=style, linewidth=1.8,
-                  label=series.name)  # fmt: skip
+        points = (*series.points, (last_s, series.points[-1][1]))
+        xs, ys = _columns(Series(name=series.name, points=points))
+        axes.step(xs, ys, where="post", color=colour, linestyle=style, linewidth=1.8, label=series.name)
     lead = data.finding(f"lead at {LEAD_AT_S} s")
     ahead, behind = (_value_at(series, LEAD_AT_S) for series in panel.series)
     axes.annotate("", (LEAD_AT_S, ahead), (LEAD_AT_S, behind),
                   arrowprops={"arrowstyle": "<->", "color": BLACK, "shrinkA": 0, "shrinkB": 0})  # fmt: skip
     axes.annotate(
-        f"lead at {LEAD_AT_S} s:\n{lead.ours:.1f} GB (thesis: {lead.published} GB)",
-        (LEAD_AT_S, (ahead + behind) / 2), (LEAD_AT_S + 120, (ahead + behind) / 2 + 5), va="center",
+        f"lead at {LEAD_AT_S} s:\n{lead.ours:.1f} GB\n(thesis: {lead.published} GB)",
+        (LEAD_AT_S, (ahead + behind) / 2), (LEAD_AT_S + 80, (ahead + behind) / 2 + 6.5), va="center",
     )  # fmt: skip
     plain, cached = data.finding("mean deployment, not cached"), data.finding("mean deployment, cached")
     axes.text(

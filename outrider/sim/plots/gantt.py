@@ -92,7 +92,7 @@ def _steps(
 def _bars(axes: Axes, occupancy: Occupancy, unit_s: int) -> None:
     """Colours go round by job; a reservation is grey and hatched."""
     for is_reservation in (False, True):
-        bars = [bar for bar in occupancy.bars if bar.is_reservation is is_reservation]
+        bars = [bar for bar in _merged(occupancy.bars) if bar.is_reservation is is_reservation]
         boxes = [_box(bar, low, high, unit_s) for bar in bars for low, high in bar.processors]
         colours = [
             "#CCCCCC" if is_reservation else _JOB_COLOURS[bar.job % len(_JOB_COLOURS)]
@@ -116,6 +116,25 @@ def _bars(axes: Axes, occupancy: Occupancy, unit_s: int) -> None:
     axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
+def _merged(bars: Sequence[Bar]) -> list[Bar]:
+    """What one job has on neighbouring nodes at the same time is one bar."""
+    together: dict[tuple[int, int, int, bool], list[tuple[int, int]]] = {}
+    for bar in bars:
+        together.setdefault((bar.job, bar.start_s, bar.end_s, bar.is_reservation), []).extend(bar.processors)
+    merged = []
+    for (job, start_s, end_s, is_reservation), parts in together.items():
+        whole: list[tuple[int, int]] = []
+        for low, high in sorted(parts):
+            if whole and whole[-1][1] + 1 == low:
+                whole[-1] = (whole[-1][0], high)
+            else:
+                whole.append((low, high))
+        merged.append(
+            Bar(job=job, start_s=start_s, end_s=end_s, processors=tuple(whole), is_reservation=is_reservation)
+        )
+    return merged
+
+
 def _box(bar: Bar, low: int, high: int, unit_s: int) -> list[tuple[float, float]]:
     left, right = bar.start_s / unit_s, bar.end_s / unit_s
     return [(left, low - 0.5), (right, low - 0.5), (right, high + 0.5), (left, high + 0.5)]
@@ -126,7 +145,7 @@ def _label_bars(axes: Axes, occupancy: Occupancy, unit_s: int) -> None:
     last_s = max((bar.end_s for bar in occupancy.bars), default=1)
     boxes = [
         (bar, low, high)
-        for bar in occupancy.bars
+        for bar in _merged(occupancy.bars)
         for low, high in bar.processors
         if (bar.end_s - bar.start_s) > _LABEL_SHARE * last_s and (high - low + 1) > occupancy.processors / 40
     ]
