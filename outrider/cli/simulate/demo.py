@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers, add_command
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from outrider.sim.experiments.flagship import Line, RefusedExample
 
 _SEEDS = 3
-_BAR_WIDTH = 20
+_BAR_WIDTH = 16
+_WIDTH = 80
 _NAMES = {
-    "short,075-100,75-25": "Many short jobs beside reservations of nearly the whole site:",
+    "short,075-100,75-25": "Many short jobs beside reservations of most nodes:",
     "long,075-100,75-25": "Few long jobs beside the same reservations:",
 }
 _WORDS = {
@@ -53,19 +55,19 @@ def _text(lines: tuple[Line, ...], refused: RefusedExample) -> Iterator[str]:
         if line.row != row:
             row = line.row
             yield ""
-            yield f"{_NAMES[row]:<62}  ours thesis    moved"
+            yield f"{_NAMES[row]:<56}  ours thesis    moved"
         bar = "█" * round(_BAR_WIDTH * line.finish_s / longest_s)
         thesis = f"{line.published_s / 3600:6.1f}" if line.published_s else f"{'-':>6}"
         moved = f"{line.moved_gigabytes:6.0f} GB" if line.moved_gigabytes else f"{'-':>6}   "
         yield (
-            f"  {_WORDS[line.configuration]:<30} {bar:<{_BAR_WIDTH}}        "
+            f"  {_WORDS[line.configuration]:<30} {bar:<{_BAR_WIDTH}}       "
             f"{line.finish_s / 3600:6.1f} {thesis} {moved}"
         ).rstrip()
     request = refused.request
     yield ""
     yield "It is 12:00, and a reservation for 12:12 is in the book. Another is asked for:"
     yield f"  {request.instances} instances of {request.name}.qcow2 from 12:13 on"
-    yield f"  refused: {refused.reason}"
+    yield from wrap(f"  refused: {refused.reason}", _WIDTH, subsequent_indent="    ")
     earliest_s = refused.earliest_start_s
     yield f"  earliest start: {12 + earliest_s // 3600}:{earliest_s // 60 % 60:02}:{earliest_s % 60:02}"
     yield ""
