@@ -39,7 +39,7 @@ def in_parallel(
                 if on_progress is not None:
                     on_progress(len(found), len(pieces))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=True, cancel_futures=True)
             raise
     return [found[number] for number in range(len(pieces))]
 
