@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
+from outrider.cli.simulate.table_text import report_text
+from outrider.sim.experiments.tables import table_of_the_thesis
 
 RUN_TABLE = [sys.executable, "-m", "outrider.cli.main", "sim", "table"]
 
@@ -48,8 +50,12 @@ def test_json_and_csv_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> 
 def test_text_is_no_wider_than_110_columns(capsys: pytest.CaptureFixture[str]) -> None:
     main(["sim", "table", "8.2"])
     main(["sim", "table", "4.2", "--seeds", "1", "--workers", "1"])
+    report = table_of_the_thesis(
+        "8.5", seeds=2, rows=("long,000-025,25-75", "long,075-100,75-25"), workers=1, joins_any_image=True
+    )
+    lines = capsys.readouterr().out.splitlines() + report_text(report).splitlines()
 
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 110
+    assert max(map(len, lines)) <= 110
 
 
 def test_hash_seed_changes_nothing(tmp_path: Path) -> None:

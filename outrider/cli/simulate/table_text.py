@@ -98,25 +98,30 @@ def _summary_lines(table: Table, summaries: Sequence[Summary]) -> Iterator[str]:
     """One line a column, then by name whatever seeds do not explain."""
     units = {column.name: column.unit for column in table.columns}
     width = max(len(summary.column) for summary in summaries)
-    heading = "mean error   mean |error|   correlation   furthest from the thesis"
-    yield f"{'over all rows'.ljust(width)}   {heading}"
+    yield f"{'over all rows'.ljust(width)}   mean error   mean |error|   correlation"
+    for summary in summaries:
+        mark = "points" if units[summary.column] in _IN_POINTS else "%"
+        fit = "-" if summary.correlation is None else f"{summary.correlation:.3f}"
+        mean, absolute = summary.mean_error_percent, summary.mean_absolute_error_percent
+        yield (
+            f"{summary.column.ljust(width)}   {f'{mean:+.1f} {mark}':>10}   "
+            f"{f'{absolute:.1f} {mark}':>12}   {fit:>11}"
+        )
+    yield "furthest from the thesis:"
     for summary in summaries:
         unit = units[summary.column]
-        mark = "points" if unit in _IN_POINTS else "%"
-        fit = "-" if summary.correlation is None else f"{summary.correlation:.3f}"
-        furthest = (
-            f"{summary.worst_row}: {number(unit, summary.worst.mean)}, "
-            f"thesis {_printed(unit, summary.worst.published)}"
+        yield from _wrapped(
+            f"  {summary.column}: {number(unit, summary.worst.mean)} in {summary.worst_row}, "
+            f"thesis {_printed(unit, summary.worst.published)}",
+            "    ",
         )
-        yield (
-            f"{summary.column.ljust(width)}   {f'{summary.mean_error_percent:+.1f} {mark}':>10}   "
-            f"{f'{summary.mean_absolute_error_percent:.1f} {mark}':>12}   {fit:>11}   {furthest}"
-        )
-    for summary in summaries:
-        if units[summary.column] is Unit.MORE_PERCENT:
+    ratios = [summary for summary in summaries if units[summary.column] is Unit.MORE_PERCENT]
+    if ratios:
+        yield "highest of all rows:"
+        for summary in ratios:
             yield from _wrapped(
-                f"{summary.column}: worst {summary.highest.mean:+.1f} % in {summary.highest_row}, "
-                f"the thesis' worst {summary.highest_published:+.1f} % in {summary.highest_published_row}",
+                f"  {summary.column}: {summary.highest.mean:+.1f} % in {summary.highest_row}, "
+                f"the thesis' highest {summary.highest_published:+.1f} % in {summary.highest_published_row}",
                 "    ",
             )
     if any(row.cells[0].deviation is not None for row in table.rows):
