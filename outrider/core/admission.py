@@ -110,9 +110,11 @@ def _assess_deadline(book: Book, workspace: Workspace, now_s: int) -> Accepted |
         assert isinstance(plan, Plan)
         return Accepted(plan=plan)
     last_s = workspace.finish_by_s - workspace.duration_s
-    refusal = plan_at(book, workspace, last_s, now_s)
-    assert isinstance(refusal, Refusal)
-    return Rejected(refusal=refusal, earliest_start_s=start_s)
+    answer = plan_at(book, workspace, last_s, now_s)
+    if isinstance(answer, Plan):
+        # The search may pass over a start where a pool's limit stood in the way.
+        return Accepted(plan=answer)
+    return Rejected(refusal=answer, earliest_start_s=start_s)
 
 
 def _never(book: Book, workspace: Workspace, now_s: int) -> Refusal | None:

@@ -165,8 +165,9 @@ class Book:
         entry = self.entries.pop(name)
         self._release_slots(entry, now_s)
         for node, life in entry.lives:
-            never_began = self.pools.leave(node, life, name, now_s)
-            if life.transfer is not None and never_began:
+            is_waiting = life.transfer is not None and self.link.waits(life.transfer)
+            is_dropped = self.pools.leave(node, life, name, now_s, is_waiting=is_waiting)
+            if life.transfer is not None and is_dropped:
                 others = [other for other in self._carried.get(life.transfer, []) if other[1] is not life]
                 self._carried[life.transfer] = others
                 if not others:
@@ -174,21 +175,15 @@ class Book:
                     self.link.remove(life.transfer)
         return entry.reservation
 
-    def end_early(self, name: str, now_s: int) -> None:
-        """The reservation's user is done: give back the rest of its time."""
-        self.cancel(name, now_s)
-
-    def forget(self, name: str) -> None:
-        """Drop a reservation that is over; its slots lie in the past."""
-        del self.entries[name]
-
     def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
         """A transfer ended: its images are ready. The lives it brought, with their nodes."""
         lives = self._carried.pop(number, [])
         for node, life in lives:
             life.transfer = None
-            self.pools.arrived(number, node, life)
             life.ready_s = min(life.ready_s, now_s)
+            if not life.users:
+                life.expires_s = now_s
+            self.pools.arrived(number, node, life)
         return lives
 
     def expect_arrivals(self, now_s: int) -> None:
@@ -202,9 +197,10 @@ class Book:
                         self.pools.expect(number, life)
 
     def transfer_begun(self, number: int, now_s: int) -> None:
-        """A transfer began: its bytes are on the disks from now on."""
-        for _, life in self.lives_of(number):
+        """A transfer began: its bytes are on the disks from now on, in place of what lingers."""
+        for node, life in self.lives_of(number):
             life.start_s = min(life.start_s, now_s)
+            self.pools.make_room(node, now_s)
 
     def _release_slots(self, entry: Entry, now_s: int) -> None:
         start_s = max(entry.reservation.start_s, now_s)

@@ -2,14 +2,16 @@
 
 Candidates are the nodes with room for at least one instance throughout. Those where the
 image is or will be in time come first, then those with room for more than one instance;
-instances are dealt out greedily in that order. Among equals a node that is wholly free in
-the interval comes before one that is not, then the order of the site's nodes decides.
+instances are dealt out greedily in that order. Among equal holders the site's order decides.
+Among other equals a node on which nothing is taken in the interval, nor near it (within a
+bucket of the slot table), comes before one that is not so; then the site's order decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from heapq import merge
 
 from outrider.core.timeline import Timeline, numbers
 
@@ -89,12 +91,14 @@ def _candidates(
                 yield node, room
             else:
                 ones.append(node)
-    for node in ones:
+    small = (
+        node
+        for node in numbers(holders & one)
+        if rows[node].fits(need, start_s, end_s) and (is_holder is None or is_holder(node))
+    )
+    for node in merge(ones, small):
+        found |= 1 << node
         yield node, 1
-    for node in numbers(holders & one):
-        if rows[node].fits(need, start_s, end_s) and (is_holder is None or is_holder(node)):
-            found |= 1 << node
-            yield node, 1
 
     rest = allowed & ~found
     touched = timeline.touched(start_s, end_s)
@@ -109,8 +113,6 @@ def _candidates(
             ones.append(node)
     for node in numbers(rest & one & ~touched):
         yield node, 1
-    for node in ones:
+    small = (node for node in numbers(rest & one & touched) if rows[node].fits(need, start_s, end_s))
+    for node in merge(ones, small):
         yield node, 1
-    for node in numbers(rest & one & touched):
-        if rows[node].fits(need, start_s, end_s):
-            yield node, 1

@@ -77,6 +77,11 @@ class _Stock:
 
     def _usable(self, lives: Sequence[Life]) -> Life | None:
         for life in lives:
+            if life.is_firm and life.transfer is not None:
+                # A best-effort transfer may still be delayed by deadlines on a link they share.
+                end_s = self._book.links.guaranteed_end_of(life.transfer, self._now_s)
+                if end_s is None or end_s > self._start_s:
+                    continue
             # Algorithm 4's guarantee, or a transfer still to come whose deadline is early enough
             # (section 6.3.1), or an image that is there and may be kept.
             if life.ready_s <= self._start_s and (
@@ -122,7 +127,10 @@ def _plan_images(
                 needed_s=sum(transfer.duration_s for transfer in transfers),
             )
     lives, pushed = _stays(book, missing, transfers, insertion, now_s)
-    full = _first_full_pool(book, image, lives, pushed, end_s, now_s)
+    # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
+    kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
+    kept += [(node, -1, now_s) for node in revived]
+    full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
         node_name = book.timeline.nodes[full].name
         return Refusal(cause=Cause.POOL, start_s=start_s, end_s=end_s, image=image, nodes=(node_name,))

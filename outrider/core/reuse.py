@@ -213,13 +213,17 @@ class Pools:
         else:
             life.expires_s = at_s
 
-    def leave(self, node: int, life: Life, user: str, now_s: int) -> bool:
-        """`user` no longer needs this life. True if nobody needs it and it never began."""
+    def leave(self, node: int, life: Life, user: str, now_s: int, *, is_waiting: bool = False) -> bool:
+        """`user` no longer needs this life. True if it was dropped: nobody does, and its
+        transfer `is_waiting`, so that it need not begin.
+        """
         life.users.pop(user, None)
-        self._expire(node, life, max(life.users.values(), default=now_s))
-        if not life.users and life.start_s >= now_s:
+        if is_waiting and not life.users:
             self._drop(node, life)
             return True
+        # What is under way arrives, wanted or not, and takes its space until it has.
+        unwanted_s = now_s if life.transfer is None else max(now_s, life.ready_s)
+        self._expire(node, life, max(life.users.values(), default=unwanted_s))
         return False
 
     def revive(self, node: int, key: str, image: Image, now_s: int, until_s: int) -> Life | None:

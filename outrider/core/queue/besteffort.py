@@ -59,7 +59,7 @@ class BestEffort:
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
         futures = self._places_left()
-        hopeless: set[tuple[int, int, int]] = set()
+        hopeless: set[tuple[int, int, int, bool]] = set()
         free: dict[tuple[int, int], int] = {}
         still: list[Waiting] = []
         for position, waiting in enumerate(self.waiting):
@@ -164,7 +164,7 @@ class BestEffort:
         return max(0, rules.places - taken)
 
     def _try(
-        self, waiting: Waiting, now_s: int, hopeless: set[tuple[int, int, int]], *, may_wait: bool
+        self, waiting: Waiting, now_s: int, hopeless: set[tuple[int, int, int, bool]], *, may_wait: bool
     ) -> Run | None:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
@@ -176,8 +176,11 @@ class BestEffort:
             arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
         # What failed once in this walk fails again, as long as nobody has a copy of the image
         # and the link's end has not moved.
-        length_s = 0 if self._is_suspendable(workspace) else workspace.duration_s
-        key = (waiting.need, arrival_s, length_s)
+        length_s, is_suspendable = workspace.duration_s, self._is_suspendable(workspace)
+        rules = board.rules.suspension
+        if is_suspendable and not rules.overhead_s(workspace.resources):
+            length_s = min(length_s, rules.least_run_s)
+        key = (waiting.need, arrival_s, length_s, is_suspendable)
         is_common = image is None or not board.book.pools.mask_with(image.key)
         if is_common and key in hopeless:
             return None
@@ -328,8 +331,10 @@ class BestEffort:
             start_s = next_fit(rows, shares, max(now_s, run.ready_s))
             return plan_run(rows, lanes, shares, start_s, work_s, rules, overhead_s)
         shares = run.segments[-1].shares
-        if run.segments[-1].end_s == now_s:
-            # It runs at this moment: it simply goes on until it must make way.
+        last = run.segments[-1]
+        if last.end_s == now_s and last.useful_s and not last.suspend_s:
+            # It runs at this moment: it simply goes on until it must make way. What was being
+            # resumed or suspended must be resumed from the beginning.
             segments = plan_run(rows, lanes, shares, now_s, work_s, rules, overhead_s)
             if segments is not None:
                 return segments

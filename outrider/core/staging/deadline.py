@@ -133,16 +133,12 @@ class DeadlineLink:
         if index < 0:
             return False
         del self._waiting[index], self._latest[index], self._keys[index]
-        next_s = self._latest[index] if index < len(self._latest) else None
-        for before in range(index - 1, -1, -1):
-            transfer = self._waiting[before]
-            assert transfer.deadline_s is not None
-            end_s = transfer.deadline_s if next_s is None else min(transfer.deadline_s, next_s)
-            next_s = end_s - transfer.duration_s
-            if next_s == self._latest[before]:
-                break
-            self._latest[before] = next_s
+        self._slacken(index)
         return True
+
+    def waits(self, number: int) -> bool:
+        """Whether a transfer is planned and has not begun."""
+        return any(transfer.number == number for transfer in self._waiting)
 
     def next_start(self, now_s: int) -> tuple[int, int] | None:
         """When the next transfer starts and its index; None if nothing waits or one runs."""
@@ -154,6 +150,7 @@ class DeadlineLink:
             raise ValueError(f"transfer {self.running.number} still runs on this link")
         transfer = self._waiting.pop(index)
         del self._latest[index], self._keys[index]
+        self._slacken(index)
         self.running = transfer
         self.busy_until_s = now_s + transfer.duration_s
         return transfer
@@ -189,6 +186,18 @@ class DeadlineLink:
             missing_s -= gap_s
             cursor_s = latest_s + transfer.duration_s
         return max(cursor_s + missing_s, not_before_s)
+
+    def _slacken(self, index: int) -> None:
+        """Whoever stood before a transfer that left from `index` may now start later."""
+        next_s = self._latest[index] if index < len(self._latest) else None
+        for before in range(index - 1, -1, -1):
+            transfer = self._waiting[before]
+            assert transfer.deadline_s is not None
+            end_s = transfer.deadline_s if next_s is None else min(transfer.deadline_s, next_s)
+            next_s = end_s - transfer.duration_s
+            if next_s == self._latest[before]:
+                break
+            self._latest[before] = next_s
 
     def _starts(self, now_s: int, *, repeat: bool) -> Iterator[tuple[int, int]]:
         """Starts in the order in which they happen, each with its index in the sequence."""

@@ -45,6 +45,9 @@ class Links(Protocol):
     def end_of(self, number: int, now_s: int) -> int | None:
         """When a best-effort transfer that runs or waits will end, by what is known now."""
 
+    def guaranteed_end_of(self, number: int, now_s: int) -> int | None:
+        """When a best-effort transfer will have ended whatever else is accepted; None if unknown."""
+
     def next_event_s(self, now_s: int) -> int | None:
         """When the next transfer begins or ends, if nothing is added before."""
 
@@ -75,6 +78,9 @@ class ExclusiveLinks:
         return self.best_effort.add(transfer, now_s)
 
     def end_of(self, number: int, now_s: int) -> int | None:
+        return self.best_effort.end_of(number)
+
+    def guaranteed_end_of(self, number: int, now_s: int) -> int | None:
         return self.best_effort.end_of(number)
 
     def next_event_s(self, now_s: int) -> int | None:

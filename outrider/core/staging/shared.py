@@ -85,6 +85,13 @@ class SharedLink:
                 return self._when_sent(queued.until_bytes, now_s)
         return None
 
+    def guaranteed_end_of(self, number: int, now_s: int) -> int | None:
+        for queued in self._queue:
+            if queued.transfer.number == number and self._beside_rate:
+                ahead_bytes = queued.until_bytes - self._sent_bytes
+                return self._clock_s + -(-ahead_bytes // self._beside_rate)
+        return None
+
     def next_event_s(self, now_s: int) -> int | None:
         instants = [self._next_best_effort_end_s(), self._next_deadline_event_s()]
         if self._queue and not self._queue[0].has_begun:
