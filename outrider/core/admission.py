@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outrider.core.book import Book, Plan
+from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.model import Image, Reservation, Workspace
 from outrider.core.planning import plan_at
 from outrider.core.refusal import Cause, Refusal
@@ -126,6 +127,8 @@ def _never(book: Book, workspace: Workspace, now_s: int) -> Refusal | None:
     unknown = layout.unknown(workspace.resources)
     if unknown:
         words = f"no node has the resource {unknown[0]}; known are {', '.join(layout.names)}"
+    elif huge := next((name for name, amount in workspace.resources.amounts if amount > LARGEST_AMOUNT), ""):
+        words = f"{workspace.resources[huge]} of {huge} are more than any node has"
     elif workspace.name in book.entries:
         words = f"a reservation named {workspace.name} exists already: choose another name"
     elif workspace.start_s < now_s:

@@ -15,9 +15,34 @@ from outrider.core.refusal import Cause, Refusal
 from outrider.core.reuse import Life
 from outrider.core.staging.deadline import Insertion
 
+MOST_POOLS_AVOIDED = 16
+"""How many nodes with full pools a plan goes round before it is refused for one."""
+
 
 def plan_at(book: Book, workspace: Workspace, start_s: int, now_s: int) -> Plan | Refusal:
-    """Thesis, Algorithm 1: slots first, then the images; all or nothing."""
+    """Thesis, Algorithm 1: slots first, then the images; all or nothing.
+
+    The thesis refuses when a node that it chose has no room for the image. Here such a node
+    is left out and the rest asked again.
+    """
+    available = book.available
+    full: Refusal | None = None
+    for _ in range(MOST_POOLS_AVOIDED):
+        answer = _plan_on(book, workspace, start_s, now_s, available)
+        if isinstance(answer, Plan):
+            return answer
+        if answer.cause is not Cause.POOL:
+            return full or answer
+        full = full or answer
+        bit = 1 << book.timeline.number_of[answer.nodes[0]]
+        if not available & bit:
+            return full
+        available &= ~bit
+    assert full is not None
+    return full
+
+
+def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, available: int) -> Plan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = _Stock(book, workspace.image, start_s, end_s, now_s)
     fits = fit(
@@ -28,7 +53,7 @@ def plan_at(book: Book, workspace: Workspace, start_s: int, now_s: int) -> Plan 
         end_s=end_s,
         holders=stock.nodes,
         is_holder=stock.holds,
-        available=book.available,
+        available=available,
     )
     if isinstance(fits, int):
         return Refusal(

@@ -187,7 +187,6 @@ class Pools:
         pool.lives.setdefault(life.image.key, []).append(life)
         pool.promised_bytes += life.image.size_bytes
         self._watch(node, life)
-        pool.uses[life.image.key] = pool.uses.get(life.image.key, 0) + 1
         self._where[life.image.key] = self._where.get(life.image.key, 0) | 1 << node
 
     def _watch(self, node: int, life: Life) -> None:

@@ -116,17 +116,24 @@ def place_together(
     else:
         place = _where_it_is(board, workspace, image, need, now_s)
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
-        # What did not fit on nodes that all have the image will not fit a transfer later
-        # either if nothing begins or ends in between. Not every image in a pool may be used.
-        free = board.free_nodes(need, now_s)
-        lacking = free & ~sum(1 << node for node in _sources(board, image, free, FOREVER, now_s))
-        if place is None and (lacking or not board.everything.is_quiet(now_s, arrival_s)):
+        if place is None and not _is_hopeless(board, image, need, arrival_s, now_s):
             place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
         elif board.book.terms.shipping is Shipping.PER_NODE:
             arrival_s = board.links.end_if_added(image.size_bytes, workspace.instances, now_s)
     if place is not None or not may_wait:
         return place
     return _later(board, workspace, need, arrival_s, now_s)
+
+
+def _is_hopeless(board: Board, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
+    """Whether what did not fit where the image is will not fit after a transfer either.
+
+    So it is if every free node can use the image now and nothing begins or ends meanwhile.
+    """
+    free = board.free_nodes(need, now_s)
+    if free & ~board.book.pools.mask_with(image.key) or not board.everything.is_quiet(now_s, arrival_s):
+        return False
+    return len(_sources(board, image, free, FOREVER, now_s)) == free.bit_count()
 
 
 def _where_it_is(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> Place | None:
