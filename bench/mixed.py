@@ -29,8 +29,8 @@ def main() -> int:
             instances += len(outcome.done)
     total = sum(spent.values())
     print(
-        f"{len(ROWS) * len(NAMES)} runs in {total:.1f} CPU-s, {total / LIMIT_S:.2f} of the limit of {LIMIT_S}; "
-        f"{instances / total:.0f} instances per CPU-second"
+        f"{len(ROWS) * len(NAMES)} runs in {total:.1f} CPU-s, "
+        f"{total / LIMIT_S:.2f} of the limit of {LIMIT_S}; {instances / total:.0f} instances per CPU-second"
     )
     for name, seconds in spent.items():
         print(f"{name}: {seconds:.2f} CPU-s, {seconds / spent['predeployed']:.2f} x predeployed")

@@ -96,7 +96,7 @@ def _candidates(
         for node in numbers(holders & one)
         if rows[node].fits(need, start_s, end_s) and (is_holder is None or is_holder(node))
     )
-    for node in merge(ones, small):
+    for node in merge(ones, small) if ones else small:
         found |= 1 << node
         yield node, 1
 
@@ -114,5 +114,5 @@ def _candidates(
     for node in numbers(rest & one & ~touched):
         yield node, 1
     small = (node for node in numbers(rest & one & touched) if rows[node].fits(need, start_s, end_s))
-    for node in merge(ones, small):
+    for node in merge(ones, small) if ones else small:
         yield node, 1
