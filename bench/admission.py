@@ -103,7 +103,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--nodes", type=int, default=10_000)
     parser.add_argument("--reservations", type=int, default=20_000)
-    parser.add_argument("--decisions", type=int, default=5_000)
+    parser.add_argument("--decisions", type=int, default=50_000)
     parser.add_argument("--scale", type=int, default=1, help="instances of the smallest request")
     options = parser.parse_args()
     random = Random(1)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outrider.core.book import Book, Plan
+from outrider.core.book import Book, Plan, Shipping
 from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.model import Image, Reservation, Workspace
 from outrider.core.planning import plan_at
 from outrider.core.refusal import Cause, Refusal
-from outrider.core.sweep import SlotSweep
+from outrider.core.sweep import SlotSweep, next_edge
 
 Policy = Callable[[Workspace, int], str]
 """A site's own rule: a sentence if it refuses the workspace at this instant, else nothing."""
@@ -61,7 +61,7 @@ def assess(
     plan = plan_at(book, workspace, workspace.start_s, now_s)
     if isinstance(plan, Plan):
         return Accepted(plan=plan)
-    earliest_s = earliest_start(book, workspace, workspace.start_s, now_s) if tells_earliest else None
+    earliest_s = _start_after(book, workspace, workspace.start_s, now_s, plan) if tells_earliest else None
     return Rejected(refusal=plan, earliest_start_s=earliest_s)
 
 
@@ -72,33 +72,56 @@ def earliest_start(book: Book, workspace: Workspace, from_s: int, now_s: int) ->
     pool's limit or a transfer's release is what stood in the way: then it is the first among
     the instants at which slots, pools or the link change.
     """
-    image = workspace.image
-    need = book.timeline.layout.pack(workspace.resources)
+    start_s = max(from_s, now_s)
+    plan = plan_at(book, workspace, start_s, now_s)
+    return start_s if isinstance(plan, Plan) else _start_after(book, workspace, start_s, now_s, plan)
+
+
+def _start_after(book: Book, workspace: Workspace, start_s: int, now_s: int, refusal: Refusal) -> int | None:
+    """The first start after one that was refused."""
+    for _ in range(MOST_STARTS_TRIED):
+        among = None
+        if refusal.cause is Cause.SLOTS:
+            following, among = _slots_free(book, workspace, start_s)
+        else:
+            following = _next_change(book, workspace, start_s, now_s, refusal)
+        if following is None:
+            return None
+        start_s = following
+        answer = plan_at(book, workspace, start_s, now_s, among=among)
+        if isinstance(answer, Plan):
+            return start_s
+        refusal = answer
+    return None
+
+
+def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | None, int]:
+    """The first start after `after_s` with room for all instances, and a mask of where there is any."""
     sweep = SlotSweep(
         book.timeline,
         instances=workspace.instances,
-        need=need,
+        need=book.timeline.layout.pack(workspace.resources),
         duration_s=workspace.duration_s,
-        start_s=max(from_s, now_s),
+        start_s=after_s,
         available=book.available,
     )
-    for _ in range(MOST_STARTS_TRIED):
-        start_s = sweep.advance()
-        if start_s is None:
-            return None
-        plan = plan_at(book, workspace, start_s, now_s)
-        if isinstance(plan, Plan):
-            return start_s
-        changes = [sweep.next_edge()]
-        if image is not None:
-            changes.append(_next_pool_change(book, image, start_s))
-        if plan.cause is Cause.LINK:
-            changes.append(_link_frees(book, plan, start_s, now_s))
-        following = min((at_s for at_s in changes if at_s is not None and at_s > start_s), default=None)
-        if following is None:
-            return None
-        sweep.move_to(following)
-    return None
+    return sweep.advance(), sweep.roomy()
+
+
+def _next_change(book: Book, workspace: Workspace, start_s: int, now_s: int, refusal: Refusal) -> int | None:
+    """The next start at which what stood in the way of the images may be gone."""
+    image = workspace.image
+    assert image is not None
+    nodes = book.timeline.everyone
+    changes = [_next_pool_change(book, image, start_s)]
+    if refusal.cause is Cause.LINK:
+        changes.append(_link_frees(book, refusal, start_s, now_s))
+        if book.terms.shipping is Shipping.RELAY:
+            # One transfer is needed unless every instance finds a copy: only where copies are
+            # can slots make a difference.
+            nodes = book.pools.mask_with(image.key)
+    changes.append(next_edge(book.timeline, nodes, start_s, workspace.duration_s))
+    return min((at_s for at_s in changes if at_s is not None and at_s > start_s), default=None)
 
 
 def _assess_deadline(book: Book, workspace: Workspace, now_s: int) -> Accepted | Rejected:

@@ -19,13 +19,17 @@ MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan goes round before it is refused for one."""
 
 
-def plan_at(book: Book, workspace: Workspace, start_s: int, now_s: int) -> Plan | Refusal:
+def plan_at(
+    book: Book, workspace: Workspace, start_s: int, now_s: int, *, among: int | None = None
+) -> Plan | Refusal:
     """Thesis, Algorithm 1: slots first, then the images; all or nothing.
+
+    `among` leaves out nodes that are known to have no room.
 
     The thesis refuses when a node that it chose has no room for the image. Here such a node
     is left out and the rest asked again.
     """
-    available = book.available
+    available = book.available if among is None else book.available & among
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
         answer = _plan_on(book, workspace, start_s, now_s, available)

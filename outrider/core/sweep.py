@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.core.timeline import Timeline, numbers
+from outrider.core.timeline import Timeline, mask_of, numbers
 
 
 class SlotSweep:
@@ -40,8 +40,12 @@ class SlotSweep:
         self._less = self._none = 0
         self.total = self._count_all()
 
+    def roomy(self) -> int:
+        """A mask that leaves out the nodes without room for a single instance in the window."""
+        return self._available & ~self._none
+
     def _count_all(self) -> int:
-        timeline = self._timeline
+        timeline, rooms = self._timeline, self._rooms
         start_s, end_s = self.start_s, self.start_s + self._duration_s
         touched = timeline.touched(start_s, end_s) & self._available
         total = 0
@@ -52,8 +56,11 @@ class SlotSweep:
                 for node in numbers(nodes & touched):
                     room = self._room(node, full)
                     if room != full:
-                        self._set(node, room, full)
+                        rooms[node] = room
                         total -= full - room
+        count = len(timeline.rows)
+        self._less = mask_of(rooms, count)
+        self._none = mask_of((node for node, room in rooms.items() if not room), count)
         return total
 
     def _set(self, node: int, room: int, full: int) -> None:
@@ -74,48 +81,12 @@ class SlotSweep:
         """Move to the first start, from here on, with room for all; None if there is none."""
         if self.total >= self._instances:
             return self.start_s
-        for start_s, ended, begun in self._edges():
+        for start_s, ended, begun in edges(self._timeline, self.start_s, self._duration_s):
             self.start_s = start_s
             self._recount(ended, begun)
             if self.total >= self._instances:
                 return start_s
         return None
-
-    def move_to(self, start_s: int) -> None:
-        """Move the window to a later start, whether there is room or not."""
-        for edge_s, ended, begun in self._edges():
-            if edge_s > start_s:
-                break
-            self.start_s = edge_s
-            self._recount(ended, begun)
-        self.start_s = start_s
-
-    def next_edge(self) -> int | None:
-        """The next start at which any node's room may change."""
-        return next((start_s for start_s, _, _ in self._edges()), None)
-
-    def _edges(self) -> Iterator[tuple[int, int, int]]:
-        """Window starts at which a node's room may change, in order.
-
-        With each a mask of the nodes on which something ends there, and of those on which
-        something begins within the window's last second.
-        """
-        ends = self._timeline.boundaries_after(self.start_s)
-        begins = self._timeline.boundaries_after(self.start_s + self._duration_s - 1)
-        end, begin = next(ends, None), next(begins, None)
-        while end is not None or begin is not None:
-            # A window that ends where something begins still has its room; it is the next
-            # second that loses it.
-            at_begin = None if begin is None else begin[0] - self._duration_s + 1
-            at_s = min(at for at in (None if end is None else end[0], at_begin) if at is not None)
-            ended = begun = 0
-            if end is not None and end[0] == at_s:
-                ended = end[2]
-                end = next(ends, None)
-            if begin is not None and at_begin == at_s:
-                begun = begin[1]
-                begin = next(begins, None)
-            yield at_s, ended, begun
 
     def _recount(self, ended: int, begun: int) -> None:
         """Count the nodes anew on which something ended or began at an edge of the window."""
@@ -131,3 +102,34 @@ class SlotSweep:
             ):
                 self._set(node, self._room(node, full), full)
                 self.total += rooms[node] - room
+
+
+def next_edge(timeline: Timeline, nodes: int, start_s: int, duration_s: int) -> int | None:
+    """The next start of a window at which the room on any of `nodes` may change."""
+    return next(
+        (at_s for at_s, ended, begun in edges(timeline, start_s, duration_s) if (ended | begun) & nodes), None
+    )
+
+
+def edges(timeline: Timeline, start_s: int, duration_s: int) -> Iterator[tuple[int, int, int]]:
+    """Later starts of a window at which a node's room may change, in order.
+
+    With each a mask of the nodes on which something ends there, and of those on which
+    something begins within the window's last second.
+    """
+    ends = timeline.boundaries_after(start_s)
+    begins = timeline.boundaries_after(start_s + duration_s - 1)
+    end, begin = next(ends, None), next(begins, None)
+    while end is not None or begin is not None:
+        # A window that ends where something begins still has its room; it is the next second
+        # that loses it.
+        at_begin = None if begin is None else begin[0] - duration_s + 1
+        at_s = min(at for at in (None if end is None else end[0], at_begin) if at is not None)
+        ended = begun = 0
+        if end is not None and end[0] == at_s:
+            ended = end[2]
+            end = next(ends, None)
+        if begin is not None and at_begin == at_s:
+            begun = begin[1]
+            begin = next(begins, None)
+        yield at_s, ended, begun

@@ -39,7 +39,16 @@ class NodeTimeline:
 
     def fits(self, need: int, start_s: int, end_s: int) -> bool:
         """Whether `need` is free throughout [start_s, end_s)."""
-        return self.free_until(need, start_s, end_s) >= end_s
+        times, free, guard = self.times, self.free, self._guard
+        index = bisect_right(times, start_s)
+        if ((free[index - 1] | guard) - need) & guard != guard:
+            return False
+        last = len(times)
+        while index < last and times[index] < end_s:
+            if ((free[index] | guard) - need) & guard != guard:
+                return False
+            index += 1
+        return True
 
     def free_until(self, need: int, start_s: int, end_s: int = FOREVER) -> int:
         """The first instant from `start_s` on at which `need` does not fit; at most `end_s`."""
@@ -277,3 +286,11 @@ def _many(mask: int) -> Iterator[int]:
     while index >= 0:
         yield index
         index = text.find("1", index + 1)
+
+
+def mask_of(nodes: Iterable[int], count: int) -> int:
+    """The mask of some of `count` nodes. Setting bits one by one in a long integer copies it each time."""
+    octets = bytearray(count // 8 + 1)
+    for node in nodes:
+        octets[node >> 3] |= 1 << (node & 7)
+    return int.from_bytes(octets, "little")

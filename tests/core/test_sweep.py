@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.model import Node, Resources
-from outrider.core.sweep import SlotSweep
+from outrider.core.sweep import SlotSweep, next_edge
 from outrider.core.timeline import Timeline
 from tests.core.naive_slots import NaiveSlots
 
@@ -82,13 +82,13 @@ def test_the_total_is_right_wherever_the_window_is_moved(
 ) -> None:
     timeline, naive, now_s = site
     everyone = timeline.everyone
-    sweep = SlotSweep(
-        timeline, instances=instances, need=1, duration_s=duration_s, start_s=now_s, available=everyone
-    )
+    to_s = now_s
     for step_s in steps:
-        to_s = sweep.start_s + step_s
-        edge_s = sweep.next_edge()
-        sweep.move_to(to_s)
+        edge_s = next_edge(timeline, everyone, to_s, duration_s)
+        to_s += step_s
+        sweep = SlotSweep(
+            timeline, instances=instances, need=1, duration_s=duration_s, start_s=to_s, available=everyone
+        )
 
         rooms = [room_at(naive, 1, at_s, duration_s, instances, everyone) for at_s in range(HORIZON_S + 30)]
         assert sweep.total == rooms[to_s]
