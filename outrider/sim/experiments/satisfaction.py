@@ -118,6 +118,9 @@ def scheduled_finish_times(
 ) -> list[int]:
     """Ends of transfers sent one at a time, the earliest deadline first.
 
+    Nothing is refused here: the thesis' testbed had no admission control, so this is the
+    order alone, late or not. The core's `DeadlineLink` would refuse what comes too late.
+
     A transfer under way is finished before the next is chosen. Ties go to the earlier in
     the list, so that the images of one request follow each other.
     """
