@@ -252,6 +252,10 @@ class Pools:
         pool = self.pools[node]
         bound = FOREVER if pool.limit_bytes is None else pool.limit_bytes
         given_up: list[str] = []
+        # Usually all that was ever promised and all that lingers fit together.
+        most = pool.promised_bytes + sum(entry.size_bytes for entry in pool.lingering.values())
+        if most + coming_bytes <= min(bound, pool.keep_bytes):
+            return given_up
         while pool.lingering and (
             pool.held_bytes(now_s) + coming_bytes > bound or pool.held_bytes(now_s) > pool.keep_bytes
         ):

@@ -14,7 +14,7 @@ from outrider.core.book import Shipping
 from outrider.core.fitting import Fit
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.queue.board import Backfilling, Board, Run, Waiting
-from outrider.core.queue.placement import Place, is_hopeless, place_one, place_together
+from outrider.core.queue.placement import Place, place_one, place_together
 from outrider.core.queue.resuming import resumed
 from outrider.core.queue.suspension import Segment, SuspensionRules, next_fit, plan_run
 from outrider.core.reuse import Life, Stay
@@ -60,24 +60,16 @@ class BestEffort:
         self._has_gaps = False
         futures = self._places_left()
         hopeless: set[tuple[int, int, int, bool]] = set()
-        failures = _Failures(self.board, now_s)
-        free: dict[tuple[int, int], int] = {}
+        chances: dict[tuple[int, int], list[tuple[int, Sequence[int]]]] = {}
         still: list[Waiting] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
-                if futures <= 0:
-                    image = waiting.workspace.image
-                    key = (waiting.need, 0 if image is None else image.size_bytes)
-                    if key not in free:
-                        free[key] = self._most_free_nodes(*key, now_s)
-                    if free[key] < waiting.least_nodes or failures.implies(waiting):
-                        break
+                if futures <= 0 and not self._may_start(waiting, now_s, chances):
+                    break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
-                    failures.add(waiting)
                     break
-                free.clear()
-                failures.clear()
+                chances.clear()
                 if run.start_s > run.ready_s:
                     futures -= 1
                 placed.append(run)
@@ -194,17 +186,30 @@ class BestEffort:
             return None
         return self._take(waiting, place, now_s)
 
-    def _most_free_nodes(self, need: int, image_bytes: int, now_s: int) -> int:
-        """The most nodes that are free at any instant at which such a workspace could start."""
+    def _may_start(
+        self, waiting: Waiting, now_s: int, chances: dict[tuple[int, int], list[tuple[int, Sequence[int]]]]
+    ) -> bool:
+        """Whether enough nodes are free, for long enough, at any instant at which it could start.
+
+        `chances` remembers those instants, with until when nodes are free, for what needs the
+        same; most of a long queue is told apart by it.
+        """
+        workspace, image = waiting.workspace, waiting.workspace.image
         board = self.board
-        instants = {now_s}
-        if image_bytes:
-            if board.book.terms.shipping is Shipping.PER_NODE:
-                # Each further transfer is a further instant: no simple bound.
-                return len(board.everything.nodes)
-            instants.add(board.links.end_if_added(image_bytes, 1, now_s))
-            instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
-        return max([board.free_nodes(need, at_s).bit_count() for at_s in instants])
+        is_spread = workspace.is_parallel and workspace.instances > 1
+        if image is not None and is_spread and board.book.terms.shipping is Shipping.PER_NODE:
+            # Each further transfer is a further instant: no simple bound.
+            return True
+        key = (waiting.need, 0 if image is None else image.size_bytes)
+        if key not in chances:
+            instants = {now_s}
+            if image is not None:
+                instants.add(board.links.end_if_added(image.size_bytes, 1, now_s))
+                instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
+            chances[key] = [(at_s, board.free_times(waiting.need, at_s)) for at_s in sorted(instants)]
+        length_s = 1 if self._is_suspendable(workspace) else workspace.duration_s
+        last = waiting.least_nodes - 1
+        return any(last < len(until) and until[last] >= at_s + length_s for at_s, until in chances[key])
 
     def _take(self, waiting: Waiting, place: Place, now_s: int) -> Run:
         """Make a run of a place: slots, transfers, stays of its image."""
@@ -414,61 +419,6 @@ class BestEffort:
             for node, life in run.lives:
                 self.board.book.pools.set_user(node, life, run.name, run.end_s)
         return is_better
-
-
-class _Failures:
-    """What could not be placed in a walk, and what therefore need not be tried.
-
-    Where images make no difference, because every free node can use them, what asks for as
-    many instances for as long as something that failed fails, too. That holds for what runs
-    in one piece; what may be suspended fits into more places when it is longer than others.
-    """
-
-    def __init__(self, board: Board, now_s: int) -> None:
-        self._board = board
-        self._now_s = now_s
-        self._failed: dict[int, list[tuple[int, int]]] = {}
-        self._indifferent: dict[tuple[int, Image | None], bool] = {}
-
-    def clear(self) -> None:
-        """Something was placed: all is different now."""
-        if self._failed:
-            self._failed.clear()
-        self._indifferent.clear()
-
-    def add(self, waiting: Waiting) -> None:
-        if self._counts(waiting):
-            workspace = waiting.workspace
-            failed = self._failed.setdefault(waiting.need, [])
-            failed.append((workspace.instances, workspace.duration_s))
-
-    def implies(self, waiting: Waiting) -> bool:
-        failed = self._failed.get(waiting.need)
-        if not failed:
-            return False
-        instances, duration_s = waiting.workspace.instances, waiting.workspace.duration_s
-        return any(
-            fewest <= instances and shortest_s <= duration_s for fewest, shortest_s in failed
-        ) and self._counts(waiting)
-
-    def _counts(self, waiting: Waiting) -> bool:
-        workspace = waiting.workspace
-        if not workspace.is_parallel or (
-            workspace.is_preemptible and self._board.rules.suspension.is_allowed
-        ):
-            return False
-        key = (waiting.need, workspace.image)
-        if key not in self._indifferent:
-            self._indifferent[key] = self._is_indifferent(waiting.need, workspace.image)
-        return self._indifferent[key]
-
-    def _is_indifferent(self, need: int, image: Image | None) -> bool:
-        if image is None:
-            return True
-        arrival_s = self._board.links.end_if_added(image.size_bytes, 1, self._now_s)
-        return not self._board.book.pools.coming_times(image.key) and is_hopeless(
-            self._board, image, need, arrival_s, self._now_s
-        )
 
 
 def _joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segment, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -10,7 +11,7 @@ from outrider.core.model import Workspace
 from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
-from outrider.core.timeline import FOREVER, Timeline
+from outrider.core.timeline import FOREVER, Timeline, numbers
 
 
 class Backfilling(Enum):
@@ -94,6 +95,7 @@ class Board:
         self.lanes = [Lane() for _ in book.timeline.nodes]
         self.runs: dict[str, Run] = {}
         self._free: dict[tuple[int, int], int] = {}
+        self._free_times: dict[tuple[int, int], list[int]] = {}
         self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
         self.private: list[Stay] = []
@@ -108,10 +110,21 @@ class Board:
         if self._free_state != state:
             self._free_state = state
             self._free.clear()
+            self._free_times.clear()
         mask = self._free.get((need, at_s))
         if mask is None:
             mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
         return mask
+
+    def free_times(self, need: int, at_s: int) -> Sequence[int]:
+        """Until when each node that is free at an instant stays so, the longest first."""
+        nodes = self.free_nodes(need, at_s)
+        times = self._free_times.get((need, at_s))
+        if times is None:
+            rows = self.everything.rows
+            times = sorted((rows[node].free_until(need, at_s) for node in numbers(nodes)), reverse=True)
+            self._free_times[need, at_s] = times
+        return times
 
     def largest_room(self, need: int) -> int:
         """How many instances fit on the biggest node when it is empty."""

@@ -116,7 +116,7 @@ def place_together(
     else:
         place = _where_it_is(board, workspace, image, need, now_s)
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
-        if place is None and not is_hopeless(board, image, need, arrival_s, now_s):
+        if place is None and not _is_hopeless(board, image, need, arrival_s, now_s):
             place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
         elif board.book.terms.shipping is Shipping.PER_NODE:
             arrival_s = board.links.end_if_added(image.size_bytes, workspace.instances, now_s)
@@ -125,7 +125,7 @@ def place_together(
     return _later(board, workspace, need, arrival_s, now_s)
 
 
-def is_hopeless(board: Board, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
+def _is_hopeless(board: Board, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
     """Whether what did not fit where the image is will not fit after a transfer either.
 
     So it is if every free node can use the image now and nothing begins or ends meanwhile.
