@@ -60,12 +60,15 @@ class BestEffort:
         self._has_gaps = False
         futures = self._places_left()
         hopeless: set[tuple[int, int, int, bool]] = set()
-        chances: dict[tuple[int, int], list[tuple[int, Sequence[int]]]] = {}
+        chances: dict[tuple[int, int], list[int]] = {}
         still: list[Waiting] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
-                if futures <= 0 and not self._may_start(waiting, now_s, chances):
-                    break
+                if futures <= 0 and waiting.kind is not None:
+                    if waiting.kind not in chances:
+                        chances[waiting.kind] = self._longest_windows(waiting.kind, now_s)
+                    if chances[waiting.kind][waiting.least_nodes] < waiting.least_s:
+                        break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
                     break
@@ -147,7 +150,20 @@ class BestEffort:
     def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> Waiting:
         together = workspace.instances if workspace.is_parallel else 1
         least_nodes = -(-together // max(1, self.board.largest_room(need)))
-        return Waiting(order, workspace, need, left, least_nodes)
+        is_per_node = self.board.book.terms.shipping is Shipping.PER_NODE
+        image = workspace.image
+        return Waiting(
+            order,
+            workspace,
+            need,
+            left,
+            least_nodes,
+            least_s=1 if self._is_suspendable(workspace) else workspace.duration_s,
+            # With one transfer a node, each further transfer is a further possible start.
+            kind=None
+            if image is not None and is_per_node and together > 1
+            else (need, 0 if image is None else image.size_bytes),
+        )
 
     def _places_left(self) -> int:
         rules = self.board.rules
@@ -186,30 +202,22 @@ class BestEffort:
             return None
         return self._take(waiting, place, now_s)
 
-    def _may_start(
-        self, waiting: Waiting, now_s: int, chances: dict[tuple[int, int], list[tuple[int, Sequence[int]]]]
-    ) -> bool:
-        """Whether enough nodes are free, for long enough, at any instant at which it could start.
+    def _longest_windows(self, kind: tuple[int, int], now_s: int) -> list[int]:
+        """For each number of nodes, how long so many are free from some possible start on.
 
-        `chances` remembers those instants, with until when nodes are free, for what needs the
-        same; most of a long queue is told apart by it.
+        That tells most of a long queue apart without looking at nodes again.
         """
-        workspace, image = waiting.workspace, waiting.workspace.image
+        need, image_bytes = kind
         board = self.board
-        is_spread = workspace.is_parallel and workspace.instances > 1
-        if image is not None and is_spread and board.book.terms.shipping is Shipping.PER_NODE:
-            # Each further transfer is a further instant: no simple bound.
-            return True
-        key = (waiting.need, 0 if image is None else image.size_bytes)
-        if key not in chances:
-            instants = {now_s}
-            if image is not None:
-                instants.add(board.links.end_if_added(image.size_bytes, 1, now_s))
-                instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
-            chances[key] = [(at_s, board.free_times(waiting.need, at_s)) for at_s in sorted(instants)]
-        length_s = 1 if self._is_suspendable(workspace) else workspace.duration_s
-        last = waiting.least_nodes - 1
-        return any(last < len(until) and until[last] >= at_s + length_s for at_s, until in chances[key])
+        instants = {now_s}
+        if image_bytes:
+            instants.add(board.links.end_if_added(image_bytes, 1, now_s))
+            instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
+        longest = [0] * (len(board.everything.nodes) + 1)
+        for at_s in sorted(instants):
+            for index, until_s in enumerate(board.free_times(need, at_s), 1):
+                longest[index] = max(longest[index], until_s - at_s)
+        return longest
 
     def _take(self, waiting: Waiting, place: Place, now_s: int) -> Run:
         """Make a run of a place: slots, transfers, stays of its image."""

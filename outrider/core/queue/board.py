@@ -44,6 +44,11 @@ class Waiting:
     left: int
     least_nodes: int = 1
     """How many nodes it takes at the very least."""
+    least_s: int = 1
+    """For how long at the very least they must be free."""
+    kind: tuple[int, int] | None = None
+    """What it needs and the size of its image: what decides when it could start. None if that
+    depends on how many transfers it takes."""
 
 
 @dataclass(slots=True, eq=False)
