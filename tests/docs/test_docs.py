@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import correlation, fmean
 
 import pytest
 
@@ -185,3 +187,40 @@ def test_python_in_the_docs_names_what_exists(page: Path) -> None:
         exec(line, scope)
 
     assert len(scope) >= len(imports)
+
+
+def results(name: str) -> dict[str, list[dict[str, str]]]:
+    """A committed table's lines by column, those that the thesis prints too."""
+    columns: dict[str, list[dict[str, str]]] = {}
+    with open(ROOT / f"docs/results/table-{name}.csv", newline="") as file:
+        for line in csv.DictReader(file):
+            if line["thesis"]:
+                columns.setdefault(line["column"], []).append(line)
+    return columns
+
+
+def summary_lines(name: str) -> Iterator[str]:
+    """What a table's columns come to over all rows, as docs/papers.md shows it."""
+    for column, lines in results(name).items():
+        ours = [float(line["ours"]) for line in lines]
+        thesis = [float(line["thesis"]) for line in lines]
+        errors = [float(line["error_percent"]) for line in lines]
+        worst = max(lines, key=lambda line: abs(float(line["error_percent"])))
+        pattern, unit = {"s": (",.0f", "%"), "share": (".3f", "%"), "% more": ("+.1f", "points")}[
+            lines[0]["unit"]
+        ]
+        yield (
+            f"| {name} | {column} | {fmean(thesis):{pattern}} | {fmean(ours):{pattern}} "
+            f"| {fmean(errors):+.1f} {unit} | {fmean(map(abs, errors)):.1f} {unit} "
+            f"| {correlation(ours, thesis):.3f} | {sum(line['is_off'] == 'True' for line in lines)} "
+            f"| {worst['row']}: {float(worst['error_percent']):+.1f} {unit} |"
+        )
+
+
+@pytest.mark.parametrize("name", ["8.3", "8.4", "8.5", "8.5-joins-any-image", "8.6", "8.7"])
+def test_summary_of_a_table_follows_from_its_committed_rows(name: str) -> None:
+    page = (ROOT / "docs/papers.md").read_text().splitlines()
+    lines = list(summary_lines(name))
+
+    assert len(lines) >= 2
+    assert [line for line in lines if line not in page] == []
