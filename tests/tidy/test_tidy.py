@@ -33,6 +33,8 @@ FORBIDDEN = {
     r"(?<![\w&#;])#\d{1,4}\b": "the number of an issue: say what it is about",
     r"\b(?:TODO|FIXME|XXX|HACK)\b": "a leftover: do it, or describe the limit",
 }
+# Calls that assert: of pytest, and of Hypothesis, whose state machines hold the assertions.
+ASSERTING = {"raises", "fail", "run_state_machine_as_test"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -51,11 +53,13 @@ def called(node: ast.Call) -> str:
 
 
 def asserts(function: Function, helpers: set[str]) -> bool:
-    """Whether it can fail by what it finds: an assertion, an expected error, or a helper with one."""
+    """Whether it can fail by what it finds: an assertion, an expected error, or a call of either."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assert):
             return True
-        if isinstance(node, ast.Call) and (called(node) in ("raises", "fail") or called(node) in helpers):
+        if isinstance(node, ast.Raise) and "AssertionError" in ast.dump(node):
+            return True
+        if isinstance(node, ast.Call) and (called(node) in ASSERTING or called(node) in helpers):
             return True
     return False
 
