@@ -145,7 +145,7 @@ def _deployed(data: Figure) -> mpl_figure.Figure:
                   arrowprops={"arrowstyle": "<->", "color": BLACK, "shrinkA": 0, "shrinkB": 0})  # fmt: skip
     axes.annotate(
         f"lead at {LEAD_AT_S} s:\n{lead.ours:.1f} GB\n(thesis: {lead.published} GB)",
-        (LEAD_AT_S, (ahead + behind) / 2), (LEAD_AT_S + 80, (ahead + behind) / 2 + 6.5), va="center",
+        (LEAD_AT_S, (ahead + behind) / 2), (LEAD_AT_S + 80, (ahead + behind) / 2 + 8.5), va="center",
     )  # fmt: skip
     plain, cached = data.finding("mean deployment, not cached"), data.finding("mean deployment, cached")
     axes.text(

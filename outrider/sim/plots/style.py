@@ -59,7 +59,8 @@ def grid(axes: Axes) -> None:
 
 def title(figure: Figure, what: str, origin: str) -> None:
     """What the picture shows, and below it in small print where it comes from."""
-    figure.suptitle(f"{what}\n", x=0.01, ha="left", fontsize=12.5, fontweight="bold")
+    figure.suptitle(f"{what}\n", x=0.01, ha="left", fontsize=12.5, fontweight="bold", linespacing=1.5)
+    below = 1 - 0.38 / figure.get_figheight()
     figure.text(
-        0.01, 0.955, origin, ha="left", va="top", fontsize=9, color=GREY, transform=figure.transFigure
+        0.01, below, origin, ha="left", va="top", fontsize=9, color=GREY, transform=figure.transFigure
     )

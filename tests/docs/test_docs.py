@@ -1,0 +1,226 @@
+"""The docs against the program: commands parse, options and exit codes are there, links lead on."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import correlation, fmean
+
+import pytest
+
+from outrider.cli.arguments import Parser
+from outrider.cli.errors import MEANINGS
+from outrider.cli.main import _parser, main
+from outrider.cli.simulate import figure, table
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"])
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`\n]+)`")
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+SUFFIXES = ("md", "py", "svg", "csv", "cfg", "toml", "trace", "swf", "lwf")
+REPOSITORY_PATH = re.compile(rf"(?:[\w.-]+/)+(?:[\w.*-]+\.(?:{'|'.join(SUFFIXES)}))?")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    return [body for found, body in FENCE.findall(page.read_text()) if found == language]
+
+
+def prose(page: Path) -> str:
+    """A page without its fenced blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every `outrider sim …` of a page: behind a prompt in a fenced block, or between backticks."""
+    for body in fenced(page, "console"):
+        for line in body.splitlines():
+            if line.startswith("$ outrider"):
+                yield line.removeprefix("$ ")
+    for code in INLINE.findall(prose(page)):
+        if code.startswith("outrider sim ") and "…" not in code:
+            yield code
+
+
+def words(command: str) -> list[str]:
+    """A command's arguments, up to where the shell takes over."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    taken: list[str] = []
+    for word in lexer:
+        if set(word) <= set("|<>&;()"):
+            break
+        taken.append(word)
+    return taken[1:]
+
+
+SHOWN = [(name_of(page), command) for page in PAGES for command in commands(page)]
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of the commands that do something."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not below:
+        yield parser
+    for action in below:
+        for child in action.choices.values():
+            yield from leaves(child)
+
+
+LEAVES = list(leaves(_parser()))
+NAMES = {leaf.prog for leaf in LEAVES}
+
+
+def parsed(command: str) -> argparse.Namespace:
+    return _parser().parse_args(words(command))
+
+
+@pytest.mark.parametrize(("page", "command"), SHOWN)
+def test_every_command_shown_in_the_docs_parses(page: str, command: str) -> None:
+    # A command's bare name is a name, not something to type.
+    assert command in NAMES or callable(parsed(command).command), f"{page}: {command}"
+
+
+def test_docs_show_every_command() -> None:
+    shown = {" ".join(words(command)) for _, command in SHOWN}
+    missing = [
+        leaf.prog
+        for leaf in LEAVES
+        if not any(line.startswith(leaf.prog.removeprefix("outrider ")) for line in shown)
+        and f"| `{leaf.prog.rpartition(' ')[2]}` |" not in (ROOT / "docs/simulator.md").read_text()
+    ]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.prog)
+def test_every_option_of_a_command_is_documented(leaf: Parser) -> None:
+    page = (ROOT / "docs/simulator.md").read_text()
+    options = [option for action in leaf._actions for option in action.option_strings if option != "-h"]
+    missing = [option for option in options if not re.search(rf"`{re.escape(option)}[ `]", page)]
+
+    assert "--help" in options
+    assert missing == []
+
+
+def test_every_option_group_of_run_is_documented() -> None:
+    run = next(leaf for leaf in LEAVES if leaf.prog.endswith(" run"))
+    page = (ROOT / "docs/simulator.md").read_text()
+    groups = [
+        group.title for group in run._action_groups if group.title not in ("positional arguments", "options")
+    ]
+
+    assert groups == ["site", "images and links", "output"]
+    assert [group for group in groups if f"| {group} |" not in page] == []
+
+
+def test_exit_codes_in_the_docs_are_those_of_the_program() -> None:
+    section = (ROOT / "docs/simulator.md").read_text().split("### Exit codes")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", section, re.MULTILINE)
+
+    assert {int(code): meaning for code, meaning in rows} == MEANINGS
+
+
+@pytest.mark.parametrize("command", [f"outrider sim table {name}" for name in table.TABLES]
+                         + [f"outrider sim figure {name}" for name in figure.FIGURES])  # fmt: skip
+def test_every_table_and_figure_is_compared_with_the_thesis(command: str) -> None:
+    assert command in (ROOT / "docs/papers.md").read_text()
+
+
+def shape(text: str) -> list[str]:
+    """What stays when numbers change: bars and numbers become one mark, blanks one blank."""
+    marked = re.sub(r"\d[\d.,:]*|█+", "#", text)
+    return [re.sub(r"\s+", " ", line).strip() for line in marked.strip().splitlines()]
+
+
+def test_demo_in_the_readme_has_the_shape_of_the_real_one(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = fenced(ROOT / "README.md", "console")[0].removeprefix("$ make demo\n").partition("$ make test")[0]
+
+    assert main(["sim", "demo"]) == 0
+    assert shape(shown) == shape(capsys.readouterr().out)
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as links name them: lower case, no punctuation, blanks as hyphens."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_between_docs_resolve(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(prose(page)):
+        path, _, anchor = link.partition("#")
+        if "://" in path:
+            continue
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_the_docs_name_exist(page: Path) -> None:
+    named = [code for code in INLINE.findall(prose(page)) if REPOSITORY_PATH.fullmatch(code)]
+    missing = [path for path in named if not any(ROOT.glob(path.rstrip("/")))]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_in_the_docs_names_what_exists(page: Path) -> None:
+    imports = [
+        line for body in fenced(page, "python") for line in body.splitlines() if line.startswith("from ")
+    ]
+    scope: dict[str, object] = {}
+    for line in imports:
+        exec(line, scope)
+
+    assert len(scope) >= len(imports)
+
+
+def results(name: str) -> dict[str, list[dict[str, str]]]:
+    """A committed table's lines by column, those that the thesis prints too."""
+    columns: dict[str, list[dict[str, str]]] = {}
+    with open(ROOT / f"docs/results/table-{name}.csv", newline="") as file:
+        for line in csv.DictReader(file):
+            if line["thesis"]:
+                columns.setdefault(line["column"], []).append(line)
+    return columns
+
+
+def summary_lines(name: str) -> Iterator[str]:
+    """What a table's columns come to over all rows, as docs/papers.md shows it."""
+    for column, lines in results(name).items():
+        ours = [float(line["ours"]) for line in lines]
+        thesis = [float(line["thesis"]) for line in lines]
+        errors = [float(line["error_percent"]) for line in lines]
+        worst = max(lines, key=lambda line: abs(float(line["error_percent"])))
+        pattern, unit = {"s": (",.0f", "%"), "share": (".3f", "%"), "% more": ("+.1f", "points")}[
+            lines[0]["unit"]
+        ]
+        yield (
+            f"| {name} | {column} | {fmean(thesis):{pattern}} | {fmean(ours):{pattern}} "
+            f"| {fmean(errors):+.1f} {unit} | {fmean(map(abs, errors)):.1f} {unit} "
+            f"| {correlation(ours, thesis):.3f} | {sum(line['is_off'] == 'True' for line in lines)} "
+            f"| {worst['row']}: {float(worst['error_percent']):+.1f} {unit} |"
+        )
+
+
+@pytest.mark.parametrize("name", ["8.3", "8.4", "8.5", "8.5-joins-any-image", "8.6", "8.7"])
+def test_summary_of_a_table_follows_from_its_committed_rows(name: str) -> None:
+    page = (ROOT / "docs/papers.md").read_text().splitlines()
+    lines = list(summary_lines(name))
+
+    assert len(lines) >= 2
+    assert [line for line in lines if line not in page] == []
