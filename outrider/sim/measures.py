@@ -8,8 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from outrider.core.model import Node
 from outrider.core.reuse import Stay
 from outrider.sim.world import Outcome
+
+
+def processor_resource(nodes: Iterable[Node]) -> str:
+    """What a site calls its processors: `cpus`, or as near to it as its nodes have (Haizea: `CPU`)."""
+    names = sorted({name for node in nodes for name, _ in node.capacity.amounts})
+    likely = [name for name in names if name.lower() in ("cpus", "cpu")]
+    return "cpus" if "cpus" in names else next(iter([*likely, *names]), "cpus")
 
 
 def use_over_time(outcome: Outcome, resource: str) -> list[tuple[int, int]]:

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from outrider.sim.batch import BatchLog, BatchResult, Intervals, assign_processors
 from outrider.sim.joblog import JobRow
+from outrider.sim.measures import processor_resource
 from outrider.sim.world import Outcome
 
 
@@ -73,13 +74,14 @@ def world_occupancy(outcome: Outcome, workload: str) -> Occupancy:
     had first; its bars are what it really had. A reservation counts as handed in at its
     start, because nobody waits for it.
     """
+    processors = processor_resource(outcome.nodes)
     offsets = _offsets(outcome)
     pieces: list[_Piece] = []
     heads: list[tuple[str, int, int, int, int]] = []
     number_of = {node.name: number for number, node in enumerate(outcome.nodes)}
     for reservation in sorted(outcome.kept, key=lambda each: (each.start_s, each.workspace.name)):
         workspace = reservation.workspace
-        cpus = workspace.resources["cpus"]
+        cpus = workspace.resources[processors]
         heads.append(
             (
                 workspace.name,
@@ -98,7 +100,7 @@ def world_occupancy(outcome: Outcome, workload: str) -> Occupancy:
         ]  # fmt: skip
     for done in sorted(outcome.done, key=lambda each: (each.start_s, each.workspace, each.index)):
         workspace = outcome.workspaces[done.workspace]
-        cpus = workspace.resources["cpus"]
+        cpus = workspace.resources[processors]
         name = f"{done.workspace}/{done.index}" if not workspace.is_parallel else done.workspace
         heads.append((name, done.submit_s, workspace.duration_s, done.start_s, done.end_s))
         pieces += [
@@ -148,9 +150,10 @@ def queued_over_time(jobs: Sequence[JobRow]) -> list[tuple[int, int]]:
 
 def _offsets(outcome: Outcome) -> list[int]:
     """The number of each node's first processor, and at the end how many there are."""
+    processors = processor_resource(outcome.nodes)
     offsets = [0]
     for node in outcome.nodes:
-        offsets.append(offsets[-1] + node.capacity["cpus"])
+        offsets.append(offsets[-1] + node.capacity[processors])
     return offsets
 
 

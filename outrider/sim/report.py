@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.sim.batch import BatchLog, BatchResult
-from outrider.sim.measures import peak_disk_bytes, utilisation
+from outrider.sim.measures import peak_disk_bytes, processor_resource, utilisation
 from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
 from outrider.sim.metrics import utilisation as batch_utilisation
 from outrider.sim.workload.trace import Submission
@@ -93,7 +93,7 @@ def world_report(
         workload,
         jobs,
         makespan_s=max(ends_s, default=first_s) - first_s,
-        utilisation=utilisation(outcome, "cpus"),
+        utilisation=utilisation(outcome, processor_resource(outcome.nodes)),
         never_fit=[*never_fit, *sorted(impossible), *stranded],
         reservations=_reservations(outcome),
         images=_images(outcome),
