@@ -95,11 +95,13 @@ class SharedLink:
         yield from self._begin_head()
         while (at_s := self.next_event_s(self._clock_s)) is not None and at_s <= now_s:
             self._move_to(at_s)
-            while self._queue and self._queue[0].until_bytes <= self._sent_bytes:
-                ended = self._queue.popleft().transfer
-                yield LinkEvent(at_s=at_s, transfer=ended, has_begun=False)
             if self.deadlines.running is not None and self._left_bytes == 0:
                 yield LinkEvent(at_s=at_s, transfer=self.deadlines.finish(at_s), has_begun=False)
+            while self._queue and self._queue[0].until_bytes <= self._sent_bytes:
+                # What is small may begin and end within the second that another one ends in.
+                yield from self._begin_head()
+                ended = self._queue.popleft().transfer
+                yield LinkEvent(at_s=at_s, transfer=ended, has_begun=False)
             yield from self._begin_head()
             following = self.deadlines.next_start(at_s)
             if following is not None and following[0] <= at_s:
