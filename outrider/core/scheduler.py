@@ -43,6 +43,7 @@ class Scheduler:
 
     def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Answer:
         """Accept or refuse a reservation; if accepted, best effort makes way for it."""
+        self.book.links.pass_until(now_s)
         admission = admit(self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest)
         if isinstance(admission, Rejected):
             return Answer(admission=admission)

@@ -30,6 +30,12 @@ class Links(Protocol):
 
     deadlines: DeadlineLink
 
+    def pass_until(self, now_s: int) -> None:
+        """It is `now_s`, and all that began or ended before has been taken with `advance`.
+
+        To be told before a deadline is planned, which must not begin in the past.
+        """
+
     def deadline_duration_s(self, size_bytes: int) -> int:
         """How long the link is booked for an image that has a deadline."""
 
@@ -61,6 +67,9 @@ class ExclusiveLinks:
     def __init__(self, *, rate_bytes_per_s: int, reserve_s: int | None = None) -> None:
         self.deadlines = DeadlineLink(reserve_s=reserve_s)
         self.best_effort = FifoLink(rate_bytes_per_s=rate_bytes_per_s)
+
+    def pass_until(self, now_s: int) -> None:
+        """Nothing here depends on when the time was told last."""
 
     def deadline_duration_s(self, size_bytes: int) -> int:
         return self.best_effort.duration_s(size_bytes)
