@@ -206,8 +206,8 @@ class World:
         self._watch_links()
 
     def _wake(self) -> None:
-        """Look at the queue, if anything waits, at the next tick."""
-        if not self.scheduler.queue.waiting:
+        """Look at the queue, if that may change anything, at the next tick."""
+        if not self.scheduler.queue.is_worth_a_look:
             return
         quantum_s = self.setup.quantum_s
         tick_s = -(-self.now_s // quantum_s) * quantum_s

@@ -31,6 +31,11 @@ class BestEffort:
         self._next_index: dict[str, int] = {}
         self._has_gaps = False
 
+    @property
+    def is_worth_a_look(self) -> bool:
+        """Whether a walk may place something, or start something before the time it has now."""
+        return bool(self.waiting) or self._has_gaps
+
     def submit(self, workspace: Workspace) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
         self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
