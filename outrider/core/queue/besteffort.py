@@ -106,9 +106,7 @@ class BestEffort:
         if now_s < run.end_s:
             self._release(run, now_s)
             self._has_gaps = True
-        for node, life in run.lives:
-            self.board.book.pools.leave(node, life, run.name, now_s)
-        del self.board.runs[run.name]
+        self._leave(run, now_s)
 
     def make_room(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int, now_s: int) -> list[Run]:
         """Give a new reservation its slots; the runs that had to move, with their new segments.
@@ -173,7 +171,7 @@ class BestEffort:
     ) -> Run | None:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
-            place = place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+            place = self._find(waiting, now_s, may_wait=may_wait)
             return None if place is None else self._take(waiting, place, now_s)
         image = workspace.image
         arrival_s = now_s
@@ -186,12 +184,18 @@ class BestEffort:
         is_common = image is None or not board.book.pools.mask_with(image.key)
         if is_common and key in hopeless:
             return None
-        place = place_one(board, workspace, waiting.need, now_s)
+        place = self._find(waiting, now_s, may_wait=may_wait)
         if place is None:
             if is_common:
                 hopeless.add(key)
             return None
         return self._take(waiting, place, now_s)
+
+    def _find(self, waiting: Waiting, now_s: int, *, may_wait: bool) -> Place | None:
+        board, workspace = self.board, waiting.workspace
+        if workspace.is_parallel:
+            return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+        return place_one(board, workspace, waiting.need, now_s)
 
     def _most_free_nodes(self, need: int, image_bytes: int, now_s: int) -> int:
         """The most nodes that are free at any instant at which such a workspace could start."""
@@ -340,25 +344,27 @@ class BestEffort:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
 
-    def _requeue(self, run: Run, now_s: int) -> None:
-        """Back into the queue, where it stood."""
+    def _leave(self, run: Run, now_s: int) -> None:
+        """The run is no more, and what it kept in pools is not needed by it."""
         for node, life in run.lives:
             self.board.book.pools.leave(node, life, run.name, now_s)
         del self.board.runs[run.name]
-        workspace = run.workspace
-        left = workspace.instances if workspace.is_parallel else 1
+
+    def _requeue(self, run: Run, now_s: int) -> None:
+        """Back into the queue, where it stood."""
+        self._leave(run, now_s)
         same = next((waiting for waiting in self.waiting if waiting.order == run.order), None)
         if same is not None:
-            same.left += left
+            same.left += run.together
             return
-        self.waiting.append(self._waiting(run.order, workspace, run.need, left))
+        self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together))
         self.waiting.sort(key=lambda waiting: waiting.order)
 
     def _reconsider(self, now_s: int) -> list[Run]:
         """Something ended before its time: let runs that wait for their nodes start earlier.
 
-        Those that brought an image to their nodes stay there; the others give up their place
-        and are placed again in their turn.
+        One after the other, in the order of the queue, so that nobody moves onto the place
+        that another one was promised. Those that brought an image to their nodes stay there.
         """
         moved: list[Run] = []
         late = [
@@ -367,19 +373,33 @@ class BestEffort:
             if not run.has_begun and run.ready_s <= now_s < run.start_s
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
-            if not run.transfers:
-                if self._may_start_earlier(run, now_s):
-                    self._release(run, now_s)
-                    self._requeue(run, now_s)
-            elif self._pull_forward(run, now_s):
-                moved.append(run)
+            if run.transfers:
+                if self._pull_forward(run, now_s):
+                    moved.append(run)
+            elif self._may_start_earlier(run, now_s):
+                anew = self._exchanged(run, now_s)
+                if anew is not None:
+                    moved.append(anew)
         return moved
+
+    def _exchanged(self, run: Run, now_s: int) -> Run | None:
+        """Another run of the same, at a place that ends earlier; None if it keeps its own."""
+        old = run.segments
+        self._release(run, now_s)
+        waiting = self._waiting(run.order, run.workspace, run.need, run.together)
+        place = self._find(waiting, now_s, may_wait=True)
+        if place is None or place.end_s >= old[-1].end_s:
+            run.segments = old
+            self.board.occupy(run)
+            return None
+        anew = self._take(waiting, place, now_s)
+        self._leave(run, now_s)
+        return anew
 
     def _may_start_earlier(self, run: Run, now_s: int) -> bool:
         """Whether at any instant before its start enough nodes are free."""
         everything = self.board.everything
-        together = sum(share.instances for share in run.first_shares)
-        nodes = -(-together // self.board.largest_room(run.need))
+        nodes = -(-run.together // self.board.largest_room(run.need))
         if self.board.free_nodes(run.need, now_s).bit_count() >= nodes:
             return True
         for at_s, _, _ in everything.boundaries_after(now_s):

@@ -71,6 +71,11 @@ class Run:
         return f"{self.workspace.name}/{self.index}"
 
     @property
+    def together(self) -> int:
+        """How many instances it has: all of a parallel workspace, one of a serial one."""
+        return self.workspace.instances if self.workspace.is_parallel else 1
+
+    @property
     def start_s(self) -> int:
         return self.segments[0].start_s
 
