@@ -118,12 +118,27 @@ def place_together(
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
         # What did not fit on nodes that all have the image will not fit a transfer later
         # either if nothing begins or ends in between.
-        lacking = board.free_nodes(need, now_s) & ~board.book.pools.mask_with(image.key)
-        if place is None and (lacking or not board.everything.is_quiet(now_s, arrival_s)):
+        if place is None and (
+            not board.everything.is_quiet(now_s, arrival_s)
+            or _is_lacking(board, workspace, image, need, now_s)
+        ):
             place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
     if place is not None or not may_wait:
         return place
     return _later(board, workspace, need, arrival_s, now_s)
+
+
+def _is_lacking(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> bool:
+    """Whether enough nodes are free now, but on some of them the image cannot be used without a transfer.
+
+    A node that will have it for a reservation is one of them.
+    """
+    free = board.free_nodes(need, now_s)
+    if free.bit_count() * board.largest_room(need) < workspace.instances:
+        return False
+    if free & ~board.book.pools.mask_with(image.key):
+        return True
+    return any(source_on(board, image, node, now_s) is None for node in numbers(free))
 
 
 def _where_it_is(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> Place | None:
