@@ -102,8 +102,10 @@ class World:
             self.outcome.workspaces[name] = submission.workspace
             self._at(submission.at_s, Order.SUBMIT, self._submit, submission)
         self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
+        self._away: dict[str, list[NodeFault]] = {}
         for fault in faults:
             if isinstance(fault, NodeFault):
+                self._away.setdefault(fault.node, []).append(fault)
                 self._at(fault.at_s, Order.FAULT, self._node_fails, fault.node)
                 self._at(fault.until_s, Order.FAULT, self._node_returns, fault.node)
 
@@ -254,6 +256,7 @@ class World:
     def _broken(self, reservation: Reservation) -> None:
         """Promise it again on other nodes if it has not begun; else it is lost."""
         workspace = reservation.workspace
+        self.outcome.late = [late for late in self.outcome.late if late is not reservation]
         if reservation.start_s >= self.now_s:
             submission = self._submissions[workspace.name]
             anew = replace(workspace, start_s=reservation.start_s, finish_by_s=None)
@@ -264,6 +267,8 @@ class World:
         self.outcome.broken.append(reservation)
 
     def _node_returns(self, name: str) -> None:
+        if any(fault.at_s <= self.now_s < fault.until_s for fault in self._away.get(name, ())):
+            return
         self.scheduler.node_returned(name)
         self._wake()
 
