@@ -152,5 +152,7 @@ class Board:
                     self.lanes[node].give_back(begin_s, length_s)
             if segment.start_s < from_s:
                 resume_s = min(segment.resume_s, from_s - segment.start_s)
-                kept.append(Segment(segment.start_s, from_s, segment.shares, resume_s, 0, tuple(done)))
+                suspend_s = max(0, from_s - (segment.end_s - segment.suspend_s))
+                shares = segment.shares
+                kept.append(Segment(segment.start_s, from_s, shares, resume_s, suspend_s, tuple(done)))
         run.segments = tuple(kept)

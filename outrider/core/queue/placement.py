@@ -116,29 +116,24 @@ def place_together(
     else:
         place = _where_it_is(board, workspace, image, need, now_s)
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
-        # What did not fit on nodes that all have the image will not fit a transfer later
-        # either if nothing begins or ends in between.
-        if place is None and (
-            not board.everything.is_quiet(now_s, arrival_s)
-            or _is_lacking(board, workspace, image, need, now_s)
-        ):
+        if place is None and not is_hopeless(board, image, need, arrival_s, now_s):
             place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
+        elif board.book.terms.shipping is Shipping.PER_NODE:
+            arrival_s = board.links.end_if_added(image.size_bytes, workspace.instances, now_s)
     if place is not None or not may_wait:
         return place
     return _later(board, workspace, need, arrival_s, now_s)
 
 
-def _is_lacking(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> bool:
-    """Whether enough nodes are free now, but on some of them the image cannot be used without a transfer.
+def is_hopeless(board: Board, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
+    """Whether what did not fit where the image is will not fit after a transfer either.
 
-    A node that will have it for a reservation is one of them.
+    So it is if every free node can use the image now and nothing begins or ends meanwhile.
     """
     free = board.free_nodes(need, now_s)
-    if free.bit_count() * board.largest_room(need) < workspace.instances:
+    if free & ~board.book.pools.mask_with(image.key) or not board.everything.is_quiet(now_s, arrival_s):
         return False
-    if free & ~board.book.pools.mask_with(image.key):
-        return True
-    return any(source_on(board, image, node, now_s) is None for node in numbers(free))
+    return len(_sources(board, image, free, FOREVER, now_s)) == free.bit_count()
 
 
 def _where_it_is(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> Place | None:
