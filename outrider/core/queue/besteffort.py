@@ -14,9 +14,10 @@ from outrider.core.book import Shipping
 from outrider.core.fitting import Fit
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.queue.board import Backfilling, Board, Run, Waiting
+from outrider.core.queue.notice import suspend_in_time, withdraw
 from outrider.core.queue.placement import Place, place_one, place_together
 from outrider.core.queue.resuming import resumed
-from outrider.core.queue.suspension import Segment, SuspensionRules, next_fit, plan_run
+from outrider.core.queue.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
 
@@ -120,10 +121,12 @@ class BestEffort:
             row = board.everything.rows[chosen.node]
             while not row.fits(need * chosen.instances, start_s, end_s):
                 victim = self._youngest(chosen.node, start_s, end_s)
-                self._release(victim, now_s)
+                withdraw(board, victim, start_s, now_s)
                 victims[victim.name] = victim
         board.everything.reserve_all([(each.node, need * each.instances) for each in fits], start_s, end_s)
         moved = sorted(victims.values(), key=lambda run: (run.order, run.index))
+        for run in moved:
+            suspend_in_time(board, run, now_s)
         return [run for run in moved if self._place_anew(run, now_s)]
 
     def give_back(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int) -> None:
@@ -308,19 +311,19 @@ class BestEffort:
         """Segments for what is left of a run that was in a reservation's way. False: back to the queue."""
         segments = self._rest(run, now_s)
         if segments is None:
-            self._requeue(run, now_s)
+            self.abandon(run, now_s)
             return False
-        end_s = segments[-1].end_s
+        end_s = segments[-1].end_s if segments else run.end_s
         pools = self.board.book.pools
         for node, life in run.lives:
             late = [(max(life.expires_s, now_s), end_s, life.image.size_bytes)]
             if end_s > life.expires_s and not pools.pools[node].has_room(late, now_s):
-                self._requeue(run, now_s)
+                self.abandon(run, now_s)
                 return False
         done = run.segments
         run.segments = segments
         self.board.occupy(run)
-        run.segments = _joined(done, segments)
+        run.segments = joined(done, segments)
         run.changes += 1
         for node, life in run.lives:
             pools.set_user(node, life, run.name, end_s)
@@ -336,8 +339,11 @@ class BestEffort:
             shares = run.first_shares
             start_s = next_fit(rows, shares, max(now_s, run.ready_s))
             return plan_run(rows, lanes, shares, start_s, work_s, rules, overhead_s)
+        if not work_s:
+            return ()
         shares = run.segments[-1].shares
-        if run.segments[-1].end_s == now_s:
+        last = run.segments[-1]
+        if last.end_s == now_s and last.useful_s and not last.suspend_s:
             # It runs at this moment: it simply goes on until it must make way.
             segments = plan_run(rows, lanes, shares, now_s, work_s, rules, overhead_s)
             if segments is not None:
@@ -431,12 +437,3 @@ class BestEffort:
             for node, life in run.lives:
                 self.board.book.pools.set_user(node, life, run.name, run.end_s)
         return is_better
-
-
-def _joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Segments in sequence, the last of `done` and the first of `rest` made one if they touch."""
-    if not done or done[-1].end_s != rest[0].start_s or rest[0].resume_s or done[-1].shares != rest[0].shares:
-        return done + rest
-    last, first = done[-1], rest[0]
-    whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
-    return (*done[:-1], whole, *rest[1:])
