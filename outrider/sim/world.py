@@ -235,7 +235,10 @@ class World:
         if not run.has_begun:
             self._at(run.start_s, Order.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
-        self._at(_instant_of(run.segments, run_s), Order.END, self._run_ends, run, run.changes)
+        end_s = _instant_of(run.segments, run_s)
+        # What runs for no time begins before it ends.
+        order = Order.END if end_s > run.start_s else Order.BEGIN
+        self._at(end_s, order, self._run_ends, run, run.changes)
 
     def _stall(self, transfer: Transfer) -> None:
         """A transfer that begins on a slow link takes longer than anybody planned."""
@@ -289,6 +292,7 @@ class World:
     def _run_ends(self, run: Run, changes: int) -> None:
         if self._is_void(run, changes):
             return
+        at_once = replace(run.segments[0], end_s=run.start_s, resume_s=0, suspend_s=0, disk=())
         self.scheduler.queue.finish(run, self.now_s)
         submission = self._submissions[run.workspace.name]
         self.outcome.done.append(
@@ -298,7 +302,7 @@ class World:
                 submit_s=submission.at_s,
                 placed_s=run.placed_s,
                 ready_s=run.ready_s,
-                segments=run.segments,
+                segments=run.segments or (at_once,),
             )
         )
         self._wake()
