@@ -90,6 +90,7 @@ class Scheduler:
     def node_returned(self, name: str) -> None:
         """A node can be used again."""
         self.book.available |= 1 << self.book.timeline.number_of[name]
+        self.queue.gain_node()
 
     def submit(self, workspace: Workspace) -> bool:
         """Queue a best-effort workspace; False if the site could never run it."""

@@ -45,17 +45,13 @@ class BestEffort:
     def fits_site(self, workspace: Workspace) -> bool:
         """Whether the empty site could run the workspace at all."""
         layout = self.board.everything.layout
-        image = workspace.image
         if layout.unknown(workspace.resources):
             return False
-        if image is not None and self.board.book.terms.is_reusing:
-            limits = [pool.limit_bytes for pool in self.board.book.pools.pools]
-            if all(limit is not None and limit < image.size_bytes for limit in limits):
-                return False
         need = layout.pack(workspace.resources)
         wanted = workspace.instances if workspace.is_parallel else 1
+        usable = self.board.nodes_for(workspace.image)
         room = sum(
-            layout.most(need, capacity, wanted) * nodes.bit_count()
+            layout.most(need, capacity, wanted) * (nodes & usable).bit_count()
             for capacity, nodes in self.board.everything.by_capacity.items()
         )
         return room >= wanted
@@ -135,6 +131,10 @@ class BestEffort:
             amounts = [(each.node, need * each.instances) for each in fits]
             self.board.everything.release_all(amounts, start_s, end_s)
             self._has_gaps = True
+
+    def gain_node(self) -> None:
+        """A node can be used again: who waits for others may start earlier on it."""
+        self._has_gaps = True
 
     def image_ready_s(self, run: Run, now_s: int) -> int:
         """When everything that brings the run its image will have ended, by what is known now."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from outrider.core.book import Book
-from outrider.core.model import Workspace
+from outrider.core.model import Image, Workspace
 from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
@@ -101,6 +101,7 @@ class Board:
         self._free: dict[tuple[int, int], int] = {}
         self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
+        self._large_enough: dict[int, int] = {}
         self.private: list[Stay] = []
         """Where images are not reused: each instance's own file."""
 
@@ -116,6 +117,19 @@ class Board:
         mask = self._free.get((need, at_s))
         if mask is None:
             mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
+        return mask
+
+    def nodes_for(self, image: Image | None) -> int:
+        """A mask of the nodes whose pool, if empty, has room for the image."""
+        if image is None or not self.book.terms.is_reusing:
+            return self.book.timeline.everyone
+        mask = self._large_enough.get(image.size_bytes)
+        if mask is None:
+            limits = [pool.limit_bytes for pool in self.book.pools.pools]
+            mask = sum(
+                1 << node for node, limit in enumerate(limits) if limit is None or image.size_bytes <= limit
+            )
+            self._large_enough[image.size_bytes] = mask
         return mask
 
     def largest_room(self, need: int) -> int:
