@@ -155,7 +155,7 @@ def random_trace(random: Random, nodes: Sequence[Node], submissions: int) -> Tra
             is_parallel=random.random() < 0.7,
             is_preemptible=random.random() < 0.8,
         )
-        run_s = random.choice([duration_s, duration_s, random.randint(1, duration_s)])
+        run_s = random.choice([duration_s, duration_s, 0, random.randint(0, duration_s)])
         made.append(Submission(at_s=at_s, workspace=workspace, run_s=run_s))
     return Trace(name="random", submissions=made)
 
