@@ -9,11 +9,9 @@ from random import Random
 import pytest
 
 from outrider.core.book import Shipping
-from outrider.core.model import Image, Node, Resources, Transfer, Workspace
+from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.queue.board import Backfilling
 from outrider.core.queue.suspension import SuspensionRules
-from outrider.core.staging.deadline import DeadlineLink
-from outrider.core.staging.fifo import Scheduled
 from outrider.core.staging.links import LinkEvent, Links
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
@@ -25,44 +23,6 @@ MOST_EVENTS = 20_000
 """Far more than the traces of these tests need, which have a few dozen submissions."""
 
 
-class RecordingLinks:
-    """A site's links, which write down their events."""
-
-    def __init__(self, links: Links, events: list[LinkEvent]) -> None:
-        self._links = links
-        self._events = events
-        self.deadlines: DeadlineLink = links.deadlines
-
-    def pass_until(self, now_s: int) -> None:
-        self._links.pass_until(now_s)
-
-    def deadline_duration_s(self, size_bytes: int) -> int:
-        return self._links.deadline_duration_s(size_bytes)
-
-    def duration_s(self, size_bytes: int) -> int:
-        return self._links.duration_s(size_bytes)
-
-    def end_if_added(self, size_bytes: int, count: int, now_s: int) -> int:
-        return self._links.end_if_added(size_bytes, count, now_s)
-
-    def add(self, transfer: Transfer, now_s: int) -> Scheduled:
-        return self._links.add(transfer, now_s)
-
-    def end_of(self, number: int, now_s: int) -> int | None:
-        return self._links.end_of(number, now_s)
-
-    def next_event_s(self, now_s: int) -> int | None:
-        return self._links.next_event_s(now_s)
-
-    def advance(self, now_s: int) -> Iterator[LinkEvent]:
-        for event in self._links.advance(now_s):
-            self._events.append(event)
-            yield event
-
-    def stall(self, lost_s: int, *, has_deadline: bool) -> None:
-        self._links.stall(lost_s, has_deadline=has_deadline)
-
-
 @dataclass(frozen=True, kw_only=True)
 class RecordedSetup(Setup):
     """A setup whose links write down their events."""
@@ -70,7 +30,16 @@ class RecordedSetup(Setup):
     events: list[LinkEvent] = field(default_factory=list, compare=False)
 
     def links(self) -> Links:
-        return RecordingLinks(super().links(), self.events)
+        links = super().links()
+        advance = links.advance
+
+        def recorded(now_s: int) -> Iterator[LinkEvent]:
+            for event in advance(now_s):
+                self.events.append(event)
+                yield event
+
+        links.advance = recorded  # type: ignore[method-assign]
+        return links
 
 
 class FiniteWorld(World):
