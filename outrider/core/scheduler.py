@@ -14,6 +14,7 @@ from outrider.core.book import Book
 from outrider.core.model import Reservation, Workspace
 from outrider.core.queue.besteffort import BestEffort
 from outrider.core.queue.board import Board, QueueRules, Run
+from outrider.core.queue.notice import give_back, hold_nodes
 
 FORGET_EVERY_S = 6 * 3600
 """How often the slot tables drop their past, which nobody asks for."""
@@ -39,11 +40,18 @@ class Scheduler:
 
     def what_if(self, workspace: Workspace, now_s: int) -> Accepted | Rejected:
         """The answer that `reserve` would give now."""
-        return assess(self.book, workspace, now_s, policy=self._policy)
+        self.book.links.pass_until(now_s)
+        holds = hold_nodes(self.board, now_s)
+        answer = assess(self.book, workspace, now_s, policy=self._policy)
+        give_back(self.board, holds)
+        return answer
 
     def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Answer:
         """Accept or refuse a reservation; if accepted, best effort makes way for it."""
+        self.book.links.pass_until(now_s)
+        holds = hold_nodes(self.board, now_s)
         admission = admit(self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest)
+        give_back(self.board, holds)
         if isinstance(admission, Rejected):
             return Answer(admission=admission)
         plan = admission.plan
@@ -82,6 +90,7 @@ class Scheduler:
     def node_returned(self, name: str) -> None:
         """A node can be used again."""
         self.book.available |= 1 << self.book.timeline.number_of[name]
+        self.queue.gain_node()
 
     def submit(self, workspace: Workspace) -> bool:
         """Queue a best-effort workspace; False if the site could never run it."""

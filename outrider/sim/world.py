@@ -102,8 +102,10 @@ class World:
             self.outcome.workspaces[name] = submission.workspace
             self._at(submission.at_s, Order.SUBMIT, self._submit, submission)
         self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
+        self._away: dict[str, list[NodeFault]] = {}
         for fault in faults:
             if isinstance(fault, NodeFault):
+                self._away.setdefault(fault.node, []).append(fault)
                 self._at(fault.at_s, Order.FAULT, self._node_fails, fault.node)
                 self._at(fault.until_s, Order.FAULT, self._node_returns, fault.node)
 
@@ -206,8 +208,8 @@ class World:
         self._watch_links()
 
     def _wake(self) -> None:
-        """Look at the queue, if anything waits, at the next tick."""
-        if not self.scheduler.queue.waiting:
+        """Look at the queue, if that may change anything, at the next tick."""
+        if not self.scheduler.queue.is_worth_a_look:
             return
         quantum_s = self.setup.quantum_s
         tick_s = -(-self.now_s // quantum_s) * quantum_s
@@ -233,7 +235,10 @@ class World:
         if not run.has_begun:
             self._at(run.start_s, Order.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
-        self._at(_instant_of(run.segments, run_s), Order.END, self._run_ends, run, run.changes)
+        end_s = _instant_of(run.segments, run_s)
+        # What runs for no time begins before it ends.
+        order = Order.END if end_s > run.start_s else Order.BEGIN
+        self._at(end_s, order, self._run_ends, run, run.changes)
 
     def _stall(self, transfer: Transfer) -> None:
         """A transfer that begins on a slow link takes longer than anybody planned."""
@@ -254,6 +259,7 @@ class World:
     def _broken(self, reservation: Reservation) -> None:
         """Promise it again on other nodes if it has not begun; else it is lost."""
         workspace = reservation.workspace
+        self.outcome.late = [late for late in self.outcome.late if late is not reservation]
         if reservation.start_s >= self.now_s:
             submission = self._submissions[workspace.name]
             anew = replace(workspace, start_s=reservation.start_s, finish_by_s=None)
@@ -264,6 +270,8 @@ class World:
         self.outcome.broken.append(reservation)
 
     def _node_returns(self, name: str) -> None:
+        if any(fault.at_s <= self.now_s < fault.until_s for fault in self._away.get(name, ())):
+            return
         self.scheduler.node_returned(name)
         self._wake()
 
@@ -284,6 +292,7 @@ class World:
     def _run_ends(self, run: Run, changes: int) -> None:
         if self._is_void(run, changes):
             return
+        at_once = replace(run.segments[0], end_s=run.start_s, resume_s=0, suspend_s=0, disk=())
         self.scheduler.queue.finish(run, self.now_s)
         submission = self._submissions[run.workspace.name]
         self.outcome.done.append(
@@ -293,7 +302,7 @@ class World:
                 submit_s=submission.at_s,
                 placed_s=run.placed_s,
                 ready_s=run.ready_s,
-                segments=run.segments,
+                segments=run.segments or (at_once,),
             )
         )
         self._wake()

@@ -14,9 +14,10 @@ from outrider.core.book import Shipping
 from outrider.core.fitting import Fit
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.queue.board import Backfilling, Board, Run, Waiting
+from outrider.core.queue.notice import suspend_in_time, withdraw
 from outrider.core.queue.placement import Place, place_one, place_together
 from outrider.core.queue.resuming import resumed
-from outrider.core.queue.suspension import Segment, SuspensionRules, next_fit, plan_run
+from outrider.core.queue.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
 
@@ -31,6 +32,11 @@ class BestEffort:
         self._next_index: dict[str, int] = {}
         self._has_gaps = False
 
+    @property
+    def is_worth_a_look(self) -> bool:
+        """Whether a walk may place something, or start something before the time it has now."""
+        return bool(self.waiting) or self._has_gaps
+
     def submit(self, workspace: Workspace) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
         self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
@@ -39,17 +45,13 @@ class BestEffort:
     def fits_site(self, workspace: Workspace) -> bool:
         """Whether the empty site could run the workspace at all."""
         layout = self.board.everything.layout
-        image = workspace.image
         if layout.unknown(workspace.resources):
             return False
-        if image is not None and self.board.book.terms.is_reusing:
-            limits = [pool.limit_bytes for pool in self.board.book.pools.pools]
-            if all(limit is not None and limit < image.size_bytes for limit in limits):
-                return False
         need = layout.pack(workspace.resources)
         wanted = workspace.instances if workspace.is_parallel else 1
+        usable = self.board.nodes_for(workspace.image)
         room = sum(
-            layout.most(need, capacity, wanted) * nodes.bit_count()
+            layout.most(need, capacity, wanted) * (nodes & usable).bit_count()
             for capacity, nodes in self.board.everything.by_capacity.items()
         )
         return room >= wanted
@@ -99,9 +101,7 @@ class BestEffort:
         if now_s < run.end_s:
             self._release(run, now_s)
             self._has_gaps = True
-        for node, life in run.lives:
-            self.board.book.pools.leave(node, life, run.name, now_s)
-        del self.board.runs[run.name]
+        self._leave(run, now_s)
 
     def make_room(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int, now_s: int) -> list[Run]:
         """Give a new reservation its slots; the runs that had to move, with their new segments.
@@ -115,10 +115,12 @@ class BestEffort:
             row = board.everything.rows[chosen.node]
             while not row.fits(need * chosen.instances, start_s, end_s):
                 victim = self._youngest(chosen.node, start_s, end_s)
-                self._release(victim, now_s)
+                withdraw(board, victim, start_s, now_s)
                 victims[victim.name] = victim
         board.everything.reserve_all([(each.node, need * each.instances) for each in fits], start_s, end_s)
         moved = sorted(victims.values(), key=lambda run: (run.order, run.index))
+        for run in moved:
+            suspend_in_time(board, run, now_s)
         return [run for run in moved if self._place_anew(run, now_s)]
 
     def give_back(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int) -> None:
@@ -127,6 +129,10 @@ class BestEffort:
             amounts = [(each.node, need * each.instances) for each in fits]
             self.board.everything.release_all(amounts, start_s, end_s)
             self._has_gaps = True
+
+    def gain_node(self) -> None:
+        """A node can be used again: who waits for others may start earlier on it."""
+        self._has_gaps = True
 
     def image_ready_s(self, run: Run, now_s: int) -> int:
         """When everything that brings the run its image will have ended, by what is known now."""
@@ -179,7 +185,7 @@ class BestEffort:
     ) -> Run | None:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
-            place = place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+            place = self._find(waiting, now_s, may_wait=may_wait)
             return None if place is None else self._take(waiting, place, now_s)
         image = workspace.image
         arrival_s = now_s
@@ -195,12 +201,18 @@ class BestEffort:
         is_common = image is None or not board.book.pools.mask_with(image.key)
         if is_common and key in hopeless:
             return None
-        place = place_one(board, workspace, waiting.need, now_s)
+        place = self._find(waiting, now_s, may_wait=may_wait)
         if place is None:
             if is_common:
                 hopeless.add(key)
             return None
         return self._take(waiting, place, now_s)
+
+    def _find(self, waiting: Waiting, now_s: int, *, may_wait: bool) -> Place | None:
+        board, workspace = self.board, waiting.workspace
+        if workspace.is_parallel:
+            return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+        return place_one(board, workspace, waiting.need, now_s)
 
     def _longest_windows(self, kind: tuple[int, int], now_s: int) -> list[int]:
         """For each number of nodes, how long so many are free from some possible start on.
@@ -318,19 +330,19 @@ class BestEffort:
         """Segments for what is left of a run that was in a reservation's way. False: back to the queue."""
         segments = self._rest(run, now_s)
         if segments is None:
-            self._requeue(run, now_s)
+            self.abandon(run, now_s)
             return False
-        end_s = segments[-1].end_s
+        end_s = segments[-1].end_s if segments else run.end_s
         pools = self.board.book.pools
         for node, life in run.lives:
             late = [(max(life.expires_s, now_s), end_s, life.image.size_bytes)]
             if end_s > life.expires_s and not pools.pools[node].has_room(late, now_s):
-                self._requeue(run, now_s)
+                self.abandon(run, now_s)
                 return False
         done = run.segments
         run.segments = segments
         self.board.occupy(run)
-        run.segments = _joined(done, segments)
+        run.segments = joined(done, segments)
         run.changes += 1
         for node, life in run.lives:
             pools.set_user(node, life, run.name, end_s)
@@ -346,35 +358,38 @@ class BestEffort:
             shares = run.first_shares
             start_s = next_fit(rows, shares, max(now_s, run.ready_s))
             return plan_run(rows, lanes, shares, start_s, work_s, rules, overhead_s)
+        if not work_s:
+            return ()
         shares = run.segments[-1].shares
         last = run.segments[-1]
         if last.end_s == now_s and last.useful_s and not last.suspend_s:
-            # It runs at this moment: it simply goes on until it must make way. What was being
-            # resumed or suspended must be resumed from the beginning.
+            # It runs at this moment: it simply goes on until it must make way.
             segments = plan_run(rows, lanes, shares, now_s, work_s, rules, overhead_s)
             if segments is not None:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
 
-    def _requeue(self, run: Run, now_s: int) -> None:
-        """Back into the queue, where it stood."""
+    def _leave(self, run: Run, now_s: int) -> None:
+        """The run is no more, and what it kept in pools is not needed by it."""
         for node, life in run.lives:
             self.board.book.pools.leave(node, life, run.name, now_s)
         del self.board.runs[run.name]
-        workspace = run.workspace
-        left = workspace.instances if workspace.is_parallel else 1
+
+    def _requeue(self, run: Run, now_s: int) -> None:
+        """Back into the queue, where it stood."""
+        self._leave(run, now_s)
         same = next((waiting for waiting in self.waiting if waiting.order == run.order), None)
         if same is not None:
-            same.left += left
+            same.left += run.together
             return
-        self.waiting.append(self._waiting(run.order, workspace, run.need, left))
+        self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together))
         self.waiting.sort(key=lambda waiting: waiting.order)
 
     def _reconsider(self, now_s: int) -> list[Run]:
         """Something ended before its time: let runs that wait for their nodes start earlier.
 
-        Those that brought an image to their nodes stay there; the others give up their place
-        and are placed again in their turn.
+        One after the other, in the order of the queue, so that nobody moves onto the place
+        that another one was promised. Those that brought an image to their nodes stay there.
         """
         moved: list[Run] = []
         late = [
@@ -383,19 +398,33 @@ class BestEffort:
             if not run.has_begun and run.ready_s <= now_s < run.start_s
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
-            if not run.transfers:
-                if self._may_start_earlier(run, now_s):
-                    self._release(run, now_s)
-                    self._requeue(run, now_s)
-            elif self._pull_forward(run, now_s):
-                moved.append(run)
+            if run.transfers:
+                if self._pull_forward(run, now_s):
+                    moved.append(run)
+            elif self._may_start_earlier(run, now_s):
+                anew = self._exchanged(run, now_s)
+                if anew is not None:
+                    moved.append(anew)
         return moved
+
+    def _exchanged(self, run: Run, now_s: int) -> Run | None:
+        """Another run of the same, at a place that ends earlier; None if it keeps its own."""
+        old = run.segments
+        self._release(run, now_s)
+        waiting = self._waiting(run.order, run.workspace, run.need, run.together)
+        place = self._find(waiting, now_s, may_wait=True)
+        if place is None or place.end_s >= old[-1].end_s:
+            run.segments = old
+            self.board.occupy(run)
+            return None
+        anew = self._take(waiting, place, now_s)
+        self._leave(run, now_s)
+        return anew
 
     def _may_start_earlier(self, run: Run, now_s: int) -> bool:
         """Whether at any instant before its start enough nodes are free."""
         everything = self.board.everything
-        together = sum(share.instances for share in run.first_shares)
-        nodes = -(-together // self.board.largest_room(run.need))
+        nodes = -(-run.together // self.board.largest_room(run.need))
         if self.board.free_nodes(run.need, now_s).bit_count() >= nodes:
             return True
         for at_s, _, _ in everything.boundaries_after(now_s):
@@ -427,12 +456,3 @@ class BestEffort:
             for node, life in run.lives:
                 self.board.book.pools.set_user(node, life, run.name, run.end_s)
         return is_better
-
-
-def _joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Segments in sequence, the last of `done` and the first of `rest` made one if they touch."""
-    if not done or done[-1].end_s != rest[0].start_s or rest[0].resume_s or done[-1].shares != rest[0].shares:
-        return done + rest
-    last, first = done[-1], rest[0]
-    whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
-    return (*done[:-1], whole, *rest[1:])

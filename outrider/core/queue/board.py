@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from outrider.core.book import Book
-from outrider.core.model import Workspace
+from outrider.core.model import Image, Workspace
 from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
@@ -77,6 +77,11 @@ class Run:
         return f"{self.workspace.name}/{self.index}"
 
     @property
+    def together(self) -> int:
+        """How many instances it has: all of a parallel workspace, one of a serial one."""
+        return self.workspace.instances if self.workspace.is_parallel else 1
+
+    @property
     def start_s(self) -> int:
         return self.segments[0].start_s
 
@@ -103,6 +108,7 @@ class Board:
         self._free_times: dict[tuple[int, int], list[int]] = {}
         self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
+        self._large_enough: dict[int, int] = {}
         self.private: list[Stay] = []
         """Where images are not reused: each instance's own file."""
 
@@ -130,6 +136,19 @@ class Board:
             times = sorted((rows[node].free_until(need, at_s) for node in numbers(nodes)), reverse=True)
             self._free_times[need, at_s] = times
         return times
+
+    def nodes_for(self, image: Image | None) -> int:
+        """A mask of the nodes whose pool, if empty, has room for the image."""
+        if image is None or not self.book.terms.is_reusing:
+            return self.book.timeline.everyone
+        mask = self._large_enough.get(image.size_bytes)
+        if mask is None:
+            limits = [pool.limit_bytes for pool in self.book.pools.pools]
+            mask = sum(
+                1 << node for node, limit in enumerate(limits) if limit is None or image.size_bytes <= limit
+            )
+            self._large_enough[image.size_bytes] = mask
+        return mask
 
     def largest_room(self, need: int) -> int:
         """How many instances fit on the biggest node when it is empty."""

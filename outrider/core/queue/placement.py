@@ -183,7 +183,7 @@ def _together_at(
     board: Board, workspace: Workspace, need: int, start_s: int, only: int | None, now_s: int
 ) -> Place | None:
     """A place that begins at `start_s`: whole if possible, else in segments around reservations."""
-    available = board.free_nodes(need, start_s)
+    available = board.free_nodes(need, start_s) & board.nodes_for(workspace.image)
     if only is not None:
         available &= only
     if available.bit_count() * board.largest_room(need) < workspace.instances:
@@ -277,7 +277,7 @@ def _later(board: Board, workspace: Workspace, need: int, arrival_s: int, now_s:
         need=need,
         duration_s=workspace.duration_s,
         start_s=arrival_s,
-        available=board.book.available,
+        available=board.book.available & board.nodes_for(workspace.image),
     )
     start_s = sweep.advance()
     if start_s is None:

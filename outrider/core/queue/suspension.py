@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
 from outrider.core.timeline import FOREVER, NodeTimeline
@@ -104,6 +104,21 @@ class Lane:
             start_s = max(start_s, taken_end_s)
         return start_s
 
+    def safe_by(self, start_s: int, lengths: Sequence[int]) -> int:
+        """An end by which so many things can have been written from `start_s` on, or by any later one.
+
+        Each is written as late as it can be, so before everything that is in the way a gap may
+        remain that is too short for the longest.
+        """
+        end_s = start_s + sum(lengths)
+        first = max(0, bisect_left(self._taken, (start_s, start_s)) - 1)
+        for taken_start_s, taken_end_s in self._taken[first:]:
+            if taken_start_s >= end_s:
+                break
+            if taken_end_s > start_s:
+                end_s += taken_end_s - max(taken_start_s, start_s) + max(lengths)
+        return end_s
+
     def take(self, start_s: int, length_s: int) -> None:
         insort(self._taken, (start_s, start_s + length_s))
 
@@ -111,6 +126,17 @@ class Lane:
         index = bisect_left(self._taken, (start_s, start_s + length_s))
         if index < len(self._taken) and self._taken[index] == (start_s, start_s + length_s):
             del self._taken[index]
+
+
+def joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Segments in sequence, the last of `done` and the first of `rest` made one if they touch."""
+    if not done or not rest:
+        return done + rest
+    last, first = done[-1], rest[0]
+    if last.end_s != first.start_s or first.resume_s or last.shares != first.shares:
+        return done + rest
+    whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
+    return (*done[:-1], whole, *rest[1:])
 
 
 def free_until(rows: Sequence[NodeTimeline], shares: Sequence[Share], start_s: int, end_s: int) -> int:
@@ -165,11 +191,11 @@ def plan_run(
             reserved is not None and not any(reserved[share.node].changes_at(end_s) for share in shares)
         ):
             return None
-        suspending = _suspending(lanes, shares, end_s, overhead_s, rules)
-        useful_s = end_s - start_s - resuming.seconds - suspending.seconds
+        written = suspending(lanes, shares, end_s, overhead_s, rules)
+        useful_s = end_s - start_s - resuming.seconds - written.seconds
         if useful_s >= min(rules.least_run_s, work_s):
-            disk = resuming.disk + suspending.disk
-            segments.append(Segment(start_s, end_s, shares, resuming.seconds, suspending.seconds, disk))
+            disk = resuming.disk + written.disk
+            segments.append(Segment(start_s, end_s, shares, resuming.seconds, written.seconds, disk))
             work_s -= useful_s
             is_resumed = True
         elif not segments and not is_resumed:
@@ -179,41 +205,41 @@ def plan_run(
 
 
 @dataclass(frozen=True, slots=True)
-class _Overhead:
+class Overhead:
     """Seconds taken out of a segment, and when each node's disk is busy."""
 
     seconds: int
     disk: tuple[tuple[int, int, int], ...] = ()
 
 
-_NOTHING = _Overhead(0)
+_NOTHING = Overhead(0)
 
 
-def _suspending(
+def suspending(
     lanes: Sequence[Lane], shares: Sequence[Share], end_s: int, overhead_s: int, rules: SuspensionRules
-) -> _Overhead:
+) -> Overhead:
     """What must be taken before `end_s` so that every node's disk has written all by then."""
     if not overhead_s:
         return _NOTHING
     if not rules.is_serialised:
-        return _Overhead(overhead_s)
+        return Overhead(overhead_s)
     disk: list[tuple[int, int, int]] = []
     for share in shares:
         length_s = overhead_s * share.instances
         disk.append((share.node, lanes[share.node].latest_start(end_s, length_s), length_s))
-    return _Overhead(end_s - min(start_s for _, start_s, _ in disk), tuple(disk))
+    return Overhead(end_s - min(start_s for _, start_s, _ in disk), tuple(disk))
 
 
 def _resuming(
     lanes: Sequence[Lane], shares: Sequence[Share], start_s: int, overhead_s: int, rules: SuspensionRules
-) -> _Overhead:
+) -> Overhead:
     """What must be taken after `start_s` so that every node's disk has read all."""
     if not overhead_s:
         return _NOTHING
     if not rules.is_serialised:
-        return _Overhead(overhead_s)
+        return Overhead(overhead_s)
     disk: list[tuple[int, int, int]] = []
     for share in shares:
         length_s = overhead_s * share.instances
         disk.append((share.node, lanes[share.node].earliest_start(start_s, length_s), length_s))
-    return _Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, tuple(disk))
+    return Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, tuple(disk))

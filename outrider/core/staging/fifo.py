@@ -48,6 +48,11 @@ class FifoLink:
         self._scheduled.append(scheduled)
         return scheduled
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the first transfer has begun, so that its end is the next event."""
+        return self._has_begun
+
     def next_event_s(self) -> int | None:
         """When the first transfer begins or ends."""
         if not self._scheduled:

@@ -30,6 +30,12 @@ class Links(Protocol):
 
     deadlines: DeadlineLink
 
+    def pass_until(self, now_s: int) -> None:
+        """It is `now_s`, and all that began or ended before has been taken with `advance`.
+
+        To be told before a deadline is planned, which must not begin in the past.
+        """
+
     def deadline_duration_s(self, size_bytes: int) -> int:
         """How long the link is booked for an image that has a deadline."""
 
@@ -65,6 +71,9 @@ class ExclusiveLinks:
         self.deadlines = DeadlineLink(reserve_s=reserve_s)
         self.best_effort = FifoLink(rate_bytes_per_s=rate_bytes_per_s)
 
+    def pass_until(self, now_s: int) -> None:
+        """Nothing here depends on when the time was told last."""
+
     def deadline_duration_s(self, size_bytes: int) -> int:
         return self.best_effort.duration_s(size_bytes)
 
@@ -94,17 +103,33 @@ class ExclusiveLinks:
         return following[0] if following is not None else None
 
     def advance(self, now_s: int) -> Iterator[LinkEvent]:
-        while (at_s := self.best_effort.next_event_s()) is not None and at_s <= now_s:
-            transfer, has_begun = self.best_effort.take_event()
-            yield LinkEvent(at_s=at_s, transfer=transfer, has_begun=has_begun)
-        while (at_s := self._next_deadline_event_s(now_s)) is not None and at_s <= now_s:
-            if self.deadlines.running is not None:
-                yield LinkEvent(at_s=at_s, transfer=self.deadlines.finish(at_s), has_begun=False)
-            else:
-                following = self.deadlines.next_start(now_s)
-                assert following is not None
-                begun = self.deadlines.begin(following[1], at_s)
-                yield LinkEvent(at_s=at_s, transfer=begun, has_begun=True)
+        while (event := self._take_first(now_s)) is not None:
+            yield event
+
+    def _take_first(self, now_s: int) -> LinkEvent | None:
+        """What happens first on either link up to `now_s`; at one instant, what ends."""
+        deadline_s, best_effort_s = self._next_deadline_event_s(now_s), self.best_effort.next_event_s()
+        is_running = self.deadlines.running is not None
+        due = [
+            (at_s, has_begun, has_deadline)
+            for at_s, has_begun, has_deadline in (
+                (deadline_s, not is_running, True),
+                (best_effort_s, not self.best_effort.is_running, False),
+            )
+            if at_s is not None and at_s <= now_s
+        ]
+        if not due:
+            return None
+        at_s, has_begun, has_deadline = min(due)
+        if not has_deadline:
+            transfer, _ = self.best_effort.take_event()
+        elif not has_begun:
+            transfer = self.deadlines.finish(at_s)
+        else:
+            following = self.deadlines.next_start(now_s)
+            assert following is not None
+            transfer = self.deadlines.begin(following[1], at_s)
+        return LinkEvent(at_s=at_s, transfer=transfer, has_begun=has_begun)
 
     def stall(self, lost_s: int, *, has_deadline: bool) -> None:
         if has_deadline:

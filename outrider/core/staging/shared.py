@@ -10,7 +10,7 @@ What is guaranteed, whatever is submitted:
 
 1. A transfer that was planned ends by its deadline: its slot depends on no best effort.
 2. With B bytes of best effort ahead of and including a transfer, it ends within
-   ⌈B ÷ (rate × share)⌉ seconds: it does not starve, whatever deadlines are accepted later.
+   ⌈B ÷ ⌊rate × share⌋⌉ seconds: it does not starve, whatever deadlines are accepted later.
 3. While there is best effort to send the link is never idle, and outside slots best effort
    has all of it: it steals the slack that pushing deadlines back (EDF/JIT) leaves.
 
@@ -68,21 +68,26 @@ class SharedLink:
     def duration_s(self, size_bytes: int) -> int:
         return -(-size_bytes // self._rate)
 
+    def pass_until(self, now_s: int) -> None:
+        self._move_to(now_s)
+
     def end_if_added(self, size_bytes: int, count: int, now_s: int) -> int:
-        return self._when_sent(self._wanted_bytes + size_bytes * count, now_s)
+        self._move_to(now_s)
+        return self._when_sent(self._wanted_bytes + size_bytes * count)
 
     def add(self, transfer: Transfer, now_s: int) -> Scheduled:
         self._move_to(now_s)
-        start_s = self._when_sent(self._wanted_bytes, now_s)
+        start_s = self._when_sent(self._wanted_bytes)
         self._wanted_bytes += transfer.image.size_bytes
         self._queue.append(_Queued(transfer, self._wanted_bytes))
-        end_s = self._when_sent(self._wanted_bytes, now_s)
+        end_s = self._when_sent(self._wanted_bytes)
         return Scheduled(transfer=transfer, start_s=start_s, end_s=end_s)
 
     def end_of(self, number: int, now_s: int) -> int | None:
+        self._move_to(now_s)
         for queued in self._queue:
             if queued.transfer.number == number:
-                return self._when_sent(queued.until_bytes, now_s)
+                return self._when_sent(queued.until_bytes)
         return None
 
     def guaranteed_end_of(self, number: int, now_s: int) -> int | None:
@@ -102,11 +107,13 @@ class SharedLink:
         yield from self._begin_head()
         while (at_s := self.next_event_s(self._clock_s)) is not None and at_s <= now_s:
             self._move_to(at_s)
-            while self._queue and self._queue[0].until_bytes <= self._sent_bytes:
-                ended = self._queue.popleft().transfer
-                yield LinkEvent(at_s=at_s, transfer=ended, has_begun=False)
             if self.deadlines.running is not None and self._left_bytes == 0:
                 yield LinkEvent(at_s=at_s, transfer=self.deadlines.finish(at_s), has_begun=False)
+            while self._queue and self._queue[0].until_bytes <= self._sent_bytes:
+                # What is small may begin and end within the second that another one ends in.
+                yield from self._begin_head()
+                ended = self._queue.popleft().transfer
+                yield LinkEvent(at_s=at_s, transfer=ended, has_begun=False)
             yield from self._begin_head()
             following = self.deadlines.next_start(at_s)
             if following is not None and following[0] <= at_s:
@@ -165,9 +172,9 @@ class SharedLink:
         if self.deadlines.running is not None:
             self.deadlines.busy_until_s = self._clock_s + -(-self._left_bytes // self._deadline_rate)
 
-    def _when_sent(self, target_bytes: int, now_s: int) -> int:
+    def _when_sent(self, target_bytes: int) -> int:
         """When so many bytes of best effort in all will have been sent, by the plan as it is."""
-        clock_s, missing = max(now_s, self._clock_s), target_bytes - self._sent_bytes
+        clock_s, missing = self._clock_s, target_bytes - self._sent_bytes
         slots: list[tuple[int, int]] = []
         if self.deadlines.running is not None:
             slots.append((clock_s, self.deadlines.busy_until_s))
