@@ -198,6 +198,8 @@ class Book:
 
     def transfer_begun(self, number: int, now_s: int) -> None:
         """A transfer began: its bytes are on the disks from now on, in place of what lingers."""
+        # What expires at this very instant no longer needs its space.
+        self.pools.settle(now_s, includes_now=True)
         for node, life in self.lives_of(number):
             life.start_s = min(life.start_s, now_s)
             self.pools.make_room(node, now_s)

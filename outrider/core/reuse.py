@@ -236,13 +236,18 @@ class Pools:
         self.add(node, life)
         return life
 
-    def settle(self, now_s: int) -> None:
-        """End the lives that have expired before `now_s`: drop them or let them linger."""
-        while self._due and self._due[0][0] < now_s:
+    def settle(self, now_s: int, *, includes_now: bool = False) -> None:
+        """End the lives that have expired before `now_s`: drop them or let them linger.
+
+        What expires at this very instant can still be used at it (thesis, Algorithm 4), unless
+        its space is needed: then it `includes_now`.
+        """
+        bound_s = now_s + includes_now
+        while self._due and self._due[0][0] < bound_s:
             _, _, node, life = heappop(self._due)
             if life not in self.pools[node].lives.get(life.image.key, ()):
                 continue
-            if life.expires_s >= now_s:
+            if life.expires_s >= bound_s:
                 self._watch(node, life)
             elif life.transfer is None:
                 self._end(node, life, now_s)

@@ -228,12 +228,7 @@ def test_transfers_are_counted_as_they_begin(worlds: Worlds) -> None:
         assert len({event.transfer.number for event in begun}) == len(begun)
 
 
-EXPIRES_TOO_LATE = "an image that expires when a transfer begins is given up only when something else happens"
-
-
-@pytest.mark.parametrize(
-    "is_lingering", [False, pytest.param(True, marks=pytest.mark.xfail(reason=EXPIRES_TOO_LATE))]
-)
+@pytest.mark.parametrize("is_lingering", [False, True])
 def test_pools_stay_within_their_limits(sound_worlds: Worlds, is_lingering: bool) -> None:
     for seed, case, outcome in sound_worlds():
         limit = case.setup.pool_bytes

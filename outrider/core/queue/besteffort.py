@@ -156,8 +156,10 @@ class BestEffort:
     def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> Waiting:
         together = workspace.instances if workspace.is_parallel else 1
         least_nodes = -(-together // max(1, self.board.largest_room(need)))
-        is_per_node = self.board.book.terms.shipping is Shipping.PER_NODE
         image = workspace.image
+        # With one transfer a node, each further transfer is a further possible start; and what
+        # is serial is told apart in `_try`.
+        is_plain = image is None or self.board.book.terms.shipping is Shipping.RELAY or together == 1
         return Waiting(
             order,
             workspace,
@@ -165,10 +167,9 @@ class BestEffort:
             left,
             least_nodes,
             least_s=1 if self._is_suspendable(workspace) else workspace.duration_s,
-            # With one transfer a node, each further transfer is a further possible start.
-            kind=None
-            if image is not None and is_per_node and together > 1
-            else (need, 0 if image is None else image.size_bytes),
+            kind=(need, 0 if image is None else image.size_bytes)
+            if is_plain and workspace.is_parallel
+            else None,
         )
 
     def _places_left(self) -> int:
