@@ -12,14 +12,13 @@ from dataclasses import replace
 
 from outrider.core.book import Shipping
 from outrider.core.fitting import Fit
-from outrider.core.model import Image, Transfer, Workspace
+from outrider.core.model import Workspace
 from outrider.core.queue.board import Backfilling, Board, Run, Waiting
+from outrider.core.queue.holdings import bring_image, leave, release
 from outrider.core.queue.notice import suspend_in_time, withdraw
 from outrider.core.queue.placement import Place, place_one, place_together
 from outrider.core.queue.resuming import resumed
 from outrider.core.queue.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
-from outrider.core.reuse import Life, Stay
-from outrider.core.staging.fifo import Scheduled
 
 
 class BestEffort:
@@ -99,9 +98,9 @@ class BestEffort:
     def finish(self, run: Run, now_s: int) -> None:
         """The run is over, at its planned end or before."""
         if now_s < run.end_s:
-            self._release(run, now_s)
+            release(self.board, run, now_s)
             self._has_gaps = True
-        self._leave(run, now_s)
+        leave(self.board, run, now_s)
 
     def make_room(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int, now_s: int) -> list[Run]:
         """Give a new reservation its slots; the runs that had to move, with their new segments.
@@ -144,13 +143,13 @@ class BestEffort:
 
     def postpone(self, run: Run, ready_s: int, now_s: int) -> bool:
         """The run's image is late: plan it anew from `ready_s` on. False: back to the queue."""
-        self._release(run, now_s)
+        release(self.board, run, now_s)
         run.ready_s = ready_s
         return self._place_anew(run, now_s)
 
     def abandon(self, run: Run, now_s: int) -> None:
         """The run lost a node or its place: what it did is lost and it waits again."""
-        self._release(run, now_s)
+        release(self.board, run, now_s)
         self._requeue(run, now_s)
 
     def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> Waiting:
@@ -253,46 +252,8 @@ class BestEffort:
         board.occupy(run)
         board.runs[run.name] = run
         if workspace.image is not None:
-            run.transfers = self._bring(run, workspace.image, place, now_s)
+            run.transfers = bring_image(board, run, workspace.image, place, now_s)
         return run
-
-    def _bring(self, run: Run, image: Image, place: Place, now_s: int) -> tuple[Scheduled, ...]:
-        """Keep the copies of the image that the place uses and add the transfers it lacks."""
-        board, pools = self.board, self.board.book.pools
-        run.lives = list(place.joined)
-        for node in place.revived:
-            life = pools.revive(node, image.key, image, now_s, run.end_s)
-            assert life is not None
-            run.lives.append((node, life))
-        names = board.everything.nodes
-        is_relay = board.book.terms.shipping is Shipping.RELAY
-        groups = [place.missing] if is_relay and place.missing else [(node,) for node in place.missing]
-        scheduled: list[Scheduled] = []
-        for group in groups:
-            transfer = Transfer(
-                number=board.book.new_transfer_number(),
-                image=image,
-                nodes=tuple(names[node].name for node in group),
-                duration_s=board.links.duration_s(image.size_bytes),
-                release_s=now_s,
-            )
-            sent = board.links.add(transfer, now_s)
-            scheduled.append(sent)
-            for node in group:
-                if board.book.terms.is_reusing:
-                    life = Life(
-                        image, sent.start_s, sent.end_s, run.end_s, transfer=transfer.number, is_firm=True
-                    )
-                    pools.add(node, life)
-                    pools.expect(transfer.number, life)
-                    board.book.carry(transfer.number, node, life)
-                    run.lives.append((node, life))
-                else:
-                    stay = Stay(node, image.key, sent.start_s, run.end_s, image.size_bytes, is_private=True)
-                    board.private.append(stay)
-        for node, life in run.lives:
-            pools.extend(node, life, run.name, run.end_s)
-        return tuple(scheduled)
 
     def _is_suspendable(self, workspace: Workspace) -> bool:
         return workspace.is_preemptible and self.board.rules.suspension.is_allowed
@@ -300,16 +261,6 @@ class BestEffort:
     def _rules(self, workspace: Workspace) -> SuspensionRules:
         rules = self.board.rules.suspension
         return rules if workspace.is_preemptible else replace(rules, is_allowed=False)
-
-    def _release(self, run: Run, now_s: int) -> None:
-        """Take back everything the run has from now on."""
-        if run.is_in_book:
-            for segment in run.segments:
-                start_s = max(segment.start_s, now_s)
-                if start_s < segment.end_s:
-                    self.board.book.timeline.release_all(segment.amounts(), start_s, segment.end_s)
-            run.is_in_book = False
-        self.board.vacate(run, now_s)
 
     def _youngest(self, node: int, start_s: int, end_s: int) -> Run:
         """The run with segments on the node in the interval that came last into the queue."""
@@ -370,15 +321,9 @@ class BestEffort:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
 
-    def _leave(self, run: Run, now_s: int) -> None:
-        """The run is no more, and what it kept in pools is not needed by it."""
-        for node, life in run.lives:
-            self.board.book.pools.leave(node, life, run.name, now_s)
-        del self.board.runs[run.name]
-
     def _requeue(self, run: Run, now_s: int) -> None:
         """Back into the queue, where it stood."""
-        self._leave(run, now_s)
+        leave(self.board, run, now_s)
         same = next((waiting for waiting in self.waiting if waiting.order == run.order), None)
         if same is not None:
             same.left += run.together
@@ -411,7 +356,7 @@ class BestEffort:
     def _exchanged(self, run: Run, now_s: int) -> Run | None:
         """Another run of the same, at a place that ends earlier; None if it keeps its own."""
         old = run.segments
-        self._release(run, now_s)
+        release(self.board, run, now_s)
         waiting = self._waiting(run.order, run.workspace, run.need, run.together)
         place = self._find(waiting, now_s, may_wait=True)
         if place is None or place.end_s >= old[-1].end_s:
@@ -419,7 +364,7 @@ class BestEffort:
             self.board.occupy(run)
             return None
         anew = self._take(waiting, place, now_s)
-        self._leave(run, now_s)
+        leave(self.board, run, now_s)
         return anew
 
     def _may_start_earlier(self, run: Run, now_s: int) -> bool:
@@ -438,7 +383,7 @@ class BestEffort:
     def _pull_forward(self, run: Run, now_s: int) -> bool:
         """Start a run now, on its nodes, if that ends it earlier."""
         old = run.segments
-        self._release(run, now_s)
+        release(self.board, run, now_s)
         rules = self._rules(run.workspace)
         segments = plan_run(
             self.board.everything.rows,
