@@ -96,3 +96,19 @@ def in_hours(seconds: float) -> str:
         return f"{minutes}:{second:02} min"
     hour, minute = divmod(minutes, 60)
     return f"{hour:,}:{minute:02}:{second:02} h"
+
+
+def node_fault(text: str) -> tuple[str, int, int]:
+    """NODE:FROM:UNTIL, in seconds of the simulation: the node is away in between."""
+    node, *times = text.split(":")
+    if not node or len(times) != 2 or not all(each.isascii() and each.isdigit() for each in times):
+        raise argparse.ArgumentTypeError(f"{text!r} is no fault of a node: write NODE:FROM:UNTIL in seconds")
+    return node, int(times[0]), int(times[1])
+
+
+def link_fault(text: str) -> tuple[int, int, int]:
+    """FROM:UNTIL:PERCENT: transfers that begin in between take so much more time than planned."""
+    numbers = text.split(":")
+    if len(numbers) != 3 or not all(each.isascii() and each.isdigit() for each in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is no slow link: write FROM:UNTIL:PERCENT")
+    return int(numbers[0]), int(numbers[1]), int(numbers[2])

@@ -27,6 +27,8 @@ class Reservations:
     accepted: int
     late: int
     """Accepted ones that began without their image on every node."""
+    broken: int
+    """Accepted ones that lost a node, with no other to take its place."""
     refused: tuple[Refused, ...]
 
 
@@ -141,11 +143,12 @@ def _report(
 
 
 def _reservations(outcome: Outcome) -> Reservations | None:
-    if not outcome.kept and not outcome.refused:
+    if not outcome.kept and not outcome.refused and not outcome.broken:
         return None
     return Reservations(
-        accepted=len(outcome.kept),
+        accepted=len(outcome.kept) + len(outcome.broken),
         late=len(outcome.late),
+        broken=len(outcome.broken),
         refused=tuple(
             Refused(
                 workspace=submission.workspace.name,

@@ -12,6 +12,7 @@ from outrider.sim.joblog import COLUMNS, read_jobs
 from outrider.sim.workload.swf import read_log
 
 Capture = pytest.CaptureFixture[str]
+LEASES = str(Path(__file__).parents[1] / "data/leases.lwf")
 
 # Two processors: the second job waits 90 s for both, the third fits beside the first.
 LOG = """; Acknowledge: nobody in particular
@@ -167,3 +168,32 @@ def test_every_option_on_eviction_is_one_the_node_side_knows() -> None:
     from outrider.cli.simulate.run import EVICTIONS
 
     assert set(EVICTIONS) == set(POLICIES)
+
+
+def test_faults_are_injected_and_counted(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["sim", "run", LEASES, "--json"]) == 0
+    sound = json.loads(capsys.readouterr().out)
+    # Every node is away for two days from the beginning on, so nothing can be promised.
+    away = [option for node in (1, 2, 3, 4) for option in ("--fail", f"n{node}:0:172800")]
+    assert main(["sim", "run", LEASES, *away, "--json"]) == 0
+    broken = json.loads(capsys.readouterr().out)
+
+    assert sound["reservations"]["accepted"] == 3
+    assert broken["reservations"]["accepted"] == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "culprit"),
+    [
+        ("--fail", "n1:9", "NODE:FROM:UNTIL"),
+        ("--fail", "nowhere:1:2", "nowhere"),
+        ("--fail", "n1:9:9", "not later"),
+        ("--slow", "1:2", "FROM:UNTIL:PERCENT"),
+    ],
+)
+def test_faults_that_make_no_sense_are_refused(
+    option: str, value: str, culprit: str, capsys: Capture
+) -> None:
+    assert main(["sim", "run", LEASES, option, value]) == 1
+
+    assert culprit in capsys.readouterr().err

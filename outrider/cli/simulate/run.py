@@ -9,6 +9,8 @@ from outrider.cli.errors import InputError
 from outrider.cli.output import check_writable
 from outrider.cli.quantities import (
     link_bytes_per_s,
+    link_fault,
+    node_fault,
     node_names,
     not_negative,
     percent,
@@ -41,6 +43,21 @@ def add(commands: Subparsers) -> None:
     parser.add_argument("--limit", type=positive, metavar="N", help="the first N submissions only")
     _add_site(parser.add_argument_group("site"))
     _add_images(parser.add_argument_group("images and links"))
+    faults = parser.add_argument_group("faults")
+    faults.add_argument(
+        "--fail",
+        type=node_fault,
+        action="append",
+        metavar="NODE:FROM:UNTIL",
+        help="the node is away, in seconds of the simulation",
+    )
+    faults.add_argument(
+        "--slow",
+        type=link_fault,
+        action="append",
+        metavar="FROM:UNTIL:PERCENT",
+        help="transfers that begin then take so much longer than planned",
+    )
     outputs = parser.add_argument_group("output")
     outputs.add_argument("--json", action="store_true", help="print the report as JSON")
     outputs.add_argument("--jobs-csv", metavar="FILE", help="one row a job, as evalys reads them")

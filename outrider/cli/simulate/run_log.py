@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SITE_ONLY = {
     "profile": "--profile", "link": "--link-mbit", "shared_link": "--shared-link", "pool": "--pool",
     "keep": "--keep", "evict": "--evict", "reuse": "--reuse", "push_back": "--push-back",
-    "shipping": "--shipping",
+    "shipping": "--shipping", "fail": "--fail", "slow": "--slow",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def runs_as_log(arguments: argparse.Namespace) -> RunResult | None:
     for name, option in _SITE_ONLY.items():
         if getattr(arguments, name) is not None:
             raise InputError(
-                f"{option} is about images, and {arguments.workload} has none; leave it out, "
+                f"{option} is about nodes with images, and {arguments.workload} has no images; leave it out, "
                 "or give it some with --images uniform=6"
             )
     return _run(arguments, rows, header, _capacity(arguments, machine))

@@ -83,6 +83,8 @@ def report_lines(report: RunReport, site: str) -> Iterator[str]:
             f"  reservations     {found.accepted:,} accepted ({found.late:,} began without their image), "
             f"{len(found.refused):,} refused"
         )
+        if found.broken:
+            yield f"    {found.broken:,} of those accepted lost a node, with no other to take its place"
         for refused in found.refused[:MOST_REFUSALS]:
             yield f"    {refused.workspace}: {refused.reason}"
         if len(found.refused) > MOST_REFUSALS:

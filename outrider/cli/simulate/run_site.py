@@ -17,6 +17,7 @@ from outrider.core.model import Image, Node, Resources
 from outrider.core.queue import Policy
 from outrider.core.queue.board import Backfilling
 from outrider.sim.experiments.mixed import ranked_by
+from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.report import world_report
 from outrider.sim.setup import PROFILES, Setup, no_virtualisation
 from outrider.sim.workload.convert import Form, form_of, read_trace
@@ -36,7 +37,7 @@ def run_site(arguments: argparse.Namespace) -> RunResult:
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
     try:
-        world = World(setup, nodes, playable)
+        world = World(setup, nodes, playable, _faults(arguments, nodes))
     except ValueError as error:
         raise InputError(f"{arguments.workload}: {error}") from error
     outcome = world.run()
@@ -144,6 +145,23 @@ def _nodes(arguments: argparse.Namespace, trace: Trace) -> tuple[Node, ...]:
     if form_of(arguments.workload) is Form.SWF:
         return log_nodes(read_log(arguments.workload, limit=arguments.limit))
     raise InputError(f"{arguments.workload} names no nodes; see --nodes")
+
+
+def _faults(arguments: argparse.Namespace, nodes: tuple[Node, ...]) -> list[Fault]:
+    known = {node.name for node in nodes}
+    faults: list[Fault] = []
+    try:
+        for node, at_s, until_s in arguments.fail or ():
+            if node not in known:
+                raise InputError(
+                    f"--fail: there is no node {node}; the first of {len(known)} is {nodes[0].name}"
+                )
+            faults.append(NodeFault(node=node, at_s=at_s, until_s=until_s))
+        for at_s, until_s, percent in arguments.slow or ():
+            faults.append(LinkFault(at_s=at_s, until_s=until_s, percent=percent))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    return faults
 
 
 def _playable(trace: Trace, setup: Setup, nodes: tuple[Node, ...]) -> tuple[Trace, list[str]]:
