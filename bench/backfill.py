@@ -8,12 +8,9 @@ ratios are of two measurements in the same run, because machines differ.
 
 from __future__ import annotations
 
-import gzip
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from itertools import islice
 from math import log
 from pathlib import Path
 from time import process_time
@@ -22,6 +19,7 @@ from outrider.core.queue import EasyQueue, ProfileQueue
 from outrider.core.queue.counted import POLICIES, CountedQueue
 from outrider.sim.batch import BatchLog, BatchResult, cleaned, run_batch, run_queue
 from outrider.sim.metrics import measure
+from outrider.sim.workload.swf import read_log
 
 LOG_NAME = "HPC2N-2002-2.2-cln.swf.gz"
 CAPACITY = 240
@@ -61,27 +59,9 @@ def find_log(arguments: list[str]) -> Path | None:
     return path if path.is_file() else None
 
 
-def rows(path: Path) -> Iterator[tuple[int, int, int, int]]:
-    """(submit, run, processors, requested) of each line of a log in the standard format.
-
-    Of the two numbers of processors, the requested one counts, if it is known.
-    """
-    with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            if line.startswith(";") or line.isspace():
-                continue
-            _, submit, _, run, used, _, _, width, requested, _ = line.split(None, 9)
-            processors = int(width)
-            yield (
-                int(submit),
-                int(run),
-                processors if processors > 0 else int(used),
-                int(requested),
-            )
-
-
 def read(path: Path, count: int) -> BatchLog:
-    return cleaned(islice(rows(path), count))
+    log = read_log(path, limit=count)
+    return cleaned(zip(log.submit_s, log.run_s, log.processors, log.requested_s, strict=True))
 
 
 def first(jobs: BatchLog, count: int) -> BatchLog:

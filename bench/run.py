@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 NAMES = ("mixed", "leases", "admission", "backfill")
+MISSING = 2
+"""How a benchmark ends that lacks its log: it has said so, and the others stand."""
 
 
 def main() -> int:
@@ -18,7 +20,9 @@ def main() -> int:
     for name in NAMES:
         print(f"== {name}", flush=True)
         script = Path(__file__).with_name(f"{name}.py")
-        worst = max(worst, subprocess.run([sys.executable, str(script)], check=False).returncode)
+        code = subprocess.run([sys.executable, str(script)], check=False).returncode
+        if code != MISSING:
+            worst = max(worst, code)
     return worst
 
 
