@@ -117,11 +117,7 @@ class Board:
 
         A walk of the queue asks the same for one waiting workspace after the other.
         """
-        state = (self.everything.changes, self.book.available)
-        if self._free_state != state:
-            self._free_state = state
-            self._free.clear()
-            self._free_times.clear()
+        self._refresh()
         mask = self._free.get((need, at_s))
         if mask is None:
             mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
@@ -129,13 +125,28 @@ class Board:
 
     def free_times(self, need: int, at_s: int) -> Sequence[int]:
         """Until when each node that is free at an instant stays so, the longest first."""
-        nodes = self.free_nodes(need, at_s)
+        self._refresh()
         times = self._free_times.get((need, at_s))
         if times is None:
+            times, mask = [], 0
             rows = self.everything.rows
-            times = sorted((rows[node].free_until(need, at_s) for node in numbers(nodes)), reverse=True)
+            for node in numbers(self.book.available):
+                until_s = rows[node].free_until(need, at_s)
+                if until_s > at_s:
+                    times.append(until_s)
+                    mask |= 1 << node
+            times.sort(reverse=True)
             self._free_times[need, at_s] = times
+            self._free[need, at_s] = mask
         return times
+
+    def _refresh(self) -> None:
+        """Forget what was remembered if anything has changed since."""
+        state = (self.everything.changes, self.book.available)
+        if self._free_state != state:
+            self._free_state = state
+            self._free.clear()
+            self._free_times.clear()
 
     def nodes_for(self, image: Image | None) -> int:
         """A mask of the nodes whose pool, if empty, has room for the image."""

@@ -9,7 +9,7 @@ node. A segment too short to be worth its overhead is not used.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
@@ -219,27 +219,25 @@ def suspending(
     lanes: Sequence[Lane], shares: Sequence[Share], end_s: int, overhead_s: int, rules: SuspensionRules
 ) -> Overhead:
     """What must be taken before `end_s` so that every node's disk has written all by then."""
-    if not overhead_s:
-        return _NOTHING
-    if not rules.is_serialised:
-        return Overhead(overhead_s)
-    disk: list[tuple[int, int, int]] = []
-    for share in shares:
-        length_s = overhead_s * share.instances
-        disk.append((share.node, lanes[share.node].latest_start(end_s, length_s), length_s))
-    return Overhead(end_s - min(start_s for _, start_s, _ in disk), tuple(disk))
+    if not overhead_s or not rules.is_serialised:
+        return Overhead(overhead_s) if overhead_s else _NOTHING
+    disk = _on_disks(shares, overhead_s, lambda node, length_s: lanes[node].latest_start(end_s, length_s))
+    return Overhead(end_s - min(start_s for _, start_s, _ in disk), disk)
 
 
 def _resuming(
     lanes: Sequence[Lane], shares: Sequence[Share], start_s: int, overhead_s: int, rules: SuspensionRules
 ) -> Overhead:
     """What must be taken after `start_s` so that every node's disk has read all."""
-    if not overhead_s:
-        return _NOTHING
-    if not rules.is_serialised:
-        return Overhead(overhead_s)
-    disk: list[tuple[int, int, int]] = []
-    for share in shares:
-        length_s = overhead_s * share.instances
-        disk.append((share.node, lanes[share.node].earliest_start(start_s, length_s), length_s))
-    return Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, tuple(disk))
+    if not overhead_s or not rules.is_serialised:
+        return Overhead(overhead_s) if overhead_s else _NOTHING
+    disk = _on_disks(shares, overhead_s, lambda node, length_s: lanes[node].earliest_start(start_s, length_s))
+    return Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, disk)
+
+
+def _on_disks(
+    shares: Sequence[Share], overhead_s: int, start: Callable[[int, int], int]
+) -> tuple[tuple[int, int, int], ...]:
+    """When each share's node is busy with it: (node, start, seconds), one instance after the other."""
+    lengths = [(share.node, overhead_s * share.instances) for share in shares]
+    return tuple((node, start(node, length_s), length_s) for node, length_s in lengths)
