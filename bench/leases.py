@@ -2,8 +2,8 @@
 
 The workload is of the kind with which Haizea was measured (one instance a node, load 0.9,
 six images of 600 MB on 100 Mbit/s, pools of 20 GB, images sent to all nodes at once).
-Haizea did 216 requests per CPU-second on 8 nodes and 9 on 64 without images' reuse, on
-another machine; the ratios that this prints are to its own runs without images.
+Of other simulators the best was measured, on another machine and on other draws, at 216
+requests per CPU-second on 8 nodes and 9 on 64; the ratios printed are to runs of our own.
 """
 
 from __future__ import annotations
