@@ -1,0 +1,201 @@
+"""Room in the pool: what takes bytes, what may go, and in which order.
+
+Everything here runs with the pool's lock held. Which image goes is the policy's choice
+(`policies`); that nothing goes which somebody holds is decided here, from the files, with
+the image's folder locked.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from cachemgr import pins, policies
+from cachemgr.errors import NeverFits, NoRoom, PoolDamaged
+from cachemgr.policies import Entry
+from cachemgr.records import MOST_BYTES, Image, decode_image, digest_of
+from cachemgr.sizes import in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.disk import Disk
+    from cachemgr.pool import Pool
+
+# Left free on the disk for the pool's own small files.
+SPARE_BYTES = 1 << 20
+
+
+def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
+    """Evict until there are that many bytes free, within the limit; the evicted digests.
+
+    Nothing is evicted unless it suffices.
+    """
+    limit_bytes = pool.settings.limit_bytes
+    if need_bytes > limit_bytes:
+        raise NeverFits(
+            f"{what} ({in_words(need_bytes)}) never fits into the pool of {in_words(limit_bytes)}: "
+            "use a smaller image or a larger pool"
+        )
+    evicted: list[str] = []
+    while True:
+        over_bytes = pool.index.used_bytes() + need_bytes - limit_bytes
+        short_bytes = need_bytes + SPARE_BYTES - pool.disk.free_bytes(pool.layout.root) if need_bytes else 0
+        missing_bytes = max(over_bytes, short_bytes)
+        if missing_bytes <= 0:
+            return evicted
+        chosen = choose(pool, missing_bytes)
+        if chosen is None:
+            raise NoRoom(_why(pool, need_bytes, over_bytes, short_bytes, what))
+        evicted += [entry.key for entry in chosen if evict(pool, entry.key)]
+
+
+def choose(pool: Pool, need_bytes: int) -> list[Entry] | None:
+    """What the policy would evict for that many bytes; None if that cannot be had."""
+    now_s = pool.clock.now_s()
+    candidates = [_with_pins(pool, entry, now_s) for entry in pool.index.entries()]
+    policy = policies.POLICIES[pool.settings.policy]
+    return policies.victims(candidates, need_bytes, policy, now_s)
+
+
+def evict(pool: Pool, digest: str) -> bool:
+    """Hide an image and delete it; False if somebody holds it or it is gone."""
+    folder = pool.layout.image(digest)
+    try:
+        lock = pool.disk.lock(folder, is_shared=False, waits=False)
+    except (FileNotFoundError, NotADirectoryError):
+        pool.index.drop(digest)
+        return False
+    if lock is None:
+        return False
+    try:
+        now_s = pool.clock.now_s()
+        if any(pins.holds(pin, now_s) for pin in pins.read_pins(pool.disk, folder)):
+            return False
+        discard(pool, folder, f"image-{digest}")
+    finally:
+        lock.release()
+    pool.index.drop(digest)
+    return True
+
+
+def discard(pool: Pool, folder: str, name: str) -> None:
+    """Take a folder out of sight at once, then delete it.
+
+    The rename is synced before anything is deleted: otherwise a power cut could bring the
+    name back without the content.
+    """
+    hidden = pool.layout.trash(name)
+    if pool.disk.exists(hidden):
+        pool.disk.remove_all(hidden)
+    pool.disk.rename(folder, hidden)
+    pool.disk.sync_folder(folder.rpartition("/")[0])
+    pool.disk.remove_all(hidden)
+
+
+def evict_expired(pool: Pool) -> list[str]:
+    """Evict what has outlived its promise (thesis, Algorithm 4); the evicted digests."""
+    now_s = pool.clock.now_s()
+    due = policies.expired([_with_pins(pool, entry, now_s) for entry in pool.index.entries()], now_s)
+    return [entry.key for entry in due if evict(pool, entry.key)]
+
+
+def rescan(pool: Pool) -> None:
+    """Fill the index from the folders, after sweeping up what a crash left."""
+    disk, layout = pool.disk, pool.layout
+    for name in disk.names(layout.folder("trash")):
+        disk.remove_all(layout.trash(name))
+    taken: dict[str, int] = {}
+    for key in disk.names(layout.folder("ingest")):
+        taken[f"ingest:{key}"] = _reserved_bytes(disk, layout.ingest(key))
+    for key in disk.names(layout.folder("instances")):
+        size_bytes = instance_bytes(disk, layout.instance(key))
+        if size_bytes:
+            taken[f"instance:{key}"] = size_bytes
+    entries = []
+    for digest in disk.names(layout.folder("images")):
+        path = layout.image(digest)
+        try:
+            image = decode_image(disk.read(f"{path}/image.json", MOST_BYTES), path)
+        except (FileNotFoundError, NotADirectoryError, PoolDamaged):
+            image = None
+        if image is not None and digest_of(digest):
+            entries.append(entry_of(pool, image))
+        else:
+            # Damage is `check`'s business; its bytes count until then.
+            taken[f"damaged:{digest}"] = _data_bytes(disk, path)
+    pool.index.refill(disk.boot_id(), entries, taken)
+
+
+def entry_of(pool: Pool, image: Image) -> Entry:
+    """An image as the policies see it, without its pins."""
+    uses, last_use_s = read_uses(pool.disk, f"{pool.layout.image(image.digest)}/uses")
+    return Entry(
+        key=image.digest,
+        size_bytes=image.size_bytes,
+        added_s=image.added_s,
+        uses=uses,
+        last_use_s=last_use_s or image.added_s,
+        expires_s=image.expires_s,
+    )
+
+
+def read_uses(disk: Disk, path: str) -> tuple[int, int]:
+    """How often and when last. Torn or missing, it is no use yet: this is a statistic."""
+    try:
+        uses, last_use_s = disk.read(path, 64).split()
+        return max(0, int(uses)), int(last_use_s)
+    except (OSError, ValueError):
+        return 0, 0
+
+
+def instance_bytes(disk: Disk, folder: str) -> int:
+    """What a full copy takes of the pool; an instance that shares blocks is not counted."""
+    with suppress(OSError, ValueError):
+        return int(disk.read(f"{folder}/bytes", 64))
+    return 0
+
+
+def _reserved_bytes(disk: Disk, folder: str) -> int:
+    with suppress(OSError, PoolDamaged):
+        return decode_image(disk.read(f"{folder}/image.json", MOST_BYTES), folder).size_bytes
+    return _data_bytes(disk, folder)
+
+
+def _data_bytes(disk: Disk, folder: str) -> int:
+    try:
+        return disk.size(f"{folder}/data")
+    except OSError:
+        return 0
+
+
+def _with_pins(pool: Pool, entry: Entry, now_s: int) -> Entry:
+    found = pins.read_pins(pool.disk, pool.layout.image(entry.key))
+    if not found:
+        return entry
+    return Entry(
+        key=entry.key,
+        size_bytes=entry.size_bytes,
+        added_s=entry.added_s,
+        uses=entry.uses,
+        last_use_s=entry.last_use_s,
+        expires_s=entry.expires_s,
+        next_use_s=pins.next_use_s(found, now_s),
+        is_pinned=any(pins.holds(pin, now_s) for pin in found),
+    )
+
+
+def _why(pool: Pool, need_bytes: int, over_bytes: int, short_bytes: int, what: str) -> str:
+    """Why there is no room, in a sentence with a remedy."""
+    if short_bytes > over_bytes:
+        return (
+            f"{what} needs {in_words(need_bytes)}, but the disk of {pool.layout.root} is "
+            f"{in_words(short_bytes)} short, whatever is evicted: free space there, or lower the pool's limit"
+        )
+    now_s = pool.clock.now_s()
+    held = [entry for entry in pool.index.entries() if _with_pins(pool, entry, now_s).is_pinned]
+    held_bytes = sum(entry.size_bytes for entry in held)
+    arriving_bytes = sum(pool.index.taken().values())
+    return (
+        f"{what} needs {in_words(need_bytes)}, but of the pool's {in_words(pool.settings.limit_bytes)} "
+        f"{in_words(held_bytes)} are held by pins and {in_words(arriving_bytes)} are arriving or copies: "
+        "wait, unpin something, or enlarge the pool"
+    )
