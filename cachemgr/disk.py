@@ -88,6 +88,8 @@ if TYPE_CHECKING:
 
         def boot_id(self) -> str: ...
 
+        def is_process(self, pid: int) -> bool: ...
+
         def run(self, argv: Sequence[str], timeout_s: int) -> bytes: ...
 
 
@@ -258,6 +260,9 @@ class RealDisk:
     def boot_id(self) -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
+
+    def is_process(self, pid: int) -> bool:
+        return os.path.exists(f"/proc/{pid}")
 
     def run(self, argv: Sequence[str], timeout_s: int) -> bytes:
         """An external tool, by its argument list; its last words are in the error."""

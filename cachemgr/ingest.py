@@ -196,9 +196,10 @@ class Writer:
             data.set_mode(0o444 if image.readers.is_public else 0o400)
             data.sync()
             replace_file(disk, f"{ingest.folder}/image.json", encode(image), mode=0o644)
+        with self.pool.changing(f"committing image {image.short}"):
+            # Before the image, so that who finds the image finds its names.
             for name in ingest.aliases():
                 self.pool.add_alias(Alias(name, digest))
-        with self.pool.changing(f"committing image {image.short}"):
             self._make_visible(image)
         self.close()
         return image
@@ -224,9 +225,13 @@ class Writer:
     def _make_visible(self, image: Image) -> None:
         pool, disk, layout = self.pool, self.pool.disk, self.pool.layout
         target = layout.image(image.digest)
-        if disk.exists(target):
-            self._merge_into(image, target)
+        if pool.image(image.digest) is not None:
+            self._merge_into(target)
             return
+        if disk.exists(target):
+            # Damaged content of this digest, hidden by `check`: here is its replacement.
+            room.discard(pool, target, f"damaged-{image.digest}")
+            pool.index.give_back(f"damaged:{image.digest}")
         disk.rename(self.ingest.folder, target)
         disk.sync_folder(layout.folder("images"))
         disk.sync_folder(layout.folder("ingest"))
@@ -236,7 +241,7 @@ class Writer:
             if disk.exists(f"{target}/{name}"):
                 disk.remove(f"{target}/{name}")
 
-    def _merge_into(self, image: Image, target: str) -> None:
+    def _merge_into(self, target: str) -> None:
         """The same content is here already, under another name: its leases join the others'."""
         disk = self.pool.disk
         there = {pin.owner: pin for pin in pins.read_pins(disk, target)}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from cachemgr import pins, policies
 from cachemgr.errors import NeverFits, NoRoom, PoolDamaged
 from cachemgr.policies import Entry
-from cachemgr.records import MOST_BYTES, Image, decode_image, digest_of
+from cachemgr.records import MOST_BYTES, Image, decode_image
 from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
@@ -100,9 +100,21 @@ def evict_expired(pool: Pool) -> list[str]:
 
 def rescan(pool: Pool) -> None:
     """Fill the index from the folders, after sweeping up what a crash left."""
+    sweep_trash(pool)
+    pool.index.refill(pool.disk.boot_id(), *scan(pool))
+
+
+def sweep_trash(pool: Pool) -> list[str]:
+    """Delete what was on its way out; its names."""
+    names = pool.disk.names(pool.layout.folder("trash"))
+    for name in names:
+        pool.disk.remove_all(pool.layout.trash(name))
+    return names
+
+
+def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:
+    """What the folders say: the images, and what else takes bytes."""
     disk, layout = pool.disk, pool.layout
-    for name in disk.names(layout.folder("trash")):
-        disk.remove_all(layout.trash(name))
     taken: dict[str, int] = {}
     for key in disk.names(layout.folder("ingest")):
         taken[f"ingest:{key}"] = _reserved_bytes(disk, layout.ingest(key))
@@ -117,12 +129,12 @@ def rescan(pool: Pool) -> None:
             image = decode_image(disk.read(f"{path}/image.json", MOST_BYTES), path)
         except (FileNotFoundError, NotADirectoryError, PoolDamaged):
             image = None
-        if image is not None and digest_of(digest):
+        if image is not None and image.digest == digest:
             entries.append(entry_of(pool, image))
         else:
-            # Damage is `check`'s business; its bytes count until then.
+            # Damage is the business of `check`; its bytes count until then.
             taken[f"damaged:{digest}"] = _data_bytes(disk, path)
-    pool.index.refill(disk.boot_id(), entries, taken)
+    return entries, taken
 
 
 def entry_of(pool: Pool, image: Image) -> Entry:
