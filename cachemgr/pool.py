@@ -14,12 +14,12 @@ transfer. Finding and pinning an image takes no such lock. Bytes are brought in 
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 from cachemgr import pins, room
 from cachemgr.disk import replace_file
-from cachemgr.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
+from cachemgr.errors import BadRequest, Busy, CacheError, Missing, NotAllowed, PoolDamaged
 from cachemgr.ingest import Ingest, want_file
 from cachemgr.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors, read_settings
 from cachemgr.records import (
@@ -41,7 +41,10 @@ from cachemgr.records import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
+
+    Found = TypeVar("Found")
 
     from cachemgr.clock import Clock
     from cachemgr.disk import Disk
@@ -148,10 +151,10 @@ class Pool:
         return None if is_over else alias
 
     def images(self) -> list[Image]:
-        """Every image, by digest."""
+        """Every image, by digest. One that is damaged is left out: `check` names it."""
         with disk_errors("listing the pool"):
             digests = [name for name in self.disk.names(self.layout.folder("images")) if digest_of(name)]
-        return [image for image in map(self.image, digests) if image is not None]
+        return _readable(self.image, digests)
 
     def aliases(self) -> list[Alias]:
         """Every alias that has not expired, by name."""
@@ -163,7 +166,7 @@ class Pool:
                     continue
                 try:
                     found.append(decode_alias(self.disk.read(f"{folder}/{name}", MOST_BYTES), name))
-                except FileNotFoundError:
+                except (FileNotFoundError, PoolDamaged):
                     continue
         now_s = self.clock.now_s()
         found = [alias for alias in found if alias.expires_s is None or alias.expires_s > now_s]
@@ -219,7 +222,7 @@ class Pool:
     def ingests(self) -> list[Ingest]:
         with disk_errors("listing what is arriving"):
             keys = self.disk.names(self.layout.folder("ingest"))
-        return [ingest for ingest in map(self.ingest, keys) if ingest is not None]
+        return _readable(self.ingest, keys)
 
     def _begin(self, want: Want, pin: Pin | None) -> Ingest:
         """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""
@@ -315,8 +318,21 @@ class Pool:
             replace_file(self.disk, path, b"%d %d\n" % (uses + 1, now_s), is_durable=False)
         except OSError:
             return
+        with suppress(OSError):
+            if self._has_index():
+                self.index.touch(digest, now_s)
+
+    def _has_index(self) -> bool:
+        """Whether the index is open, or can be opened without waiting for anybody."""
         if self.index.is_open:
-            self.index.touch(digest, now_s)
+            return True
+        lock = self.disk.lock(self.layout.lock, is_shared=False, waits=False)
+        if lock is None:
+            return False
+        try:
+            return self.index.open(self.disk.boot_id())
+        finally:
+            lock.release()
 
     def _pin_in(self, folder: str, pin: Pin, *, is_durable: bool = True) -> bool:
         """Whether the pin is on what lies there; False if that moved meanwhile."""
@@ -409,3 +425,14 @@ class Pool:
         changed = dataclasses.replace(image, readers=readers)
         self.change_image(changed)
         return changed
+
+
+def _readable(read: Callable[[str], Found | None], names: Iterable[str]) -> list[Found]:
+    """What can be read of these, in their order."""
+    found = []
+    for name in names:
+        with suppress(PoolDamaged):
+            each = read(name)
+            if each is not None:
+                found.append(each)
+    return found

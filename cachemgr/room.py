@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from cachemgr import pins, policies
-from cachemgr.errors import NeverFits, NoRoom, PoolDamaged
+from cachemgr.errors import Busy, NeverFits, NoRoom, PoolDamaged
 from cachemgr.policies import Entry
 from cachemgr.records import MOST_BYTES, Image, decode_image
 from cachemgr.sizes import in_words
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Left free on the disk for the pool's own small files.
 SPARE_BYTES = 1 << 20
+# What is chosen to go may be pinned or locked the next moment; then the choice is made anew.
+MOST_ROUNDS = 1000
 
 
 def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
@@ -36,7 +38,7 @@ def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
             "use a smaller image or a larger pool"
         )
     evicted: list[str] = []
-    while True:
+    for _ in range(MOST_ROUNDS):
         over_bytes = pool.index.used_bytes() + need_bytes - limit_bytes
         short_bytes = need_bytes + SPARE_BYTES - pool.disk.free_bytes(pool.layout.root) if need_bytes else 0
         missing_bytes = max(over_bytes, short_bytes)
@@ -46,6 +48,7 @@ def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
         if chosen is None:
             raise NoRoom(_why(pool, need_bytes, over_bytes, short_bytes, what))
         evicted += [entry.key for entry in chosen if evict(pool, entry.key)]
+    raise Busy(f"the images that could make room for {what} are being pinned all the time: try again")
 
 
 def choose(pool: Pool, need_bytes: int) -> list[Entry] | None:
@@ -70,9 +73,11 @@ def evict(pool: Pool, digest: str) -> bool:
         now_s = pool.clock.now_s()
         if any(pins.holds(pin, now_s) for pin in pins.read_pins(pool.disk, folder)):
             return False
-        discard(pool, folder, f"image-{digest}")
+        hidden = _hide(pool, folder, f"image-{digest}")
     finally:
+        # Who waits to pin it may see now that it is gone; the deletion takes longer.
         lock.release()
+    pool.disk.remove_all(hidden)
     pool.index.drop(digest)
     return True
 
@@ -83,12 +88,16 @@ def discard(pool: Pool, folder: str, name: str) -> None:
     The rename is synced before anything is deleted: otherwise a power cut could bring the
     name back without the content.
     """
+    pool.disk.remove_all(_hide(pool, folder, name))
+
+
+def _hide(pool: Pool, folder: str, name: str) -> str:
     hidden = pool.layout.trash(name)
     if pool.disk.exists(hidden):
         pool.disk.remove_all(hidden)
     pool.disk.rename(folder, hidden)
     pool.disk.sync_folder(folder.rpartition("/")[0])
-    pool.disk.remove_all(hidden)
+    return hidden
 
 
 def evict_expired(pool: Pool) -> list[str]:
