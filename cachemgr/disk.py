@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         def remove(self, path: str) -> None: ...
 
         def remove_all(self, path: str) -> None:
-            """Remove a folder with what is in it: many steps, in any order."""
+            """Remove a file, or a folder with what is in it: many steps, in any order."""
 
         def sync_folder(self, path: str) -> None: ...
 
@@ -209,7 +209,10 @@ class RealDisk:
         os.unlink(path)
 
     def remove_all(self, path: str) -> None:
-        shutil.rmtree(path)
+        if os.path.islink(path) or os.path.isfile(path):
+            os.unlink(path)
+        else:
+            shutil.rmtree(path)
 
     def sync_folder(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
