@@ -103,9 +103,9 @@ class Pool:
         with disk_errors(f"making the pool {root}"):
             if not disk.exists(layout.root):
                 disk.make_folder(layout.root, SEARCHABLE)
-                disk.sync_folder(layout.root.rpartition("/")[0] or "/")
-            ours = {*FOLDERS, "lock", "lost+found"}
-            strangers = [name for name in disk.names(layout.root) if name not in ours]
+            # Even if it was there: who made it may have died before syncing its name.
+            disk.sync_folder(layout.root.rpartition("/")[0] or "/")
+            strangers = [name for name in disk.names(layout.root) if not _is_left_by_init(name)]
             if strangers and not disk.exists(layout.settings):
                 raise BadRequest(f"{root} is not empty (it holds {strangers[0]!r}): choose another folder")
             for name in FOLDERS:
@@ -425,6 +425,12 @@ class Pool:
         changed = dataclasses.replace(image, readers=readers)
         self.change_image(changed)
         return changed
+
+
+def _is_left_by_init(name: str) -> bool:
+    """Whether an `init` that died, or a pool that lost its settings, can have left that."""
+    ours = {*FOLDERS, "lock", "lost+found"}
+    return name in ours or name.startswith((".pool.json.", "index.sqlite"))
 
 
 def _readable(read: Callable[[str], Found | None], names: Iterable[str]) -> list[Found]:
