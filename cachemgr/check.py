@@ -159,7 +159,7 @@ def _image_drafts(pool: Pool, folder: str, fix: bool) -> Iterator[Finding]:
         path = f"{folder}/{name}"
         draft = BESIDE.fullmatch(name)
         is_dead = draft is not None and not pool.disk.is_process(int(draft[1]))
-        if name in ingest.SCAFFOLD or is_dead:
+        if name in room.SCAFFOLD or is_dead:
             if fix:
                 pool.disk.remove(path)
             yield Finding("what is left of an ingest", path, "remove it", fix)

@@ -15,7 +15,7 @@ from cachemgr import pins, room
 from cachemgr.disk import replace_file
 from cachemgr.errors import Busy, Cancelled, Missing, PoolDamaged, WrongBytes
 from cachemgr.layout import disk_errors
-from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image, encode
+from cachemgr.records import MOST_BYTES, Image, decode, decode_image, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ CHECKPOINT_BYTES = 256 << 20
 NOTE_BYTES = 16 << 20
 BLOCK_BYTES = 1 << 20
 HEAD_BYTES = 64 << 10
-# What an ingest's folder holds besides what an image's folder holds.
-SCAFFOLD = ("writer", "progress", "want.json")
 
 
 class Ingest:
@@ -74,14 +72,6 @@ class Ingest:
             except BaseException:
                 lock.release()
                 raise
-
-    def aliases(self) -> list[str]:
-        """The names that the image will have."""
-        try:
-            found = decode(self.pool.disk.read(f"{self.folder}/want.json", MOST_BYTES), self.folder)
-        except FileNotFoundError:
-            return []
-        return [str(name) for name in found.get("aliases", [])]
 
     def lease_s(self) -> int:
         """Until when it is kept although nobody writes."""
@@ -197,9 +187,6 @@ class Writer:
             data.sync()
             replace_file(disk, f"{ingest.folder}/image.json", encode(image), mode=0o644)
         with self.pool.changing(f"committing image {image.short}"):
-            # Before the image, so that who finds the image finds its names.
-            for name in ingest.aliases():
-                self.pool.add_alias(Alias(name, digest))
             self._make_visible(image)
         self.close()
         return image
@@ -237,9 +224,7 @@ class Writer:
         disk.sync_folder(layout.folder("ingest"))
         pool.index.put(room.entry_of(pool, image))
         pool.index.give_back(f"ingest:{self.ingest.key}")
-        for name in SCAFFOLD:
-            if disk.exists(f"{target}/{name}"):
-                disk.remove(f"{target}/{name}")
+        room.settle(pool, image.digest)
 
     def _merge_into(self, target: str) -> None:
         """The same content is here already, under another name: its leases join the others'."""
@@ -248,6 +233,7 @@ class Writer:
         for pin in pins.read_pins(disk, self.ingest.folder):
             both = pins.longer(pin, there[pin.owner]) if pin.owner in there else pin
             pins.write_pin(disk, target, both, is_durable=True)
+        room.add_names(self.pool, self.ingest.folder, target.rpartition("/")[2])
         drop(self.ingest)
 
     def _as_now_recorded(self) -> Image:

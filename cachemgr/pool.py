@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from cachemgr import pins, room
 from cachemgr.disk import replace_file
-from cachemgr.errors import BadRequest, Busy, CacheError, Missing, NotAllowed, PoolDamaged
+from cachemgr.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed, PoolDamaged
 from cachemgr.ingest import Ingest, want_file
 from cachemgr.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors, read_settings
 from cachemgr.records import (
@@ -385,6 +385,8 @@ class Pool:
                 room.rescan(self)
             try:
                 yield
+            except DiskFailed:
+                raise
             except CacheError:
                 # A refusal, made before anything was changed.
                 marker.write_at(0, b"idle")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from cachemgr import pins, policies
 from cachemgr.errors import Busy, NeverFits, NoRoom, PoolDamaged
 from cachemgr.policies import Entry
-from cachemgr.records import MOST_BYTES, Image, decode_image
+from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image
 from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 # Left free on the disk for the pool's own small files.
 SPARE_BYTES = 1 << 20
+# What an ingest's folder holds besides what an image's folder holds, in the order in which
+# it goes: while `want.json` is there, the commit is not finished.
+SCAFFOLD = ("data.new", "writer", "progress", "want.json")
 # What is chosen to go may be pinned or locked the next moment; then the choice is made anew.
 MOST_ROUNDS = 1000
 
@@ -110,6 +113,9 @@ def evict_expired(pool: Pool) -> list[str]:
 def rescan(pool: Pool) -> None:
     """Fill the index from the folders, after sweeping up what a crash left."""
     sweep_trash(pool)
+    for digest in pool.disk.names(pool.layout.folder("images")):
+        if pool.disk.exists(f"{pool.layout.image(digest)}/want.json"):
+            settle(pool, digest)
     pool.index.refill(pool.disk.boot_id(), *scan(pool))
 
 
@@ -119,6 +125,35 @@ def sweep_trash(pool: Pool) -> list[str]:
     for name in names:
         pool.disk.remove_all(pool.layout.trash(name))
     return names
+
+
+def settle(pool: Pool, digest: str) -> None:
+    """Finish a commit: give the visible image its names, then take the scaffold away.
+
+    The names come after the image: a name that stood for another one must not stand for
+    nothing if this is where the process dies.
+    """
+    disk, folder = pool.disk, pool.layout.image(digest)
+    has_names = add_names(pool, folder, digest)
+    for name in SCAFFOLD:
+        if disk.exists(f"{folder}/{name}"):
+            disk.remove(f"{folder}/{name}")
+    if has_names:
+        # Otherwise a power cut could bring `want.json` back, and give a name again that
+        # got another meaning meanwhile.
+        disk.sync_folder(folder)
+
+
+def add_names(pool: Pool, folder: str, digest: str) -> bool:
+    """Write the aliases that an ingest was asked for; whether there were any."""
+    path = f"{folder}/want.json"
+    try:
+        names = decode(pool.disk.read(path, MOST_BYTES), path).get("aliases", [])
+    except (FileNotFoundError, PoolDamaged):
+        return False
+    for name in names:
+        pool.add_alias(Alias(str(name), digest))
+    return bool(names)
 
 
 def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import suppress
 
 import pytest
 
-from tests.crash.memorynodes import Crash, Fault
-from tests.crash.world import World
+from cachemgr.errors import DiskFailed
+from cachemgr.hashing import InlineHasher
+from cachemgr.ingest import Ingest
+from cachemgr.records import Readers
+from tests.crash.memorynodes import Crash, Fault, File
+from tests.crash.world import ROOT, World, digest_of
 
 A, B = b"alma" * 10, b"bookworm" * 5
 
@@ -17,6 +22,25 @@ def world() -> World:
     world = World()
     world.create()
     return world
+
+
+def die_when(world: World, what: str, path_end: str) -> None:
+    """The process is going to die at its first such step."""
+    strike_when(world, "crash", what, path_end)
+
+
+def refuse_when(world: World, what: str, path_end: str) -> None:
+    """The disk is going to refuse the first such step, and nothing after it."""
+    strike_when(world, "EIO", what, path_end)
+
+
+def strike_when(world: World, kind: str, what: str, path_end: str) -> None:
+    def before(step: str, path: str) -> None:
+        if step == what and path.endswith(path_end):
+            world.disk.before_step = None
+            world.disk.arm(Fault(kind, 0))
+
+    world.disk.before_step = before
 
 
 def test_init_that_died_while_writing_its_settings_can_be_run_again() -> None:
@@ -43,3 +67,38 @@ def test_second_init_makes_the_pool_folder_safe_that_the_first_one_did_not_sync(
     world.after_power_loss("none", "old")
 
     assert world.pool.images() == []
+
+
+def test_name_keeps_its_old_meaning_until_the_new_image_is_visible(world: World) -> None:
+    world.add(A, uri="http://site/a", aliases=("latest",))
+    answers = set()
+    for at in range(120):
+        twin = world.copy()
+        twin.disk.arm(Fault("crash", at))
+        with suppress(Crash):
+            twin.add(B, uri="http://site/b", aliases=("latest",))
+        twin.after_crash()
+        twin.recover()
+        answers.add(twin.named("latest"))
+
+    assert answers == {digest_of(A), digest_of(B)}
+
+
+def test_image_that_became_visible_just_before_a_crash_gets_its_names_afterwards(world: World) -> None:
+    die_when(world, "sync folder", "/images")
+    with suppress(Crash):
+        world.add(A, aliases=("latest",))
+    world.after_crash()
+    world.recover()
+
+    assert world.named("latest") == digest_of(A)
+    assert {*world.disk.names(f"{ROOT}/images/{digest_of(A)}")} - {"pins"} == {"data", "image.json"}
+
+
+def test_name_that_was_moved_later_does_not_return_with_what_an_ingest_left(world: World) -> None:
+    world.add(A, uri="http://site/a", aliases=("latest",))
+    world.add(B, uri="http://site/b", aliases=("latest",))
+    world.after_power_loss("none", "old")
+    world.recover()
+
+    assert world.named("latest") == digest_of(B)
