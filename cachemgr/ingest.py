@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import closing
 
 from cachemgr import pins, room
 from cachemgr.disk import replace_file
 from cachemgr.errors import Busy, Cancelled, Missing, PoolDamaged, WrongBytes
 from cachemgr.layout import disk_errors
-from cachemgr.records import MOST_BYTES, Image, decode, decode_image, encode
+from cachemgr.records import MOST_BYTES, Image, decode, decode_image, encode, file_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,9 +171,10 @@ class Writer:
                 f"{self.offset}: correct its size, or look at its source"
             )
         digest = self._hasher.hexdigest()
-        if ingest.image.digest not in ("", digest):
+        # Not the record's digest: a commit that was cut short may have written it there.
+        if ingest.key not in (digest, "u" + file_name(ingest.image.uri)):
             raise WrongBytes(
-                f"image {ingest.image.uri} was promised as sha256:{ingest.image.digest} but what came is "
+                f"image {ingest.image.uri} was promised as sha256:{ingest.key} but what came is "
                 f"sha256:{digest}: correct the digest, or look at its source"
             )
         with disk_errors(f"committing image {ingest.image.short}"):
@@ -244,7 +246,13 @@ class Writer:
     def _opened(self) -> Handle:
         disk, path = self.pool.disk, f"{self.ingest.folder}/data"
         with disk_errors(f"allocating {self.ingest.size_bytes} bytes for {self.ingest.image.short}"):
-            return disk.open(path, for_writing=True)
+            try:
+                return disk.open(path, for_writing=True)
+            except PermissionError:
+                # A commit was cut short after it had made the data read-only.
+                with closing(disk.open(path)) as data:
+                    data.set_mode(0o600)
+                return disk.open(path, for_writing=True)
 
     def _hash_what_is_there(self) -> None:
         with disk_errors(f"reading what has arrived of {self.ingest.image.short}"):

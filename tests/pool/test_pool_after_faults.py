@@ -102,3 +102,23 @@ def test_name_that_was_moved_later_does_not_return_with_what_an_ingest_left(worl
     world.recover()
 
     assert world.named("latest") == digest_of(B)
+
+
+def test_commit_cut_short_after_it_made_the_data_read_only_can_be_resumed(world: World) -> None:
+    die_when(world, "rename", f"/images/{digest_of(A)}")
+    with suppress(Crash):
+        world.add(A)
+    world.after_crash()
+    world.recover()
+
+    assert world.add(A).digest == digest_of(A)
+
+
+def test_what_came_from_an_address_may_change_after_a_commit_that_was_cut_short(world: World) -> None:
+    die_when(world, "rename", f"/images/{digest_of(A)}")
+    with suppress(Crash):
+        world.add(A, is_known=False)
+    world.after_power_loss("none", "old")
+    world.recover()
+
+    assert world.add(B, is_known=False).digest == digest_of(B)
