@@ -243,6 +243,8 @@ class Pool:
         if self.disk.exists(draft):
             self.disk.remove_all(draft)
         self.disk.make_folder(draft, SEARCHABLE)
+        # Now and synced with the rest: a pin's own sync would not make this name safe.
+        self.disk.make_folder(f"{draft}/pins", PRIVATE)
         with closing(self.disk.create(f"{draft}/data", 0o600)) as data:
             data.allocate(want.size_bytes)
             data.sync()

@@ -122,3 +122,12 @@ def test_what_came_from_an_address_may_change_after_a_commit_that_was_cut_short(
     world.recover()
 
     assert world.add(B, is_known=False).digest == digest_of(B)
+
+
+def test_lease_survives_a_power_cut_although_the_first_pin_beside_it_was_not_durable(world: World) -> None:
+    world.add(A)
+    world.pool.pin(digest_of(A), world.pin("instance"), is_durable=False)
+    world.pool.pin(digest_of(A), world.pin("job 1"))
+    world.after_power_loss("none", "old")
+
+    assert "job 1" in [pin.owner for pin in world.pool.pins(digest_of(A))]
