@@ -7,6 +7,7 @@ another image's eviction; whoever evicts takes it exclusively and does not wait.
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 
 from cachemgr.disk import replace_file
 from cachemgr.errors import BadRequest, PoolDamaged
@@ -45,11 +46,14 @@ def write_pin(disk: Disk, folder: str, pin: Pin, *, is_durable: bool) -> None:
 
 
 def remove_pin(disk: Disk, folder: str, owner: str) -> bool:
-    """Whether there was such a pin."""
+    """Whether there was such a pin. It does not come back after a power cut."""
     try:
         disk.remove(pin_path(folder, owner))
     except FileNotFoundError:
         return False
+    with suppress(FileNotFoundError):
+        # What it was on may have gone the moment it was free to go.
+        disk.sync_folder(f"{folder}/pins")
     return True
 
 

@@ -286,6 +286,7 @@ class Pool:
                 self.disk.remove(self.layout.alias(name))
             except FileNotFoundError:
                 return False
+            self.disk.sync_folder(self.layout.folder("aliases"))
         return True
 
     def pin(self, name: str, pin: Pin, *, is_durable: bool = True) -> Image:

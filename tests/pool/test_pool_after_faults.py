@@ -131,3 +131,19 @@ def test_lease_survives_a_power_cut_although_the_first_pin_beside_it_was_not_dur
     world.after_power_loss("none", "old")
 
     assert "job 1" in [pin.owner for pin in world.pool.pins(digest_of(A))]
+
+
+def test_pin_that_was_given_back_does_not_return_with_the_power(world: World) -> None:
+    world.add(A, owner="job 1")
+    assert world.pool.unpin(digest_of(A), "job 1")
+    world.after_power_loss("none", "old")
+
+    assert world.pool.pins(digest_of(A)) == []
+
+
+def test_name_that_was_removed_does_not_return_with_the_power(world: World) -> None:
+    world.add(A, aliases=("latest",))
+    assert world.pool.remove_alias("latest")
+    world.after_power_loss("none", "old")
+
+    assert world.pool.alias("latest") is None
