@@ -93,14 +93,19 @@ class Writer:
         self.pool = ingest.pool
         self._lock = lock
         self._hasher = hasher
-        self._data: Handle | None = self._opened()
+        data = self._opened()
+        self._data: Handle | None = data
         synced, arrived, boot_id = read_progress(self.pool.disk, ingest.folder)
         valid = arrived if boot_id == self.pool.disk.boot_id() else synced
-        self.offset = min(valid, ingest.size_bytes)
+        self.offset = min(valid, ingest.size_bytes, data.size())
         self.resumed_bytes = self.offset
         self._synced = min(synced, self.offset)
         self._noted = self.offset
-        self._hash_what_is_there()
+        try:
+            self._hash_what_is_there()
+        except BaseException:
+            self._close_data()
+            raise
 
     @property
     def size_bytes(self) -> int:
@@ -195,9 +200,11 @@ class Writer:
 
     def abandon(self) -> None:
         """Give up: nothing of it stays."""
-        with self.pool.changing(f"dropping the ingest of {self.ingest.image.short}"):
-            drop(self.ingest)
-        self.close()
+        try:
+            with self.pool.changing(f"dropping the ingest of {self.ingest.image.short}"):
+                drop(self.ingest)
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Let others go on; what has arrived stays."""
@@ -207,9 +214,11 @@ class Writer:
 
     def pause(self) -> None:
         """Like `close`, with everything that has arrived noted."""
-        with disk_errors("noting what has arrived"):
-            self._note(is_durable=False)
-        self.close()
+        try:
+            with disk_errors("noting what has arrived"):
+                self._note(is_durable=False)
+        finally:
+            self.close()
 
     def _make_visible(self, image: Image) -> None:
         pool, disk, layout = self.pool, self.pool.disk, self.pool.layout

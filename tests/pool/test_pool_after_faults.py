@@ -147,3 +147,52 @@ def test_name_that_was_removed_does_not_return_with_the_power(world: World) -> N
     world.after_power_loss("none", "old")
 
     assert world.pool.alias("latest") is None
+
+
+def test_writer_whose_note_fails_lets_others_write(world: World) -> None:
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    writer = found.writer(InlineHasher())
+    assert writer is not None
+    writer.write(A[:10])
+    world.disk.arm(Fault("EROFS", 0, is_lasting=True))
+    with pytest.raises(DiskFailed):
+        writer.pause()
+    world.disk.arm(None)
+    other = found.writer(InlineHasher())
+
+    assert other is not None
+    other.close()
+
+
+def test_writer_who_cannot_abandon_lets_others_write(world: World) -> None:
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    writer = found.writer(InlineHasher())
+    assert writer is not None
+    world.disk.arm(Fault("EROFS", 0, is_lasting=True))
+    with pytest.raises(DiskFailed):
+        writer.abandon()
+    world.disk.arm(None)
+    other = found.writer(InlineHasher())
+
+    assert other is not None
+    other.close()
+
+
+def test_ingest_whose_data_somebody_cut_goes_on_where_they_end(world: World) -> None:
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    with world.writing(found) as writer:
+        writer.write(A[:30])
+        writer.checkpoint()
+    data = world.disk.node_at(f"{found.folder}/data")
+    assert isinstance(data, File)
+    del data.content[20:]
+    with world.writing(found) as writer:
+        offset = writer.offset
+        writer.write(A[20:])
+        image = world.commit(writer, A)
+
+    assert offset == 20
+    assert image.size_bytes == 40
