@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from contextlib import closing
+from contextlib import closing, suppress
 
 from cachemgr import pins, room
 from cachemgr.disk import replace_file
-from cachemgr.errors import Busy, Cancelled, Missing, PoolDamaged, WrongBytes
+from cachemgr.errors import Busy, CacheError, Cancelled, Missing, PoolDamaged, WrongBytes
 from cachemgr.layout import disk_errors
 from cachemgr.records import MOST_BYTES, Image, decode, decode_image, encode, file_name
 
@@ -130,7 +130,7 @@ class Writer:
     def checkpoint(self) -> None:
         """From here on not even a power cut loses what has arrived."""
         with disk_errors(f"syncing image {self.ingest.image.short}"):
-            self._handle().sync()
+            self._sync()
             self._synced = self.offset
             self._note(is_durable=True)
 
@@ -190,8 +190,8 @@ class Writer:
             image = dataclasses.replace(
                 self._as_now_recorded(), digest=digest, format=kind, added_s=self.pool.clock.now_s()
             )
-            data.set_mode(0o444 if image.readers.is_public else 0o400)
-            data.sync()
+            data.set_mode(image.data_mode)
+            self._sync()
             replace_file(disk, f"{ingest.folder}/image.json", encode(image), mode=0o644)
         with self.pool.changing(f"committing image {image.short}"):
             self._make_visible(image)
@@ -277,6 +277,16 @@ class Writer:
         text = b"%d %d %s\n" % (self._synced, self.offset, self.pool.disk.boot_id().encode())
         replace_file(self.pool.disk, f"{self.ingest.folder}/progress", text, is_durable=is_durable)
         self._noted = self.offset
+
+    def _sync(self) -> None:
+        """Sync the data. After a failure the kernel may have dropped what it could not write
+        and call the next sync a success, so nothing that has arrived is believed any more."""
+        try:
+            self._handle().sync()
+        except OSError:
+            with suppress(CacheError):
+                self.restart()
+            raise
 
     def _handle(self) -> Handle:
         if self._data is None:

@@ -57,6 +57,11 @@ class Image:
         """A name for people: the last part of its address, and the digest's beginning."""
         return f"{self.uri.rpartition('/')[2] or self.uri} ({self.digest[:12] or 'digest unknown'})"
 
+    @property
+    def data_mode(self) -> int:
+        """The mode of its data: nobody changes them, and private ones are the owner's."""
+        return 0o444 if self.readers.is_public else 0o400
+
 
 @dataclass(frozen=True)
 class Pin:

@@ -196,3 +196,18 @@ def test_ingest_whose_data_somebody_cut_goes_on_where_they_end(world: World) -> 
 
     assert offset == 20
     assert image.size_bytes == 40
+
+
+def test_failed_sync_is_not_taken_back_by_the_next_one(world: World) -> None:
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    with world.writing(found) as writer:
+        writer.write(A[:30])
+        refuse_when(world, "sync", "/data")
+        with pytest.raises(DiskFailed):
+            writer.checkpoint()
+    world.add(A, owner="job 1")
+    world.after_power_loss("none", "old")
+    world.recover()
+
+    assert world.faults_found() == []
