@@ -419,8 +419,12 @@ class Pool:
         """Write what is known of an image anew: its readers, its expiry."""
         folder = self.layout.image(image.digest)
         with self.changing(f"changing image {image.short}"):
-            if self.image(image.digest) is None:
+            there = self.image(image.digest)
+            if there is None:
                 raise Missing(f"image {image.short} is not in the pool any more")
+            if there.data_mode != image.data_mode:
+                with closing(self.disk.open(f"{folder}/data")) as data:
+                    data.set_mode(image.data_mode)
             replace_file(self.disk, f"{folder}/image.json", encode(image), mode=0o644)
             self.index.put(room.entry_of(self, image))
 

@@ -211,3 +211,15 @@ def test_failed_sync_is_not_taken_back_by_the_next_one(world: World) -> None:
     world.recover()
 
     assert world.faults_found() == []
+
+
+def test_image_that_becomes_public_or_private_has_the_mode_of_that(world: World) -> None:
+    image = world.add(A, readers=Readers(is_public=False))
+    modes = []
+    for readers in (Readers(), Readers(is_public=False)):
+        world.pool.change_image(dataclasses.replace(image, readers=readers))
+        node = world.disk.node_at(world.pool.data_path(image.digest))
+        assert node is not None
+        modes.append(node.mode)
+
+    assert modes == [0o444, 0o400]
