@@ -228,6 +228,7 @@ class Writer:
             return
         if disk.exists(target):
             # Damaged content of this digest, hidden by `check`: here is its replacement.
+            self._take_pins_of(target, self.ingest.folder)
             room.discard(pool, target, f"damaged-{image.digest}")
             pool.index.give_back(f"damaged:{image.digest}")
         disk.rename(self.ingest.folder, target)
@@ -239,13 +240,17 @@ class Writer:
 
     def _merge_into(self, target: str) -> None:
         """The same content is here already, under another name: its leases join the others'."""
-        disk = self.pool.disk
-        there = {pin.owner: pin for pin in pins.read_pins(disk, target)}
-        for pin in pins.read_pins(disk, self.ingest.folder):
-            both = pins.longer(pin, there[pin.owner]) if pin.owner in there else pin
-            pins.write_pin(disk, target, both, is_durable=True)
+        self._take_pins_of(self.ingest.folder, target)
         room.add_names(self.pool, self.ingest.folder, target.rpartition("/")[2])
         drop(self.ingest)
+
+    def _take_pins_of(self, source: str, target: str) -> None:
+        """Let what holds one folder hold the other, too."""
+        disk = self.pool.disk
+        there = {pin.owner: pin for pin in pins.read_pins(disk, target)}
+        for pin in pins.read_pins(disk, source):
+            both = pins.longer(pin, there[pin.owner]) if pin.owner in there else pin
+            pins.write_pin(disk, target, both, is_durable=True)
 
     def _as_now_recorded(self) -> Image:
         """The image's record, which others may have changed since the ingest began."""

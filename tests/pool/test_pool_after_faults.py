@@ -213,6 +213,16 @@ def test_failed_sync_is_not_taken_back_by_the_next_one(world: World) -> None:
     assert world.faults_found() == []
 
 
+def test_commit_replaces_what_stands_damaged_at_its_place_and_keeps_its_leases(world: World) -> None:
+    world.add(A, owner="keeper")
+    world.disk.remove(f"{ROOT}/images/{digest_of(A)}/image.json")
+    world.promises.images.clear()
+    world.add(A, owner="job 1")
+
+    assert world.faults_found() == []
+    assert [pin.owner for pin in world.pool.pins(digest_of(A))] == ["job 1", "keeper"]
+
+
 def test_image_that_becomes_public_or_private_has_the_mode_of_that(world: World) -> None:
     image = world.add(A, readers=Readers(is_public=False))
     modes = []
