@@ -223,13 +223,16 @@ class Writer:
     def _make_visible(self, image: Image) -> None:
         pool, disk, layout = self.pool, self.pool.disk, self.pool.layout
         target = layout.image(image.digest)
-        if pool.image(image.digest) is not None:
+        if self._is_whole(image.digest):
             self._merge_into(target)
             return
         if disk.exists(target):
-            # Damaged content of this digest, hidden by `check`: here is its replacement.
-            self._take_pins_of(target, self.ingest.folder)
-            room.discard(pool, target, f"damaged-{image.digest}")
+            # Damaged content of this digest, or hidden by `check`: here is its replacement.
+            def moved() -> bool:
+                self._take_pins_of(target, self.ingest.folder)
+                return True
+
+            room.discard(pool, target, f"damaged-{image.digest}", moved)
             pool.index.give_back(f"damaged:{image.digest}")
         disk.rename(self.ingest.folder, target)
         disk.sync_folder(layout.folder("images"))
@@ -240,9 +243,19 @@ class Writer:
 
     def _merge_into(self, target: str) -> None:
         """The same content is here already, under another name: its leases join the others'."""
-        self._take_pins_of(self.ingest.folder, target)
+
+        def moved() -> bool:
+            self._take_pins_of(self.ingest.folder, target)
+            return True
+
         room.add_names(self.pool, self.ingest.folder, target.rpartition("/")[2])
-        drop(self.ingest)
+        drop(self.ingest, moved)
+
+    def _is_whole(self, digest: str) -> bool:
+        try:
+            return self.pool.image(digest) is not None
+        except PoolDamaged:
+            return False
 
     def _take_pins_of(self, source: str, target: str) -> None:
         """Let what holds one folder hold the other, too."""
@@ -313,31 +326,22 @@ def read_progress(disk: Disk, folder: str) -> tuple[int, int, str]:
         return 0, 0, ""
 
 
-def drop(ingest: Ingest) -> None:
-    """Delete an ingest; called with the pool's lock and the right to write."""
-    room.discard(ingest.pool, ingest.folder, f"ingest-{ingest.key}")
-    ingest.pool.index.give_back(f"ingest:{ingest.key}")
+def drop(ingest: Ingest, may_go: Callable[[], bool] = lambda: True) -> bool:
+    """Delete an ingest, if it may go; called with the pool's lock and the right to write.
+
+    `may_go` is asked while nobody can join the ingest.
+    """
+    pool = ingest.pool
+    is_dropped = room.discard(pool, ingest.folder, f"ingest-{ingest.key}", may_go)
+    if is_dropped:
+        pool.index.give_back(f"ingest:{ingest.key}")
+    return is_dropped
 
 
 def drop_stale(pool: Pool) -> list[str]:
     """Drop what is arriving for nobody: its lease is over and nobody writes it."""
-    dropped = []
-    for ingest in pool.ingests():
-        if ingest.lease_s() > pool.clock.now_s():
-            continue
-        with pool.changing("dropping what nobody wants any more"):
-            try:
-                lock = pool.disk.lock(f"{ingest.folder}/writer", is_shared=False, waits=False)
-            except FileNotFoundError:
-                continue
-            if lock is None:
-                continue
-            try:
-                drop(ingest)
-                dropped.append(ingest.key)
-            finally:
-                lock.release()
-    return dropped
+    stale = [ingest for ingest in pool.ingests() if _is_stale(ingest)]
+    return [ingest.key for ingest in stale if _drop_unwritten(ingest, _is_stale)]
 
 
 def cancel(pool: Pool, key: str, owner: str) -> None:
@@ -347,16 +351,32 @@ def cancel(pool: Pool, key: str, owner: str) -> None:
         raise Missing(f"nothing is arriving under {key[:12]}")
     with disk_errors("removing a pin"):
         pins.remove_pin(pool.disk, ingest.folder, owner)
-        if pins.read_pins(pool.disk, ingest.folder):
-            return
-    with pool.changing("cancelling an ingest"):
-        lock = pool.disk.lock(f"{ingest.folder}/writer", is_shared=False, waits=False)
-        if lock is None:
-            raise Busy(f"image {ingest.image.short} is being written: cancel its transfer")
+    if _is_unpinned(ingest) and not _drop_unwritten(ingest, _is_unpinned) and _is_unpinned(ingest):
+        raise Busy(f"image {ingest.image.short} is being written: cancel its transfer")
+
+
+def _drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:
+    """Whether it was dropped: nobody writes it, and at the last moment it still may go."""
+    with ingest.pool.changing(f"dropping the ingest of {ingest.image.short}"):
         try:
-            drop(ingest)
+            lock = ingest.pool.disk.lock(f"{ingest.folder}/writer", is_shared=False, waits=False)
+        except FileNotFoundError:
+            return False
+        if lock is None:
+            return False
+        try:
+            return drop(ingest, lambda: may_go(ingest))
         finally:
             lock.release()
+
+
+def _is_stale(ingest: Ingest) -> bool:
+    return ingest.lease_s() <= ingest.pool.clock.now_s()
+
+
+def _is_unpinned(ingest: Ingest) -> bool:
+    with disk_errors("reading pins"):
+        return not pins.read_pins(ingest.pool.disk, ingest.folder)
 
 
 def want_file(lease_s: int, aliases: tuple[str, ...]) -> bytes:

@@ -17,6 +17,8 @@ from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cachemgr.disk import Disk
     from cachemgr.pool import Pool
 
@@ -85,16 +87,30 @@ def evict(pool: Pool, digest: str) -> bool:
     return True
 
 
-def discard(pool: Pool, folder: str, name: str) -> None:
-    """Take a folder out of sight at once, then delete it.
+def discard(pool: Pool, folder: str, name: str, may_go: Callable[[], bool] = lambda: True) -> bool:
+    """Take a folder out of sight at once, then delete it; False if it is gone or may not go.
 
-    The rename is synced before anything is deleted: otherwise a power cut could bring the
-    name back without the content.
+    `may_go` is asked when nobody can be pinning what is in the folder: who waits for its
+    lock sees afterwards that it is gone.
     """
-    pool.disk.remove_all(_hide(pool, folder, name))
+    try:
+        lock = pool.disk.lock(folder, is_shared=False, waits=True)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        if not may_go():
+            return False
+        hidden = _hide(pool, folder, name)
+    finally:
+        if lock is not None:
+            lock.release()
+    pool.disk.remove_all(hidden)
+    return True
 
 
 def _hide(pool: Pool, folder: str, name: str) -> str:
+    """Rename into the trash, and sync that before anything is deleted: otherwise a power cut
+    could bring the name back without the content."""
     hidden = pool.layout.trash(name)
     if pool.disk.exists(hidden):
         pool.disk.remove_all(hidden)
