@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import threading
+from contextlib import closing, suppress
 
 from cachemgr.errors import DiskFailed, Unsuitable
 
@@ -291,13 +292,15 @@ def replace_file(disk: Disk, path: str, data: bytes, *, mode: int = 0o600, is_du
     beside = f"{folder}/.{name}.{os.getpid()}-{threading.get_ident()}.new"
     if disk.exists(beside):
         disk.remove(beside)
-    handle = disk.create(beside, mode)
     try:
-        handle.write_at(0, data)
-        if is_durable:
-            handle.sync()
-    finally:
-        handle.close()
-    disk.rename(beside, path)
+        with closing(disk.create(beside, mode)) as handle:
+            handle.write_at(0, data)
+            if is_durable:
+                handle.sync()
+        disk.rename(beside, path)
+    except OSError:
+        with suppress(OSError):
+            disk.remove(beside)
+        raise
     if is_durable:
         disk.sync_folder(folder)

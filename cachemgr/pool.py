@@ -242,6 +242,19 @@ class Pool:
         draft = self.layout.trash(f"new-{want.key}")
         if self.disk.exists(draft):
             self.disk.remove_all(draft)
+        try:
+            self._write_draft(draft, want, image, pin, lease_s)
+        except OSError:
+            # A disk that is full may have allocated most of it.
+            with suppress(OSError):
+                self.disk.remove_all(draft)
+            raise
+        self.disk.rename(draft, self.layout.ingest(want.key))
+        self.disk.sync_folder(self.layout.folder("ingest"))
+        self.index.take(f"ingest:{want.key}", want.size_bytes)
+        return Ingest(self, want.key, image)
+
+    def _write_draft(self, draft: str, want: Want, image: Image, pin: Pin | None, lease_s: int) -> None:
         self.disk.make_folder(draft, SEARCHABLE)
         # Now and synced with the rest: a pin's own sync would not make this name safe.
         self.disk.make_folder(f"{draft}/pins", PRIVATE)
@@ -254,10 +267,6 @@ class Pool:
         replace_file(self.disk, f"{draft}/image.json", encode(image), mode=0o644)
         if pin is not None:
             pins.write_pin(self.disk, draft, pin, is_durable=True)
-        self.disk.rename(draft, self.layout.ingest(want.key))
-        self.disk.sync_folder(self.layout.folder("ingest"))
-        self.index.take(f"ingest:{want.key}", want.size_bytes)
-        return Ingest(self, want.key, image)
 
     def _compare(self, want: Want, image: Image) -> None:
         if want.digest and image.size_bytes != want.size_bytes:

@@ -260,6 +260,27 @@ def test_commit_replaces_what_stands_damaged_at_its_place_and_keeps_its_leases(w
     assert [pin.owner for pin in world.pool.pins(digest_of(A))] == ["job 1", "keeper"]
 
 
+def test_refused_ingest_leaves_no_bytes_allocated(world: World) -> None:
+    world.disk.capacity_bytes = (2 << 20) + 30
+    world.add(B[:20], owner="keeper")
+    free_bytes = world.disk.free_bytes(ROOT)
+    refuse_when(world, "write", ".new")
+    with pytest.raises(DiskFailed):
+        world.begin(A)
+
+    assert world.disk.names(f"{ROOT}/trash") == []
+    assert world.disk.free_bytes(ROOT) == free_bytes
+
+
+def test_refused_small_file_leaves_no_draft(world: World) -> None:
+    world.add(A)
+    refuse_when(world, "write", ".new")
+    with pytest.raises(DiskFailed):
+        world.pool.pin(digest_of(A), world.pin("job 1"))
+
+    assert world.disk.names(f"{ROOT}/images/{digest_of(A)}/pins") == []
+
+
 def test_image_that_becomes_public_or_private_has_the_mode_of_that(world: World) -> None:
     image = world.add(A, readers=Readers(is_public=False))
     modes = []
