@@ -65,10 +65,9 @@ class Ingest:
                 raise Missing(f"image {self.image.short} is not arriving any more") from error
             if lock is None:
                 return None
-            if not lock.is_of(path) or self.pool.ingest(self.key) is None:
-                lock.release()
-                raise Missing(f"image {self.image.short} is not arriving any more")
             try:
+                if not lock.is_of(path) or not self.is_there():
+                    raise Missing(f"image {self.image.short} is not arriving any more")
                 return Writer(self, lock, hasher)
             except BaseException:
                 lock.release()

@@ -8,11 +8,12 @@ from contextlib import suppress
 
 import pytest
 
+from cachemgr import room
 from cachemgr.errors import CacheError, DiskFailed, Missing
 from cachemgr.hashing import InlineHasher
 from cachemgr.ingest import Ingest, cancel, drop_stale
 from cachemgr.pool import INGEST_LEASE_S, Pool
-from cachemgr.records import Readers
+from cachemgr.records import Alias, Readers
 from tests.crash.memorynodes import Crash, Fault, File, WouldBlock
 from tests.crash.world import ROOT, World, digest_of
 
@@ -332,3 +333,16 @@ def test_lease_on_what_turns_out_to_be_here_already_is_not_lost_to_who_takes_it_
         lost += twin.faults_found()
 
     assert lost == []
+
+
+def test_writer_whose_ingest_cannot_be_read_gives_the_lock_back(world: World) -> None:
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    refuse_when(world, "read", "/image.json")
+    with pytest.raises(DiskFailed):
+        found.writer(InlineHasher())
+    world.disk.arm(None)
+    writer = found.writer(InlineHasher())
+
+    assert writer is not None
+    writer.close()
