@@ -284,8 +284,11 @@ class Pool:
             if checked_digest(alias.name) == alias.digest:
                 return
             raise BadRequest(f"the digest {alias.name} cannot be the name of another image")
-        if self.alias(alias.name) != alias:
-            with disk_errors(f"writing the alias {alias.name[:100]}"):
+        with disk_errors(f"writing the alias {alias.name[:100]}"):
+            if self.alias(alias.name) == alias:
+                # Whoever wrote it may have died before syncing it.
+                self.disk.sync_folder(self.layout.folder("aliases"))
+            else:
                 replace_file(self.disk, self.layout.alias(alias.name), encode(alias))
 
     def remove_alias(self, name: str) -> bool:

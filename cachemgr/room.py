@@ -136,7 +136,13 @@ def rescan(pool: Pool) -> None:
 
 
 def sweep_trash(pool: Pool) -> list[str]:
-    """Delete what was on its way out; its names."""
+    """Delete what was on its way out; its names.
+
+    Whoever renamed it may have died before that was safe, hence the syncs: first its name
+    has to be gone for good, then its content may go.
+    """
+    for place in ("images", "ingest"):
+        pool.disk.sync_folder(pool.layout.folder(place))
     names = pool.disk.names(pool.layout.folder("trash"))
     for name in names:
         pool.disk.remove_all(pool.layout.trash(name))

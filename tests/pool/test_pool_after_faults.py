@@ -24,6 +24,8 @@ A, B = b"alma" * 10, b"bookworm" * 5
 def world() -> World:
     world = World()
     world.create()
+    with world.pool.changing("filling the index"):
+        pass
     return world
 
 
@@ -346,3 +348,36 @@ def test_writer_whose_ingest_cannot_be_read_gives_the_lock_back(world: World) ->
 
     assert writer is not None
     writer.close()
+
+
+def test_name_that_was_there_unsynced_is_synced_before_it_is_acknowledged_again(world: World) -> None:
+    image = world.add(A)
+    die_when(world, "sync folder", "/aliases")
+    with suppress(Crash):
+        world.pool.add_alias(Alias("latest", image.digest))
+    world.after_crash()
+    world.pool.add_alias(Alias("latest", image.digest))
+    world.after_power_loss("none", "old")
+
+    assert world.named("latest") == image.digest
+
+
+def test_half_done_eviction_is_synced_before_its_deletion_is_finished(world: World) -> None:
+    """Otherwise a power cut brings the name back, and not the data."""
+    world.add(A)
+    world.disk.sync_folder(f"{ROOT}/images/{digest_of(A)}")
+    die_when(world, "sync folder", "/images")
+    with suppress(Crash), world.pool.changing("evicting"):
+        room.evict(world.pool, digest_of(A))
+    world.after_crash()
+    world.gives_up(A)
+    world.recover()
+    left = []
+    for seed in range(20):
+        twin = world.copy()
+        twin.after_power_loss("prefix", "old", seed)
+        twin.recover()
+        left += twin.faults_found()
+
+    assert left == []
+    assert world.disk.names(f"{ROOT}/trash") == []
