@@ -434,11 +434,18 @@ class Pool:
             there = self.image(image.digest)
             if there is None:
                 raise Missing(f"image {image.short} is not in the pool any more")
-            if there.data_mode != image.data_mode:
-                with closing(self.disk.open(f"{folder}/data")) as data:
-                    data.set_mode(image.data_mode)
+            # In this order, so that it is never more readable than its record says.
+            if there.readers.is_public and not image.readers.is_public:
+                self._set_data_mode(image)
             replace_file(self.disk, f"{folder}/image.json", encode(image), mode=0o644)
+            if image.readers.is_public:
+                self._set_data_mode(image)
             self.index.put(room.entry_of(self, image))
+
+    def _set_data_mode(self, image: Image) -> None:
+        with closing(self.disk.open(self.data_path(image.digest))) as data:
+            data.set_mode(image.data_mode)
+            data.sync()
 
     def allow(self, image: Image, uid: int) -> Image:
         """Let one more user use a private image."""

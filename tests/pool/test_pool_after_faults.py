@@ -381,3 +381,26 @@ def test_half_done_eviction_is_synced_before_its_deletion_is_finished(world: Wor
 
     assert left == []
     assert world.disk.names(f"{ROOT}/trash") == []
+
+
+def test_image_is_never_more_readable_than_its_record_says(world: World) -> None:
+    image = world.add(A, readers=Readers(is_public=False))
+    public = dataclasses.replace(image, readers=Readers())
+    found = []
+    for first, second in ((public, image), (image, public)):
+        world.pool.change_image(first)
+        for at in range(30):
+            twin = world.copy()
+            twin.disk.arm(Fault("crash", at))
+            with suppress(Crash):
+                twin.pool.change_image(second)
+            twin.after_crash()
+            record = twin.pool.find(image.digest)
+            node = twin.disk.node_at(twin.pool.data_path(image.digest))
+            assert record is not None
+            assert node is not None
+            found.append(node.mode & ~record.data_mode)
+            twin.pool.change_image(second)
+            assert node.mode == second.data_mode
+
+    assert set(found) == {0}
