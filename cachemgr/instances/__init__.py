@@ -1,0 +1,1 @@
+"""Instances: what a job gets of an image in the pool, to read or to write, and its contextualisation."""

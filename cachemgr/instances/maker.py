@@ -1,0 +1,71 @@
+"""What the pool asks for instances: the parts of this package behind the pool's own interface."""
+
+from __future__ import annotations
+
+from cachemgr import instance_book
+from cachemgr.instances.context import attach, checked_context
+from cachemgr.instances.making import Order, make
+from cachemgr.instances.methods import choose
+from cachemgr.instances.mounts import carry_out
+from cachemgr.instances.removal import remove
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.disk import Disk
+    from cachemgr.instance_book import Wish
+    from cachemgr.instances.kernel import Mounter
+    from cachemgr.instances.methods import Abilities
+    from cachemgr.records import Image
+
+VIRTUAL_DISKS = ("raw", "qcow2")
+
+
+class InstanceMaker:
+    """Makes and removes the files of instances of one pool.
+
+    With `mounts_itself`, which only root can, an instance is ready when it is made; without,
+    its mounts are handed on to whoever asks root for them.
+    """
+
+    __slots__ = ("_abilities", "_disk", "_mounter", "_mounts_itself", "_pool")
+
+    def __init__(
+        self, disk: Disk, pool: str, *, abilities: Abilities, mounter: Mounter, mounts_itself: bool
+    ) -> None:
+        self._disk = disk
+        self._pool = pool
+        self._abilities = abilities
+        self._mounter = mounter
+        self._mounts_itself = mounts_itself
+
+    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+        return choose(image.format, self._abilities, wanted, is_writable=is_writable)
+
+    def taken_bytes(self, method: str, image: Image) -> int:
+        return image.size_bytes if method == "copy" else 0
+
+    def make(self, wish: Wish, image_path: str, folder: str) -> instance_book.Made:
+        # First what a user can have got wrong, then what takes time.
+        context = checked_context(wish.context) if wish.context else None
+        order = Order(
+            image_path=image_path,
+            image_format=wish.image.format,
+            size_bytes=wish.image.size_bytes,
+            folder=folder,
+            uid=wish.uid,
+            is_writable=wish.is_writable,
+        )
+        made = make(self._disk, wish.method, order)
+        seed = None
+        if context is not None:
+            name = folder.rpartition("/")[2]
+            as_seed = made.format in VIRTUAL_DISKS
+            seed = attach(self._disk, context, instance=name, folder=folder, uid=wish.uid, as_seed=as_seed)
+        mounts = made.mounts
+        if self._mounts_itself:
+            carry_out(mounts, pool=self._pool, mounter=self._mounter)
+            mounts = ()
+        return instance_book.Made(path=made.path, mounts=tuple(each.encode() for each in mounts), seed=seed)
+
+    def remove(self, folder: str) -> None:
+        remove(self._mounter, folder, pool=self._pool)
