@@ -192,7 +192,21 @@ def _mount(
     upper_fd = stack.enter_context(opened(f"{pool}/{mount.parent}/overlay/upper", is_folder=True))
     work_fd = stack.enter_context(opened(f"{pool}/{mount.parent}/overlay/work", is_folder=True))
     data = f"lowerdir={held(source_fd)},upperdir={held(upper_fd)},workdir={held(work_fd)}"
-    mounter.mount("outrider", target, "overlay", mount.flags, data)
+    _mount_overlay(target, mount.flags, data, mounter)
+
+
+def _mount_overlay(target: str, flags: int, data: str, mounter: Mounter) -> None:
+    """Without the promise to survive a power cut, which no instance gives.
+
+    Otherwise unmounting writes out whatever the file system has, an arriving image included:
+    a job's end would wait seconds for it. Kernels before 5.10 do not know the option.
+    """
+    try:
+        mounter.mount("outrider", target, "overlay", flags, f"{data},volatile")
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        mounter.mount("outrider", target, "overlay", flags, data)
 
 
 def _restrict(mount: _Checked, parent_fd: int, is_folder: bool, mounter: Mounter) -> None:
@@ -242,5 +256,8 @@ def _explained(mount: _Checked, error: OSError) -> CacheError:
             f"{what}: the kernel has no {mount.kind} file system; load its module or ask for a copy"
         )
     if error.errno == errno.EINVAL:
-        return Unsuitable(f"{what}: the image is damaged, or the pool's file system cannot carry it")
+        return Unsuitable(
+            f"{what}: the image is damaged, the pool's file system cannot carry it, or an earlier overlay "
+            "there was lost; remove the instance and make it anew, or look at the kernel's log"
+        )
     return DiskFailed(f"{what}: {error.strerror}")

@@ -159,6 +159,10 @@ def test_link_is_not_followed(site: Any) -> None:
     assert (target.stat().st_mode, target.stat().st_uid) == (before.st_mode, before.st_uid)
 
 
+def test_order_and_repetition_make_no_difference() -> None:
+    assert acl(0o600, [2, 1, 2], [4, 3, 4], READ) == acl(0o600, [1, 2], [3, 4], READ)
+
+
 @pytest.mark.parametrize("numbers", [[-1], [0xFFFFFFFF], list(range(MOST_NAMED + 1))])
 def test_impossible_users_are_refused(numbers: list[int]) -> None:
     with pytest.raises(BadRequest):

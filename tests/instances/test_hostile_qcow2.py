@@ -103,6 +103,7 @@ def test_encryption_is_seen(method: int) -> None:
         (bytes(plain_header())[:80], "ends within its header"),
         (bytes(plain_header(at_8=4096)), "names a backing file"),
         (bytes(plain_header(at_24=1 << 62)), "at most|allowed are"),
+        (bytes(plain_header(at_72=1 << 2)), "keeps its data in another file"),
         (bytes(plain_header(at_72=1 << 1)), "marked as corrupt"),
         (bytes(plain_header(at_72=1 << 40)), "features that are not known: 0x10000000000"),
         (bytes(plain_header(at_96=(4 << 32) | 96)), "its header has 96 bytes"),

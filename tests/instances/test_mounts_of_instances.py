@@ -158,6 +158,42 @@ def test_crash_between_mounts_is_finished_by_the_next_attempt(
     assert len(site.mounted()) == len(made.mounts)
 
 
+def test_overlay_is_not_written_out_when_it_is_unmounted(site: Any, squashfs: Path) -> None:
+    made = made_and_mounted(site, "overlay", site.order(site.adopted(squashfs), "squashfs"))
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    line = next(each for each in lines if f" {made.path} " in each)
+
+    assert line.endswith("volatile")
+
+
+class OldKernel(Kernel):
+    """One that does not know volatile overlays."""
+
+    def mount(self, source: str, target: str, kind: str, flags: int, data: str) -> None:
+        if data.endswith(",volatile"):
+            raise OSError(22, "Invalid argument")
+        super().mount(source, target, kind, flags, data)
+
+
+def test_old_kernel_mounts_the_overlay_without_that_option(site: Any, squashfs: Path) -> None:
+    made = site.make("overlay", site.order(site.adopted(squashfs), "squashfs"))
+    carry_out(made.mounts, pool=str(site.root), mounter=OldKernel())
+
+    assert read(f"{made.path}/etc/motd") == "from the image\n"
+
+
+def test_overlay_that_was_lost_is_refused_until_it_is_made_anew(site: Any, squashfs: Path) -> None:
+    order = site.order(site.adopted(squashfs), "squashfs")
+    made = made_and_mounted(site, "overlay", order)
+    undo(site.kernel, order.folder, pool=str(site.root))
+
+    with pytest.raises(Unsuitable, match="make it anew"):
+        carry_out(made.mounts, pool=str(site.root), mounter=site.kernel)
+    assert site.mounted() == []
+    remove(site.kernel, order.folder, pool=str(site.root))
+    assert read(f"{made_and_mounted(site, 'overlay', order).path}/etc/motd") == "from the image\n"
+
+
 def test_failure_of_a_later_mount_takes_the_earlier_ones_away(site: Any, squashfs: Path) -> None:
     order = site.order(site.adopted(squashfs), "squashfs")
     made = site.make("overlay", order)

@@ -275,6 +275,7 @@ class Endless(Watching):
 
 def test_undo_goes_from_the_deepest_outwards_and_ends(pool: Path) -> None:
     folder = f"{pool}/instances/{KEY}"
+    os.mkdir(f"{folder}x")
     kernel = Endless([f"{folder}/{TREE}", f"{folder}/lower", f"{folder}x/{TREE}"])
     with pytest.raises(CacheError, match="cannot be unmounted"):
         undo(kernel, folder, pool=str(pool))
