@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from cachemgr.disk import Disk
 
-READ, READ_WRITE, SEARCH, ALL = 4, 6, 5, 7
+SEARCH, READ, LIST, READ_WRITE, ALL = 1, 4, 5, 6, 7
 VERSION = struct.pack("<I", 2)
 ENTRY = struct.Struct("<HHI")
 OWNER, USER, OWNING_GROUP, GROUP, MASK, OTHERS = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cachemgr.errors import BadRequest, DiskFailed, NoRoom
-from cachemgr.instances.acl import READ, SEARCH, grant
+from cachemgr.instances.acl import LIST, READ, grant
 from cachemgr.instances.iso9660 import iso9660
 
 TYPE_CHECKING = False
@@ -240,4 +240,4 @@ def _write_folder(disk: Disk, path: str, context: Context, instance: str, uid: i
         disk.make_folder(folder, 0o700)
         for name, data in files.items():
             _write(disk, f"{folder}/{name}", data, uid)
-        grant(disk, folder, mode=0o700, uids=[uid], permission=SEARCH, may_change_owner=True)
+        grant(disk, folder, mode=0o700, uids=[uid], permission=LIST, may_change_owner=True)

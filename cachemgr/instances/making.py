@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.errors import BadRequest, DiskFailed, NoRoom, PoolDamaged, Unsuitable
-from cachemgr.instances.acl import ALL, READ, READ_WRITE, grant
+from cachemgr.instances.acl import ALL, READ, READ_WRITE, SEARCH, grant
 from cachemgr.instances.formats import HEAD_BYTES, detect
 from cachemgr.instances.methods import METHODS
 from cachemgr.instances.mounts import DISK, LOWER, REQUIRED, TREE, Mount
@@ -64,6 +64,7 @@ def make(disk: Disk, method: str, order: Order) -> Made:
     what = f"making an instance of {order.image_path} in {order.folder}"
     mounts: tuple[Mount, ...] = ()
     try:
+        _confine(disk, method, order)
         if method in ("reflink", "copy", "qcow2"):
             path = _file(disk, method, order, virtual_bytes)
         elif method == "shared":
@@ -96,6 +97,19 @@ def _checked_size(disk: Disk, method: str, order: Order) -> int:
     if found.is_encrypted and method == "qcow2":
         raise Unsuitable("an overlay on an encrypted qcow2 image is not possible: ask for reflink or copy")
     return found.virtual_bytes
+
+
+def _confine(disk: Disk, method: str, order: Order) -> None:
+    """Let nobody but the job's user into the folder.
+
+    Its name can be guessed, and a mounted tree shows a private image to whoever reaches it.
+    A file is guarded by its own permissions, too, and so is made without lists as well.
+    """
+    try:
+        grant(disk, order.folder, mode=0o700, uids=[order.uid], permission=SEARCH)
+    except Unsuitable:
+        if method in ("overlay", "readonly"):
+            raise
 
 
 def _file(disk: Disk, method: str, order: Order, virtual_bytes: int) -> str:

@@ -13,6 +13,7 @@ import pytest
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, DiskFailed, NotAllowed, Unsuitable
 from cachemgr.instances.acl import ALL, MOST_NAMED, READ, READ_WRITE, acl, grant
+from cachemgr.instances.removal import remove
 
 USER, OTHER_USER, GROUP = 64001, 64002, 64003
 
@@ -89,6 +90,17 @@ def test_user_can_neither_add_to_nor_rename_in_the_folder(site: Any, as_user: Ca
     assert as_user(USER, lambda: os.rename(made, f"{made}.mine")) == "PermissionError"
     assert as_user(USER, lambda: os.symlink("/etc", f"{made}.link")) == "PermissionError"
     assert as_user(USER, lambda: os.unlink(made)) == "PermissionError"
+
+
+def test_folder_made_anew_for_another_user_lets_that_one_in(site: Any, as_user: Callable[..., str]) -> None:
+    image = site.image(b"data")
+    folder = site.folder()
+    site.make("reflink", site.order(image, "file", folder=folder, uid=USER))
+    remove(site.kernel, str(folder), pool=str(site.root))
+    path = site.make("reflink", site.order(image, "file", folder=folder, uid=OTHER_USER)).path
+
+    assert as_user(OTHER_USER, writing(path)) == ""
+    assert as_user(USER, lambda: os.close(os.open(folder / "disk", os.O_PATH))) == "PermissionError"
 
 
 def test_private_image_is_read_by_those_named_and_nobody_else(site: Any, as_user: Callable[..., str]) -> None:

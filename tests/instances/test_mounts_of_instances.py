@@ -65,6 +65,30 @@ def test_overlay_on_squashfs_takes_writes_that_the_image_does_not_see(
     assert first.format == "folder"
 
 
+@pytest.mark.parametrize("method", ["overlay", "readonly"])
+def test_tree_is_seen_by_its_user_alone(
+    site: Any, squashfs: Path, as_user: Callable[..., str], method: str
+) -> None:
+    made = made_and_mounted(
+        site, method, site.order(site.adopted(squashfs), "squashfs", is_writable=method == "overlay")
+    )
+
+    def looking() -> None:
+        os.close(os.open(f"{made.path}/etc/motd", os.O_RDONLY))
+
+    assert as_user(USER, looking) == ""
+    assert as_user(OTHER_USER, looking) == "PermissionError"
+
+
+def test_tree_that_everybody_would_see_is_not_made(site_on: Callable[[str], Any], squashfs: Path) -> None:
+    site = site_on("ramfs")
+    order = site.order(site.adopted(squashfs), "squashfs", is_writable=False)
+
+    with pytest.raises(Unsuitable, match="keeps no access control lists"):
+        site.make("readonly", order)
+    assert os.listdir(order.folder) == []
+
+
 def test_overlay_on_a_folder_leaves_it_alone(site: Any) -> None:
     image = site.root / "images" / ("a" * 64) / "data"
     image.mkdir(parents=True)
