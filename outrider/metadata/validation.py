@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
 from outrider.metadata.errors import Path, shown
-from outrider.metadata.yamlfile import Document
+from outrider.metadata.yamlfile import MOST_PROBLEMS, Document
 
 Model = TypeVar("Model", bound=BaseModel)
 Schema = Mapping[str, object]
@@ -46,7 +46,8 @@ def validated(model: type[Model], document: Document, circumstances: Circumstanc
         try:
             checked = model.model_validate(document.data, context=circumstances)
         except ValidationError as error:
-            _note_all(document, error.errors(include_url=False), json_schema(model))
+            errors = error.errors(include_url=False)[:MOST_PROBLEMS]
+            _note_all(document, errors, json_schema(model))
     document.raise_problems()
     assert checked is not None
     return checked
