@@ -101,7 +101,8 @@ def test_reason_is_cut_to_a_bounded_length() -> None:
         answering(1, b"[" * 10_000),
         answering(1, b"\xff"),
         answering(2, b'{"reason": "no"}'),
-        answering(-9),
+        answering(-9, b'{"reason": "no"}'),
+        answering(127, b'{"reason": "no"}'),
         failing,
     ],
 )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from calendar import timegm
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
 from outrider.metadata.errors import FaultyFileError
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace, read_workspace
+from outrider.metadata.yamlfile import MOST_PROBLEMS
 
 SHORT = """\
 version: 1
@@ -257,6 +259,26 @@ def test_too_many_instances_are_refused_in_sum(circumstances: Circumstances) -> 
 @pytest.mark.parametrize("text", ["[]", "just words", "42", "[[[]]]"])
 def test_file_that_is_no_mapping_is_refused(text: str, circumstances: Circumstances) -> None:
     assert "is not a mapping" in faults(text, circumstances)[0]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "".join(f"{'nodes' * 4}{number}: 1\n" for number in range(8000)),
+        "  roles:\n" + "".join(f"    - {{name: r{number}, hosts: 3}}\n" for number in range(5000)),
+        "  roles:\n" + "".join(f"    - {{name: r{n}, hosts: 'h{n}[1-10000]'}}\n" for n in range(64)),
+        "  roles:\n    - {name: a, hosts: '" + "a[1]" * 16_000 + "'}\n",
+        "deployment: {nodes: 1, duration: 1, start: '" + " " * 200_000 + "1'}\n",
+        "deployment: {nodes: 1, duration: '" + "1 " * 100_000 + "'}\n",
+    ],
+    ids=["keys", "items", "hosts", "brackets", "blanks", "digits"],
+)
+def test_no_workspace_takes_long(more: str, circumstances: Circumstances) -> None:
+    began = perf_counter()
+    found = faults(SHORT + more, circumstances)
+
+    assert perf_counter() - began < 5
+    assert 0 < len(found) <= MOST_PROBLEMS
 
 
 def test_file_is_read_from_its_path(
