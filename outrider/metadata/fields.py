@@ -155,8 +155,8 @@ Account = Annotated[
 Digest = Annotated[
     str,
     *_matching(
-        r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}",
-        "a digest: write sha256: and 64 hexadecimal digits, or sha512: and 128, in lower case",
+        r"sha256:[0-9a-f]{64}",
+        "a digest: write sha256: and 64 hexadecimal digits in lower case",
     ),
 ]
 Mode = Annotated[

@@ -8,6 +8,7 @@ from time import perf_counter
 
 import pytest
 
+from cachemgr.records import FORMATS
 from outrider.metadata.errors import FaultyFileError
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace, read_workspace
@@ -297,3 +298,10 @@ def test_model_cannot_be_changed(workspace_text: str, circumstances: Circumstanc
 
     with pytest.raises(ValueError, match="frozen"):
         workspace.metadata.name = "other"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_form_of_image_that_nodes_know_is_known(form: str, circumstances: Circumstances) -> None:
+    text = SHORT.replace("web.qcow2", f"web, format: {form}")
+
+    assert parse(text, circumstances).metadata.image.format == form
