@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from outrider import __version__
-from outrider.cli import simulate
+from outrider.cli import check, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -26,6 +26,7 @@ _EPILOG = f"""examples:
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling
+  outrider check workspace.yaml                  what is wrong with a file, line by line
 
 exit codes:
 {exit_code_lines()}
@@ -76,6 +77,7 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     parser.set_defaults(command=_no_command)
     simulate.add(commands)
+    check.add(commands)
     return parser
 
 

@@ -1,0 +1,249 @@
+"""A workspace as a user writes it down: metadata and, apart from it, a deployment request.
+
+After the thesis, section 2.2: metadata are what stays the same from one deployment to the
+next, the image and how its instances differ from one another; a deployment says how many
+are wanted, how large, for how long and when. So one file serves many deployments: the
+second section may be absent, or be replaced key by key by options.
+
+The models below are the only definition. workspace.schema.json is written from them, and a
+test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, ValidationInfo, model_validator
+
+from outrider.metadata.durations import format_duration
+from outrider.metadata.errors import Place
+from outrider.metadata.fields import (
+    MOST_INSTANCES,
+    MOST_TEXT,
+    Addresses,
+    Digest,
+    Duration,
+    GuestPath,
+    Hosts,
+    Instant,
+    Memory,
+    Mode,
+    Name,
+    Size,
+    Uri,
+)
+from outrider.metadata.times import format_instant
+from outrider.metadata.validation import Circumstances, Section, contradiction, validated
+from outrider.metadata.yamlfile import Document, parse_yaml, read_bytes, scalar
+
+MOST_ROLES = 64
+MOST_FILES = 64
+
+Text = Annotated[str, StringConstraints(max_length=MOST_TEXT)]
+Options = Mapping[str, str | None]
+"""Keys of the deployment as options give them; None takes the key out of what the file says."""
+
+
+class ImageSection(Section):
+    """Which image the instances are copies of."""
+
+    uri: Uri = Field(description="where the image is, or its name in the site's catalogue")
+    digest: Digest | None = Field(
+        None, description="what its bytes must hash to; without it the service finds out"
+    )
+    size_bytes: Size | None = Field(
+        None, alias="size", description="its size; without it the service finds out"
+    )
+    format: Literal["qcow2", "raw", "squashfs", "sif", "file"] | None = Field(
+        None, description="how the image is packed; without it the service finds out"
+    )
+    private: bool = Field(False, description="whether only those may use it who may read it at its source")
+
+
+class FileSection(Section):
+    """A file to be written inside each instance of a role."""
+
+    path: GuestPath = Field(description="its full path inside the instance")
+    content: Text = Field(description="what is in it")
+    mode: Mode = Field("0644", description="who may read and write it")
+
+
+class RoleSection(Section):
+    """Instances that are configured alike, such as a cluster's head or its workers."""
+
+    name: Name = Field(description="what the role is called")
+    hosts: Hosts = Field(description="the host names of its instances, one each")
+    addresses: Addresses = Field((), description="their addresses, as many and in the same order")
+    files: Annotated[tuple[FileSection, ...], Field(max_length=MOST_FILES, strict=False)] = Field(
+        (), description="files to be written inside each"
+    )
+    user_data: Text = Field(
+        "", description="what is handed to each at its first boot, for instance cloud-init's"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.addresses and len(self.addresses) != len(self.hosts):
+            contradiction(
+                f"{len(self.addresses)} addresses for {len(self.hosts)} hosts: give one for each", "addresses"
+            )
+        paths = Counter(file.path for file in self.files)
+        for number, file in enumerate(self.files):
+            if paths[file.path] > 1:
+                contradiction(
+                    f"{file.path} is written more than once: keep one of them", "files", number, "path"
+                )
+        return self
+
+
+class MetadataSection(Section):
+    """What does not change from one deployment to the next."""
+
+    name: Name = Field(description="what the workspace is called")
+    image: ImageSection = Field(description="which image the instances are copies of")
+    roles: Annotated[tuple[RoleSection, ...], Field(max_length=MOST_ROLES, strict=False)] = Field(
+        (), description="how the instances differ; without roles they are all alike"
+    )
+
+    @property
+    def most_instances(self) -> int:
+        """For how many instances there is a configuration."""
+        return sum(len(role.hosts) for role in self.roles) if self.roles else MOST_INSTANCES
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.most_instances > MOST_INSTANCES:
+            contradiction(f"{self.most_instances} hosts are too many: at most {MOST_INSTANCES}", "roles")
+        names: set[str] = set()
+        hosts: set[str] = set()
+        addresses: set[str] = set()
+        for number, role in enumerate(self.roles):
+            if role.name in names:
+                contradiction(
+                    f"{role.name} is the name of a role above: choose another", "roles", number, "name"
+                )
+            if twice := sorted(hosts.intersection(role.hosts)):
+                contradiction(
+                    f"{twice[0]} is a host of a role above: name each once", "roles", number, "hosts"
+                )
+            if twice := sorted(addresses.intersection(role.addresses)):
+                contradiction(
+                    f"{twice[0]} is given in a role above: use each once", "roles", number, "addresses"
+                )
+            names.add(role.name)
+            hosts.update(role.hosts)
+            addresses.update(role.addresses)
+        return self
+
+
+class DeploymentSection(Section):
+    """How many instances are wanted this time, how large, for how long and when.
+
+    With `start` it is a reservation for then, with `finish_by` one that may start at any time
+    (from `start` on, or from now on) that lets it end by then; with neither it is best effort.
+    """
+
+    nodes: int = Field(ge=1, le=MOST_INSTANCES, description="how many nodes it needs")
+    instances_per_node: int = Field(1, ge=1, le=1000, description="how many instances run on each node")
+    cpus: int = Field(1, ge=1, le=100_000, description="processors of each instance")
+    memory_mib: Memory | None = Field(None, alias="memory", description="memory of each instance")
+    gpus: int = Field(0, ge=0, le=1000, description="graphics processors of each instance")
+    duration_s: Duration = Field(alias="duration", description="for how long; a bare number counts minutes")
+    start_s: Instant | None = Field(None, alias="start", description="when it starts, at the earliest")
+    finish_by_s: Instant | None = Field(
+        None, alias="finish_by", description="when it has ended, at the latest"
+    )
+    preemptible: bool | None = Field(
+        None,
+        description="whether best effort may be suspended for a reservation; it may unless this is false",
+    )
+
+    @property
+    def instances(self) -> int:
+        return self.nodes * self.instances_per_node
+
+    @property
+    def is_best_effort(self) -> bool:
+        return self.start_s is None and self.finish_by_s is None
+
+    @model_validator(mode="after")
+    def _fits_together(self, info: ValidationInfo) -> Self:
+        circumstances = info.context
+        assert isinstance(circumstances, Circumstances)
+        if self.instances > MOST_INSTANCES:
+            contradiction(f"{self.instances} instances are too many: at most {MOST_INSTANCES}", "nodes")
+        if self.preemptible and not self.is_best_effort:
+            contradiction("a reservation is never suspended: leave it out, or the times", "preemptible")
+        if self.finish_by_s is not None:
+            first_s = circumstances.now_s if self.start_s is None else self.start_s
+            if first_s + self.duration_s > self.finish_by_s:
+                first, last = (
+                    format_instant(at_s, zone=circumstances.zone) for at_s in (first_s, self.finish_by_s)
+                )
+                contradiction(
+                    f"{format_duration(self.duration_s)} from {first} on do not end by {last}: "
+                    "allow more time, or ask for less",
+                    "finish_by",
+                )
+        return self
+
+
+class WorkspaceFile(Section):
+    """Outrider workspace, version 1."""
+
+    version: Literal[1] = Field(description="which version of this form it is")
+    metadata: MetadataSection = Field(description="what does not change from one deployment to the next")
+    deployment: DeploymentSection | None = Field(
+        None, description="how many instances, how large, for how long and when"
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        deployment, most = self.deployment, self.metadata.most_instances
+        if deployment is not None and deployment.instances > most:
+            contradiction(
+                f"{deployment.instances} instances are wanted, but the roles of the metadata have {most} "
+                "hosts: add hosts, or ask for fewer",
+                "deployment",
+                "nodes",
+            )
+        return self
+
+
+def parse_workspace(
+    content: bytes, circumstances: Circumstances, *, file: str, options: Options | None = None
+) -> WorkspaceFile:
+    """The workspace in these bytes, with a deployment that options complete or replace key by key.
+
+    Raises FaultyFileError with all faults of the file and of the options.
+    """
+    document = parse_yaml(content, file=file)
+    _apply(options or {}, document)
+    return validated(WorkspaceFile, document, circumstances)
+
+
+def read_workspace(
+    path: str | os.PathLike[str], circumstances: Circumstances, *, options: Options | None = None
+) -> WorkspaceFile:
+    """The workspace in a file; OSError is the caller's to explain."""
+    return parse_workspace(read_bytes(path), circumstances, file=os.fspath(path), options=options)
+
+
+def _apply(options: Options, document: Document) -> None:
+    """Put what options say in the place of what the file says."""
+    if not options or not isinstance(document.data, dict):
+        return
+    deployment = document.data.setdefault("deployment", {})
+    if not isinstance(deployment, dict):
+        return
+    for key, text in options.items():
+        if text is None:
+            deployment.pop(key, None)
+            continue
+        deployment[key] = scalar(text)
+        path = ("deployment", key)
+        document.values[path] = document.keys[path] = Place(option=f"--{key.replace('_', '-')}")
+        document.problems = [each for each in document.problems if each.path[:2] != path]
