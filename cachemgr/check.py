@@ -191,9 +191,13 @@ def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
     if draft:
         return None if pool.disk.is_process(int(draft[1])) else "a draft whose writer died"
     try:
-        pin = decode_pin(pool.disk.read(path, MOST_BYTES), path)
+        data = pool.disk.read(path, MOST_BYTES)
     except FileNotFoundError:
         return None
+    if pins.is_torn(data):
+        return "a pin that a power cut tore"
+    try:
+        pin = decode_pin(data, path)
     except PoolDamaged:
         return "a pin that cannot be read"
     if pin.expires_s <= now_s:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
 from cachemgr import room
+from cachemgr.check import check
 from cachemgr.errors import CacheError, DiskFailed, Missing
 from cachemgr.hashing import InlineHasher
 from cachemgr.ingest import Ingest, cancel, drop_stale
+from cachemgr.instance_book import Instance, make_instance, remove_instances
 from cachemgr.pool import INGEST_LEASE_S, Pool
 from cachemgr.records import Alias, Readers
 from tests.crash.memorynodes import Crash, Fault, File, WouldBlock
@@ -404,3 +406,28 @@ def test_image_is_never_more_readable_than_its_record_says(world: World) -> None
             assert node.mode == second.data_mode
 
     assert set(found) == {0}
+
+
+def test_pin_that_a_power_cut_tore_holds_nothing(world: World) -> None:
+    image = world.add(A)
+    held = []
+    for contents, seed in (("zeros", 0), ("old", 0), *(("torn", seed) for seed in range(30))):
+        twin = world.copy()
+        twin.pool.pin(image.digest, twin.pin("instance:1", "instance"), is_durable=False)
+        twin.after_power_loss("all", contents, seed)
+        held += [pin.owner for pin in twin.pool.pins(image.digest)]
+
+    assert set(held) <= {"instance:1"}
+
+
+def test_pin_that_was_edited_by_hand_holds_until_it_is_mended(world: World) -> None:
+    image = world.add(A, owner="job 1")
+    (path,) = (path for path, _ in world.disk.files(f"{ROOT}/images/{image.digest}/pins"))
+    node = world.disk.node_at(path)
+    assert isinstance(node, File)
+    node.content[5:9] = b"oops"
+    with world.pool.changing("evicting"):
+        is_evicted = room.evict(world.pool, image.digest)
+
+    assert not is_evicted
+    assert world.pool.find(image.digest) == image
