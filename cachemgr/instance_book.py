@@ -11,7 +11,7 @@ the job does not, either.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from cachemgr import room
@@ -122,8 +122,7 @@ def make_instance(
                     f"{owner} has an instance of image {there.digest[:12]} here already: release it first"
                 )
             return _renewed(pool, there, until_s)
-        if there is not None:
-            maker.remove(folder)
+        _start_over(pool, maker, key_of(owner, label), there, folder)
         chosen = maker.choose(image, method, is_writable=is_writable)
         draft = Instance(
             key=key_of(owner, label),
@@ -232,6 +231,15 @@ def _remove_if(pool: Pool, maker: Maker, key: str, may_go: Callable[[Instance | 
     return True
 
 
+def _start_over(pool: Pool, maker: Maker, key: str, there: Instance | None, folder: str) -> None:
+    """Take away what an earlier attempt, or a removal that died, left of an instance."""
+    maker.remove(folder)
+    if room.instance_bytes(pool.disk, folder):
+        _give_back(pool, key, folder)
+    if there is not None:
+        pool.unpin(there.digest, there.pin_owner)
+
+
 def _filled(pool: Pool, maker: Maker, draft: Instance, wish: Wish, folder: str) -> Instance:
     _write(pool, draft, folder)
     pin = Pin(
@@ -278,6 +286,10 @@ def _renewed(pool: Pool, instance: Instance, until_s: int) -> Instance:
 
 def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
     """The way back: the copy, its bytes, the pin, the record, the folder."""
+    if instance.is_ready:
+        # From here on nobody is given it again; a disk that is full must not keep it.
+        with suppress(OSError):
+            _write(pool, dataclasses.replace(instance, is_ready=False), folder)
     maker.remove(folder)
     if room.instance_bytes(pool.disk, folder):
         _give_back(pool, instance.key, folder)

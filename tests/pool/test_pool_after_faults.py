@@ -431,3 +431,48 @@ def test_pin_that_was_edited_by_hand_holds_until_it_is_mended(world: World) -> N
 
     assert not is_evicted
     assert world.pool.find(image.digest) == image
+
+
+def test_instance_half_removed_is_made_anew_when_it_is_wanted_again(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+
+    def make(world: World) -> Instance:
+        return make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+
+    make(world)
+    lost = []
+    for at in range(30):
+        twin = world.copy()
+        twin.disk.arm(Fault("crash", at))
+        with suppress(Crash):
+            remove_instances(twin.pool, twin.maker, "job 1")
+        twin.after_crash()
+        if not twin.disk.exists(make(twin).path):
+            lost.append(at)
+
+    assert lost == []
+
+
+def test_full_disk_hinders_nobody_from_removing_an_instance(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    strike_when(world, "ENOSPC", "create", ".new")
+    removed = remove_instances(world.pool, world.maker, "job 1")
+
+    assert removed == 1
+    assert world.disk.names(f"{ROOT}/instances") == []
+
+
+def test_copy_made_again_after_a_crash_counts_once(world: World) -> None:
+    """A pool of 100 bytes holds an image of 40 and one copy of it, but no second copy."""
+    image = world.add(A, owner="keeper")
+    until_s = world.clock.now_s() + 100
+    die_when(world, "write", "/disk")
+    with suppress(Crash):
+        make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    world.after_crash()
+    made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+
+    assert world.disk.size(made.path) == 40
