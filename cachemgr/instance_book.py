@@ -189,18 +189,24 @@ def leftovers(pool: Pool) -> list[str]:
 
     A folder whose instance is not ready counts if nobody holds its lock: its maker died.
     """
-    found = []
-    for key in pool.disk.names(pool.layout.folder("instances")):
-        instance = read_instance(pool, key)
-        if not _is_over(pool, instance):
-            continue
-        if instance is None or not instance.is_ready:
+    with disk_errors("looking for instances that nobody uses"):
+        keys = pool.disk.names(pool.layout.folder("instances"))
+        return [key for key in keys if _is_left(pool, key)]
+
+
+def _is_left(pool: Pool, key: str) -> bool:
+    instance = read_instance(pool, key)
+    if not _is_over(pool, instance):
+        return False
+    if instance is None or not instance.is_ready:
+        try:
             lock = pool.disk.lock(pool.layout.instance(key), is_shared=False, waits=False)
-            if lock is None:
-                continue
-            lock.release()
-        found.append(key)
-    return found
+        except FileNotFoundError:
+            return False
+        if lock is None:
+            return False
+        lock.release()
+    return True
 
 
 def _is_over(pool: Pool, instance: Instance | None) -> bool:

@@ -476,3 +476,11 @@ def test_copy_made_again_after_a_crash_counts_once(world: World) -> None:
     made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
 
     assert world.disk.size(made.path) == 40
+
+
+def test_unreadable_folder_of_instances_is_an_error_with_a_sentence(world: World) -> None:
+    refuse_when(world, "list", "/instances")
+    with pytest.raises(DiskFailed, match="the disk reports a fault"):
+        check(world.pool, world.maker, fix=False)
+
+    assert check(world.pool, world.maker, fix=False) == []
