@@ -484,3 +484,17 @@ def test_unreadable_folder_of_instances_is_an_error_with_a_sentence(world: World
         check(world.pool, world.maker, fix=False)
 
     assert check(world.pool, world.maker, fix=False) == []
+
+
+def test_shared_blocks_are_safe_before_they_take_the_place_of_the_reserved_ones(world: World) -> None:
+    world.disk.make_folder("/source", 0o755)
+    with closing(world.disk.create("/source/a.img", 0o644)) as handle:
+        handle.write_at(0, A)
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    with world.writing(found) as writer:
+        writer.adopt("/source/a.img")
+        writer.restart()
+    world.after_power_loss("all", "old")
+
+    assert world.disk.size(f"{found.folder}/data") == 40
