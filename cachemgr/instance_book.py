@@ -11,7 +11,7 @@ the job does not, either.
 from __future__ import annotations
 
 import dataclasses
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cachemgr import room
@@ -166,7 +166,7 @@ def instances(pool: Pool) -> list[Instance]:
     """Every instance with a record, by key."""
     with disk_errors("listing the instances"):
         keys = pool.disk.names(pool.layout.folder("instances"))
-    return [found for found in (read_instance(pool, key) for key in keys) if found is not None]
+        return [found for found in (read_instance(pool, key) for key in keys) if found is not None]
 
 
 def keys_of(pool: Pool, owner: str) -> list[str]:
@@ -240,7 +240,7 @@ def _remove_if(pool: Pool, maker: Maker, key: str, may_go: Callable[[Instance | 
 def _start_over(pool: Pool, maker: Maker, key: str, there: Instance | None, folder: str) -> None:
     """Take away what an earlier attempt, or a removal that died, left of an instance."""
     maker.remove(folder)
-    if room.instance_bytes(pool.disk, folder):
+    if pool.disk.exists(f"{folder}/bytes"):
         _give_back(pool, key, folder)
     if there is not None:
         pool.unpin(there.digest, there.pin_owner)
@@ -293,11 +293,14 @@ def _renewed(pool: Pool, instance: Instance, until_s: int) -> Instance:
 def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
     """The way back: the copy, its bytes, the pin, the record, the folder."""
     if instance.is_ready:
-        # From here on nobody is given it again; a disk that is full must not keep it.
-        with suppress(OSError):
+        # From here on nobody is given it again.
+        try:
             _write(pool, dataclasses.replace(instance, is_ready=False), folder)
+        except OSError:
+            # A full disk must not keep it. If this dies, its pin ends by itself.
+            pool.disk.remove(f"{folder}/instance.json")
     maker.remove(folder)
-    if room.instance_bytes(pool.disk, folder):
+    if pool.disk.exists(f"{folder}/bytes"):
         _give_back(pool, instance.key, folder)
     pool.unpin(instance.digest, instance.pin_owner)
     _remove_folder(pool, folder)
@@ -306,7 +309,7 @@ def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
 def _clear_unknown(pool: Pool, maker: Maker, key: str, folder: str) -> None:
     """A folder without a record. Its pin, if it has one, ends by itself."""
     maker.remove(folder)
-    if room.instance_bytes(pool.disk, folder):
+    if pool.disk.exists(f"{folder}/bytes"):
         _give_back(pool, key, folder)
     _remove_folder(pool, folder)
 

@@ -498,3 +498,26 @@ def test_shared_blocks_are_safe_before_they_take_the_place_of_the_reserved_ones(
     world.after_power_loss("all", "old")
 
     assert world.disk.size(f"{found.folder}/data") == 40
+
+
+def test_copy_is_given_back_even_if_its_size_cannot_be_read(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    refuse_when(world, "read", "/bytes")
+    remove_instances(world.pool, world.maker, "job 1")
+
+    assert world.pool.index.used_bytes() == 40
+
+
+def test_instance_whose_removal_cannot_be_noted_is_not_handed_out_either(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    world.disk.arm(Fault("ENOSPC", 0, is_lasting=True))
+    with pytest.raises(DiskFailed):
+        remove_instances(world.pool, world.maker, "job 1")
+    world.disk.arm(None)
+    made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+
+    assert world.disk.size(made.path) == 40
