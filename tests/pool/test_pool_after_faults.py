@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 
 import pytest
 
@@ -58,7 +59,7 @@ def dropped_while_somebody_joins(world: World, drop: Callable[[Pool], object]) -
     lost = []
     for at in range(80):
         twin = world.copy()
-        if join_at(twin, at, lambda: drop(twin.pool)) and not twin.pool.ingests():
+        if join_at(twin, at, partial(drop, twin.pool)) and not twin.pool.ingests():
             lost.append(f"step {at}")
     return lost
 
