@@ -178,12 +178,27 @@ def _pins(pool: Pool, fix: bool) -> Iterator[Finding]:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             for file in files:
-                fault = _fault_of_pin(pool, f"{folder}/{file}", file, now_s)
-                if fault is None:
+                path = f"{folder}/{file}"
+                fault = _fault_of_pin(pool, path, file, now_s)
+                if fault is None or (fix and not _remove_pin(pool, path, file, now_s)):
                     continue
-                if fix:
-                    pool.disk.remove(f"{folder}/{file}")
-                yield Finding(fault, f"{folder}/{file}", "remove it", fix)
+                yield Finding(fault, path, "remove it", fix)
+
+
+def _remove_pin(pool: Pool, path: str, file: str, now_s: int) -> bool:
+    """Remove a pin, unless it was renewed meanwhile or is gone."""
+    try:
+        lock = pool.disk.lock(path.rpartition("/pins/")[0], is_shared=False, waits=True)
+    except FileNotFoundError:
+        return False
+    try:
+        if _fault_of_pin(pool, path, file, now_s) is None:
+            return False
+        pool.disk.remove(path)
+    finally:
+        if lock is not None:
+            lock.release()
+    return True
 
 
 def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
@@ -191,9 +206,13 @@ def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
     if draft:
         return None if pool.disk.is_process(int(draft[1])) else "a draft whose writer died"
     try:
-        pin = decode_pin(pool.disk.read(path, MOST_BYTES), path)
+        data = pool.disk.read(path, MOST_BYTES)
     except FileNotFoundError:
         return None
+    if pins.is_torn(data):
+        return "a pin that a power cut tore"
+    try:
+        pin = decode_pin(data, path)
     except PoolDamaged:
         return "a pin that cannot be read"
     if pin.expires_s <= now_s:

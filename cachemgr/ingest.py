@@ -148,6 +148,9 @@ class Writer:
                 )
             self.restart()
             self._close_data()
+            # The reserved bytes may go once these are safe.
+            with closing(disk.open(beside, for_writing=True)) as shared:
+                shared.sync()
             disk.rename(beside, target)
             self._data = disk.open(target, for_writing=True)
             self.offset = self.size_bytes

@@ -122,8 +122,7 @@ def make_instance(
                     f"{owner} has an instance of image {there.digest[:12]} here already: release it first"
                 )
             return _renewed(pool, there, until_s)
-        if there is not None:
-            maker.remove(folder)
+        _start_over(pool, maker, key_of(owner, label), there, folder)
         chosen = maker.choose(image, method, is_writable=is_writable)
         draft = Instance(
             key=key_of(owner, label),
@@ -167,7 +166,7 @@ def instances(pool: Pool) -> list[Instance]:
     """Every instance with a record, by key."""
     with disk_errors("listing the instances"):
         keys = pool.disk.names(pool.layout.folder("instances"))
-    return [found for found in (read_instance(pool, key) for key in keys) if found is not None]
+        return [found for found in (read_instance(pool, key) for key in keys) if found is not None]
 
 
 def keys_of(pool: Pool, owner: str) -> list[str]:
@@ -190,18 +189,24 @@ def leftovers(pool: Pool) -> list[str]:
 
     A folder whose instance is not ready counts if nobody holds its lock: its maker died.
     """
-    found = []
-    for key in pool.disk.names(pool.layout.folder("instances")):
-        instance = read_instance(pool, key)
-        if not _is_over(pool, instance):
-            continue
-        if instance is None or not instance.is_ready:
+    with disk_errors("looking for instances that nobody uses"):
+        keys = pool.disk.names(pool.layout.folder("instances"))
+        return [key for key in keys if _is_left(pool, key)]
+
+
+def _is_left(pool: Pool, key: str) -> bool:
+    instance = read_instance(pool, key)
+    if not _is_over(pool, instance):
+        return False
+    if instance is None or not instance.is_ready:
+        try:
             lock = pool.disk.lock(pool.layout.instance(key), is_shared=False, waits=False)
-            if lock is None:
-                continue
-            lock.release()
-        found.append(key)
-    return found
+        except FileNotFoundError:
+            return False
+        if lock is None:
+            return False
+        lock.release()
+    return True
 
 
 def _is_over(pool: Pool, instance: Instance | None) -> bool:
@@ -230,6 +235,15 @@ def _remove_if(pool: Pool, maker: Maker, key: str, may_go: Callable[[Instance | 
         finally:
             lock.release()
     return True
+
+
+def _start_over(pool: Pool, maker: Maker, key: str, there: Instance | None, folder: str) -> None:
+    """Take away what an earlier attempt, or a removal that died, left of an instance."""
+    maker.remove(folder)
+    if pool.disk.exists(f"{folder}/bytes"):
+        _give_back(pool, key, folder)
+    if there is not None:
+        pool.unpin(there.digest, there.pin_owner)
 
 
 def _filled(pool: Pool, maker: Maker, draft: Instance, wish: Wish, folder: str) -> Instance:
@@ -278,8 +292,15 @@ def _renewed(pool: Pool, instance: Instance, until_s: int) -> Instance:
 
 def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
     """The way back: the copy, its bytes, the pin, the record, the folder."""
+    if instance.is_ready:
+        # From here on nobody is given it again.
+        try:
+            _write(pool, dataclasses.replace(instance, is_ready=False), folder)
+        except OSError:
+            # A full disk must not keep it. If this dies, its pin ends by itself.
+            pool.disk.remove(f"{folder}/instance.json")
     maker.remove(folder)
-    if room.instance_bytes(pool.disk, folder):
+    if pool.disk.exists(f"{folder}/bytes"):
         _give_back(pool, instance.key, folder)
     pool.unpin(instance.digest, instance.pin_owner)
     _remove_folder(pool, folder)
@@ -288,7 +309,7 @@ def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
 def _clear_unknown(pool: Pool, maker: Maker, key: str, folder: str) -> None:
     """A folder without a record. Its pin, if it has one, ends by itself."""
     maker.remove(folder)
-    if room.instance_bytes(pool.disk, folder):
+    if pool.disk.exists(f"{folder}/bytes"):
         _give_back(pool, key, folder)
     _remove_folder(pool, folder)
 

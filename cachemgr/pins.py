@@ -73,13 +73,23 @@ def read_pins(disk: Disk, folder: str) -> list[Pin]:
             continue
         path = f"{folder}/pins/{name}"
         try:
-            found.append(decode_pin(disk.read(path, MOST_BYTES), path))
+            data = disk.read(path, MOST_BYTES)
         except FileNotFoundError:
             continue
+        if is_torn(data):
+            continue
+        try:
+            found.append(decode_pin(data, path))
         except PoolDamaged:
             # Somebody's lease, only we cannot tell whose: it holds until `check --fix`.
             found.append(Pin(owner=f"unreadable:{name}", kind="hold", uid=0, expires_s=FOR_EVER_S, from_s=0))
     return sorted(found, key=lambda pin: pin.owner)
+
+
+def is_torn(data: bytes) -> bool:
+    """Whether a power cut left that of a pin. It can only have been one that was not durable,
+    and those are of instances, which do not survive a power cut, either."""
+    return not data.endswith(b"\n") or b"\0" in data
 
 
 def holds(pin: Pin, now_s: int) -> bool:

@@ -40,9 +40,13 @@ from tests.crash.memorynodes import (
     Node,
     WouldBlock,
     error,
+    parts_of,
     put,
     remnant,
 )
+
+# A disk of this size is never full, and nobody counts what is on it.
+AMPLE_BYTES = 1 << 30
 
 
 class MemoryLock:
@@ -103,6 +107,7 @@ class MemoryHandle:
     def set_mode(self, mode: int) -> None:
         self._disk.step("chmod", self._path, CHANGE)
         self._open().mode = mode
+        self._disk.has_new_modes = True
 
     def sync(self) -> None:
         """A sync that fails leaves the cache clean and the disk as it was, as on Linux."""
@@ -132,7 +137,7 @@ class MemoryHandle:
 class MemoryDisk:
     """`cachemgr.disk.Disk` in memory."""
 
-    def __init__(self, capacity_bytes: int = 1 << 30) -> None:
+    def __init__(self, capacity_bytes: int = AMPLE_BYTES) -> None:
         self.capacity_bytes = capacity_bytes
         self.root = Folder(0o755)
         self.boot = 1
@@ -145,6 +150,7 @@ class MemoryDisk:
         self.trace: list[tuple[str, str, str]] | None = None
         # What others store on this disk without names, such as the index: it is copied along.
         self.shelf: dict[str, object] = {}
+        self.has_new_modes = False
         self._pending: list[Change] = []
         self._is_dead = False
         self._struck = 0
@@ -260,7 +266,7 @@ class MemoryDisk:
 
     def free_bytes(self, path: str) -> int:
         self.step("statfs", path, READ)
-        return self.capacity_bytes - sum(len(file.content) for _, file in self.files())
+        return self._free_bytes()
 
     def boot_id(self) -> str:
         return f"boot-{self.boot}"
@@ -289,9 +295,7 @@ class MemoryDisk:
                     self._is_dead = True
                     raise Crash
                 raise error(getattr(errno, fault.kind), path)
-        if growth_bytes and growth_bytes > self.capacity_bytes - sum(
-            len(file.content) for _, file in self.files()
-        ):
+        if growth_bytes and growth_bytes > self._free_bytes():
             raise error(errno.ENOSPC, path)
 
     def arm(self, fault: Fault | None) -> None:
@@ -357,6 +361,7 @@ class MemoryDisk:
             tuple((copied_folder(folder), name, node and copied(node)) for folder, name, node in change)
             for change in self._pending
         ]
+        twin.has_new_modes = self.has_new_modes
         twin.boot, twin.can_reflink, twin.shelf = self.boot, self.can_reflink, dict(self.shelf)
         return twin
 
@@ -364,7 +369,7 @@ class MemoryDisk:
 
     def node_at(self, path: str) -> Node | None:
         node: Node = self.root
-        for name in path.strip("/").split("/") if path.strip("/") else ():
+        for name in parts_of(path):
             if not isinstance(node, Folder) or name not in node.entries:
                 return None
             node = node.entries[name]
@@ -380,10 +385,17 @@ class MemoryDisk:
                 yield from self.files(f"{path.rstrip('/')}/{name}")
 
     def keep_modes(self) -> None:
-        for node in self._every_node():
-            node.durable_mode = node.mode
+        if self.has_new_modes:
+            self.has_new_modes = False
+            for node in self._every_node():
+                node.durable_mode = node.mode
 
     # -- inside ----------------------------------------------------------------------------
+
+    def _free_bytes(self) -> int:
+        if self.capacity_bytes >= AMPLE_BYTES:
+            return self.capacity_bytes
+        return self.capacity_bytes - sum(len(file.content) for _, file in self.files())
 
     def _change(self, *edits: tuple[Folder, str, Node | None]) -> None:
         for folder, name, node in edits:
@@ -436,7 +448,7 @@ class MemoryDisk:
 
     def _node(self, path: str) -> Node:
         above: Node = self.root
-        for name in path.strip("/").split("/") if path.strip("/") else ():
+        for name in parts_of(path):
             if isinstance(above, File):
                 raise error(errno.ENOTDIR, path)
             if name not in above.entries:

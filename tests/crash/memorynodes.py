@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,12 @@ Node = File | Folder
 Change = tuple[tuple[Folder, str, Node | None], ...]
 
 
+@lru_cache(maxsize=4096)
+def parts_of(path: str) -> tuple[str, ...]:
+    """The names of a path."""
+    return tuple(name for name in path.split("/") if name)
+
+
 def put(names: dict[str, Node], name: str, node: Node | None) -> None:
     if node is None:
         names.pop(name, None)
@@ -80,16 +87,17 @@ def put(names: dict[str, Node], name: str, node: Node | None) -> None:
 
 
 def remnant(file: File, contents: str, random: Random) -> bytes:
-    """What a power cut leaves of a file's content."""
-    new = bytes(file.content)
+    """What a power cut leaves of a file's content. What was synced and not written since
+    stays; a file that was synced is not cut below its length."""
+    new, old = bytes(file.content), file.durable
     if not file.is_dirty or contents == "old":
-        return file.durable
-    if contents == "zeros":
-        return bytes(len(new))
-    if contents == "torn":
-        at = random.randrange(len(new) + 1)
-        return new[:at] + bytes(len(new) - at) if random.randrange(2) else new[:at]
-    return new
+        return old
+    if contents == "new":
+        return new
+    at = 0 if contents == "zeros" else random.randrange(len(new) + 1)
+    end = len(new) if contents == "zeros" or random.randrange(2) else max(at, len(old))
+    lost = (new[i] if i < len(old) and old[i] == new[i] else 0 for i in range(at, end))
+    return new[:at] + bytes(lost)
 
 
 def error(number: int, path: str) -> OSError:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 
 import pytest
 
 from cachemgr import room
+from cachemgr.check import check
 from cachemgr.errors import CacheError, DiskFailed, Missing
 from cachemgr.hashing import InlineHasher
 from cachemgr.ingest import Ingest, cancel, drop_stale
+from cachemgr.instance_book import Instance, make_instance, remove_instances
 from cachemgr.pool import INGEST_LEASE_S, Pool
 from cachemgr.records import Alias, Readers
 from tests.crash.memorynodes import Crash, Fault, File, WouldBlock
@@ -56,7 +59,7 @@ def dropped_while_somebody_joins(world: World, drop: Callable[[Pool], object]) -
     lost = []
     for at in range(80):
         twin = world.copy()
-        if join_at(twin, at, lambda: drop(twin.pool)) and not twin.pool.ingests():
+        if join_at(twin, at, partial(drop, twin.pool)) and not twin.pool.ingests():
             lost.append(f"step {at}")
     return lost
 
@@ -404,3 +407,118 @@ def test_image_is_never_more_readable_than_its_record_says(world: World) -> None
             assert node.mode == second.data_mode
 
     assert set(found) == {0}
+
+
+def test_pin_that_a_power_cut_tore_holds_nothing(world: World) -> None:
+    image = world.add(A)
+    held = []
+    for contents, seed in (("zeros", 0), ("old", 0), *(("torn", seed) for seed in range(30))):
+        twin = world.copy()
+        twin.pool.pin(image.digest, twin.pin("instance:1", "instance"), is_durable=False)
+        twin.after_power_loss("all", contents, seed)
+        held += [pin.owner for pin in twin.pool.pins(image.digest)]
+
+    assert set(held) <= {"instance:1"}
+
+
+def test_pin_that_was_edited_by_hand_holds_until_it_is_mended(world: World) -> None:
+    image = world.add(A, owner="job 1")
+    (path,) = (path for path, _ in world.disk.files(f"{ROOT}/images/{image.digest}/pins"))
+    node = world.disk.node_at(path)
+    assert isinstance(node, File)
+    node.content[5:9] = b"oops"
+    with world.pool.changing("evicting"):
+        is_evicted = room.evict(world.pool, image.digest)
+
+    assert not is_evicted
+    assert world.pool.find(image.digest) == image
+
+
+def test_instance_half_removed_is_made_anew_when_it_is_wanted_again(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+
+    def make(world: World) -> Instance:
+        return make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+
+    make(world)
+    lost = []
+    for at in range(30):
+        twin = world.copy()
+        twin.disk.arm(Fault("crash", at))
+        with suppress(Crash):
+            remove_instances(twin.pool, twin.maker, "job 1")
+        twin.after_crash()
+        if not twin.disk.exists(make(twin).path):
+            lost.append(at)
+
+    assert lost == []
+
+
+def test_full_disk_hinders_nobody_from_removing_an_instance(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    strike_when(world, "ENOSPC", "create", ".new")
+    removed = remove_instances(world.pool, world.maker, "job 1")
+
+    assert removed == 1
+    assert world.disk.names(f"{ROOT}/instances") == []
+
+
+def test_copy_made_again_after_a_crash_counts_once(world: World) -> None:
+    """A pool of 100 bytes holds an image of 40 and one copy of it, but no second copy."""
+    image = world.add(A, owner="keeper")
+    until_s = world.clock.now_s() + 100
+    die_when(world, "write", "/disk")
+    with suppress(Crash):
+        make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    world.after_crash()
+    made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+
+    assert world.disk.size(made.path) == 40
+
+
+def test_unreadable_folder_of_instances_is_an_error_with_a_sentence(world: World) -> None:
+    refuse_when(world, "list", "/instances")
+    with pytest.raises(DiskFailed, match="the disk reports a fault"):
+        check(world.pool, world.maker, fix=False)
+
+    assert check(world.pool, world.maker, fix=False) == []
+
+
+def test_shared_blocks_are_safe_before_they_take_the_place_of_the_reserved_ones(world: World) -> None:
+    world.disk.make_folder("/source", 0o755)
+    with closing(world.disk.create("/source/a.img", 0o644)) as handle:
+        handle.write_at(0, A)
+    found = world.begin(A)
+    assert isinstance(found, Ingest)
+    with world.writing(found) as writer:
+        writer.adopt("/source/a.img")
+        writer.restart()
+    world.after_power_loss("all", "old")
+
+    assert world.disk.size(f"{found.folder}/data") == 40
+
+
+def test_copy_is_given_back_even_if_its_size_cannot_be_read(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    refuse_when(world, "read", "/bytes")
+    remove_instances(world.pool, world.maker, "job 1")
+
+    assert world.pool.index.used_bytes() == 40
+
+
+def test_instance_whose_removal_cannot_be_noted_is_not_handed_out_either(world: World) -> None:
+    image = world.add(A)
+    until_s = world.clock.now_s() + 100
+    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+    world.disk.arm(Fault("ENOSPC", 0, is_lasting=True))
+    with pytest.raises(DiskFailed):
+        remove_instances(world.pool, world.maker, "job 1")
+    world.disk.arm(None)
+    made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
+
+    assert world.disk.size(made.path) == 40
