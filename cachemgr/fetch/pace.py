@@ -7,7 +7,7 @@ from collections import deque
 WINDOW_S = 1.0
 SAMPLE_S = 0.05
 # A verdict on less than this would be one on the start of the connection.
-LEAST_WINDOW_S = 0.6
+LEAST_WINDOW_S = 0.4
 
 
 class Pace:
@@ -24,6 +24,11 @@ class Pace:
         """After each read: what came, and how long it was waited for."""
         self.waited_s += waited_s
         self.quiet_s += waited_s
+        if size_bytes and not self.delivered_bytes:
+            # The first byte has come a long way; the rate is about those after it.
+            self.delivered_bytes, self.quiet_s = size_bytes, 0.0
+            self.forget()
+            return
         if size_bytes:
             # What happened long ago says less and less about how long a pause is usual.
             self.longest_gap_s = max(self.quiet_s, self.longest_gap_s * 0.999)
@@ -36,6 +41,8 @@ class Pace:
 
     def rate_bytes_per_s(self) -> float | None:
         """Over the last moments; None as long as they were too few."""
+        if not self.delivered_bytes:
+            return None
         begin_s, begin_bytes = self._samples[0]
         span_s = self.waited_s - begin_s
         if span_s < LEAST_WINDOW_S:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 STATUS_S = 0.75
 # A relay that is silent is asked why after a few of its usual pauses.
-ASK_GAPS = 8
+ASK_GAPS = 4
 LEAST_ASK_S = 0.4
-LONGEST_ASK_S = 4.0
+LONGEST_ASK_S = 2.0
 # Others cannot be asked, and so they get more patience; the more if there is nobody else.
 ORIGIN_GAPS = 16
 LEAST_ORIGIN_S = 3.0

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SLICE_S = 0.05
 # What an idle limit saves up. More would let a stream exceed the rate after each pause.
 BURST_S = 0.05
+# Less than a clock can tell, and than a sum of fractions is off by.
+LEAST_WAIT_S = 1e-6
 LEAST_STEP_BYTES = 4096
 
 
@@ -69,6 +71,8 @@ class RateLimit:
 
     def take(self, size_bytes: int, is_stopped: Callable[[], bool] = never) -> None:
         """Block until this many more bytes may move, or until `is_stopped` says so."""
+        if self._rate_bytes_per_s is None and not self._is_paused:
+            return
         with self._lock:
             self._produce()
             self._promised_bytes += size_bytes
@@ -77,7 +81,7 @@ class RateLimit:
             with self._lock:
                 self._produce()
                 wait_s = self._wait_s(place)
-            if wait_s <= 0:
+            if wait_s < LEAST_WAIT_S:
                 return
             self._clock.sleep(min(wait_s, SLICE_S))
 

@@ -108,7 +108,7 @@ class WebSource:
         self._validator = self._validator or validator
 
     def _request(self, method: str, headers: dict[str, str], timeout_s: float) -> tuple[Head, AnyBody]:
-        """Ask, and follow redirects: never to weaker encryption, with the password for the first host only."""
+        """Ask, and follow redirects: never from https to http; the password is for the first host only."""
         until_s = self._clock.monotonic_s() + timeout_s
         location, secret = self._location, authorization(self._location, self._settings)
         for _ in range(MOST_REDIRECTS + 1):
