@@ -192,7 +192,7 @@ def http(plan: Plan) -> Outcome:
 
 def torrent(plan: Plan) -> Outcome:
     finish = torrent_finishes(plan.image, plan.folder, plan.nodes, plan.rate_bits_per_s, plan.mtu_bytes)
-    return Outcome({node: time for node, time in enumerate(finish, 1)}, 0.0, {})
+    return Outcome(dict(enumerate(finish, 1)), 0.0, {})
 
 
 def main(arguments: list[str]) -> int:
@@ -228,8 +228,9 @@ def main(arguments: list[str]) -> int:
 
 def report(plan: Plan, names: list[str]) -> int:
     print(
-        f"{plan.nodes} nodes, links of {plan.rate_bits_per_s / 1e6:g} Mbit/s, {plan.size_bytes / 2**20:g} MiB, "
-        f"frames of {plan.mtu_bytes} bytes: bound {plan.bound_s:.2f} s, measured on {os.cpu_count()} processors"
+        f"{plan.nodes} nodes, links of {plan.rate_bits_per_s / 1e6:g} Mbit/s, "
+        f"{plan.size_bytes / 2**20:g} MiB, frames of {plan.mtu_bytes} bytes: "
+        f"bound {plan.bound_s:.2f} s, measured on {os.cpu_count()} processors"
     )
     ways = {"chain": chain, "killed": killed, "cut": cut, "slow": slow, "http": http, "torrent": torrent}
     is_good = True

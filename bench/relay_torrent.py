@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
-from time import monotonic_ns
+from time import monotonic_ns, sleep
 from urllib.parse import parse_qs, urlsplit
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,9 +24,9 @@ TRACKER_PORT = 6969
 PEER_PORT = 6881
 MOST_S = 600
 OPTIONS = (
-    "--enable-dht=false --bt-enable-lpd=false --enable-peer-exchange=true --file-allocation=none --quiet=true "
-    "--bt-max-peers=55 --summary-interval=0 --disk-cache=0 --no-conf=true --bt-tracker-interval=1 "
-    "--bt-request-peer-speed-limit=1G --check-integrity=false"
+    "--enable-dht=false --bt-enable-lpd=false --enable-peer-exchange=true "
+    "--file-allocation=none --quiet=true --bt-max-peers=55 --summary-interval=0 "
+    "--disk-cache=0 --no-conf=true --bt-tracker-interval=1 --bt-request-peer-speed-limit=1G --check-integrity=false"
 )
 
 
@@ -117,8 +117,6 @@ def torrent_finishes(
 
 def _watch(done: Path, times: list[float | None], index: int, begin_s: float) -> None:
     """Look for a file now and then; its own time of change is the time of the finish."""
-    from time import sleep
-
     for _ in range(MOST_S * 5):
         if done.exists():
             times[index] = monotonic_ns() / 1e9 - begin_s

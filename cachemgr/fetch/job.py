@@ -136,12 +136,13 @@ class Job:
         growths = []
         for each in [entry, *self.ledger.above(entry, now_s)[:1]]:
             status = each.source.status(LEARN_S / 4) if each.source.is_relay else None
-            if status is None or status.have_bytes >= status.size_bytes:
-                self._known.pop(each.source.name, None)
+            before = self._known.pop(each.source.name, None)
+            if status is None:
                 continue
             at_s = self.clock.monotonic_s()
-            before = self._known.get(each.source.name)
-            self._known[each.source.name] = (at_s, status.have_bytes)
             if before is not None and at_s > before[0]:
                 growths.append((status.have_bytes - before[1]) / (at_s - before[0]))
+            # What is complete does not grow any more, which says nothing about a rate.
+            if status.have_bytes < status.size_bytes:
+                self._known[each.source.name] = (at_s, status.have_bytes)
         self._learned_rate = max(growths, default=self._learned_rate)

@@ -84,6 +84,23 @@ class Process:
         except OSError as error:
             raise SourceFault(self.failure(KILL_AFTER_S)) from error
 
+    def first_line(self, timeout_s: float, clock: Clock, most_bytes: int) -> tuple[str, bytes]:
+        """The first line of its output, and what came with it."""
+        until_s = clock.monotonic_s() + timeout_s
+        data = bytearray()
+        room = memoryview(bytearray(most_bytes))
+        while (end := data.find(b"\n")) < 0 and len(data) < most_bytes:
+            left_s = until_s - clock.monotonic_s()
+            if left_s <= 0:
+                raise SourceFault(f"{self._name} does not answer within {timeout_s:g} s")
+            count = self.read_into(room, left_s)
+            if count == 0:
+                raise SourceFault(self.failure(KILL_AFTER_S))
+            data += room[: count or 0]
+        if end < 0:
+            raise SourceFault(f"{self._name} prints no line within {most_bytes} bytes", is_final=True)
+        return data[:end].decode("utf-8", "replace"), bytes(data[end + 1 :])
+
     def failure(self, timeout_s: float) -> str:
         """Wait for the end, and say how it ended."""
         code = self.wait(timeout_s)
@@ -134,11 +151,20 @@ class Process:
 class ProcessStream:
     """The output of a program as the bytes of an image."""
 
-    def __init__(self, process: Process, start_bytes: int) -> None:
+    def __init__(self, process: Process, start_bytes: int, rest: bytes = b"") -> None:
         self.start_bytes = start_bytes
         self._process = process
+        self._rest = memoryview(rest)
 
     def read_into(self, buffer: memoryview, timeout_s: float) -> int | None:
+        if self._rest:
+            count = min(len(buffer), len(self._rest))
+            buffer[:count] = self._rest[:count]
+            self._rest = self._rest[count:]
+            return count
+        return self._read_on(buffer, timeout_s)
+
+    def _read_on(self, buffer: memoryview, timeout_s: float) -> int | None:
         count = self._process.read_into(buffer, timeout_s)
         if count == 0 and self._process.wait(KILL_AFTER_S) != 0:
             raise SourceFault(self._process.failure(KILL_AFTER_S))

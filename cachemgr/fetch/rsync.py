@@ -129,7 +129,10 @@ class GrowingFile:
         until_s = self._clock.monotonic_s() + timeout_s
         while True:
             has_ended = not self._process.is_running
-            count = os.preadv(self._descriptor, [buffer], self._at)
+            try:
+                count = os.preadv(self._descriptor, [buffer], self._at)
+            except OSError as error:
+                raise SourceFault(f"the scratch file cannot be read: {error.strerror}") from error
             if count:
                 self._at += count
                 return count

@@ -7,6 +7,7 @@ draft-ietf-secsh-filexfer-02), so they are spoken here; ssh does the rest.
 
 from __future__ import annotations
 
+import stat
 import struct
 from typing import TYPE_CHECKING
 
@@ -223,5 +224,7 @@ def _attributes(body: memoryview) -> tuple[int, str | None]:
         raise SourceFault("the SFTP server does not tell the size of the file", is_final=True)
     (size,) = struct.unpack_from(">Q", body, at)
     at += 8 + (8 if flags & HAS_OWNER else 0) + (4 if flags & HAS_MODE else 0)
+    if flags & HAS_MODE and not stat.S_ISREG(struct.unpack_from(">I", body, at - 4)[0]):
+        raise SourceFault("it is not a regular file", is_final=True)
     changed = str(struct.unpack_from(">II", body, at)[1]) if flags & HAS_TIMES else None
     return int(size), changed

@@ -1,13 +1,16 @@
 """Images on hosts with a shell: ssh://user@host/path, read by `tail` from any byte on.
 
-`tail` seeks in a regular file, so that going on in the middle costs nothing, and what it
-prints comes in order. `scp` can neither begin in the middle nor write to a pipe.
+One command prints what `stat` says and then the bytes, so that a file replaced meanwhile is
+noticed without a second connection. `tail` seeks in a regular file, so that going on in the
+middle costs nothing, and what it prints comes in order. `scp` can neither begin in the middle
+nor write to a pipe.
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +24,10 @@ if TYPE_CHECKING:
     from cachemgr.clock import Clock
     from cachemgr.fetch.uris import Location
 
-SIZE_AND_CHANGE = re.compile(r"(\d{1,18}) (\d{1,18})\s*")
+# Size, time of change, and mode with the kind of file in hexadecimal digits.
+LOOKED = re.compile(r"(\d{1,18}) (\d{1,18}) ([0-9a-f]{1,8})")
+LOOK = "LC_ALL=C stat -L -c '%s %Y %f' -- {path}"
+MOST_LINE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -69,26 +75,39 @@ class SshSource:
         return Resolved(size, self._location.path.rpartition("/")[2], changed)
 
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> ProcessStream:
-        # Looking first costs a connection, and notices a file that was replaced meanwhile.
-        size, changed = self._look(timeout_s)
-        if size != size_bytes or (self._validator is not None and changed != self._validator):
-            raise SourceFault(
-                f"the file has changed: {size} bytes instead of {size_bytes}, of time {changed}",
-                is_final=True,
-            )
-        self._validator = changed
-        remote = f"exec tail -c +{offset + 1} -- {shlex.quote(self._location.path)}"
+        path = shlex.quote(self._location.path)
+        remote = f"{LOOK.format(path=path)} && exec tail -c +{offset + 1} -- {path}"
         command = [*ssh_command(self._location, self._settings, timeout_s=timeout_s), remote]
-        return ProcessStream(Process(command, self._settings.environment), offset)
+        process = Process(command, self._settings.environment)
+        try:
+            line, rest = process.first_line(timeout_s, self._clock, MOST_LINE_BYTES)
+            size, changed = _looked(line)
+            if size != size_bytes or (self._validator is not None and changed != self._validator):
+                raise SourceFault(
+                    f"the file has changed: {size} bytes instead of {size_bytes}, of time {changed}",
+                    is_final=True,
+                )
+        except BaseException:
+            process.close()
+            raise
+        self._validator = changed
+        return ProcessStream(process, offset, rest)
 
     def status(self, timeout_s: float) -> Status | None:
         return None
 
     def _look(self, timeout_s: float) -> tuple[int, str]:
-        remote = f"LC_ALL=C exec stat -L -c '%s %Y' -- {shlex.quote(self._location.path)}"
+        remote = LOOK.format(path=shlex.quote(self._location.path))
         command = [*ssh_command(self._location, self._settings, timeout_s=timeout_s), remote]
         answer = answer_of(command, self._settings.environment, timeout_s, self._clock)
-        found = SIZE_AND_CHANGE.fullmatch(answer)
-        if found is None:
-            raise SourceFault(f"stat on the host answers {answer[:80]!r}, not a size", is_final=True)
-        return int(found[1]), found[2]
+        return _looked(answer.rstrip("\n"))
+
+
+def _looked(line: str) -> tuple[int, str]:
+    """Size and time of change, of a regular file."""
+    found = LOOKED.fullmatch(line)
+    if found is None:
+        raise SourceFault(f"stat on the host answers {line[:80]!r}, not a size", is_final=True)
+    if not stat.S_ISREG(int(found[3], 16)):
+        raise SourceFault("it is not a regular file", is_final=True)
+    return int(found[1]), found[2]

@@ -40,12 +40,9 @@ class Relay:
         self._open: dict[socket.socket, tuple[threading.Thread, str]] = {}
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         self._listener = socket.create_server((settings.host, settings.port), family=family, backlog=128)
+        self.port = int(self._listener.getsockname()[1])
         self._acceptor = threading.Thread(target=self._accept, name="relay", daemon=True)
         self._acceptor.start()
-
-    @property
-    def port(self) -> int:
-        return int(self._listener.getsockname()[1])
 
     @property
     def connections(self) -> int:

@@ -10,6 +10,7 @@ from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.ports import Status
 
 IMAGE = Random(7).randbytes(40_000_000)
+SIZE = len(IMAGE)
 EPOCH_S = 1_800_000_000
 
 
@@ -43,7 +44,7 @@ class FakeClock:
 class FakeSink:
     """Holds what was written; a size other than the image's is for images that a test does not compare."""
 
-    def __init__(self, size_bytes: int = len(IMAGE), have_bytes: int = 0) -> None:
+    def __init__(self, size_bytes: int = SIZE, have_bytes: int = 0) -> None:
         self.size_bytes = size_bytes
         self.data = bytearray(IMAGE[:have_bytes])
 
@@ -70,7 +71,7 @@ class FakeSource:
         *,
         rate: Callable[[float], float] | float = 25e6,
         is_relay: bool = True,
-        has: Callable[[float], int] | int = len(IMAGE),
+        has: Callable[[float], int] | int = SIZE,
         ends_at: int | None = None,
         refuses: Iterator[SourceFault | None] | None = None,
         answers: Callable[[float], bool] = lambda now_s: True,
