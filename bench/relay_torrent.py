@@ -24,9 +24,9 @@ TRACKER_PORT = 6969
 PEER_PORT = 6881
 MOST_S = 600
 OPTIONS = (
-    "--enable-dht=false --bt-enable-lpd=false --enable-peer-exchange=true "
-    "--file-allocation=none --quiet=true --bt-max-peers=55 --summary-interval=0 "
-    "--disk-cache=0 --no-conf=true --bt-tracker-interval=1 --bt-request-peer-speed-limit=1G --check-integrity=false"
+    "--enable-dht=false --bt-enable-lpd=false --enable-peer-exchange=true --file-allocation=none "
+    "--quiet=true --bt-max-peers=55 --summary-interval=0 --disk-cache=0 --no-conf=true "
+    "--bt-tracker-interval=1 --bt-request-peer-speed-limit=1G --check-integrity=false"
 )
 
 
