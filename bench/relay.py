@@ -1,0 +1,266 @@
+"""How near the planned relay comes to the bound, undisturbed and with a node that fails it.
+
+    sudo python bench/relay.py [--nodes 16] [--mbit 200] [--mib 128] [--only chain,killed]
+
+Hosts are network namespaces whose links are limited in both directions. A ratio is the time
+until the last node has the image, divided by bytes ÷ link rate, which nothing can beat. Needs
+root and iproute2; the comparison with BitTorrent needs aria2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from time import monotonic_ns
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from bench.relay_torrent import HAS_ARIA2, torrent_finishes  # noqa: E402
+from testbed.hosts import JUMBO_BYTES, Hosts  # noqa: E402
+
+PORT = 4711
+SLOWER = 10
+TARGET = 1.05
+MOST_S = 600
+NAMES = ("chain", "killed", "cut", "slow", "http", "torrent")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    nodes: int
+    rate_bits_per_s: int
+    size_bytes: int
+    digest: str
+    image: Path
+    folder: Path
+    mtu_bytes: int
+    says: bool
+
+    @property
+    def bound_s(self) -> float:
+        return self.size_bytes * 8 / self.rate_bits_per_s
+
+    @property
+    def victim(self) -> int:
+        """The node to which something happens; nodes count from 1, host 0 is the origin."""
+        return (self.nodes + 1) // 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """When each node had the image, in seconds from the beginning; None if it never had."""
+
+    finish_s: dict[int, float | None]
+    cpu_s: float
+    said: dict[int, list[str]]
+
+    def last_s(self, *, but: int | None = None) -> float:
+        times = [time for node, time in self.finish_s.items() if node != but]
+        return max(float("inf") if time is None else time for time in times)
+
+
+class Node:
+    """A process of `relay_node.py` on a host."""
+
+    def __init__(self, hosts: Hosts, number: int, orders: dict[str, object]) -> None:
+        script = Path(__file__).with_name("relay_node.py")
+        argv = [sys.executable, "-S", "-E", str(script), json.dumps(orders)]
+        self.number = number
+        self.process = hosts.start(number, argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().strip()
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"go\n")
+        self.process.stdin.flush()
+
+    def finish(self) -> float:
+        """Let it end; gives the seconds of processor that it used."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        line = self.line()
+        self.process.stdout.close()
+        self.process.wait(timeout=MOST_S)
+        return float(json.loads(line).get("cpu_s", 0)) if line else 0.0
+
+
+def relayed(
+    plan: Plan,
+    sources: Callable[[Plan, Hosts, int], list[str]],
+    *,
+    prepare: Callable[[Hosts], None] | None = None,
+    midway: Callable[[Hosts, list[Node]], None] | None = None,
+) -> Outcome:
+    """Let all nodes fetch the image, with something done to them before, or at half time."""
+    with Hosts(plan.nodes + 1, plan.rate_bits_per_s, plan.mtu_bytes) as hosts:
+        nodes = [
+            Node(hosts, number, _orders(plan, hosts, number, sources)) for number in range(plan.nodes + 1)
+        ]
+        for node in nodes:
+            if node.line() != "ready":
+                raise SystemExit(f"node {node.number} did not start")
+        if prepare is not None:
+            prepare(hosts)
+        begin_s = monotonic_ns() / 1e9
+        for node in nodes:
+            node.go()
+        timer = threading.Timer(plan.bound_s / 2, lambda: midway and midway(hosts, nodes))
+        timer.start()
+        finish: dict[int, float | None] = {}
+        said: dict[int, list[str]] = {}
+        for node in nodes[1:]:
+            answer = json.loads(node.line() or "{}")
+            is_right = answer.get("is_right", False)
+            finish[node.number] = answer["finish_s"] - begin_s if is_right else None
+            said[node.number] = answer.get("said", [answer.get("failed", "gone")])
+        timer.join()
+        cpu_s = sum(node.finish() for node in nodes)
+    return Outcome(finish, cpu_s, said)
+
+
+def _orders(
+    plan: Plan, hosts: Hosts, number: int, sources: Callable[[Plan, Hosts, int], list[str]]
+) -> dict[str, object]:
+    return {
+        "number": number,
+        "listen": hosts.address(number),
+        "port": PORT,
+        "path": str(plan.image if number == 0 else plan.folder / f"node{number}"),
+        "digest": plan.digest,
+        "size_bytes": plan.size_bytes,
+        "sources": sources(plan, hosts, number) if number else [],
+        "expected_rate_bytes_per_s": plan.rate_bits_per_s // 8,
+    }
+
+
+def origin(plan: Plan, hosts: Hosts, number: int) -> list[str]:
+    """Everybody asks the origin."""
+    return [f"http://{hosts.address(0)}:{PORT}/v1/images/{plan.digest}"]
+
+
+def upstream(plan: Plan, hosts: Hosts, number: int) -> list[str]:
+    """The chain: the node before, those before that one, and the origin last."""
+    relays = [f"relay://{hosts.address(above)}:{PORT}/{plan.digest}" for above in range(number - 1, 0, -1)]
+    return relays + origin(plan, hosts, number)
+
+
+def chain(plan: Plan) -> Outcome:
+    return relayed(plan, upstream)
+
+
+def killed(plan: Plan) -> Outcome:
+    return relayed(plan, upstream, midway=lambda hosts, nodes: nodes[plan.victim].process.kill())
+
+
+def cut(plan: Plan) -> Outcome:
+    def pull(hosts: Hosts, nodes: list[Node]) -> None:
+        hosts.cut(plan.victim)
+        # Others have gone round it long before; a process without a network would only wait.
+        threading.Timer(plan.bound_s * 3, nodes[plan.victim].process.kill).start()
+
+    return relayed(plan, upstream, midway=pull)
+
+
+def slow(plan: Plan) -> Outcome:
+    return relayed(
+        plan, upstream, prepare=lambda hosts: hosts.set_rate(plan.victim, plan.rate_bits_per_s // SLOWER)
+    )
+
+
+def http(plan: Plan) -> Outcome:
+    return relayed(plan, origin)
+
+
+def torrent(plan: Plan) -> Outcome:
+    finish = torrent_finishes(plan.image, plan.folder, plan.nodes, plan.rate_bits_per_s, plan.mtu_bytes)
+    return Outcome(dict(enumerate(finish, 1)), 0.0, {})
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--nodes", type=int, default=16)
+    parser.add_argument("--mbit", type=int, default=200, help="the rate of each link")
+    parser.add_argument("--mib", type=int, default=128, help="the size of the image")
+    parser.add_argument("--mtu", type=int, default=JUMBO_BYTES)
+    parser.add_argument("--only", default=",".join(NAMES), help=f"some of {','.join(NAMES)}")
+    parser.add_argument("--folder", default="/dev/shm" if Path("/dev/shm").is_dir() else None)
+    parser.add_argument("--says", action="store_true", help="print what the nodes said of their sources")
+    options = parser.parse_args(arguments)
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        print("This needs root and iproute2, to make hosts.", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="outrider-relay-", dir=options.folder) as folder:
+        image = Path(folder) / "image"
+        data = Random(1).randbytes(options.mib << 20)
+        image.write_bytes(data)
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        plan = Plan(
+            options.nodes,
+            options.mbit * 1_000_000,
+            len(data),
+            digest,
+            image,
+            Path(folder),
+            options.mtu,
+            options.says,
+        )
+        return report(plan, [name for name in options.only.split(",") if name])
+
+
+def report(plan: Plan, names: list[str]) -> int:
+    print(
+        f"{plan.nodes} nodes, links of {plan.rate_bits_per_s / 1e6:g} Mbit/s, "
+        f"{plan.size_bytes / 2**20:g} MiB, frames of {plan.mtu_bytes} bytes: "
+        f"bound {plan.bound_s:.2f} s, measured on {os.cpu_count()} processors"
+    )
+    ways = {"chain": chain, "killed": killed, "cut": cut, "slow": slow, "http": http, "torrent": torrent}
+    is_good = True
+    undisturbed: float | None = None
+    for name in names:
+        if name == "torrent" and not HAS_ARIA2:
+            print("torrent   aria2 is not installed")
+            continue
+        outcome = ways[name](plan)
+        victim = plan.victim if name in ("killed", "cut", "slow") else None
+        last_s = outcome.last_s(but=victim)
+        ratio = last_s / plan.bound_s
+        line = (
+            f"{name:8}  ratio {ratio:6.3f}  last node after {last_s:6.2f} s  processor {outcome.cpu_s:5.1f} s"
+        )
+        if name == "chain":
+            undisturbed, is_good = last_s, ratio <= TARGET
+        if victim is not None:
+            own_s = outcome.finish_s[victim]
+            line += f"  node {victim} itself: {'never' if own_s is None else f'{own_s:.2f} s'}"
+            if undisturbed is not None:
+                line += f", the others {last_s / undisturbed - 1:+.0%} against undisturbed"
+        print(line, flush=True)
+        if plan.says:
+            for node, lines in outcome.said.items():
+                print(f"  node {node} after {outcome.finish_s[node]}: {'; '.join(lines)}")
+        for path in plan.folder.glob("node*"):
+            path.unlink()
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Bringing an image's bytes to this node: sources, rate limits, and the engine that survives their faults."""

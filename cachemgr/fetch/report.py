@@ -1,0 +1,78 @@
+"""What a transfer did: which source delivered which bytes, and what the others said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """Bytes `[start_bytes, end_bytes)` came from this source."""
+
+    source: str
+    start_bytes: int
+    end_bytes: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """The last that a source said when it failed or was left, and how often it did."""
+
+    source: str
+    message: str
+    times: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """A transfer, finished or not. Skipped bytes were received again and thrown away."""
+
+    delivered: tuple[Delivered, ...]
+    said: tuple[Said, ...]
+    skipped_bytes: int
+    duration_s: float
+
+    def sources(self) -> tuple[str, ...]:
+        """Who delivered anything, in the order of their first byte: suspects if the digest is wrong."""
+        return tuple(dict.fromkeys(each.source for each in self.delivered))
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a transfer is. The finish is None as long as nothing moves."""
+
+    offset_bytes: int
+    size_bytes: int
+    rate_bytes_per_s: int
+    finish_s: int | None
+    source: str
+
+
+class Log:
+    """Collects what a report will say."""
+
+    def __init__(self) -> None:
+        self._delivered: list[Delivered] = []
+        self._said: dict[str, Said] = {}
+        self.skipped_bytes = 0
+
+    def delivered(self, source: str, start_bytes: int, end_bytes: int) -> None:
+        last = self._delivered[-1] if self._delivered else None
+        if last is not None and last.source == source and last.end_bytes == start_bytes:
+            self._delivered[-1] = Delivered(source, last.start_bytes, end_bytes)
+        else:
+            self._delivered.append(Delivered(source, start_bytes, end_bytes))
+
+    def said(self, source: str, message: str) -> None:
+        before = self._said.get(source)
+        self._said[source] = Said(source, message, 1 if before is None else before.times + 1)
+
+    def complaints(self) -> str:
+        """One clause a source, for an error."""
+        return "; ".join(
+            f"{each.source}: {each.message}" + (f" ({each.times} times)" if each.times > 1 else "")
+            for each in self._said.values()
+        )
+
+    def report(self, duration_s: float) -> Report:
+        return Report(tuple(self._delivered), tuple(self._said.values()), self.skipped_bytes, duration_s)

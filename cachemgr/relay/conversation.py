@@ -1,0 +1,219 @@
+"""One connection to the relay: requests read, admitted or refused, and answered."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cachemgr.errors import CacheError
+from cachemgr.relay.request import Refused, Request, parse_request
+from cachemgr.relay.sending import GaveUp, Sender
+from cachemgr.relay.tickets import SCHEME, refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachemgr.clock import Clock
+    from cachemgr.fetch.ports import Held, Holdings
+    from cachemgr.fetch.rate import RateLimit
+
+MOST_HEAD_BYTES = 8192
+MOST_REQUESTS = 1000
+REASONS = {
+    200: "OK",
+    206: "Partial Content",
+    400: "Bad Request",
+    401: "Unauthorized",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    416: "Range Not Satisfiable",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+
+
+@dataclass(frozen=True)
+class RelaySettings:
+    """Where the relay listens, whom it admits, and its limits."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    keys: tuple[bytes, ...] = ()
+    serves_public: bool = False
+    most_connections: int = 64
+    most_connections_a_host: int = 16
+    head_s: int = 10
+    idle_s: int = 30
+    starved_s: int = 120
+
+
+@dataclass(frozen=True)
+class Site:
+    """What all connections of a relay share."""
+
+    holdings: Holdings
+    settings: RelaySettings
+    clock: Clock
+    limit: RateLimit
+    log: Callable[[str], None]
+    is_stopped: Callable[[], bool]
+
+
+class Conversation:
+    """One connection: requests and answers, one after the other."""
+
+    def __init__(self, site: Site, sock: socket.socket, host: str) -> None:
+        self._site = site
+        self._clock = site.clock
+        self._settings = site.settings
+        self._sock = sock
+        self._host = host
+        self._received = bytearray()
+
+    def carry_on(self) -> None:
+        with contextlib.suppress(OSError):
+            # The last part of an answer must not wait for an acknowledgement.
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(MOST_REQUESTS):
+                if self._site.is_stopped() or not self._exchange():
+                    return
+
+    def _exchange(self) -> bool:
+        """One request and its answer; whether another may follow."""
+        begin_s = self._clock.monotonic_s()
+        try:
+            head = self._read_head()
+            if head is None:
+                return False
+            request = parse_request(head)
+        except Refused as refused:
+            self._refuse(refused, None, begin_s)
+            return False
+        try:
+            held = self._find(request)
+        except Refused as refused:
+            self._refuse(refused, request, begin_s)
+            return not request.is_last
+        try:
+            return self._answer(request, held, begin_s) and not request.is_last
+        except Refused as refused:
+            self._refuse(refused, request, begin_s, {"Content-Range": f"bytes */{held.size_bytes}"})
+            return not request.is_last
+        finally:
+            held.close()
+
+    def _read_head(self) -> bytes | None:
+        """The next request's head; None if the client is done."""
+        until_s = self._clock.monotonic_s() + self._settings.head_s
+        while (end := self._received.find(b"\r\n\r\n")) < 0:
+            if len(self._received) > MOST_HEAD_BYTES:
+                raise Refused(431, f"the head of the request is longer than {MOST_HEAD_BYTES} bytes")
+            left_s = until_s - self._clock.monotonic_s()
+            try:
+                self._sock.settimeout(max(0.001, left_s))
+                more = self._sock.recv(4096)
+            except OSError as error:
+                if self._received:
+                    raise Refused(408, "the head of the request did not come in time") from error
+                return None
+            if not more:
+                return None
+            self._received += more
+        head = bytes(self._received[:end])
+        del self._received[: end + 4]
+        return head
+
+    def _find(self, request: Request) -> Held:
+        """The image, if there is one and this client may have it."""
+        digest = request.digest()
+        authorization = request.headers.get("authorization", "")
+        reason = refusal(self._settings.keys, digest, authorization, self._clock.now_s())
+        if reason is not None and (authorization or not self._settings.serves_public):
+            raise Refused(401, reason)
+        try:
+            held = self._site.holdings.open(digest)
+        except CacheError as error:
+            raise Refused(503, str(error)) from error
+        if reason is not None and (held is None or not held.is_public):
+            # Whether there is such an image is nobody's business without a ticket.
+            if held is not None:
+                held.close()
+            raise Refused(401, reason)
+        if held is None:
+            raise Refused(404, "this node neither holds nor receives the image")
+        return held
+
+    def _answer(self, request: Request, held: Held, begin_s: float) -> bool:
+        """Send the image or its head; whether it went well."""
+        digest = request.digest()
+        tag = f'"{digest}"'
+        span = request.span(held.size_bytes, tag)
+        start, end = span or (0, held.size_bytes)
+        headers = {
+            "Content-Length": str(end - start),
+            "Content-Type": "application/octet-stream",
+            "ETag": tag,
+            "Accept-Ranges": "bytes",
+            "X-Outrider-Have": str(held.valid_bytes()),
+        }
+        if span is not None:
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{held.size_bytes}"
+        if request.is_last:
+            headers["Connection"] = "close"
+        status = 200 if span is None else 206
+        self._sock.settimeout(self._settings.idle_s)
+        self._sock.sendall(head_of(status, headers))
+        if request.method == "HEAD":
+            self._note(request, status, begin_s)
+            return True
+        settings = self._settings
+        sender = Sender(
+            self._sock,
+            self._site.limit,
+            self._clock,
+            self._site.is_stopped,
+            settings.idle_s,
+            settings.starved_s,
+        )
+        try:
+            sender.send(held, start, end)
+        except (GaveUp, CacheError) as error:
+            self._note(request, status, begin_s, sender.sent_bytes, str(error))
+            return False
+        self._note(request, status, begin_s, sender.sent_bytes)
+        return True
+
+    def _refuse(
+        self, refused: Refused, request: Request | None, begin_s: float, more: dict[str, str] | None = None
+    ) -> None:
+        text = b"" if request is not None and request.method == "HEAD" else f"{refused}\n".encode()
+        headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
+        if refused.status == 401:
+            headers["WWW-Authenticate"] = SCHEME
+        if refused.status == 405:
+            headers["Allow"] = "GET, HEAD"
+        if refused.status == 416:
+            headers.update(more or {})
+        if request is None or request.is_last:
+            headers["Connection"] = "close"
+        self._sock.settimeout(self._settings.idle_s)
+        self._sock.sendall(head_of(refused.status, headers) + text)
+        self._note(request, refused.status, begin_s, 0, str(refused))
+
+    def _note(
+        self, request: Request | None, status: int, begin_s: float, sent_bytes: int = 0, reason: str = ""
+    ) -> None:
+        method, target = ("-", "-") if request is None else (request.method, request.target[:100])
+        duration_ms = int((self._clock.monotonic_s() - begin_s) * 1000)
+        line = f"relay answered node={self._host} method={method} target={target!r} status={status}"
+        line += f" sent_bytes={sent_bytes} duration_ms={duration_ms}"
+        self._site.log(line + (f" reason={reason!r}" if reason else ""))
+
+
+def head_of(status: int, headers: dict[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} {REASONS[status]}", *(f"{name}: {value}" for name, value in headers.items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()

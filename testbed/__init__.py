@@ -1,0 +1,1 @@
+"""Several hosts on one machine: for tests, benchmarks, demonstrations. Nothing of it is installed."""

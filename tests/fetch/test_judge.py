@@ -1,0 +1,59 @@
+"""Whose fault it is: only the node directly behind the narrow place goes round it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cachemgr.fetch.judge import Verdict, ahead_bytes, is_slow, judge
+
+MARGIN = 10
+
+
+@pytest.mark.parametrize(
+    ("offset", "direct", "above", "verdict", "target"),
+    [
+        pytest.param(100, None, [500], Verdict.GO, 0, id="upstream is gone"),
+        pytest.param(100, 200, [500], Verdict.GO, 0, id="upstream has more than it sends"),
+        pytest.param(100, 105, [500, 900], Verdict.GO, 0, id="upstream is slow itself"),
+        pytest.param(100, 105, [110, 500], Verdict.WAIT, 1, id="the one before upstream is slow"),
+        pytest.param(100, 105, [110, 112, 900], Verdict.WAIT, 2, id="trouble further up"),
+        pytest.param(100, 105, [None, 900], Verdict.WAIT, 1, id="the one before upstream is gone"),
+        pytest.param(100, 105, [110, 115], Verdict.STAY, 0, id="everybody waits"),
+        pytest.param(100, 105, [], Verdict.STAY, 0, id="nobody else"),
+        pytest.param(100, 110, [120, 130, 140], Verdict.STAY, 0, id="each just ahead of the next"),
+    ],
+)
+def test_narrow_place_is_found(
+    offset: int, direct: int | None, above: list[int | None], verdict: Verdict, target: int
+) -> None:
+    found = judge(offset, direct, above, MARGIN)
+
+    assert (found.verdict, found.target) == (verdict, target)
+
+
+def test_nobody_beyond_the_narrow_place_is_asked() -> None:
+    asked = []
+
+    def above() -> Iterator[int]:
+        for have in (110, 500, 900):
+            asked.append(have)
+            yield have
+
+    judge(100, 105, above(), MARGIN)
+
+    assert asked == [110, 500]
+
+
+def test_half_of_what_is_expected_is_slow_and_an_unknown_rate_is_not() -> None:
+    assert is_slow(49, 100)
+    assert not is_slow(50, 100)
+    assert not is_slow(None, 100)
+    assert not is_slow(1, None)
+
+
+def test_ahead_is_a_fifth_of_a_second_and_never_a_few_packets() -> None:
+    assert ahead_bytes(100e6) == 20_000_000
+    assert ahead_bytes(1000) == 524_288
+    assert ahead_bytes(None) == 524_288
