@@ -96,7 +96,10 @@ class Harness(Protocol):
     def fail(self, node: str) -> None:
         """Makes a node crash; it may take a while until that is noticed."""
 
-    def repair(self, node: str) -> None: ...
+    def drain(self, node: str) -> None: ...
+
+    def repair(self, node: str) -> None:
+        """Lets a node be up that failed or was drained; it may take a while until that is noticed."""
 
 
 class Scene:
@@ -107,10 +110,18 @@ class Scene:
         self.system = harness.system
         self.nodes = harness.nodes
         self.lags = harness.lags
+        self._known: set[str] = set()
+        self._ended: set[str] = set()
 
     def look(self) -> Sight:
+        """What is seen now; it fits together, and no job comes back that had ended."""
         sight = self.system.look()
+        shown = {job.key for job in sight.jobs}
+        self._ended |= self._known - shown
+        self._known |= shown
+
         assert inconsistencies(sight) == []
+        assert sorted(shown & self._ended) == []
         return sight
 
     def job(self, key: str) -> RmsJob | None:

@@ -128,5 +128,8 @@ class TwinHarness:
     def fail(self, node: str) -> None:
         self.twin.outside.fail(node)
 
+    def drain(self, node: str) -> None:
+        self.twin.outside.drain(node)
+
     def repair(self, node: str) -> None:
         self.twin.outside.repair(node)

@@ -191,6 +191,19 @@ def test_job_that_ends_anyway_is_not_suspended() -> None:
     assert small.when(job, "ended") == [15]
 
 
+def test_cancelling_again_does_not_prolong_the_end() -> None:
+    small = Small(Rules(kill_s=10))
+    job = small.submit()
+    small.to(5)
+    small.twin.cancel(job, "given up")
+    small.to(12)
+    small.twin.cancel(job, "given up again")
+    small.to(30)
+
+    assert small.when(job, "ended") == [15]
+    assert small.twin.outside.why_ended(job) == "given up"
+
+
 def test_requeued_job_starts_from_the_beginning_after_its_delay() -> None:
     small = Small(Rules(requeue_delay_s=121))
     job = small.submit(100)

@@ -173,6 +173,20 @@ def test_administrators_reservation_needs_no_users_and_ours_does() -> None:
     assert small.twin.look().reservations == (maintenance,)
 
 
+def test_job_whose_user_lost_the_reservation_does_not_start_in_it() -> None:
+    small = Small()
+    made = small.reserve("vw-1", ("n1",), 10, 200)
+    job = small.submit(reservation="vw-1")
+    small.twin.reserve(replace(made, users=("bob",)))
+    small.to(50)
+    waited = small.state(job)
+    small.twin.reserve(replace(made, users=("alice", "bob")))
+    small.to(51)
+
+    assert waited is JobState.PENDING
+    assert small.state(job) is JobState.RUNNING
+
+
 def test_overlap_is_refused_with_the_nodes_and_times_in_the_way() -> None:
     small = Small()
     small.reserve("vw-1", ("n1", "n2", "n3"), 100, 200)
