@@ -193,7 +193,7 @@ class BatchSystem(Protocol):
 
         It ends our holds and the batch system's own, not necessarily one by the user. The
         nodes of an earlier release no longer count. `Refused` if fewer are named than the
-        job wants, or if it runs elsewhere by now.
+        job wants, if it runs elsewhere by now, or if it is suspended.
         """
 
     def note(self, job: str, text: str) -> None:

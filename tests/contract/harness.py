@@ -81,7 +81,7 @@ class Harness(Protocol):
         """A command that works so long and can be suspended."""
 
     def submit_as_user(self, submission: Submission) -> str:
-        """A job that does not come from the service."""
+        """A job that does not come from the service, its metadata carried as users' metadata is."""
 
     def hold_as_user(self, job: str) -> None: ...
 

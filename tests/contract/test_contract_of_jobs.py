@@ -255,6 +255,19 @@ def test_suspended_job_gives_its_nodes_back_and_goes_on_when_resumed(scene: Scen
     assert scene.state(job) is JobState.RUNNING
 
 
+def test_suspended_job_is_neither_held_nor_released(scene: Scene) -> None:
+    job = scene.running_job()
+    scene.system.suspend(job)
+    scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
+
+    with pytest.raises(Refused):
+        scene.system.hold(job, "why not")
+    with pytest.raises(Refused):
+        scene.system.release(job)
+    scene.settle()
+    assert scene.state(job) is JobState.SUSPENDED
+
+
 def test_job_that_does_not_run_cannot_be_suspended_nor_a_held_one_resumed(scene: Scene) -> None:
     job = scene.waiting_job()
 

@@ -95,6 +95,15 @@ def test_hooks_may_look_and_change_things() -> None:
     assert small.calls.prologs == [(job, "n1")]
 
 
+def test_job_that_a_hook_holds_does_not_start_after_it() -> None:
+    small = Small()
+    jobs = [small.submit(), small.submit()]
+    small.calls.before_prolog = lambda job: small.twin.hold(jobs[1], "waits")
+    small.to(5)
+
+    assert [small.state(job) for job in jobs] == [JobState.RUNNING, JobState.HELD]
+
+
 def test_node_that_fails_runs_no_epilog_and_its_jobs_wait_again() -> None:
     small = Small()
     job = small.submit(nodes=2)
@@ -116,6 +125,16 @@ def test_node_that_fails_may_end_its_jobs() -> None:
 
     assert small.state(job) is JobState.ENDED
     assert small.twin.outside.why_ended(job) == "node n1 failed"
+
+
+def test_job_that_is_being_killed_does_not_wait_again_because_its_node_fails() -> None:
+    small = Small(Rules(kill_s=10))
+    job = small.submit()
+    small.to(10)
+    small.twin.cancel(job, "given up")
+    small.twin.outside.fail("n1")
+
+    assert small.state(job) is JobState.ENDED
 
 
 def test_drained_node_finishes_what_it_has_and_takes_nothing() -> None:
@@ -178,6 +197,19 @@ def test_job_resumed_while_it_is_saved_goes_on_afterwards() -> None:
 
     assert small.when(job, "suspended") == [16]
     assert small.when(job, "running") == [1, 16]
+
+
+def test_job_suspended_again_while_it_is_saved_stays_suspended() -> None:
+    small = Small(Rules(save_s=5))
+    job = small.submit(100)
+    small.to(11)
+    small.twin.suspend(job)
+    small.twin.resume(job)
+    small.twin.suspend(job)
+    small.to(50)
+
+    assert small.when(job, "suspended") == [16]
+    assert small.state(job) is JobState.SUSPENDED
 
 
 def test_job_that_ends_anyway_is_not_suspended() -> None:

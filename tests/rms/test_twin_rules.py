@@ -22,11 +22,13 @@ def test_jobs_start_in_order_in_the_second_after_the_change() -> None:
 def test_jobs_start_at_multiples_of_the_pass() -> None:
     small = Small(Rules(pass_every_s=4))
     small.to(1)
-    job = small.submit()
+    first, second = small.submit(5, nodes=3), small.submit(nodes=3)
     small.to(20)
 
-    # 1,000,000 is a multiple of 4.
-    assert small.when(job, "running") == [4]
+    # 1,000,000 is a multiple of 4; nodes that are free again in between wait for the next one.
+    assert small.when(first, "running") == [4]
+    assert small.when(first, "ended") == [9]
+    assert small.when(second, "running") == [12]
 
 
 def test_limits_are_enforced_at_multiples_of_the_sweep() -> None:
