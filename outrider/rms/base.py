@@ -2,7 +2,12 @@
 
 Every change may be asked for twice: `reserve`, `unreserve`, `hold`, `release`, `bind`,
 `note` and `cancel` say what should be, not what should happen, and asking for what is
-already so is no error. Nothing here waits for a transfer or decides who may do what.
+already so is no error. `submit` alone is not so: it makes a new job each time. Nothing
+here waits for a transfer or decides who may do what.
+
+A change is asked for, not awaited: what it brings about (a job that starts, one that ends
+when it is killed) is seen at a later look. What each call guarantees is written as tests
+in tests/contract, which every implementation has to pass.
 """
 
 from __future__ import annotations
@@ -74,7 +79,12 @@ class RmsNode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RmsJob:
-    """A job, with what of it matters to staging. `metadata` is the user's own text: not trusted."""
+    """A job, with what of it matters to staging. `metadata` is the user's own text: not trusted.
+
+    `reservation` is one that the same look shows, or None: a job whose reservation has gone
+    is bound to nothing. `is_held_by_us` tells a hold of `hold` (or `unreserve`) from others:
+    the user's, an administrator's, the batch system's own after a start that failed.
+    """
 
     key: str
     user: str
@@ -94,7 +104,10 @@ class RmsJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RmsReservation:
-    """An advance reservation in the batch system: exactly these nodes, for these users."""
+    """An advance reservation in the batch system: exactly these nodes, for these users.
+
+    Nodes and users are kept sorted, so that what was wanted and what is seen compare equal.
+    """
 
     name: str
     nodes: tuple[str, ...]
@@ -108,6 +121,8 @@ class RmsReservation:
             raise ValueError(f"reservation {self.name} has no node")
         if self.end_s <= self.start_s:
             raise ValueError(f"reservation {self.name} ends at {self.end_s}, not after {self.start_s}")
+        object.__setattr__(self, "nodes", tuple(sorted(set(self.nodes))))
+        object.__setattr__(self, "users", tuple(sorted(set(self.users))))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +141,10 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sight:
-    """Everything at one look. What a look does not show is not known to exist."""
+    """Everything at one look. What a look does not show is not known to exist.
+
+    Nodes come by name, jobs by submission and then key, reservations by start and then name.
+    """
 
     at_s: int
     nodes: tuple[RmsNode, ...]
@@ -146,33 +164,52 @@ class BatchSystem(Protocol):
     def reserve(self, wanted: RmsReservation) -> None:
         """Let exactly this reservation be there: made, or changed to be so.
 
-        `Refused` if it overlaps another reservation, or a node is unknown. Jobs that run on
-        the nodes are no reason: clearing the nodes is the caller's business.
+        `Unknown` if a node is. `Refused` if it overlaps another reservation on a node, if it
+        would be over already, if its name belongs to a reservation that is not ours, or if a
+        job that runs in it would be left outside. Other jobs that run on the nodes are no
+        reason: clearing the nodes is the caller's business. A start that has passed means
+        now; of a reservation that is active already it stays what it was.
         """
 
     def unreserve(self, name: str) -> None:
-        """Let there be no reservation of that name. Jobs bound to it are unbound and held."""
+        """Let there be no reservation of that name. Jobs bound to it are unbound and held.
 
-    def bind(self, job: str, reservation: str) -> None:
-        """Let a job that has not started run in that reservation."""
+        `Refused` while a job runs in it, since some batch systems could only kill that, and
+        if the reservation is not ours.
+        """
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        """Let a job that has not started run in that reservation and nowhere else; None unbinds.
+
+        `Refused` if the job's user may not use it, or if the job has started elsewhere.
+        Binding neither holds nor releases.
+        """
 
     def hold(self, job: str, reason: str) -> None:
         """Let a job that has not started wait until it is released; the user sees why."""
 
     def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
-        """Let a held job start; on these nodes, if any are named."""
+        """Let a held job start; on nodes among these, if any are named, and anywhere otherwise.
+
+        It ends our holds and the batch system's own, not necessarily one by the user. The
+        nodes of an earlier release no longer count. `Refused` if fewer are named than the
+        job wants, if it runs elsewhere by now, or if it is suspended.
+        """
 
     def note(self, job: str, text: str) -> None:
-        """Show a line to the user where jobs are listed."""
+        """Show a line to the user where jobs are listed, in place of an earlier one."""
 
     def suspend(self, job: str) -> None:
-        """Let a running job give its nodes back and remember its work."""
+        """Let a running job give its nodes back and remember its work. That takes its time."""
 
     def resume(self, job: str) -> None:
-        """Let a suspended job go on."""
+        """Let a suspended job go on: it waits for nodes like any other, with a start like any other."""
 
     def cancel(self, job: str, reason: str) -> None:
-        """End a job; one that has ended stays so."""
+        """End a job; one that has ended stays so. Ended ones are forgotten after a while: `Unknown`."""
 
     def submit(self, submission: Submission) -> str:
-        """Hand a job over; its key."""
+        """Hand a job over; its key. `Unknown` or `Refused` if it could never start.
+
+        After `Unavailable` the job may be there: look for its metadata before asking again.
+        """

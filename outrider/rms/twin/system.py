@@ -1,0 +1,208 @@
+"""The twin as a batch system: each call checks what was asked and tells the world.
+
+What a refusal is for is written here, once, in the order in which it is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from outrider.rms.base import (
+    JobState,
+    Refused,
+    RmsNode,
+    RmsReservation,
+    Sight,
+    Submission,
+    Unavailable,
+)
+from outrider.rms.twin import asking
+from outrider.rms.twin.faults import Fault, Faults, Slow
+from outrider.rms.twin.jobs import OCCUPYING, WAITING, Holder, Job
+from outrider.rms.twin.outside import Outside
+from outrider.rms.twin.rules import Hooks, Rules
+from outrider.rms.twin.world import Happening, World
+
+
+class Clock(Protocol):
+    """The time, in seconds since the epoch, and a way to let it pass."""
+
+    def now_s(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Twin:
+    """A batch system in memory: deterministic, for one caller at a time.
+
+    Every call first lets the world catch up with the clock. What a call changes is acted on
+    from the next second on. The twin is the outside world: a service that forgets everything
+    finds it as it was.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[RmsNode],
+        *,
+        clock: Clock,
+        rules: Rules | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self.faults = Faults()
+        self._clock = clock
+        self._world = World(
+            nodes,
+            now_s=clock.now_s(),
+            rules=rules or Rules(),
+            hooks=hooks or Hooks(),
+            faults=self.faults,
+        )
+        self.outside = Outside(self._world, self._catch_up)
+        """Everybody else: users, administrators, and what befalls nodes."""
+
+    @property
+    def name(self) -> str:
+        return "twin"
+
+    @property
+    def log(self) -> tuple[Happening, ...]:
+        """What happened, in order; of very long histories the last part."""
+        return tuple(self._world.log)
+
+    def advance(self, now_s: int) -> None:
+        """Lets the world's time pass until then; it never goes back."""
+        self._world.advance(now_s)
+
+    def look(self) -> Sight:
+        with self._call("look"):
+            world = self._world
+            return Sight(
+                at_s=world.now_s,
+                nodes=tuple(world.nodes.values()),
+                jobs=tuple(
+                    sorted(
+                        (job.seen() for job in world.all_jobs()), key=lambda job: (job.submitted_s, job.key)
+                    )
+                ),
+                reservations=tuple(world.all_reservations()),
+            )
+
+    def reserve(self, wanted: RmsReservation) -> None:
+        with self._call("reserve"):
+            if not wanted.is_ours:
+                raise Refused(f"reservation {wanted.name} is not to be ours: only such can be made")
+            asking.reserve(self._world, wanted)
+
+    def unreserve(self, name: str) -> None:
+        with self._call("unreserve"):
+            world = self._world
+            reservation = world.reservations.get(name)
+            if reservation is None:
+                return
+            if not reservation.is_ours:
+                raise Refused(f"reservation {name} is not ours: an administrator has to delete it")
+            running = [job.key for job in world.bound_to(name) if job.state in OCCUPYING]
+            if running:
+                raise Refused(f"reservation {name} is in use by job {', '.join(running)}: end it first")
+            world.drop_reservation(name, Holder.OURS, f"reservation {name} was taken back")
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        with self._call("bind"):
+            world, found = self._world, self._found(job)
+            if reservation is not None:
+                asking.check_use(world, reservation, found.submission.user)
+            if found.reservation == reservation:
+                return
+            self._check_waits(found, "bound")
+            found.reservation = reservation
+            world.log_change("bound" if reservation else "unbound", job, reservation or "")
+
+    def hold(self, job: str, reason: str) -> None:
+        with self._call("hold"):
+            found = self._found(job)
+            self._check_waits(found, "held")
+            self._world.hold(found, Holder.OURS, reason)
+
+    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+        with self._call("release"):
+            world, found = self._world, self._found(job)
+            asking.check_nodes(world, nodes)
+            wanted = found.submission.nodes_wanted
+            if nodes and len(set(nodes)) < wanted:
+                raise Refused(f"job {job} wants {wanted} nodes: {', '.join(nodes)} do not suffice")
+            if found.state in OCCUPYING:
+                if nodes and not set(found.nodes) <= set(nodes):
+                    raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
+                return
+            self._check_waits(found, "released")
+            found.wanted_nodes = tuple(sorted(set(nodes)))
+            holders = Holder if world.rules.release_ends_all_holds else (Holder.OURS, Holder.SYSTEM)
+            world.lift(found, holders)
+
+    def note(self, job: str, text: str) -> None:
+        with self._call("note"):
+            self._found(job).shown = text
+
+    def suspend(self, job: str) -> None:
+        with self._call("suspend"):
+            found = self._found(job)
+            if found.state is JobState.SUSPENDED:
+                return
+            if found.state is not JobState.RUNNING:
+                raise Refused(f"job {job} is {found.state.value}: only one that runs can be suspended")
+            if found.leaving is None:
+                self._world.leave(found, JobState.SUSPENDED, "suspended")
+            elif found.leaving.to is not JobState.SUSPENDED:
+                raise Refused(f"job {job} is about to be {found.leaving.to.value}: {found.leaving.why}")
+            found.wants_to_go_on = False
+
+    def resume(self, job: str) -> None:
+        with self._call("resume"):
+            found = self._found(job)
+            if found.state is JobState.HELD:
+                raise Refused(f"job {job} is held: release it")
+            is_being_saved = found.leaving is not None and found.leaving.to is JobState.SUSPENDED
+            if found.state is JobState.SUSPENDED or is_being_saved:
+                self._world.go_on(found)
+
+    def cancel(self, job: str, reason: str) -> None:
+        with self._call("cancel"):
+            if job not in self._world.ended:
+                self._world.end(self._found(job), reason)
+
+    def submit(self, submission: Submission) -> str:
+        with self._call("submit"):
+            return asking.submit(self._world, submission).key
+
+    def _catch_up(self) -> None:
+        self._world.advance(self._clock.now_s())
+
+    @contextmanager
+    def _call(self, name: str) -> Iterator[None]:
+        """A call as it comes to pass: late, lost, refused, or answered to nobody."""
+        self._catch_up()
+        fault = self.faults.of_call(name, self._world.now_s)
+        if isinstance(fault, Slow):
+            self._clock.sleep(fault.seconds)
+            self._catch_up()
+        elif fault is Fault.UNREACHED:
+            raise Unavailable(f"twin does not answer {name}: ask again")
+        elif fault is Fault.REFUSED:
+            raise Refused(f"twin refuses {name}: a fault was planned for it")
+        try:
+            yield
+        except Refused as refusal:
+            if fault is Fault.ANSWER_LOST:
+                raise Unavailable(f"twin's answer to {name} was lost: ask again") from refusal
+            raise
+        if fault is Fault.ANSWER_LOST:
+            raise Unavailable(f"twin's answer to {name} was lost: ask again")
+
+    def _found(self, key: str) -> Job:
+        return asking.job(self._world, key)
+
+    def _check_waits(self, job: Job, done: str) -> None:
+        if job.state not in WAITING:
+            raise Refused(f"job {job.key} is {job.state.value}: only one that waits can be {done}")

@@ -1,0 +1,224 @@
+"""What the contract's tests need besides the batch system: other people, time, and bad luck.
+
+An implementation joins by a harness and a line in conftest.py. Clauses that real systems keep
+only approximately, because they look every few seconds or sweep twice a minute, are told
+apart by the harness's lags; a harness without lags is held to the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import pytest
+
+from outrider.core.model import Resources
+from outrider.rms.base import BatchSystem, JobState, RmsJob, RmsReservation, Sight, Submission
+from tests.contract.sights import inconsistencies
+
+ONE_LOOK_S = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Person:
+    """A user known to the batch system, who may submit."""
+
+    user: str
+    uid: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lags:
+    """How late things may be. Approximate on a real system, exact on one without lags.
+
+    `change_s`: from a change, or from the instant at which a job may start, until it has.
+    `end_s`: from a limit, a cancellation or a reservation's end until the job is off its nodes.
+    `save_s`: from a suspension until the nodes are free. `requeue_s`: from the loss of its
+    nodes until a job may start again. `lead_s`: how long before its start a reservation has
+    to be made so that nothing is missed.
+    """
+
+    change_s: int
+    end_s: int
+    save_s: int
+    requeue_s: int
+    lead_s: int
+
+
+class Harness(Protocol):
+    """A batch system, empty and with at least four equal nodes that are up, and its surroundings."""
+
+    @property
+    def system(self) -> BatchSystem: ...
+
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+
+    @property
+    def whole_node(self) -> Resources:
+        """What a job asks for that wants a node to itself."""
+
+    @property
+    def people(self) -> tuple[Person, Person]: ...
+
+    @property
+    def lags(self) -> Lags: ...
+
+    @property
+    def unstarted_at_end(self) -> JobState:
+        """What becomes of a job that did not start in its reservation: held, or ended."""
+
+    @property
+    def reruns_after_failure(self) -> bool:
+        """Whether a job waits again whose node failed, or has ended."""
+
+    def now_s(self) -> int: ...
+
+    def pass_time(self, seconds: int) -> None: ...
+
+    def command(self, run_s: int) -> tuple[str, ...]:
+        """A command that works so long and can be suspended."""
+
+    def submit_as_user(self, submission: Submission) -> str:
+        """A job that does not come from the service, its metadata carried as users' metadata is."""
+
+    def hold_as_user(self, job: str) -> None: ...
+
+    def shown_to_user(self, job: str) -> str:
+        """Whatever a user sees where jobs are listed."""
+
+    def reserve_as_administrator(self, wanted: RmsReservation) -> None: ...
+
+    def delete_as_administrator(self, reservation: str) -> None:
+        """Deletes a reservation in which no job runs."""
+
+    def fail(self, node: str) -> None:
+        """Makes a node crash; it may take a while until that is noticed."""
+
+    def drain(self, node: str) -> None: ...
+
+    def repair(self, node: str) -> None:
+        """Lets a node be up that failed or was drained; it may take a while until that is noticed."""
+
+
+class Scene:
+    """What the tests say often, over any harness. Every look that they take is checked."""
+
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.system = harness.system
+        self.nodes = harness.nodes
+        self.lags = harness.lags
+        self._known: set[str] = set()
+        self._ended: set[str] = set()
+
+    def look(self) -> Sight:
+        """What is seen now; it fits together, and no job comes back that had ended."""
+        sight = self.system.look()
+        shown = {job.key for job in sight.jobs}
+        self._ended |= self._known - shown
+        self._known |= shown
+
+        assert inconsistencies(sight) == []
+        assert sorted(shown & self._ended) == []
+        return sight
+
+    def job(self, key: str) -> RmsJob | None:
+        """A job as it is seen now; None once it has ended."""
+        return seen(self.look(), key)
+
+    def state(self, key: str) -> JobState:
+        job = self.job(key)
+        return JobState.ENDED if job is None else job.state
+
+    def reservations(self) -> dict[str, RmsReservation]:
+        return {each.name: each for each in self.look().reservations}
+
+    def wait_for(self, claim: str, is_so: Callable[[Sight], bool], within_s: int) -> Sight:
+        """Looks every second until it is so; says what was seen last if that takes too long."""
+        by_s = self.harness.now_s() + within_s
+        while not is_so(sight := self.look()):
+            if self.harness.now_s() > by_s:
+                pytest.fail(f"not within {within_s} s: {claim}; seen last: {sight}")
+            self.harness.pass_time(ONE_LOOK_S)
+        return sight
+
+    def wait_for_state(self, key: str, *states: JobState, within_s: int | None = None) -> RmsJob | None:
+        """Waits until a job is in one of these states."""
+
+        def is_so(sight: Sight) -> bool:
+            job = seen(sight, key)
+            return (JobState.ENDED if job is None else job.state) in states
+
+        names = " or ".join(state.value for state in states)
+        longest_s = self.lags.change_s if within_s is None else within_s
+        return seen(self.wait_for(f"job {key} is {names}", is_so, longest_s + ONE_LOOK_S), key)
+
+    def watch(self, until_s: int) -> list[Sight]:
+        """A look every second before that instant."""
+        sights = []
+        while self.harness.now_s() < until_s:
+            sights.append(self.look())
+            self.harness.pass_time(ONE_LOOK_S)
+        return sights
+
+    def settle(self) -> None:
+        """Gives whatever could start the time to do so."""
+        self.harness.pass_time(self.lags.change_s + ONE_LOOK_S)
+
+    def in_time_s(self) -> int:
+        """The start of a reservation that is made now."""
+        return self.harness.now_s() + self.lags.lead_s
+
+    def reservation(
+        self, name: str, nodes: tuple[str, ...], start_s: int, duration_s: int = 120
+    ) -> RmsReservation:
+        """One for the first person."""
+        return RmsReservation(
+            name=name,
+            nodes=nodes,
+            start_s=start_s,
+            end_s=start_s + duration_s,
+            users=(self.harness.people[0].user,),
+        )
+
+    def submission(
+        self,
+        *,
+        nodes_wanted: int = 1,
+        run_s: int = 100_000,
+        limit_s: int | None = 3600,
+        metadata: str | None = None,
+        reservation: str | None = None,
+        person: int = 0,
+    ) -> Submission:
+        """A job that wants whole nodes."""
+        who = self.harness.people[person]
+        return Submission(
+            user=who.user,
+            uid=who.uid,
+            argv=self.harness.command(run_s),
+            nodes_wanted=nodes_wanted,
+            resources=self.harness.whole_node,
+            limit_s=limit_s,
+            metadata=metadata,
+            reservation=reservation,
+        )
+
+    def waiting_job(self, *, nodes_wanted: int = 1, limit_s: int = 3600) -> str:
+        """A job of the first person that cannot start, since it is held by us."""
+        key = self.system.submit(self.submission(nodes_wanted=nodes_wanted, limit_s=limit_s))
+        self.system.hold(key, "waits for its image")
+        assert self.state(key) is JobState.HELD
+        return key
+
+    def running_job(self, *, nodes_wanted: int = 1, run_s: int = 100_000, limit_s: int | None = 3600) -> str:
+        submission = self.submission(nodes_wanted=nodes_wanted, run_s=run_s, limit_s=limit_s)
+        key = self.system.submit(submission)
+        self.wait_for_state(key, JobState.RUNNING)
+        return key
+
+
+def seen(sight: Sight, key: str) -> RmsJob | None:
+    return next((job for job in sight.jobs if job.key == key), None)

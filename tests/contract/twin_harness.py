@@ -1,0 +1,135 @@
+"""The twin's harness: people, time and bad luck are calls of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from outrider.core.model import Resources
+from outrider.rms.base import BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.twin import Fault, Rules, Twin
+from tests.contract.harness import Lags, Person
+
+CAPACITY = Resources.of(cpus=4, memory_mib=8192)
+NODES = ("n1", "n2", "n3", "n4")
+BEGIN_S = 1_000_000
+
+
+class SetClock:
+    """A clock that stands until it is set."""
+
+    def __init__(self, now_s: int = BEGIN_S) -> None:
+        self._now_s = now_s
+
+    def now_s(self) -> int:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += int(seconds)
+
+
+class AskedTwice:
+    """A batch system that loses its first answer to every change, so that each is asked for twice."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._twin = twin
+
+    @property
+    def name(self) -> str:
+        return self._twin.name
+
+    def look(self) -> Sight:
+        return self._twin.look()
+
+    def reserve(self, wanted: RmsReservation) -> None:
+        self._twice("reserve", lambda: self._twin.reserve(wanted))
+
+    def unreserve(self, name: str) -> None:
+        self._twice("unreserve", lambda: self._twin.unreserve(name))
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        self._twice("bind", lambda: self._twin.bind(job, reservation))
+
+    def hold(self, job: str, reason: str) -> None:
+        self._twice("hold", lambda: self._twin.hold(job, reason))
+
+    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+        self._twice("release", lambda: self._twin.release(job, nodes))
+
+    def note(self, job: str, text: str) -> None:
+        self._twice("note", lambda: self._twin.note(job, text))
+
+    def suspend(self, job: str) -> None:
+        self._twice("suspend", lambda: self._twin.suspend(job))
+
+    def resume(self, job: str) -> None:
+        self._twice("resume", lambda: self._twin.resume(job))
+
+    def cancel(self, job: str, reason: str) -> None:
+        self._twice("cancel", lambda: self._twin.cancel(job, reason))
+
+    def submit(self, submission: Submission) -> str:
+        return self._twin.submit(submission)
+
+    def _twice(self, call: str, ask: Callable[[], None]) -> None:
+        self._twin.faults.plan(call, Fault.ANSWER_LOST)
+        with pytest.raises(Unavailable):
+            ask()
+        ask()
+
+
+class TwinHarness:
+    """A twin of four nodes."""
+
+    def __init__(self, rules: Rules, *, is_asked_twice: bool = False) -> None:
+        self._clock = SetClock()
+        nodes = [RmsNode(name=name, capacity=CAPACITY) for name in NODES]
+        self.twin = Twin(nodes, clock=self._clock, rules=rules)
+        self.system: BatchSystem = AskedTwice(self.twin) if is_asked_twice else self.twin
+        self.nodes = NODES
+        self.whole_node = CAPACITY
+        self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
+        self.unstarted_at_end = rules.unstarted_at_end
+        self.reruns_after_failure = rules.reruns_after_failure
+        # A change is acted on in the next second at the earliest, and a start takes the prolog's time.
+        self.lags = Lags(
+            change_s=rules.pass_every_s + rules.prolog_s,
+            end_s=rules.sweep_every_s - 1 + rules.kill_s,
+            save_s=rules.save_s,
+            requeue_s=rules.requeue_delay_s,
+            lead_s=30,
+        )
+
+    def now_s(self) -> int:
+        return self._clock.now_s()
+
+    def pass_time(self, seconds: int) -> None:
+        self._clock.sleep(seconds)
+
+    def command(self, run_s: int) -> tuple[str, ...]:
+        return ("sleep", str(run_s))
+
+    def submit_as_user(self, submission: Submission) -> str:
+        return self.twin.outside.submit(submission)
+
+    def hold_as_user(self, job: str) -> None:
+        self.twin.outside.hold(job)
+
+    def shown_to_user(self, job: str) -> str:
+        return self.twin.outside.shown(job)
+
+    def reserve_as_administrator(self, wanted: RmsReservation) -> None:
+        self.twin.outside.reserve(wanted)
+
+    def delete_as_administrator(self, reservation: str) -> None:
+        self.twin.outside.delete_reservation(reservation)
+
+    def fail(self, node: str) -> None:
+        self.twin.outside.fail(node)
+
+    def drain(self, node: str) -> None:
+        self.twin.outside.drain(node)
+
+    def repair(self, node: str) -> None:
+        self.twin.outside.repair(node)
