@@ -12,7 +12,7 @@ from contextlib import suppress
 from cachemgr import pins, policies
 from cachemgr.errors import Busy, NeverFits, NoRoom, PoolDamaged
 from cachemgr.policies import Entry
-from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image
+from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image, digest_of, is_ingest_key
 from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
@@ -129,7 +129,7 @@ def evict_expired(pool: Pool) -> list[str]:
 def rescan(pool: Pool) -> None:
     """Fill the index from the folders, after sweeping up what a crash left."""
     sweep_trash(pool)
-    for digest in pool.disk.names(pool.layout.folder("images")):
+    for digest in filter(digest_of, pool.disk.names(pool.layout.folder("images"))):
         if pool.disk.exists(f"{pool.layout.image(digest)}/want.json"):
             settle(pool, digest)
     pool.index.refill(pool.disk.boot_id(), *scan(pool))
@@ -182,14 +182,14 @@ def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:
     """What the folders say: the images, and what else takes bytes."""
     disk, layout = pool.disk, pool.layout
     taken: dict[str, int] = {}
-    for key in disk.names(layout.folder("ingest")):
+    for key in filter(is_ingest_key, disk.names(layout.folder("ingest"))):
         taken[f"ingest:{key}"] = _reserved_bytes(disk, layout.ingest(key))
     for key in disk.names(layout.folder("instances")):
         size_bytes = instance_bytes(disk, layout.instance(key))
         if size_bytes:
             taken[f"instance:{key}"] = size_bytes
     entries = []
-    for digest in disk.names(layout.folder("images")):
+    for digest in filter(digest_of, disk.names(layout.folder("images"))):
         path = layout.image(digest)
         try:
             image = decode_image(disk.read(f"{path}/image.json", MOST_BYTES), path)
