@@ -17,7 +17,7 @@ from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from cachemgr.disk import Disk
     from cachemgr.pool import Pool
@@ -27,8 +27,6 @@ SPARE_BYTES = 1 << 20
 # What an ingest's folder holds besides what an image's folder holds, in the order in which
 # it goes: while `want.json` is there, the commit is not finished.
 SCAFFOLD = ("data.new", "writer", "progress", "want.json")
-# What is chosen to go may be pinned or locked the next moment; then the choice is made anew.
-MOST_ROUNDS = 1000
 
 
 def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
@@ -43,23 +41,31 @@ def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
             "use a smaller image or a larger pool"
         )
     evicted: list[str] = []
-    for _ in range(MOST_ROUNDS):
+    locked: set[str] = set()
+    while True:
         over_bytes = pool.index.used_bytes() + need_bytes - limit_bytes
         short_bytes = need_bytes + SPARE_BYTES - pool.disk.free_bytes(pool.layout.root) if need_bytes else 0
         missing_bytes = max(over_bytes, short_bytes)
         if missing_bytes <= 0:
             return evicted
-        chosen = choose(pool, missing_bytes)
+        chosen = choose(pool, missing_bytes, locked)
+        if chosen is None and locked:
+            raise Busy(f"the images that could make room for {what} are just being pinned: try again")
         if chosen is None:
             raise NoRoom(_why(pool, need_bytes, over_bytes, short_bytes, what))
-        evicted += [entry.key for entry in chosen if evict(pool, entry.key)]
-    raise Busy(f"the images that could make room for {what} are being pinned all the time: try again")
+        for entry in chosen:
+            if evict(pool, entry.key):
+                evicted.append(entry.key)
+            else:
+                # Pinned or locked since it was chosen: the choice is made anew without it.
+                locked.add(entry.key)
 
 
-def choose(pool: Pool, need_bytes: int) -> list[Entry] | None:
+def choose(pool: Pool, need_bytes: int, spared: Collection[str] = ()) -> list[Entry] | None:
     """What the policy would evict for that many bytes; None if that cannot be had."""
     now_s = pool.clock.now_s()
-    candidates = [_with_pins(pool, entry, now_s) for entry in pool.index.entries()]
+    entries = [entry for entry in pool.index.entries() if entry.key not in spared]
+    candidates = [_with_pins(pool, entry, now_s) for entry in entries]
     policy = policies.POLICIES[pool.settings.policy]
     return policies.victims(candidates, need_bytes, policy, now_s)
 
