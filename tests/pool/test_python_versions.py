@@ -37,9 +37,10 @@ def minor(version: str) -> int:
 
 
 FOUND = interpreters()
+VERSIONS: list[str] = sorted(FOUND, key=minor)
 
 
-@pytest.mark.parametrize("version", sorted(FOUND, key=minor))
+@pytest.mark.parametrize("version", VERSIONS)
 def test_pool_works_under_this_python(version: str, tmp_path: Path) -> None:
     """Without site packages and without the environment, as on a node."""
     script = Path(__file__).with_name("smoke.py")
