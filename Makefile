@@ -6,12 +6,12 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench oracle clean
+.PHONY: demo test lint bench tools clean
 
 demo: $(READY)
 	$(BIN)/outrider sim demo
 
-test: $(READY) oracle lint
+test: $(READY) tools lint
 	$(BIN)/python -m pytest
 
 lint: $(READY)
@@ -28,13 +28,17 @@ $(READY): setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sim,test]'
 	touch $@
 
-# An independent network simulator that one test compares with. Only root can
-# install it; without it that test is skipped, except in CI, where it fails.
-oracle:
-	@/usr/bin/python3 -c 'import simgrid' 2>/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	       && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-simgrid >/dev/null; } \
-	  || echo "python3-simgrid is not installed: the comparison with SimGrid will be skipped"
+# What tests compare with or try: an independent network simulator, file systems,
+# readers of images, servers, shells. Only root can install it; without it those tests
+# are skipped, except in CI, where they fail.
+TOOLS := acl aria2 btrfs-progs e2fsprogs fdisk fish genisoimage iproute2 openssh-client \
+         openssh-server python3-simgrid qemu-utils rsync squashfs-tools util-linux xfsprogs xorriso zsh
+
+tools:
+	@dpkg -s $(TOOLS) >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+	       && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; } \
+	  || echo "some of these are not installed, what needs them will be skipped: $(TOOLS)"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
