@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import closing
 
 from cachemgr import room
 from cachemgr.cli.identity import acting_as, group_id, user_id, user_name
 from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Missing
+from cachemgr.errors import BadRequest, Missing, PoolDamaged
 from cachemgr.index import SqliteIndex
 from cachemgr.layout import SEARCHABLE, Layout, Settings, disk_errors, read_settings
 from cachemgr.pool import Pool
+from cachemgr.records import MOST_BYTES
 from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
@@ -65,12 +67,26 @@ def _owner(root: str, user: str) -> int:
 
 
 def _settings(root: str) -> Settings | None:
+    """What the pool is set to; None if there is none, or if that cannot be read any more."""
     layout = Layout(root)
     with disk_errors(f"reading the pool {root}"):
         try:
             return read_settings(RealDisk(), layout)
         except Missing:
             return None
+        except PoolDamaged:
+            if _is_json(RealDisk().read(layout.settings, MOST_BYTES)):
+                # Another program's, or a newer version's: not ours to replace.
+                raise
+            return None
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except ValueError:
+        return False
+    return True
 
 
 def _make_root(root: str, uid: int) -> None:

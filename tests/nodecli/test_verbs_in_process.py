@@ -53,6 +53,24 @@ def test_limit_below_what_is_there_says_what_follows(cachemgr: Run, image: Path)
     assert cachemgr("evict", "--need", "1").out == f"evicted {DIGEST_OF_IMAGE[:12]}\n"
 
 
+def test_init_writes_torn_settings_again_and_keeps_the_images(cachemgr: Run, image: Path, site: Path) -> None:
+    cachemgr("add", str(image))
+    (site / "pool/pool.json").write_text('{"limit')
+
+    assert cachemgr("ls").code == 12
+    assert cachemgr("init").code == 2
+    assert cachemgr("init", "--limit", "2MiB").code == 0
+    assert cachemgr("find", DIGEST_OF_IMAGE).code == 0
+
+
+def test_init_leaves_the_settings_of_a_newer_version_alone(cachemgr: Run, site: Path) -> None:
+    newer = '{"format": "outrider-pool", "version": 9, "limit_bytes": 1, "policy": "new"}'
+    (site / "pool/pool.json").write_text(newer)
+
+    assert cachemgr("init", "--limit", "2MiB").code == 12
+    assert (site / "pool/pool.json").read_text() == newer
+
+
 def test_init_of_a_folder_with_other_things_in_it_is_refused(bare: Run, site: Path, image: Path) -> None:
     refused = bare("--pool", str(site), "init", "--limit", "1GiB")
 
