@@ -1,12 +1,17 @@
 # make demo   the simulator's flagship comparison        make test   lint and every test
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
+# make cachemgr.pyz   the node side as one file            make man    its manual page, from its parser
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench tools clean
+# What runs the node side on a node, and whose bytecode goes into it for a faster start.
+NODE_PYTHON ?= /usr/bin/python3
+BYTECODE_OF ?=
+
+.PHONY: demo test lint bench tools clean man cachemgr.pyz
 
 demo: $(READY)
 	$(BIN)/outrider sim demo
@@ -18,9 +23,16 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
+
+cachemgr.pyz:
+	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
+
+man: $(READY)
+	$(BIN)/python -m tools.manpage
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'
@@ -31,7 +43,7 @@ $(READY): setup.cfg pyproject.toml
 # What tests compare with or try: an independent network simulator, file systems,
 # readers of images, servers, shells. Only root can install it; without it those tests
 # are skipped, except in CI, where they fail.
-TOOLS := acl aria2 btrfs-progs e2fsprogs fdisk fish genisoimage iproute2 openssh-client \
+TOOLS := acl aria2 btrfs-progs e2fsprogs fdisk fish genisoimage groff-base iproute2 openssh-client \
          openssh-server python3-simgrid qemu-utils rsync squashfs-tools util-linux xfsprogs xorriso zsh
 
 tools:
@@ -41,4 +53,4 @@ tools:
 	  || echo "some of these are not installed, what needs them will be skipped: $(TOOLS)"
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) cachemgr.pyz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
