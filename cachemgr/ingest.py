@@ -16,11 +16,11 @@ from cachemgr import pins, room
 from cachemgr.disk import replace_file
 from cachemgr.errors import Busy, CacheError, Cancelled, Missing, PoolDamaged, WrongBytes
 from cachemgr.layout import disk_errors
-from cachemgr.records import MOST_BYTES, Image, decode, decode_image, encode, file_name
+from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image, encode, file_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from cachemgr.disk import Disk, Handle, Lock
     from cachemgr.hashing import Hasher
@@ -166,10 +166,17 @@ class Writer:
         self._hasher.close()
         self._hasher = fresh
 
-    def commit(self, inspect: Callable[[bytes, int], str] | None = None) -> Image:
+    def commit(
+        self,
+        inspect: Callable[[bytes, int], str] | None = None,
+        *,
+        names: Sequence[str] = (),
+        names_expire_s: int | None = None,
+    ) -> Image:
         """Make the image visible, if its size and digest are right; it stays so from then on.
 
-        `inspect` tells the format from the first bytes, and may refuse.
+        `inspect` tells the format from the first bytes, and may refuse. `names` stand for it
+        until they expire, besides those that it was wanted under.
         """
         ingest, disk = self.ingest, self.pool.disk
         if self.offset != self.size_bytes:
@@ -197,6 +204,8 @@ class Writer:
             replace_file(disk, f"{ingest.folder}/image.json", encode(image), mode=0o644)
         with self.pool.changing(f"committing image {image.short}"):
             self._make_visible(image)
+            for name in names:
+                self.pool.add_alias(Alias(name, digest, names_expire_s))
         self.close()
         return image
 

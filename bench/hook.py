@@ -1,0 +1,176 @@
+"""How long a job's prolog waits: from the start of the hook's process to a ready instance.
+
+A daemon serves a pool on a loop-mounted file system with an image of 2 GiB; the hook is
+started again and again, each time for another job. Beside it, in the same run and in turn
+with it, a bare `python3 -I -S -c pass`, which no hook in Python can beat. Needs root, to mount.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachemgr.client import Client
+from cachemgr.clock import SystemClock
+from cachemgr.disk import RealDisk
+from cachemgr.errors import NoDaemon
+from cachemgr.layout import Settings
+from cachemgr.pool import Pool
+from cachemgr.sizes import in_words, read_size
+
+ROOT = Path(__file__).resolve().parents[1]
+HOOK = str(ROOT / "cachemgr" / "hook.py")
+WALL_BOUND_MS, CPU_BOUND_MS = 60.0, 25.0
+FILE_SYSTEMS = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "ext4": ["mkfs.ext4", "-q", "-F"]}
+CLOCK = SystemClock()
+BLOCK_BYTES = 4 << 20
+
+
+@dataclass
+class Times:
+    """Milliseconds of each run."""
+
+    wall_ms: list[float]
+    cpu_ms: list[float]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--size", type=read_size, default=2 << 30, help="of the image (default 2GiB)")
+    parser.add_argument("--python", default=shutil.which("python3", path="/usr/bin:/bin") or sys.executable)
+    given = parser.parse_args()
+    if os.geteuid() != 0:
+        print("needs root, to mount file systems: nothing was measured")
+        return 2
+    version = subprocess.run([given.python, "--version"], capture_output=True, text=True, check=True)
+    size = in_words(given.size)
+    bounds = f"bounds at the median {WALL_BOUND_MS:.0f} ms wall, {CPU_BOUND_MS:.0f} ms CPU of the hook's own"
+    print(f"{version.stdout.strip()}, image of {size}, {given.runs} runs; {bounds}")
+    worst = 0.0
+    for kind in FILE_SYSTEMS:
+        with mounted(kind, given.size) as folder, served(folder) as path:
+            name = added(folder, path, given.size)
+            worst = max(worst, measure(kind, path, name, given.python, given.runs))
+    return 0 if worst <= 1 else 1
+
+
+@contextmanager
+def mounted(kind: str, size_bytes: int) -> Iterator[Path]:
+    """A file system of that kind in a file, with room for the image and its instances."""
+    with tempfile.TemporaryDirectory(prefix="hook-") as folder:
+        image, point = Path(folder) / "disk", Path(folder) / "mnt"
+        point.mkdir()
+        with image.open("wb") as file:
+            file.truncate(size_bytes * 3 // 2 + (1 << 30))
+        subprocess.run([*FILE_SYSTEMS[kind], str(image)], check=True, timeout=60)
+        subprocess.run(["mount", "-o", "loop", str(image), str(point)], check=True, timeout=60)
+        try:
+            yield point
+        finally:
+            subprocess.run(["umount", str(point)], check=True, timeout=60)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """A daemon for a pool in that folder; the path of its socket."""
+    pool, path = folder / "pool", str(folder.parent / "s")
+    Pool.create(RealDisk(), str(pool), Settings(limit_bytes=1 << 40, policy="lfu"))
+    conf = folder.parent / "conf"
+    conf.write_text(f"[cachemgr]\npool = {pool}\nsocket = {path}\nlog_level = warning\n")
+    daemon = subprocess.Popen(
+        [sys.executable, "-m", "cachemgr.daemon", "--config", str(conf)], env={"PYTHONPATH": str(ROOT)}
+    )
+    try:
+        until_s = CLOCK.monotonic_s() + 20
+        while True:
+            try:
+                Client(path).close()
+                break
+            except NoDaemon:
+                if CLOCK.monotonic_s() > until_s:
+                    raise
+                CLOCK.sleep(0.05)
+        yield path
+    finally:
+        daemon.terminate()
+        daemon.wait(20)
+
+
+def added(folder: Path, path: str, size_bytes: int) -> str:
+    """Put an image with a partition table and real bytes into the pool; its digest."""
+    source = folder.parent / "image"
+    digest = hashlib.sha256()
+    head = bytes(510) + b"\x55\xaa"
+    with source.open("wb") as file:
+        for at in range(0, size_bytes, BLOCK_BYTES):
+            block = os.urandom(4096) * (BLOCK_BYTES // 4096)
+            block = (head + block[512:] if at == 0 else block)[: size_bytes - at]
+            digest.update(block)
+            file.write(block)
+    with Client(path) as client:
+        client.ask("add", {"uri": str(source), "digest": digest.hexdigest()}, on_progress=lambda told: None)
+    source.unlink()
+    return digest.hexdigest()
+
+
+def measure(kind: str, path: str, name: str, python: str, runs: int) -> float:
+    """The larger of the two ratios to their bounds."""
+    hook, bare = Times([], []), Times([], [])
+    method = ""
+    with Client(path) as client:
+        for number in range(runs + 3):
+            owner = f"job:{number}"
+            until = str(CLOCK.now_s() + 600)
+            job = ["--owner", owner, "--image", name, "--uid", "1000", "--until", until]
+            times, answer = run([python, "-I", "-S", HOOK, "prepare", "--socket", path, *job, "--json"])
+            method = str(json.loads(answer)["result"]["method"])
+            plain, _ = run([python, "-I", "-S", "-c", "pass"])
+            client.ask("release", {"owner": owner})
+            # The first ones warm the caches of both.
+            if number >= 3:
+                for each, (wall_ms, cpu_ms) in ((hook, times), (bare, plain)):
+                    each.wall_ms.append(wall_ms)
+                    each.cpu_ms.append(cpu_ms)
+    wall, cpu = statistics.median(hook.wall_ms), statistics.median(hook.cpu_ms)
+    bare_wall, bare_cpu = statistics.median(bare.wall_ms), statistics.median(bare.cpu_ms)
+    slowest = sorted(hook.wall_ms)[int(len(hook.wall_ms) * 0.95)]
+    print(
+        f"{kind:5} {method:8} wall {wall:5.1f} ms = {wall / WALL_BOUND_MS:.2f} of its bound "
+        f"(95th of 100: {slowest:.1f})   CPU {cpu:5.1f} ms = {cpu / CPU_BOUND_MS:.2f} of its bound   "
+        f"bare python: wall {bare_wall:.1f}, CPU {bare_cpu:.1f}",
+        flush=True,
+    )
+    return max(wall / WALL_BOUND_MS, cpu / CPU_BOUND_MS)
+
+
+def run(command: list[str]) -> tuple[tuple[float, float], bytes]:
+    """Wall and CPU milliseconds of a process, and what it printed."""
+    reader, writer = os.pipe()
+    begin_s = CLOCK.monotonic_s()
+    child = os.posix_spawn(
+        command[0], command, {}, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)], setsigdef=[]
+    )
+    _, status, usage = os.wait4(child, 0)
+    wall_s = CLOCK.monotonic_s() - begin_s
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    if status != 0:
+        raise SystemExit(f"{command} failed")
+    return (wall_s * 1000, (usage.ru_utime + usage.ru_stime) * 1000), answer
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

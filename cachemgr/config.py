@@ -1,0 +1,279 @@
+"""The node's configuration: one table of options, read from a file and, for the daemon, the environment.
+
+An INI file, because Python 3.9 reads no other form that people like to write. What is not
+in the table is an error that names what was probably meant: an option with a slip of the
+pen must not silently keep its default.
+"""
+
+from __future__ import annotations
+
+import configparser
+import difflib
+from dataclasses import dataclass
+
+from cachemgr.errors import BadRequest
+from cachemgr.sizes import read_rate, read_size
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Union
+
+    Value = Union[str, int, tuple[str, ...]]
+
+PATH = "/etc/outrider/cachemgr.conf"
+SECTION = "cachemgr"
+PREFIX = "OUTRIDER_CACHEMGR_"
+MOST_BYTES = 1 << 20
+LEVELS = ("debug", "info", "warning", "error")
+SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+SCHEMES = ("file", "http", "https", "ssh", "sftp", "rsync", "relay")
+
+
+def _path(text: str) -> str:
+    if text and not text.startswith("/"):
+        raise BadRequest(f"{text!r} is not an absolute path")
+    return text
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise BadRequest(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _span(text: str) -> int:
+    """Seconds from `90`, `90s`, `10m`, `8h` or `30d`."""
+    unit = SPANS_S.get(text[-1:].lower())
+    return _count(text) if unit is None else _count(text[:-1].strip()) * unit
+
+
+def _rate(text: str) -> int:
+    return 0 if text in ("", "0") else read_rate(text)
+
+
+def _truth(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise BadRequest(f"{text!r} is neither yes nor no")
+    return text == "yes"
+
+
+def _level(text: str) -> str:
+    if text not in LEVELS:
+        raise BadRequest(f"{text!r} is no level: choose one of {', '.join(LEVELS)}")
+    return text
+
+
+def _address(text: str) -> str:
+    """`host:port` or `[v6]:port`; empty for none."""
+    if text:
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+            raise BadRequest(f"{text!r} is not an address: write 0.0.0.0:7010 or [::]:7010")
+    return text
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(",", " ").split())
+
+
+def _schemes(text: str) -> tuple[str, ...]:
+    found = _words(text)
+    for word in found:
+        if word not in SCHEMES:
+            raise BadRequest(f"{word!r} is no kind of source: choose of {', '.join(SCHEMES)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Option:
+    """One line of the table: how its text is read, what holds if nothing is said, what it means.
+
+    The text may have a unit of its own (`10m`, `100Mbit`); the value is in the unit that
+    ends the name of its field.
+    """
+
+    name: str
+    read: Callable[[str], Value]
+    default: str
+    meaning: str
+    unit: str = ""
+
+    @property
+    def field(self) -> str:
+        return self.name + self.unit
+
+
+OPTIONS = (
+    Option("pool", _path, "/var/cache/outrider", "the folder of the pool; `cachemgr init` makes it"),
+    Option("socket", _path, "/run/outrider/cachemgr.sock", "where the daemon listens"),
+    Option("user", str, "", "the user whom a daemon started as root becomes; empty: it stays what it is"),
+    Option("transfers", _count, "4", "transfers at once; one with an earlier deadline goes first"),
+    Option("transfers_waiting", _count, "256", "transfers that may wait; more are refused"),
+    Option(
+        "rate",
+        _rate,
+        "0",
+        "bytes a second that all transfers together may bring in; 0 is no limit",
+        "_bytes_per_s",
+    ),
+    Option(
+        "transfer_rate",
+        _rate,
+        "0",
+        "bytes a second of each transfer that says nothing else; 0 is no limit",
+        "_bytes_per_s",
+    ),
+    Option("resolve_timeout", _span, "30s", "how long a source may take to say how large an image is", "_s"),
+    Option("relay_listen", _address, "", "address at which other nodes may fetch images; empty: none"),
+    Option("relay_key", _path, "", "file with the key that signs the relay's tickets"),
+    Option(
+        "relay_rate", _rate, "0", "bytes a second that the relay sends out; 0 is no limit", "_bytes_per_s"
+    ),
+    Option("user_schemes", _schemes, "file http https", "kinds of sources from which ordinary users may add"),
+    Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
+    Option("user_bytes", read_size, "0", "bytes that one user's images may take; 0 is no limit"),
+    Option("user_instances", _count, "64", "instances that one user may have; 0 is no limit"),
+    Option("methods", _words, "", "ways of making instances, best first; empty: what the file system allows"),
+    Option("mount_squashfs", _truth, "yes", "whether root mounts squashfs images, which users may have made"),
+    Option(
+        "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
+    ),
+    Option("sweep_interval", _span, "60s", "how often is looked for what has expired unnoticed", "_s"),
+    Option(
+        "watchdog", _span, "30s", "systemd restarts a daemon that has been silent so long; 0: never", "_s"
+    ),
+    Option("log_level", _level, "info", "what is written to the log: debug, info, warning or error"),
+    Option("netrc", _path, "", "file with the site's passwords for its own image servers"),
+    Option("ca_file", _path, "", "certificates by which https servers are known; empty: the system's"),
+)
+TABLE = {option.name: option for option in OPTIONS}
+
+
+@dataclass(frozen=True)
+class Config:
+    """What holds on this node: the table's options, each under its name with its unit."""
+
+    pool: str
+    socket: str
+    user: str
+    transfers: int
+    transfers_waiting: int
+    rate_bytes_per_s: int
+    transfer_rate_bytes_per_s: int
+    resolve_timeout_s: int
+    relay_listen: str
+    relay_key: str
+    relay_rate_bytes_per_s: int
+    user_schemes: tuple[str, ...]
+    user_images: int
+    user_bytes: int
+    user_instances: int
+    methods: tuple[str, ...]
+    mount_squashfs: bool
+    alias_lifetime_s: int
+    sweep_interval_s: int
+    watchdog_s: int
+    log_level: str
+    netrc: str
+    ca_file: str
+
+
+def config(texts: Mapping[str, str] | None = None) -> Config:
+    """The configuration with these texts in place of the defaults."""
+    given = dict(texts or {})
+    for name in given:
+        if name not in TABLE:
+            raise BadRequest(f"there is no option {name!r}{_suggestion(name)}")
+    values = {option.field: _value(option, given.get(option.name, option.default)) for option in OPTIONS}
+    return Config(**values)  # type: ignore[arg-type]
+
+
+def read_texts(path: str, *, is_required: bool) -> dict[str, str]:
+    """What a file says, by option."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_BYTES)
+    except FileNotFoundError as error:
+        if is_required:
+            raise BadRequest(f"the configuration {path} does not exist") from error
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the configuration {path} cannot be read: {error}") from error
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#", ";"))
+    try:
+        parser.read_string(text, source=path)
+    except configparser.Error as error:
+        raise BadRequest(
+            f"the configuration {path} is no INI file: {' '.join(str(error).split())}"
+        ) from error
+    strangers = [name for name in parser.sections() if name != SECTION]
+    if strangers or parser.defaults():
+        raise BadRequest(
+            f"{path} has a section [{(strangers or ['DEFAULT'])[0]}]: all options are in [{SECTION}]"
+        )
+    found = dict(parser.items(SECTION)) if parser.has_section(SECTION) else {}
+    for name in found:
+        if name not in TABLE:
+            raise BadRequest(f"{path} has an option {name!r} that does not exist{_suggestion(name)}")
+    return found
+
+
+def environment_texts(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the daemon's own environment says, by option. Hooks and the client read no environment."""
+    found = {}
+    for variable in sorted(environment):
+        if variable.startswith(PREFIX):
+            name = variable[len(PREFIX) :].lower()
+            if name not in TABLE:
+                raise BadRequest(f"the variable {variable} names no option{_suggestion(name)}")
+            found[name] = environment[variable]
+    return found
+
+
+def load(path: str | None, environment: Mapping[str, str] | None = None) -> Config:
+    """The file (or the usual one, if it is there), then the environment if that counts."""
+    texts = read_texts(path or PATH, is_required=path is not None)
+    texts.update(environment_texts(environment or {}))
+    return config(texts)
+
+
+def shown(found: Config) -> str:
+    """The configuration as a file that says the same."""
+    lines = [f"[{SECTION}]"]
+    for option in OPTIONS:
+        value = getattr(found, option.field)
+        lines.append(f"{option.name} = {_text(value)}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def example() -> str:
+    """Every option with its default, commented out: the file that is installed."""
+    lines = ["# The image pool of this node. Every option stands here with its default.", f"[{SECTION}]"]
+    for option in OPTIONS:
+        lines += [f"# {option.meaning}", f"# {option.name} = {option.default}".rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def table() -> str:
+    """The options as a table for the documentation."""
+    rows = [f"| `{each.name}` | `{each.default}` | {each.meaning} |".replace("``", "") for each in OPTIONS]
+    return "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def _value(option: Option, text: str) -> Value:
+    try:
+        return option.read(text.strip())
+    except BadRequest as error:
+        raise BadRequest(f"option {option.name}: {error}") from error
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _suggestion(name: str) -> str:
+    near = difflib.get_close_matches(name, TABLE, n=1)
+    return f": did you mean {near[0]!r}?" if near else f": the options are {', '.join(TABLE)}"

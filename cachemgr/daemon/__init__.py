@@ -1,0 +1,1 @@
+"""The daemon of a node: the pool for everybody on it, behind one socket."""

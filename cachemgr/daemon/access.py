@@ -1,0 +1,203 @@
+"""Who may do what: images that others do not see, quotas, and proofs of a right to a source.
+
+A private image is for its owner, for those whom the owner named, and for whoever proves a
+right to its source with credentials of their own. Knowing a digest proves nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from cachemgr import instance_book
+from cachemgr.carrier import origin_of, own_name
+from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, SourceFailed, Unsuitable
+from cachemgr.instances.acl import READ, grant
+from cachemgr.layout import disk_errors
+from cachemgr.records import PUBLIC, digest_of
+from cachemgr.sizes import in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.bring import Origin
+    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.peer import Caller
+    from cachemgr.pool import Pool
+    from cachemgr.records import Image
+
+# Nobody but root and the service keeps something for longer than this without asking again.
+LONGEST_USER_LEASE_S = 31 * 86_400
+
+
+def require_privilege(caller: Caller, what: str) -> None:
+    if not caller.is_privileged:
+        raise NotAllowed(f"{what} is for root and the pool's own user")
+
+
+def names_meant(caller: Caller, text: str) -> list[str]:
+    """What a name may mean for this caller, the most special first.
+
+    A file of this node is looked for among the caller's own first, because only of those is
+    it known that they are what the caller sees at that path.
+    """
+    if digest_of(text):
+        return [text]
+    if not text.startswith("/") and "://" not in text:
+        return [text]
+    try:
+        origin = origin_of(text, is_trusted=False)
+    except BadRequest:
+        return [text]
+    own = [own_name(caller.uid, origin.name)] if origin.scheme == "file" and not caller.sees_all else []
+    return [*own, origin.name]
+
+
+def may_use(pool: Pool, caller: Caller, image: Image) -> bool:
+    if caller.sees_all or image.readers.is_public:
+        return True
+    # A user's groups may be far away (a directory service), so they are asked only if it matters.
+    gids = caller.gids() if image.readers.gids else frozenset()
+    try:
+        pool.authorise(image.digest, caller.uid, gids)
+    except (NotAllowed, Missing):
+        return False
+    return True
+
+
+def may_see_arriving(caller: Caller, image: Image) -> bool:
+    """Whether what is arriving is this caller's business; there is no digest yet to ask the pool by."""
+    readers = image.readers
+    if caller.sees_all or readers.is_public or caller.uid in (0, image.owner_uid, *readers.uids):
+        return True
+    return bool(readers.gids) and not caller.gids().isdisjoint(readers.gids)
+
+
+def find_visible(node: Node, caller: Caller, text: str) -> Image:
+    """The image of that name, if it is here and this caller may use it."""
+    for name in names_meant(caller, text):
+        image = node.pool.find(name)
+        if image is not None and may_use(node.pool, caller, image):
+            return image
+    raise Missing(f"image {text} is not in the pool: add it first")
+
+
+def prove(node: Node, caller: Caller, image: Image, origin: Origin) -> Image:
+    """Let a user use a private image who can reach its source; otherwise `NotAllowed`.
+
+    The source must be the very address from which it came: being able to reach any other
+    says nothing about these bytes.
+    """
+    refusal = NotAllowed(
+        f"image {image.short} is private: ask its owner (uid {image.owner_uid}) to name you as a reader, "
+        "or add it by the address from which it came, with credentials of your own"
+    )
+    if origin.name != image.uri:
+        raise refusal
+    try:
+        found = node.carrier.resolve(
+            dataclasses.replace(origin, is_trusted=False), node.config.resolve_timeout_s
+        )
+    except SourceFailed as error:
+        raise refusal from error
+    if found.size_bytes != image.size_bytes:
+        raise refusal
+    node.log.info("reader proved access", uid=caller.uid, image=image.digest[:12] or image.uri)
+    return image
+
+
+def allow(node: Node, image: Image, uids: set[int]) -> Image:
+    """Add users to a private image's readers, on the record and on the file."""
+    known = {0, os.geteuid(), image.owner_uid, *image.readers.uids}
+    for uid in sorted(uids - known):
+        image = node.pool.allow(image, uid)
+    share(node, image)
+    return image
+
+
+def share(node: Node, image: Image) -> None:
+    """Let a private image's readers open its file by its path, where the file system can say so."""
+    readers = image.readers
+    if readers.is_public:
+        return
+    uids = {image.owner_uid, *readers.uids} - {0, os.geteuid()}
+    path = node.pool.data_path(image.digest)
+    try:
+        with disk_errors(f"sharing image {image.short}"):
+            grant(node.pool.disk, path, mode=image.data_mode, uids=uids, gids=readers.gids, permission=READ)
+    except (Unsuitable, BadRequest) as error:
+        # Instances are made all the same: what cannot be had is the image's own path.
+        node.log.warning("image not shared by path", image=image.digest[:12], reason=error)
+
+
+def publish(node: Node, image: Image) -> Image:
+    """Make a private image everybody's: its owner or somebody privileged wants it so."""
+    changed = dataclasses.replace(image, readers=PUBLIC)
+    node.pool.change_image(changed)
+    return changed
+
+
+class Holders:
+    """Whose images are in the pool, so that a quota need not read every record each time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def of(self, pool: Pool, uid: int) -> tuple[int, int]:
+        """How many images a user has brought, arriving ones included, and their bytes."""
+        with disk_errors("counting images"):
+            names = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
+        known: dict[str, tuple[int, int]] = {}
+        for name in names:
+            found = self._known.get(name) or self._looked_up(pool, name)
+            if found is not None:
+                known[name] = found
+        self._known = known
+        arriving = [ingest.image for ingest in pool.ingests()]
+        mine = [size_bytes for owner, size_bytes in known.values() if owner == uid]
+        mine += [image.size_bytes for image in arriving if image.owner_uid == uid]
+        return len(mine), sum(mine)
+
+    def _looked_up(self, pool: Pool, digest: str) -> tuple[int, int] | None:
+        try:
+            image = pool.image(digest)
+        except CacheError:
+            return None
+        return None if image is None else (image.owner_uid, image.size_bytes)
+
+
+def check_image_quota(node: Node, caller: Caller, size_bytes: int) -> None:
+    """Refuse what is beyond a user's share. Called with the admission's lock."""
+    config = node.config
+    if caller.is_privileged or not (config.user_images or config.user_bytes):
+        return
+    count, held_bytes = node.holders.of(node.pool, caller.uid)
+    if config.user_images and count >= config.user_images:
+        raise NotAllowed(
+            f"you have {count} images in the pool and may have {config.user_images}: wait until some have "
+            "left, or ask the administrator for user_images"
+        )
+    if config.user_bytes and held_bytes + size_bytes > config.user_bytes:
+        raise NotAllowed(
+            f"your images take {in_words(held_bytes)}, and {in_words(size_bytes)} more would exceed your "
+            f"{in_words(config.user_bytes)}: ask the administrator for user_bytes"
+        )
+
+
+def check_instance_quota(node: Node, caller: Caller, owner: str, label: str) -> None:
+    most = node.config.user_instances
+    if caller.is_privileged or not most:
+        return
+    key = instance_book.key_of(owner, label)
+    mine = [each for each in instance_book.instances(node.pool) if each.uid == caller.uid and each.key != key]
+    if len(mine) >= most:
+        raise NotAllowed(f"you have {len(mine)} instances and may have {most}: release some")
+
+
+def checked_until(node: Node, caller: Caller, until_s: int) -> int:
+    """A user's lease ends some time; who is privileged is bound by the pool's own limit only."""
+    longest_s = node.clock.now_s() + LONGEST_USER_LEASE_S
+    if not caller.is_privileged and until_s > longest_s:
+        raise NotAllowed(
+            f"a lease of yours may last {LONGEST_USER_LEASE_S // 86_400} days: renew it when needed"
+        )
+    return until_s

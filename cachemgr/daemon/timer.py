@@ -1,0 +1,193 @@
+"""What happens because time passes: nobody has to call for something to expire.
+
+Each task does what is due and says when it wants to be asked again, at the latest after the
+sweep interval, because other processes use the pool too. A request that brings something
+that expires says when, so that its end is not slept through.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from dataclasses import dataclass
+
+from cachemgr import ingest, instance_book, pins, room
+from cachemgr.daemon.looking import count_expired_pins, gauge
+from cachemgr.errors import CacheError, PoolDamaged
+from cachemgr.records import MOST_BYTES, decode_alias
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachemgr.daemon.node import Node
+
+# Damage that a task meets again and again is not logged again and again.
+AFTER_FAILURE_S = 60
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kind of things that expire. `rarely` is how many sweep intervals it may wait."""
+
+    name: str
+    work: Callable[[Node], int | None]
+    rarely: int = 1
+
+
+class Timer:
+    """One thread that carries out the tasks when they are due."""
+
+    def __init__(self, node: Node, tasks: tuple[Task, ...] | None = None) -> None:
+        self._node = node
+        self._tasks = TASKS if tasks is None else tasks
+        self._changed = threading.Condition()
+        self._due_s = dict.fromkeys((task.name for task in self._tasks), 0)
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._work, name="timer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def poke(self, name: str, due_s: int) -> None:
+        """Something of that kind expires then."""
+        with self._changed:
+            if due_s < self._due_s[name]:
+                self._due_s[name] = due_s
+                self._changed.notify_all()
+
+    def stop(self, timeout_s: float) -> None:
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+        self._thread.join(timeout_s)
+
+    def sweep(self) -> None:
+        """Do what is due."""
+        for task in self._tasks:
+            now_s = self._node.clock.now_s()
+            with self._changed:
+                if self._is_stopping or self._due_s[task.name] > now_s:
+                    continue
+                # Whatever is said while the task works counts from here.
+                latest_s = now_s + task.rarely * self._node.config.sweep_interval_s
+                self._due_s[task.name] = latest_s
+            due_s = self._carry_out(task)
+            if due_s is not None:
+                self.poke(task.name, due_s)
+        self._node.metrics.set("outrider_last_sweep_timestamp_seconds", self._node.clock.now_s())
+
+    def _work(self) -> None:
+        while not self._is_stopping:
+            self.sweep()
+            with self._changed:
+                # Each poke may have brought the end nearer, so it is computed anew.
+                while not self._is_stopping and self._wait_s() > 0:
+                    self._changed.wait(self._wait_s())
+
+    def _wait_s(self) -> int:
+        return min(self._due_s.values()) - self._node.clock.now_s()
+
+    def _carry_out(self, task: Task) -> int | None:
+        node = self._node
+        try:
+            return task.work(node)
+        except CacheError as error:
+            node.log.warning("sweep failed", task=task.name, error=error)
+        except Exception:  # noqa: BLE001 - a thread's outermost loop: the next sweep may work
+            node.log.trace(f"sweep of {task.name} failed", traceback.format_exc())
+        return node.clock.now_s() + AFTER_FAILURE_S
+
+
+def sweep_images(node: Node) -> int | None:
+    """Evict what has outlived its promise."""
+    pool = node.pool
+    with pool.changing("looking for expired images"):
+        node.is_index_ready = True
+        now_s = node.clock.now_s()
+        entries = [entry for entry in pool.index.entries() if entry.expires_s is not None]
+        evicted: list[str] = []
+        if any(entry.expires_s <= now_s for entry in entries if entry.expires_s is not None):
+            node.index.reason.word = "expired"
+            try:
+                evicted = room.evict_expired(pool)
+            finally:
+                node.index.reason.word = "room"
+    for digest in evicted:
+        node.log.info("image expired", digest=digest[:12])
+    gone = set(evicted)
+    ends = [_end_s(node, entry.key, entry.expires_s, now_s) for entry in entries if entry.key not in gone]
+    return min((end_s for end_s in ends if end_s > now_s), default=None)
+
+
+def _end_s(node: Node, digest: str, expires_s: int | None, now_s: int) -> int:
+    """When an image may go: at its promise's end or, if it is held beyond that, at a pin's."""
+    if expires_s is None or expires_s > now_s:
+        return expires_s or 0
+    held = [pin.expires_s for pin in node.pool.pins(digest) if pins.holds(pin, now_s)]
+    return min(held, default=now_s + 1)
+
+
+def sweep_ingests(node: Node) -> int | None:
+    """Drop what is arriving for nobody."""
+    for key in ingest.drop_stale(node.pool):
+        node.log.info("ingest dropped", key=key[:13])
+    now_s = node.clock.now_s()
+    leases = [each.lease_s() for each in node.pool.ingests()]
+    return min((lease_s for lease_s in leases if lease_s > now_s), default=None)
+
+
+def sweep_instances(node: Node) -> int | None:
+    """Remove instances whose lease is over, or that an earlier boot has left."""
+    pool = node.pool
+    for key in instance_book.leftovers(pool):
+        if instance_book.remove_leftover(pool, node.maker, key):
+            node.log.info("instance expired", instance=key)
+    now_s = node.clock.now_s()
+    ends = [each.expires_s for each in instance_book.instances(pool)]
+    return min((end_s for end_s in ends if end_s > now_s), default=None)
+
+
+def sweep_aliases(node: Node) -> int | None:
+    """Delete the files of names that are not believed any more."""
+    pool, now_s = node.pool, node.clock.now_s()
+    folder = pool.layout.folder("aliases")
+    ends = []
+    for name in pool.disk.names(folder):
+        if name.startswith("."):
+            continue
+        try:
+            alias = decode_alias(pool.disk.read(f"{folder}/{name}", MOST_BYTES), name)
+        except (FileNotFoundError, PoolDamaged):
+            continue
+        if alias.expires_s is None:
+            continue
+        if alias.expires_s > now_s:
+            ends.append(alias.expires_s)
+        elif pool.remove_alias(alias.name):
+            node.log.info("alias expired", alias=alias.name)
+    return min(ends, default=None)
+
+
+def sweep_memory(node: Node) -> int | None:
+    """Forget old transfers, and bring the gauges up to date."""
+    node.transfers.forget_old()
+    gauge(node)
+    return None
+
+
+def sweep_pins(node: Node) -> int | None:
+    """Pins end by themselves; how many have is only counted, and seldom, since it reads them all."""
+    node.metrics.set("outrider_pool_expired_pins", count_expired_pins(node))
+    return None
+
+
+# What frees the most comes first.
+TASKS = (
+    Task("instances", sweep_instances),
+    Task("ingests", sweep_ingests),
+    Task("images", sweep_images),
+    Task("aliases", sweep_aliases),
+    Task("memory", sweep_memory),
+    Task("pins", sweep_pins, rarely=10),
+)

@@ -1,0 +1,293 @@
+"""The daemon's transfers: several requests for one image are one transfer, and few run at once.
+
+A transfer has a thread from its first start to its end. Paused, it keeps the right to write
+and what it has hashed, so that going on costs nothing; what is stopped with the daemon goes
+on from what lies in the pool.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+from dataclasses import dataclass, field
+
+from cachemgr.bring import Reins
+from cachemgr.daemon import schedule
+from cachemgr.daemon.schedule import CANCELLED, DONE, ENDED, FAILED, PAUSED, RUNNING, WAITING, Standing
+from cachemgr.errors import Busy, CacheError, Cancelled, Missing
+from cachemgr.fetch.control import Control
+from cachemgr.fetch.rate import RateLimit
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from cachemgr.bring import Origin
+    from cachemgr.clock import Clock
+    from cachemgr.daemon.log import Log
+    from cachemgr.fetch.ports import Sink
+    from cachemgr.fetch.report import Progress
+    from cachemgr.records import Image
+
+    Work = Callable[["Transfer", Reins], Image]
+
+# Ended transfers are remembered so long, and so many of them.
+REMEMBERED_S = 3600
+MOST_REMEMBERED = 1000
+STOPPING = "the daemon is stopping; what has arrived is kept"
+
+
+@dataclass
+class Transfer:
+    """One image on its way here, for everybody who wants it. Changed with the table's lock only."""
+
+    number: int
+    key: str
+    uri: str
+    size_bytes: int
+    work: Work
+    limit: RateLimit
+    created_s: int
+    control: Control = field(default_factory=Control)
+    state: str = WAITING
+    deadline_s: int | None = None
+    is_held: bool = False
+    wanted_by: set[int] = field(default_factory=set)
+    origins: list[Origin] = field(default_factory=list)
+    expected_rate_bytes_per_s: int | None = None
+    progress: Progress | None = None
+    sink: Sink | None = None
+    image: Image | None = None
+    error: CacheError | None = None
+    ended_s: int | None = None
+    has_thread: bool = False
+    changes: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"t{self.number}"
+
+    @property
+    def arrived_bytes(self) -> int:
+        told = self.progress.offset_bytes if self.progress else 0
+        return max(told, self.sink.offset if self.sink else 0)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+
+class Transfers:
+    """The table of all transfers, those that ended a while ago included."""
+
+    def __init__(
+        self, *, slots: int, most_waiting: int, rate_bytes_per_s: int | None, clock: Clock, log: Log
+    ) -> None:
+        self.limit = RateLimit(rate_bytes_per_s, clock)
+        self._slots = slots
+        self._most_waiting = most_waiting
+        self._clock = clock
+        self._log = log
+        self._changed = threading.Condition()
+        self._all: dict[int, Transfer] = {}
+        self._last = 0
+        self._is_stopping = False
+        self._threads: dict[int, threading.Thread] = {}
+
+    def join(
+        self,
+        key: str,
+        *,
+        uri: str,
+        size_bytes: int,
+        uid: int,
+        origins: Sequence[Origin],
+        work: Work,
+        deadline_s: int | None = None,
+        rate_bytes_per_s: int | None = None,
+        expected_rate_bytes_per_s: int | None = None,
+    ) -> tuple[Transfer, bool]:
+        """The transfer of that key, begun or joined; whether it was there before.
+
+        Of several deadlines the earliest holds. Who joins brings its own origins along; the
+        open files among them belong to the transfer once this has returned.
+        """
+        with self._changed:
+            if self._is_stopping:
+                raise Busy("the daemon is stopping: ask the next one")
+            found = next(
+                (each for each in self._all.values() if each.key == key and not each.has_ended), None
+            )
+            is_joined = found is not None
+            if found is None:
+                if sum(not each.has_ended for each in self._all.values()) >= self._slots + self._most_waiting:
+                    raise Busy(f"{self._most_waiting} transfers are waiting already: try again later")
+                self._last += 1
+                limit = RateLimit(rate_bytes_per_s, self._clock)
+                found = Transfer(self._last, key, uri, size_bytes, work, limit, self._clock.now_s())
+                found.expected_rate_bytes_per_s = expected_rate_bytes_per_s
+                self._all[found.number] = found
+            found.wanted_by.add(uid)
+            known = {origin.name for origin in found.origins}
+            close_files(origin for origin in origins if origin.name in known)
+            found.origins += [origin for origin in origins if origin.name not in known]
+            if deadline_s is not None and (found.deadline_s is None or deadline_s < found.deadline_s):
+                found.deadline_s = deadline_s
+            self._schedule()
+            return found, is_joined
+
+    def all(self) -> list[Transfer]:
+        with self._changed:
+            return sorted(self._all.values(), key=lambda each: each.number)
+
+    def get(self, name: str) -> Transfer:
+        with self._changed:
+            number = int(name[1:]) if name[:1] == "t" and name[1:].isdecimal() else 0
+            found = self._all.get(number)
+        if found is None:
+            raise Missing(f"there is no transfer {name[:40]!r}: it may have ended long ago")
+        return found
+
+    def wait(self, transfer: Transfer, seen: int, timeout_s: float) -> int:
+        """Until something about it has changed since `seen`, or the time is over; how it is numbered."""
+        with self._changed:
+            self._changed.wait_for(lambda: transfer.changes != seen or transfer.has_ended, timeout_s)
+            return transfer.changes
+
+    def hold(self, transfer: Transfer, *, is_held: bool) -> None:
+        """Pause it until it is resumed, or resume it."""
+        with self._changed:
+            if transfer.has_ended:
+                return
+            transfer.is_held = is_held
+            if is_held and transfer.state == WAITING:
+                self._to(transfer, PAUSED)
+            elif not is_held and transfer.state == PAUSED and not transfer.has_thread:
+                self._to(transfer, WAITING)
+            self._schedule()
+
+    def set_deadline(self, transfer: Transfer, deadline_s: int) -> None:
+        with self._changed:
+            transfer.deadline_s = deadline_s
+            self._schedule()
+
+    def cancel(self, transfer: Transfer, reason: str) -> None:
+        """End it. What has arrived stays until its lease ends."""
+        with self._changed:
+            if transfer.has_ended:
+                return
+            transfer.control.cancel(reason)
+            if not transfer.has_thread:
+                transfer.error = Cancelled(f"the transfer of {transfer.uri} was cancelled: {reason}")
+                self._end(transfer, CANCELLED)
+
+    def leave(self, transfer: Transfer, uid: int, reason: str) -> bool:
+        """One user's interest ends; whether that ended the transfer."""
+        with self._changed:
+            transfer.wanted_by.discard(uid)
+            if transfer.wanted_by:
+                return False
+        self.cancel(transfer, reason)
+        return True
+
+    def counts(self) -> dict[str, int]:
+        with self._changed:
+            states = [each.state for each in self._all.values()]
+        return {state: states.count(state) for state in schedule.STATES}
+
+    def stop(self, timeout_s: float) -> None:
+        """Let everything note what has arrived, and end."""
+        with self._changed:
+            self._is_stopping = True
+            alive = [each for each in self._all.values() if not each.has_ended]
+        for transfer in alive:
+            self.cancel(transfer, STOPPING)
+        until_s = self._clock.monotonic_s() + timeout_s
+        for thread in list(self._threads.values()):
+            thread.join(max(0.0, until_s - self._clock.monotonic_s()))
+
+    def forget_old(self) -> None:
+        """Drop what ended long ago, and the oldest beyond a number."""
+        with self._changed:
+            now_s = self._clock.now_s()
+            ended = sorted(each.number for each in self._all.values() if each.has_ended)
+            surplus = set(ended[: max(0, len(ended) - MOST_REMEMBERED)])
+            for number in ended:
+                if number in surplus or (self._all[number].ended_s or 0) + REMEMBERED_S <= now_s:
+                    del self._all[number]
+
+    def _schedule(self) -> None:
+        """Carry out the choice; called with the lock."""
+        if self._is_stopping:
+            return
+        standings = [
+            Standing(each.number, each.state, each.deadline_s, each.is_held) for each in self._all.values()
+        ]
+        choice = schedule.choose(standings, self._slots)
+        for number in choice.to_pause:
+            transfer = self._all[number]
+            transfer.control.pause()
+            self._to(transfer, PAUSED)
+        for number in choice.to_run:
+            transfer = self._all[number]
+            transfer.control.resume()
+            self._to(transfer, RUNNING)
+            if not transfer.has_thread:
+                transfer.has_thread = True
+                thread = threading.Thread(
+                    target=self._run, args=(transfer,), name=f"transfer {transfer.name}", daemon=True
+                )
+                self._threads[number] = thread
+                thread.start()
+        self._changed.notify_all()
+
+    def _run(self, transfer: Transfer) -> None:
+        def on_progress(progress: Progress) -> None:
+            with self._changed:
+                transfer.progress = progress
+                transfer.changes += 1
+                self._changed.notify_all()
+
+        def on_sink(sink: Sink) -> None:
+            transfer.sink = sink
+
+        reins = Reins(
+            control=transfer.control,
+            limits=(transfer.limit, self.limit),
+            on_progress=on_progress,
+            on_sink=on_sink,
+            expected_rate_bytes_per_s=transfer.expected_rate_bytes_per_s,
+        )
+        state = DONE
+        try:
+            transfer.image = transfer.work(transfer, reins)
+        except Cancelled as error:
+            state, transfer.error = CANCELLED, error
+        except CacheError as error:
+            state, transfer.error = FAILED, error
+        except Exception as error:  # noqa: BLE001 - a thread's outermost loop
+            self._log.trace("transfer failed", traceback.format_exc())
+            state, transfer.error = FAILED, CacheError(f"the transfer failed ({type(error).__name__})")
+        with self._changed:
+            self._end(transfer, state)
+            self._threads.pop(transfer.number, None)
+
+    def _end(self, transfer: Transfer, state: str) -> None:
+        self._to(transfer, state)
+        transfer.ended_s = self._clock.now_s()
+        close_files(transfer.origins)
+        transfer.origins = []
+        self._schedule()
+        self._changed.notify_all()
+
+    def _to(self, transfer: Transfer, state: str) -> None:
+        transfer.state = schedule.checked_change(transfer.state, state)
+        transfer.changes += 1
+
+
+def close_files(origins: Iterable[Origin]) -> None:
+    """Close the files that users had opened for their transfer."""
+    for origin in origins:
+        if origin.descriptor is not None:
+            os.close(origin.descriptor)

@@ -1,0 +1,163 @@
+"""What prologs and epilogs run: `python3 -I -S hook.py prepare|release|ping OPTIONS`.
+
+    prepare --owner O --image NAME --until EPOCH [--uid N] [--label L] [--method M] [--read-only]
+    release --owner O [--label L]
+    ping
+    each of them: [--socket PATH] [--timeout SECONDS] [--json]
+
+`prepare` prints the path of the ready instance; with `--json` each prints the daemon's result.
+All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none that answers in
+time; otherwise that of the error which the daemon reports (3: the image is not here).
+
+It imports two modules written in C, the one below `socket` and the one below `json`: together
+they cost less than a millisecond, the two above them ten. Nothing comes from the environment.
+"""
+
+from __future__ import annotations
+
+import _json
+import _socket
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SOCKET = "/run/outrider/cachemgr.sock"
+CONNECT_S = 2
+ANSWER_S = 20
+MOST_ANSWER_BYTES = 1 << 20
+WRONG_USE, NO_DAEMON = 2, 13
+# For each verb: its name on the socket, its options, those without which it makes no sense.
+VERBS = {
+    "prepare": ("instance", "owner image until uid label method read-only", "owner image until"),
+    "release": ("release", "owner label", "owner"),
+    "ping": ("ping", "", ""),
+}
+COMMON = "socket timeout json"
+FLAGS = ("json", "read-only")
+NUMBERS = ("until", "uid", "timeout")
+FIELDS = {"image": "name", "until": "until_s"}
+
+
+class Failed(Exception):
+    """An exit status and a sentence for the batch system's log."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        self.message = message
+
+
+class Scanning:
+    """What the module `json` tells its scanner, which asks for nothing but these attributes."""
+
+    strict = True
+    object_hook = None
+    object_pairs_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = float
+    array_hook = None
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        verb, options = read_options(arguments)
+        result = ask(request_line(verb, options), options.get("socket", SOCKET), timeout_s(options))
+    except Failed as failure:
+        sys.stderr.write(f"outrider: {failure.message}\n")
+        return failure.status
+    if "json" in options:
+        sys.stdout.write(result["line"])
+    elif verb == "prepare":
+        sys.stdout.write(f"{result['path']}\n")
+    return 0
+
+
+def read_options(arguments: list[str]) -> tuple[str, dict[str, str]]:
+    """The verb and its options, by name."""
+    verb = arguments[0] if arguments else ""
+    if verb not in VERBS:
+        raise Failed(WRONG_USE, f"say what to do: {', '.join(VERBS)}")
+    _, known, needed = VERBS[verb]
+    options: dict[str, str] = {}
+    rest = arguments[1:]
+    while rest:
+        name = rest[0][2:] if rest[0].startswith("--") else ""
+        if name not in f"{known} {COMMON}".split():
+            raise Failed(WRONG_USE, f"{verb} has no option {rest[0]!r}: it has {known} {COMMON}")
+        if name in FLAGS:
+            options[name] = "yes"
+            rest = rest[1:]
+            continue
+        if len(rest) < 2 or not rest[1]:
+            raise Failed(WRONG_USE, f"{rest[0]} needs a value")
+        if name in NUMBERS and not (rest[1].isascii() and rest[1].isdigit()):
+            raise Failed(WRONG_USE, f"{rest[0]} needs a whole number, not {rest[1]!r}")
+        options[name] = rest[1]
+        rest = rest[2:]
+    for name in needed.split():
+        if name not in options:
+            raise Failed(WRONG_USE, f"{verb} needs --{name}")
+    return verb, options
+
+
+def request_line(verb: str, options: dict[str, str]) -> bytes:
+    """The request as one line of JSON."""
+    fields = ['"v":1', f'"do":"{VERBS[verb][0]}"']
+    for name, value in options.items():
+        if name in COMMON.split():
+            continue
+        if name == "read-only":
+            fields.append('"is_writable":false')
+            continue
+        written = str(int(value)) if name in NUMBERS else _json.encode_basestring_ascii(value)
+        fields.append(f'"{FIELDS.get(name, name)}":{written}')
+    return ("{" + ",".join(fields) + "}\n").encode("ascii")
+
+
+def timeout_s(options: dict[str, str]) -> int:
+    return int(options.get("timeout", ANSWER_S)) or ANSWER_S
+
+
+def ask(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
+    """The daemon's result, and the line in which it came."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        # With a timeout of Python's own, a full queue of a busy daemon would be an error at once.
+        connection.setsockopt(_socket.SOL_SOCKET, _socket.SO_SNDTIMEO, timeval(min(CONNECT_S, answer_s)))
+        connection.connect(path)
+        connection.settimeout(answer_s)
+        connection.send(line)
+        received = b""
+        while b"\n" not in received:
+            data = connection.recv(65_536)
+            if not data or len(received) > MOST_ANSWER_BYTES:
+                raise Failed(NO_DAEMON, f"the daemon at {path} hung up without an answer")
+            received += data
+    except OSError as error:
+        raise Failed(NO_DAEMON, f"no daemon answers at {path}: {error}") from error
+    finally:
+        connection.close()
+    try:
+        text = received.decode("ascii")
+        answer, _ = _json.make_scanner(Scanning)(text, 0)  # type: ignore[arg-type]
+        result = {**answer["result"], "line": text} if answer["ok"] else {}
+        status, message = int(answer.get("exit_code", 1)), str(answer.get("message"))
+    except (ValueError, LookupError, StopIteration, TypeError, AttributeError, SystemError) as error:
+        raise Failed(NO_DAEMON, f"what answers at {path} is not this daemon") from error
+    if not result:
+        raise Failed(status, message)
+    return result
+
+
+def timeval(seconds: int) -> bytes:
+    """Whole seconds as the C library has them: two words, the other one for microseconds."""
+    word_bytes = 8 if sys.maxsize > 1 << 32 else 4
+    return seconds.to_bytes(word_bytes, sys.byteorder) + bytes(word_bytes)
+
+
+if __name__ == "__main__":
+    STATUS = main(sys.argv[1:])
+    sys.stdout.flush()
+    raise SystemExit(STATUS)

@@ -1,0 +1,242 @@
+"""A daemon as a process: starting, being watched, being told to stop, being killed, starting again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from cachemgr.client import Client
+from cachemgr.daemon import timer
+from cachemgr.daemon.listener import Place
+from cachemgr.daemon.notify import watchdog_s
+from cachemgr.errors import Busy, NoDaemon
+from tests.node.daemons import CLOCK, MIB, ROOT, Inside, Outside, eventually, pythons, sha256
+
+Start = Callable[..., Outside]
+CONTENT = bytes(range(256)) * (8 * MIB // 256)
+
+
+class Pausing(BaseHTTPRequestHandler):
+    """Sends the image, with ranges, but nothing beyond the 5th MiB before it may."""
+
+    gate = threading.Event()
+    asked: list[str] = []  # noqa: RUF012 - emptied by the fixture
+
+    def do_HEAD(self) -> None:
+        self.head(0)
+
+    def do_GET(self) -> None:
+        begin = int((self.headers.get("Range") or "bytes=0-")[6:].partition("-")[0])
+        self.asked.append(str(begin))
+        self.head(begin)
+        try:
+            while begin < len(CONTENT):
+                if begin >= 5 * MIB:
+                    self.gate.wait(20)
+                self.wfile.write(CONTENT[begin : begin + MIB // 4])
+                begin += MIB // 4
+        except OSError:
+            self.close_connection = True
+
+    def head(self, begin: int) -> None:
+        self.send_response(206 if "Range" in self.headers else 200)
+        self.send_header("ETag", '"one"')
+        self.send_header("Accept-Ranges", "bytes")
+        if "Range" in self.headers:
+            self.send_header("Content-Range", f"bytes {begin}-{len(CONTENT) - 1}/{len(CONTENT)}")
+        self.send_header("Content-Length", str(len(CONTENT) - begin))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def uri() -> Iterator[str]:
+    Pausing.gate.clear()
+    Pausing.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Pausing) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/image"
+        Pausing.gate.set()
+        server.shutdown()
+        thread.join()
+
+
+def begun(daemon: Outside, uri: str) -> str:
+    """Add the image, and wait until most of it has arrived."""
+    pin = {"owner": "o", "until_s": CLOCK.now_s() + 600}
+    name = str(daemon.ask("add", uri=uri, digest=sha256(CONTENT), pin=pin)["transfer"])
+
+    def arrived() -> bool:
+        return any(each["bytes"] >= 4 * MIB for each in daemon.ask("transfers")["transfers"])
+
+    eventually("most has arrived", arrived, daemon.log)
+    return name
+
+
+@pytest.mark.parametrize("python", pythons())
+def test_daemon_works_under_every_python_of_a_node(outside: Start, folder: Path, python: str) -> None:
+    daemon = outside(python=python)
+    (folder / "image").write_bytes(CONTENT)
+    daemon.ask("add", uri=str(folder / "image"), wait=False)
+    eventually("it is there", lambda: daemon.ask("ls")["images"], daemon.log)
+    made = daemon.ask("instance", name=sha256(CONTENT), owner="o", until_s=CLOCK.now_s() + 60)
+
+    assert Path(made["path"]).read_bytes() == CONTENT
+    assert daemon.ask("release", owner="o")["removed"] == 1
+    assert daemon.end() == 0
+    assert "Traceback" not in daemon.log()
+
+
+def test_terminated_daemon_notes_what_arrived_and_the_next_goes_on(outside: Start, uri: str) -> None:
+    first = outside()
+    begun(first, uri)
+    status = first.end()
+    gone = not os.path.exists(first.socket)
+    second = outside()
+    Pausing.gate.set()
+    eventually("it is there", lambda: second.ask("ls")["images"], second.log)
+
+    assert (status, gone) == (0, True)
+    assert second.ask("find", name=sha256(CONTENT))["size_bytes"] == len(CONTENT)
+    assert second.ask("show", name=sha256(CONTENT))["pin_list"][0]["owner"] == "o"
+    assert int(Pausing.asked[-1]) >= 4 * MIB
+
+
+def test_killed_daemon_is_replaced_and_goes_on_where_it_was(outside: Start, uri: str) -> None:
+    first = outside(limit_bytes=400 * MIB)
+    begun(first, uri)
+    first.end(signal.SIGKILL)
+    stale = os.path.exists(first.socket)
+    Pausing.gate.set()
+    second = outside(limit_bytes=400 * MIB)
+    eventually("it is there", lambda: second.ask("ls")["images"], second.log)
+
+    assert stale
+    assert second.ask("ls")["arriving"] == []
+    assert second.ask("check")["findings"] == []
+    with open(second.ask("find", name=sha256(CONTENT))["path"], "rb") as file:
+        assert file.read() == CONTENT
+
+
+def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:
+    first = outside()
+    second = subprocess.run(
+        [sys.executable, "-m", "cachemgr.daemon", "--config", str(first.path)],
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+
+    assert second.returncode == Busy.exit_code
+    assert "another daemon listens" in second.stderr
+    assert first.ask("ping")["pid"] == first.process.pid
+
+
+def test_clients_under_way_get_their_answer_when_the_daemon_stops(outside: Start, uri: str) -> None:
+    daemon = outside()
+    told: list[str] = []
+
+    def wait() -> None:
+        with Client(daemon.socket) as client:
+            try:
+                client.ask("add", {"uri": uri}, on_progress=lambda progress: told.append("progress"))
+            except Exception as error:  # noqa: BLE001 - compared below
+                told.append(type(error).__name__)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    eventually("it waits", lambda: told)
+    began_s = CLOCK.monotonic_s()
+    status = daemon.end()
+    took_s = CLOCK.monotonic_s() - began_s
+    thread.join()
+
+    assert status == 0
+    assert told[-1] == "Cancelled"
+    assert took_s < 5
+
+
+def test_supervisor_hears_of_readiness_life_and_end(outside: Start, folder: Path) -> None:
+    heard: list[str] = []
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as line:
+        line.bind(str(folder / "notify"))
+        line.settimeout(20)
+        daemon = outside(environment={"NOTIFY_SOCKET": str(folder / "notify"), "WATCHDOG_USEC": "200000"})
+        while heard.count("WATCHDOG=1") < 2:
+            heard.append(line.recv(100).decode())
+        daemon.process.send_signal(signal.SIGTERM)
+        while "STOPPING=1" not in heard:
+            heard.append(line.recv(100).decode())
+
+    assert heard[0] == "READY=1"
+    assert heard[-1] == "STOPPING=1"
+    assert daemon.process.wait(20) == 0
+
+
+def test_watchdog_is_told_twice_in_its_time() -> None:
+    own = {"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}
+
+    assert watchdog_s(own, 0) == 15
+    assert watchdog_s({**own, "WATCHDOG_PID": "1"}, 8) == 4
+    assert watchdog_s({}, 0) is None
+
+
+def test_socket_handed_over_by_systemd_is_served(folder: Path, outside: Start) -> None:
+    daemon = outside()
+    daemon.end()
+    path = str(folder / "handed")
+    program = (
+        "import os, sys\nos.dup2(int(sys.argv.pop(1)), 3)\nos.environ['LISTEN_PID'] = str(os.getpid())\n"
+        "from cachemgr.daemon.__main__ import main\nraise SystemExit(main(sys.argv[1:]))"
+    )
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+        listener.bind(path)
+        listener.listen(4)
+        number = str(listener.fileno())
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, number, "--config", str(daemon.path)],
+            env={"PYTHONPATH": str(ROOT), "LISTEN_FDS": "1"},
+            pass_fds=[listener.fileno()],
+            stderr=subprocess.DEVNULL,
+        )
+        with Client(path) as client:
+            pid = client.ask("ping")["pid"]
+        process.terminate()
+
+        assert pid == process.pid
+        assert process.wait(20) == 0
+
+
+def test_hit_is_served_before_the_sweeping_up_has_ended(
+    inside: Callable[..., Inside], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on = threading.Event()
+    slow = timer.Task("images", lambda node: going_on.wait(20) and None)
+    monkeypatch.setattr(timer, "TASKS", (slow, timer.Task("ingests", lambda node: None)))
+    daemon = inside()
+    found = daemon.ask("ping")
+    going_on.set()
+
+    assert found["is_index_ready"] is False
+    with pytest.raises(NoDaemon):
+        Client(daemon.socket + "x")
+
+
+def test_path_too_long_for_a_socket_is_refused_with_its_limit(folder: Path) -> None:
+    with pytest.raises(Exception, match="too long"):
+        Place(str(folder / ("s" * 120)))
