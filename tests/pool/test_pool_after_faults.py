@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
 
 import pytest
 
 from cachemgr import room
-from cachemgr.check import check
-from cachemgr.errors import CacheError, DiskFailed, Missing
+from cachemgr.errors import DiskFailed
 from cachemgr.hashing import InlineHasher
-from cachemgr.ingest import Ingest, cancel, drop_stale
-from cachemgr.instance_book import Instance, make_instance, remove_instances
-from cachemgr.pool import INGEST_LEASE_S, Pool
+from cachemgr.ingest import Ingest
 from cachemgr.records import Alias, Readers
-from tests.crash.memorynodes import Crash, Fault, File, WouldBlock
+from tests.crash.memorynodes import Crash, Fault, File
+from tests.crash.striking import die_when, refuse_when
 from tests.crash.world import ROOT, World, digest_of
 
 A, B = b"alma" * 10, b"bookworm" * 5
@@ -30,60 +26,6 @@ def world() -> World:
     with world.pool.changing("filling the index"):
         pass
     return world
-
-
-def die_when(world: World, what: str, path_end: str) -> None:
-    """The process is going to die at its first such step."""
-    strike_when(world, "crash", what, path_end)
-
-
-def refuse_when(world: World, what: str, path_end: str) -> None:
-    """The disk is going to refuse the first such step, and nothing after it."""
-    strike_when(world, "EIO", what, path_end)
-
-
-def strike_when(world: World, kind: str, what: str, path_end: str) -> None:
-    def before(step: str, path: str) -> None:
-        if step == what and path.endswith(path_end):
-            world.disk.before_step = None
-            world.disk.arm(Fault(kind, 0))
-
-    world.disk.before_step = before
-
-
-def dropped_while_somebody_joins(world: World, drop: Callable[[Pool], object]) -> list[str]:
-    """Whoever joins an ingest at a step of its dropping and finds that it did not keep."""
-    found = world.begin(A, owner="first")
-    assert isinstance(found, Ingest)
-    world.pass_time(2 * INGEST_LEASE_S)
-    lost = []
-    for at in range(80):
-        twin = world.copy()
-        if join_at(twin, at, partial(drop, twin.pool)) and not twin.pool.ingests():
-            lost.append(f"step {at}")
-    return lost
-
-
-def join_at(world: World, at: int, act: Callable[[], object]) -> bool:
-    """Act, and at that step another process joins; whether its pin was acknowledged while
-    the ingest was the one that is being dropped."""
-    steps = 0
-    is_joined = False
-
-    def before(step: str, path: str) -> None:
-        nonlocal steps, is_joined
-        steps += 1
-        if steps == at + 1:
-            world.disk.before_step = None
-            with suppress(WouldBlock):
-                world.begin(A, owner="second", pool=world.another_process())
-                is_joined = True
-
-    world.disk.before_step = before
-    with suppress(WouldBlock, CacheError):
-        act()
-    world.disk.before_step = None
-    return is_joined
 
 
 def test_init_that_died_while_writing_its_settings_can_be_run_again() -> None:
@@ -299,47 +241,6 @@ def test_image_that_becomes_public_or_private_has_the_mode_of_that(world: World)
     assert modes == [0o444, 0o400]
 
 
-def test_stale_ingest_is_not_dropped_from_under_who_joins_it(world: World) -> None:
-    assert dropped_while_somebody_joins(world, drop_stale) == []
-
-
-def test_cancelled_ingest_is_not_dropped_from_under_who_joins_it(world: World) -> None:
-    assert dropped_while_somebody_joins(world, lambda pool: cancel(pool, digest_of(A), "first")) == []
-
-
-def test_lease_on_what_turns_out_to_be_here_already_is_not_lost_to_who_takes_it_meanwhile(
-    world: World,
-) -> None:
-    world.add(A, uri="http://site/a")
-    found = world.begin(A, uri="http://site/other", is_known=False)
-    assert isinstance(found, Ingest)
-    lost = []
-    for at in range(80):
-        twin = world.copy()
-        again = twin.begin(A, uri="http://site/other", is_known=False)
-        assert isinstance(again, Ingest)
-        with twin.writing(again) as writer:
-            writer.write(A)
-            steps = 0
-
-            def before(step: str, path: str, twin: World = twin, at: int = at) -> None:
-                nonlocal steps
-                steps += 1
-                if steps == at + 1:
-                    twin.disk.before_step = None
-                    with suppress(WouldBlock, Missing):
-                        other = twin.another_process()
-                        twin.begin(A, owner="second", uri="http://site/other", is_known=False, pool=other)
-
-            twin.disk.before_step = before
-            with suppress(WouldBlock):
-                twin.commit(writer, A)
-            twin.disk.before_step = None
-        lost += twin.faults_found()
-
-    assert lost == []
-
-
 def test_writer_whose_ingest_cannot_be_read_gives_the_lock_back(world: World) -> None:
     found = world.begin(A)
     assert isinstance(found, Ingest)
@@ -434,59 +335,6 @@ def test_pin_that_was_edited_by_hand_holds_until_it_is_mended(world: World) -> N
     assert world.pool.find(image.digest) == image
 
 
-def test_instance_half_removed_is_made_anew_when_it_is_wanted_again(world: World) -> None:
-    image = world.add(A)
-    until_s = world.clock.now_s() + 100
-
-    def make(world: World) -> Instance:
-        return make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-
-    make(world)
-    lost = []
-    for at in range(30):
-        twin = world.copy()
-        twin.disk.arm(Fault("crash", at))
-        with suppress(Crash):
-            remove_instances(twin.pool, twin.maker, "job 1")
-        twin.after_crash()
-        if not twin.disk.exists(make(twin).path):
-            lost.append(at)
-
-    assert lost == []
-
-
-def test_full_disk_hinders_nobody_from_removing_an_instance(world: World) -> None:
-    image = world.add(A)
-    until_s = world.clock.now_s() + 100
-    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-    strike_when(world, "ENOSPC", "create", ".new")
-    removed = remove_instances(world.pool, world.maker, "job 1")
-
-    assert removed == 1
-    assert world.disk.names(f"{ROOT}/instances") == []
-
-
-def test_copy_made_again_after_a_crash_counts_once(world: World) -> None:
-    """A pool of 100 bytes holds an image of 40 and one copy of it, but no second copy."""
-    image = world.add(A, owner="keeper")
-    until_s = world.clock.now_s() + 100
-    die_when(world, "write", "/disk")
-    with suppress(Crash):
-        make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-    world.after_crash()
-    made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-
-    assert world.disk.size(made.path) == 40
-
-
-def test_unreadable_folder_of_instances_is_an_error_with_a_sentence(world: World) -> None:
-    refuse_when(world, "list", "/instances")
-    with pytest.raises(DiskFailed, match="the disk reports a fault"):
-        check(world.pool, world.maker, fix=False)
-
-    assert check(world.pool, world.maker, fix=False) == []
-
-
 def test_shared_blocks_are_safe_before_they_take_the_place_of_the_reserved_ones(world: World) -> None:
     world.disk.make_folder("/source", 0o755)
     with closing(world.disk.create("/source/a.img", 0o644)) as handle:
@@ -499,26 +347,3 @@ def test_shared_blocks_are_safe_before_they_take_the_place_of_the_reserved_ones(
     world.after_power_loss("all", "old")
 
     assert world.disk.size(f"{found.folder}/data") == 40
-
-
-def test_copy_is_given_back_even_if_its_size_cannot_be_read(world: World) -> None:
-    image = world.add(A)
-    until_s = world.clock.now_s() + 100
-    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-    refuse_when(world, "read", "/bytes")
-    remove_instances(world.pool, world.maker, "job 1")
-
-    assert world.pool.index.used_bytes() == 40
-
-
-def test_instance_whose_removal_cannot_be_noted_is_not_handed_out_either(world: World) -> None:
-    image = world.add(A)
-    until_s = world.clock.now_s() + 100
-    make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-    world.disk.arm(Fault("ENOSPC", 0, is_lasting=True))
-    with pytest.raises(DiskFailed):
-        remove_instances(world.pool, world.maker, "job 1")
-    world.disk.arm(None)
-    made = make_instance(world.pool, world.maker, image, owner="job 1", uid=1000, until_s=until_s)
-
-    assert world.disk.size(made.path) == 40

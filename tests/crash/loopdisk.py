@@ -1,0 +1,49 @@
+"""A small file system of its own in a file, mounted for a test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+# XFS refuses to be smaller. The file is sparse.
+SIZE_BYTES = 320 << 20
+
+
+def need(*tools: str) -> None:
+    """Skip where root or a tool is missing; in CI that is a failure."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if os.geteuid() != 0:
+        missing.append("root")
+    if missing and os.environ.get("CI"):
+        pytest.fail(f"in CI there have to be: {', '.join(missing)}")
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+
+
+@contextmanager
+def mounted(kind: str, folder: Path) -> Iterator[Path]:
+    """Where a fresh file system of that kind is, until the end of the block."""
+    need(f"mkfs.{kind}", "mount", "umount")
+    image, place = folder / f"{kind}.img", folder / kind
+    with open(image, "wb") as file:
+        file.truncate(SIZE_BYTES)
+    place.mkdir()
+    run(f"mkfs.{kind}", "-q", str(image))
+    run("mount", "-o", "loop", str(image), str(place))
+    try:
+        yield place
+    finally:
+        run("umount", str(place))
+        image.unlink()
+
+
+def run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise AssertionError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr}")

@@ -1,0 +1,33 @@
+"""Real processes on real file systems, killed with SIGKILL at random moments, again and again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bench.stress import Told, faults, make_pool, round_of
+from tests.crash.loopdisk import mounted
+
+ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", "100"))
+OWNERS = ["job 1", "job 2", "job 3"]
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_nothing_that_was_acknowledged_is_lost_by_killing(kind: str, tmp_path: Path) -> None:
+    random, told = Random(kind), Told()
+    with mounted(kind, tmp_path) as place:
+        root = str(place / "pool")
+        make_pool(root)
+        wrong: list[str] = []
+        rounds = 0
+        while rounds < ROUNDS and not wrong:
+            round_of(root, told, OWNERS, rounds, random.uniform(0.005, 0.06), is_killed=True)
+            rounds += 1
+            wrong = [f"round {rounds}: {each}" for each in faults(root, told)]
+
+    assert wrong == []
+    assert told.counts["added"] > ROUNDS
+    assert told.counts["pinning"] > told.counts["added"] + told.counts["pinned"]
