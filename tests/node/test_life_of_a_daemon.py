@@ -132,6 +132,20 @@ def test_killed_daemon_is_replaced_and_goes_on_where_it_was(outside: Start, uri:
         assert file.read() == CONTENT
 
 
+def test_damage_and_an_odd_address_keep_no_daemon_from_serving(outside: Start, folder: Path) -> None:
+    first = outside()
+    pin = {"owner": "o", "until_s": CLOCK.now_s() + 600}
+    first.ask("add", uri="odd", size_bytes=5, digest="0" * 64, sources=["http://127.0.0.1:9/x"], pin=pin)
+    first.end()
+    damaged = folder / "pool" / "ingest" / ("f" * 64)
+    damaged.mkdir()
+    (damaged / "image.json").write_text("torn")
+    second = outside()
+
+    assert second.ask("ping")["pid"] == second.process.pid
+    assert "Traceback" not in second.log()
+
+
 def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:
     first = outside()
     second = subprocess.run(
