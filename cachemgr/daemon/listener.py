@@ -57,6 +57,6 @@ class Place:
     def leave(self) -> None:
         # A socket that was handed over belongs to who opened it.
         if self._is_listening:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(self.path)
         os.close(self._lock)

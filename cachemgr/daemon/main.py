@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 from dataclasses import dataclass
 
@@ -94,28 +95,45 @@ def serve(
 ) -> None:
     """The daemon from the first lock to the last; returns after `stopping` was set."""
     place = Place(config.socket)
+    listener = None
     try:
+        # Before root is given up, which may be all that can write there.
+        listener = inherited_listener(environment) or place.listen()
         if config.user:
             become(config.user)
         daemon = (make or put_together)(config, environment, log)
-        node, supervisor = daemon.node, Supervisor(environment)
-        daemon.relay = make_relay(config, node)
-        listener = inherited_listener(environment) or place.listen()
-        server = Server(listener, Dispatcher(node), service_uid=os.geteuid(), clock=node.clock, log=log)
-        server.start()
-        supervisor.tell("READY=1")
-        log.info("daemon serves", socket=config.socket, pool=config.pool, pid=os.getpid())
-        daemon.timer.start()
-        daemon.resume_ingests()
-        _watch(stopping, supervisor, watchdog_s(environment, config.watchdog_s))
-        supervisor.tell("STOPPING=1")
-        log.info("daemon stops", transfers=node.transfers.counts()["running"])
-        daemon.stop()
-        server.stop(STOP_SERVING_S)
-        node.pool.close()
+        daemon.relay = make_relay(config, daemon.node)
+        _serve(
+            daemon, listener, Supervisor(environment), watchdog_s(environment, config.watchdog_s), stopping
+        )
         log.info("daemon stopped")
     finally:
+        if listener is not None:
+            listener.close()
         place.leave()
+
+
+def _serve(
+    daemon: Daemon,
+    listener: socket.socket,
+    supervisor: Supervisor,
+    tell_every_s: float | None,
+    stopping: threading.Event,
+) -> None:
+    node, log = daemon.node, daemon.node.log
+    server = Server(listener, Dispatcher(node), service_uid=os.geteuid(), clock=node.clock, log=log)
+    server.start()
+    supervisor.tell("READY=1")
+    log.info("daemon serves", socket=node.config.socket, pool=node.config.pool, pid=os.getpid())
+    daemon.timer.start()
+    daemon.resume_ingests()
+    while not stopping.wait(tell_every_s):
+        supervisor.tell("WATCHDOG=1")
+    supervisor.tell("STOPPING=1")
+    log.info("daemon stops", transfers=node.transfers.counts()["running"])
+    daemon.stop()
+    server.stop(STOP_SERVING_S)
+    node.pool.close()
 
 
 def put_together(
@@ -170,9 +188,3 @@ def become(user: str) -> None:
     os.setgroups(gids)
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
-
-
-def _watch(stopping: threading.Event, supervisor: Supervisor, every_s: float | None) -> None:
-    """Wait for the end, telling the supervisor meanwhile that all is well."""
-    while not stopping.wait(every_s):
-        supervisor.tell("WATCHDOG=1")
