@@ -1,26 +1,38 @@
 # make demo   the simulator's flagship comparison        make test   lint and every test
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
+# make cachemgr.pyz   the node side as one file            make man    its manual page, from its parser
 
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint bench oracle clean
+# What runs the node side on a node, and whose bytecode goes into it for a faster start.
+NODE_PYTHON ?= /usr/bin/python3
+BYTECODE_OF ?=
+
+.PHONY: demo test lint bench tools clean man cachemgr.pyz
 
 demo: $(READY)
 	$(BIN)/outrider sim demo
 
-test: $(READY) oracle lint
+test: $(READY) tools lint
 	$(BIN)/python -m pytest
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
+
+cachemgr.pyz:
+	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
+
+man: $(READY)
+	$(BIN)/python -m tools.manpage
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'
@@ -28,13 +40,17 @@ $(READY): setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[sim,test]'
 	touch $@
 
-# An independent network simulator that one test compares with. Only root can
-# install it; without it that test is skipped, except in CI, where it fails.
-oracle:
-	@/usr/bin/python3 -c 'import simgrid' 2>/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
-	       && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-simgrid >/dev/null; } \
-	  || echo "python3-simgrid is not installed: the comparison with SimGrid will be skipped"
+# What tests compare with or try: an independent network simulator, file systems,
+# readers of images, servers, shells. Only root can install it; without it those tests
+# are skipped, except in CI, where they fail.
+TOOLS := acl aria2 btrfs-progs e2fsprogs fdisk fish genisoimage groff-base iproute2 openssh-client \
+         openssh-server python3-simgrid qemu-utils rsync squashfs-tools util-linux xfsprogs xorriso zsh
+
+tools:
+	@dpkg -s $(TOOLS) >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+	       && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; } \
+	  || echo "some of these are not installed, what needs them will be skipped: $(TOOLS)"
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) cachemgr.pyz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

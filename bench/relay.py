@@ -66,7 +66,8 @@ class Outcome:
     """When each node had the image, in seconds from the beginning; None if it never had."""
 
     finish_s: dict[int, float | None]
-    cpu_s: float
+    user_s: float
+    system_s: float
     said: dict[int, list[str]]
 
     def last_s(self, *, but: int | None = None) -> float:
@@ -92,15 +93,16 @@ class Node:
         self.process.stdin.write(b"go\n")
         self.process.stdin.flush()
 
-    def finish(self) -> float:
-        """Let it end; gives the seconds of processor that it used."""
+    def finish(self) -> tuple[float, float]:
+        """Let it end; gives the seconds of processor that it used itself, and in the kernel."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
         line = self.line()
         self.process.stdout.close()
         self.process.wait(timeout=MOST_S)
-        return float(json.loads(line).get("cpu_s", 0)) if line else 0.0
+        used = json.loads(line or "{}")
+        return used.get("user_s", 0.0), used.get("system_s", 0.0)
 
 
 def relayed(
@@ -133,8 +135,8 @@ def relayed(
             finish[node.number] = answer["finish_s"] - begin_s if is_right else None
             said[node.number] = answer.get("said", [answer.get("failed", "gone")])
         timer.join()
-        cpu_s = sum(node.finish() for node in nodes)
-    return Outcome(finish, cpu_s, said)
+        used = [node.finish() for node in nodes]
+    return Outcome(finish, sum(user for user, _ in used), sum(system for _, system in used), said)
 
 
 def _orders(
@@ -192,7 +194,7 @@ def http(plan: Plan) -> Outcome:
 
 def torrent(plan: Plan) -> Outcome:
     finish = torrent_finishes(plan.image, plan.folder, plan.nodes, plan.rate_bits_per_s, plan.mtu_bytes)
-    return Outcome(dict(enumerate(finish, 1)), 0.0, {})
+    return Outcome(dict(enumerate(finish, 1)), 0.0, 0.0, {})
 
 
 def main(arguments: list[str]) -> int:
@@ -243,9 +245,8 @@ def report(plan: Plan, names: list[str]) -> int:
         victim = plan.victim if name in ("killed", "cut", "slow") else None
         last_s = outcome.last_s(but=victim)
         ratio = last_s / plan.bound_s
-        line = (
-            f"{name:8}  ratio {ratio:6.3f}  last node after {last_s:6.2f} s  processor {outcome.cpu_s:5.1f} s"
-        )
+        line = f"{name:8}  ratio {ratio:6.3f}  last node after {last_s:6.2f} s"
+        line += f"  processor {outcome.user_s:.1f} + {outcome.system_s:.1f} s"
         if name == "chain":
             undisturbed, is_good = last_s, ratio <= TARGET
         if victim is not None:

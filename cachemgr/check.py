@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from cachemgr import ingest, instance_book, pins, room
 from cachemgr.errors import PoolDamaged
 from cachemgr.layout import FOLDERS, disk_errors
-from cachemgr.records import MOST_BYTES, decode_alias, decode_image, decode_pin, digest_of
+from cachemgr.records import (
+    MOST_BYTES,
+    decode_alias,
+    decode_image,
+    decode_pin,
+    digest_of,
+    is_alias_file,
+    is_ingest_key,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,8 +116,8 @@ def _is_ours(pool: Pool, place: str, name: str) -> bool:
     if place == pool.layout.root:
         return name in OUR_FILES or name == "lost+found"
     if place == pool.layout.folder("aliases"):
-        return digest_of(name[: -len(".json")]) is not None and name.endswith(".json")
-    return digest_of(name.lstrip("u")) is not None
+        return is_alias_file(name)
+    return is_ingest_key(name) if place == pool.layout.folder("ingest") else digest_of(name) is not None
 
 
 def _trash(pool: Pool, fix: bool) -> Iterator[Finding]:
@@ -225,7 +233,7 @@ def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
 
 
 def _ingests(pool: Pool, fix: bool) -> Iterator[Finding]:
-    for key in pool.disk.names(pool.layout.folder("ingest")):
+    for key in filter(is_ingest_key, pool.disk.names(pool.layout.folder("ingest"))):
         folder = pool.layout.ingest(key)
         found = None
         try:
@@ -247,7 +255,7 @@ def _aliases(pool: Pool, fix: bool) -> Iterator[Finding]:
     folder = pool.layout.folder("aliases")
     now_s = pool.clock.now_s()
     for name in pool.disk.names(folder):
-        if name.startswith(".") or not _is_ours(pool, folder, name):
+        if not is_alias_file(name):
             continue
         path = f"{folder}/{name}"
         fault = None

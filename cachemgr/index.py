@@ -18,7 +18,7 @@ from cachemgr.policies import Entry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Protocol
+    from typing import Any, Protocol
 
     class Index(Protocol):
         """Sizes and uses of everything that takes bytes of the pool."""
@@ -71,7 +71,8 @@ class IndexFailed(OSError):
     """SQLite could not: mapped like any other failure of the disk."""
 
 
-BUSY_S = 30
+# Every transaction but the one that makes an index anew takes milliseconds.
+BUSY_S = 5
 PUT = "INSERT INTO image VALUES (?, ?, ?, ?, ?, ?)"
 DROP = "DELETE FROM image WHERE key = ?"
 TAKE = "INSERT INTO taken VALUES (?, ?)"
@@ -151,15 +152,15 @@ class SqliteIndex:
 
     def taken(self) -> dict[str, int]:
         with self._guard:
-            return dict(self._do("SELECT what, size_bytes FROM taken ORDER BY what").fetchall())
+            return dict(self._rows("SELECT what, size_bytes FROM taken ORDER BY what"))
 
     def used_bytes(self) -> int:
         with self._guard:
-            return int(self._do("SELECT bytes FROM total").fetchone()[0])
+            return int(self._rows("SELECT bytes FROM total")[0][0])
 
     def entries(self) -> list[Entry]:
         with self._guard:
-            rows = self._do("SELECT * FROM image ORDER BY key").fetchall()
+            rows = self._rows("SELECT * FROM image ORDER BY key")
         return [
             Entry(key=key, size_bytes=size, added_s=added, uses=uses, last_use_s=last, expires_s=expires)
             for key, size, added, uses, last, expires in rows
@@ -178,7 +179,10 @@ class SqliteIndex:
         except sqlite3.DatabaseError:
             # Not a database any more; the caller is going to refill it.
             os.unlink(self._path)
-            self._base = self._connected()
+            try:
+                self._base = self._connected()
+            except sqlite3.DatabaseError as error:
+                raise IndexFailed(f"{self._path}: {error}") from error
         self._inode = self._inode_there()
 
     def _connected(self) -> sqlite3.Connection:
@@ -203,6 +207,12 @@ class SqliteIndex:
         if self._base is None:
             raise IndexFailed(f"{self._path} is not open")
         return self._base.execute(statement, values)
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        try:
+            return self._do(query).fetchall()
+        except sqlite3.Error as error:
+            raise IndexFailed(f"{self._path}: {error}") from error
 
     @contextmanager
     def _change(self) -> Iterator[Callable[..., sqlite3.Cursor]]:

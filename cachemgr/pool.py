@@ -37,6 +37,8 @@ from cachemgr.records import (
     digest_of,
     encode,
     file_name,
+    is_alias_file,
+    is_ingest_key,
 )
 
 TYPE_CHECKING = False
@@ -161,9 +163,7 @@ class Pool:
         found = []
         folder = self.layout.folder("aliases")
         with disk_errors("listing the aliases"):
-            for name in self.disk.names(folder):
-                if name.startswith("."):
-                    continue
+            for name in filter(is_alias_file, self.disk.names(folder)):
                 try:
                     found.append(decode_alias(self.disk.read(f"{folder}/{name}", MOST_BYTES), name))
                 except (FileNotFoundError, PoolDamaged):
@@ -215,14 +215,14 @@ class Pool:
         with disk_errors(f"reading {path}"):
             try:
                 image = decode_image(self.disk.read(path, MOST_BYTES), path)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return None
         return Ingest(self, key, image)
 
     def ingests(self) -> list[Ingest]:
         with disk_errors("listing what is arriving"):
             keys = self.disk.names(self.layout.folder("ingest"))
-        return _readable(self.ingest, keys)
+        return _readable(self.ingest, filter(is_ingest_key, keys))
 
     def _begin(self, want: Want, pin: Pin | None) -> Ingest:
         """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""

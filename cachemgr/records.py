@@ -107,6 +107,15 @@ def checked_name(text: str, what: str) -> str:
     return text
 
 
+def is_ingest_key(name: str) -> bool:
+    """Whether an ingest can be called so: by a digest or, while that is unknown, an address."""
+    return re.fullmatch("u?[0-9a-f]{64}", name) is not None
+
+
+def is_alias_file(name: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{64}\.json", name) is not None
+
+
 def file_name(*names: str) -> str:
     """The name under which something called like that lies on the disk."""
     return hashlib.sha256("\0".join(names).encode()).hexdigest()

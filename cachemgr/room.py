@@ -12,12 +12,12 @@ from contextlib import suppress
 from cachemgr import pins, policies
 from cachemgr.errors import Busy, NeverFits, NoRoom, PoolDamaged
 from cachemgr.policies import Entry
-from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image
+from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image, digest_of, is_ingest_key
 from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from cachemgr.disk import Disk
     from cachemgr.pool import Pool
@@ -27,8 +27,6 @@ SPARE_BYTES = 1 << 20
 # What an ingest's folder holds besides what an image's folder holds, in the order in which
 # it goes: while `want.json` is there, the commit is not finished.
 SCAFFOLD = ("data.new", "writer", "progress", "want.json")
-# What is chosen to go may be pinned or locked the next moment; then the choice is made anew.
-MOST_ROUNDS = 1000
 
 
 def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
@@ -43,23 +41,31 @@ def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
             "use a smaller image or a larger pool"
         )
     evicted: list[str] = []
-    for _ in range(MOST_ROUNDS):
+    locked: set[str] = set()
+    while True:
         over_bytes = pool.index.used_bytes() + need_bytes - limit_bytes
         short_bytes = need_bytes + SPARE_BYTES - pool.disk.free_bytes(pool.layout.root) if need_bytes else 0
         missing_bytes = max(over_bytes, short_bytes)
         if missing_bytes <= 0:
             return evicted
-        chosen = choose(pool, missing_bytes)
+        chosen = choose(pool, missing_bytes, locked)
+        if chosen is None and locked:
+            raise Busy(f"the images that could make room for {what} are just being pinned: try again")
         if chosen is None:
             raise NoRoom(_why(pool, need_bytes, over_bytes, short_bytes, what))
-        evicted += [entry.key for entry in chosen if evict(pool, entry.key)]
-    raise Busy(f"the images that could make room for {what} are being pinned all the time: try again")
+        for entry in chosen:
+            if evict(pool, entry.key):
+                evicted.append(entry.key)
+            else:
+                # Pinned or locked since it was chosen: the choice is made anew without it.
+                locked.add(entry.key)
 
 
-def choose(pool: Pool, need_bytes: int) -> list[Entry] | None:
+def choose(pool: Pool, need_bytes: int, spared: Collection[str] = ()) -> list[Entry] | None:
     """What the policy would evict for that many bytes; None if that cannot be had."""
     now_s = pool.clock.now_s()
-    candidates = [_with_pins(pool, entry, now_s) for entry in pool.index.entries()]
+    entries = [entry for entry in pool.index.entries() if entry.key not in spared]
+    candidates = [_with_pins(pool, entry, now_s) for entry in entries]
     policy = policies.POLICIES[pool.settings.policy]
     return policies.victims(candidates, need_bytes, policy, now_s)
 
@@ -129,7 +135,7 @@ def evict_expired(pool: Pool) -> list[str]:
 def rescan(pool: Pool) -> None:
     """Fill the index from the folders, after sweeping up what a crash left."""
     sweep_trash(pool)
-    for digest in pool.disk.names(pool.layout.folder("images")):
+    for digest in filter(digest_of, pool.disk.names(pool.layout.folder("images"))):
         if pool.disk.exists(f"{pool.layout.image(digest)}/want.json"):
             settle(pool, digest)
     pool.index.refill(pool.disk.boot_id(), *scan(pool))
@@ -182,14 +188,14 @@ def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:
     """What the folders say: the images, and what else takes bytes."""
     disk, layout = pool.disk, pool.layout
     taken: dict[str, int] = {}
-    for key in disk.names(layout.folder("ingest")):
+    for key in filter(is_ingest_key, disk.names(layout.folder("ingest"))):
         taken[f"ingest:{key}"] = _reserved_bytes(disk, layout.ingest(key))
     for key in disk.names(layout.folder("instances")):
         size_bytes = instance_bytes(disk, layout.instance(key))
         if size_bytes:
             taken[f"instance:{key}"] = size_bytes
     entries = []
-    for digest in disk.names(layout.folder("images")):
+    for digest in filter(digest_of, disk.names(layout.folder("images"))):
         path = layout.image(digest)
         try:
             image = decode_image(disk.read(f"{path}/image.json", MOST_BYTES), path)

@@ -12,7 +12,7 @@ UNITS: dict[str, int] = {
     **{f"{letter}{tail}": 1000**power for power, letter in enumerate("kmgtp", 1) for tail in ("", "b")},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
 }
-SIZE = re.compile(r"\s*(\d+)(?:\.(\d+))?\s*([a-zA-Z]*)\s*")
+SIZE = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([a-zA-Z]*)\s*")
 MOST_BYTES = 1 << 60
 
 

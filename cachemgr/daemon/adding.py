@@ -158,7 +158,7 @@ def _origins(
         )
     if origin.scheme == "file":
         if not descriptors:
-            raise NotAllowed(f"{uri} must be opened by you and handed over: `outrider-cache add` does so")
+            raise NotAllowed(f"{uri} must be opened by you and handed over: `cachemgr add` does so")
         origin = open_origin(uri, caller.uid, os.dup(descriptors[0]))
     return origin.name, (origin,)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 OPEN_RELAY_S = 3.0
 OPEN_S = 15.0
+LEAST_OPEN_S = 0.2
 SLICE_S = 0.05
 # Nodes of a chain begin at about the same time; so long is one waited for that has not begun.
 EARLY_S = 5.0
@@ -87,17 +88,28 @@ class _Transfer:
         """One stream of this source; gives whom to ask next, if that is decided."""
         job = self._job
         try:
-            patience_s = OPEN_RELAY_S if entry.source.is_relay else OPEN_S
-            stream = entry.source.open(job.sink.offset, job.sink.size_bytes, patience_s)
+            stream = entry.source.open(job.sink.offset, job.sink.size_bytes, self._patience_s(entry))
             try:
-                return Pump(job, entry, stream).run().target
+                target = Pump(job, entry, stream).run().target
             finally:
                 stream.close()
+            if target is None:
+                # Complete or interrupted: after a pause nothing is compared with what was before.
+                job.trial = None
+            return target
         except SourceFault as fault:
             job.trial = None
             job.log.said(entry.source.name, str(fault))
             job.ledger.failed(entry, fault, job.clock.monotonic_s())
             return None
+
+    def _patience_s(self, entry: Entry) -> float:
+        """How long a source may take to answer: never beyond the deadline."""
+        most_s = OPEN_RELAY_S if entry.source.is_relay else OPEN_S
+        deadline_s = self._job.control.deadline_s
+        if deadline_s is None:
+            return most_s
+        return max(LEAST_OPEN_S, min(most_s, deadline_s - self._job.clock.now_s()))
 
     def _wait(self) -> None:
         """Nobody may be asked now: wait a little, or give up if that will not change."""

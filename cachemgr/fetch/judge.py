@@ -20,7 +20,7 @@ SLOW_SHARE = 0.5
 BETTER_FACTOR = 1.3
 # Less than this ahead means that a node has nothing more to give: it is on the way.
 LEAST_AHEAD_BYTES = 512 * 1024
-AHEAD_S = 0.2
+AHEAD_S = 0.3
 
 
 class Verdict(Enum):

@@ -24,7 +24,7 @@ MOST_HEAD_BYTES = 65_536
 MOST_INTERIM_ANSWERS = 8
 # Waking up for each packet costs a node its processor; this much at a time delays a chain
 # of nodes by a few milliseconds at each of them.
-BATCH_BYTES = 65_536
+BATCH_BYTES = 131_072
 HEAD_END = b"\r\n\r\n"
 
 

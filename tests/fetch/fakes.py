@@ -92,8 +92,10 @@ class FakeSource:
         self.opened_s: list[float] = []
         self.asked = 0
         self.open_streams = 0
+        self.patience_s: list[float] = []
 
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> FakeStream:
+        self.patience_s.append(timeout_s)
         self.opened_at.append(offset)
         self.opened_s.append(self.clock.monotonic_s())
         self.clock.sleep(0.001)

@@ -404,6 +404,28 @@ def test_deadline_ends_a_transfer_and_says_how_far_it_came() -> None:
     assert caught.value.report.delivered == (Delivered("slow", 0, len(sink.data)),)
 
 
+def test_source_is_given_no_longer_to_answer_than_the_deadline_allows() -> None:
+    clock = FakeClock()
+    origin = FakeSource("origin", clock, is_relay=False)
+    relay = FakeSource("relay", clock, refuses=iter([SourceFault("no route")]))
+
+    fetch(FakeSink(), [relay, origin], clock, control=Control(deadline_s=EPOCH_S + 2))
+
+    assert relay.patience_s == [2]
+    assert origin.patience_s == [2]
+
+
+def test_pause_during_a_trial_ends_the_trial() -> None:
+    clock, control = FakeClock(), Control()
+    slow, above = FakeSource("slow", clock, rate=RATE / 10), FakeSource("above", clock, rate=RATE / 10)
+    clock.at(0.7, control.pause)
+    clock.at(5.0, control.resume)
+
+    report = fetch(FakeSink(), [slow, above], clock, control=control)
+
+    assert [each.source for each in report.delivered] == ["slow", "above", "slow", "above", "slow"]
+
+
 def test_sink_that_fails_ends_the_transfer_with_its_own_error() -> None:
     clock = FakeClock()
     near = FakeSource("near", clock)

@@ -53,7 +53,7 @@ def test_half_of_what_is_expected_is_slow_and_an_unknown_rate_is_not() -> None:
     assert not is_slow(1, None)
 
 
-def test_ahead_is_a_fifth_of_a_second_and_never_a_few_packets() -> None:
-    assert ahead_bytes(100e6) == 20_000_000
+def test_ahead_is_a_moment_at_the_expected_rate_and_never_a_few_packets() -> None:
+    assert ahead_bytes(100e6) == 30_000_000
     assert ahead_bytes(1000) == 524_288
     assert ahead_bytes(None) == 524_288

@@ -1,0 +1,137 @@
+"""The daemon's verbs in this process: for root and the pool's user, when no daemon runs.
+
+It is the same code with the same effects; only what a daemon does meanwhile (transfers that
+go on, expiries on time) does not happen. Several such processes and a daemon may use one
+pool at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from cachemgr.cli import answers
+from cachemgr.cli.identity import acting_as, user_name
+from cachemgr.daemon.log import Log
+from cachemgr.daemon.main import make_maker, put_together
+from cachemgr.daemon.peer import Caller
+from cachemgr.daemon.requests import Request
+from cachemgr.daemon.verbs import Dispatcher
+from cachemgr.disk import RealDisk
+from cachemgr.layout import Layout, disk_errors, read_settings
+from cachemgr.sizes import in_words
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachemgr.cli.answers import Result
+    from cachemgr.clock import Clock
+    from cachemgr.config import Config
+    from cachemgr.daemon.node import Node
+    from cachemgr.instance_book import Made, Maker, Wish
+    from cachemgr.records import Image
+
+STOP_S = 10.0
+
+
+class LocalAsker:
+    """The verbs on a pool of this process' own, as the pool's user."""
+
+    opens_files = False
+
+    def __init__(self, config: Config, clock: Clock, *, is_verbose: bool) -> None:
+        with disk_errors(f"reading the pool {config.pool}"):
+            read_settings(RealDisk(), Layout(config.pool))
+            self._uid = os.stat(f"{config.pool}/pool.json").st_uid
+        log = Log(sys.stderr, level="info" if is_verbose else "error")
+        maker = _LaterMaker(lambda: make_maker(config, self._node.pool))
+        with acting_as(self._uid):
+            self._node: Node = put_together(config, os.environ, log, clock=clock, maker=maker).node
+
+    @property
+    def where(self) -> str:
+        return f"this process, as {user_name(self._uid)}, on the pool {self._node.pool.layout.root}"
+
+    def ask(
+        self,
+        request: dict[str, object],
+        on_progress: Callable[[Result], None] | None = None,
+        file: int | None = None,
+    ) -> Result:
+        fields = {name: value for name, value in request.items() if name not in ("v", "do")}
+        caller = Caller(uid=os.getuid(), real_uid=os.getuid(), pid=os.getpid(), is_privileged=True)
+        with acting_as(self._uid):
+            if request["do"] == "stats":
+                self._open_index()
+            return Dispatcher(self._node)(
+                caller,
+                Request(str(request["do"]), fields),
+                _Listener(on_progress),  # type: ignore[arg-type]
+            )
+
+    def interrupted(self, last: Result) -> str:
+        """Lets the transfer note how far it has come, and says what that is worth."""
+        with acting_as(self._uid):
+            self._node.transfers.stop(STOP_S)
+            kept = [each for each in self._node.pool.ingests() if each.image.uri == self._uri(last)]
+            arrived_bytes = max((each.arrived_bytes() for each in kept), default=0)
+        if not arrived_bytes:
+            return "interrupted; nothing had arrived"
+        if not kept[0].image.digest:
+            return (
+                "interrupted; the same command starts over: without --digest nobody can tell whether the "
+                "source has changed meanwhile"
+            )
+        return (
+            f"interrupted; {in_words(arrived_bytes)} of {in_words(kept[0].size_bytes)} are kept for a day, "
+            "and the same command goes on there"
+        )
+
+    def close(self) -> None:
+        self._node.pool.close()
+
+    def _uri(self, last: Result) -> str:
+        transfer = answers.text(last, "transfer")
+        return self._node.transfers.get(transfer).uri if transfer else ""
+
+    def _open_index(self) -> None:
+        with self._node.pool.changing("looking at the pool"):
+            self._node.is_index_ready = True
+
+
+@dataclass(frozen=True)
+class _Listener:
+    """Where a verb tells how far it is, in place of a connection."""
+
+    on_progress: Callable[[Result], None] | None
+
+    def progress(self, fields: dict[str, object]) -> None:
+        if self.on_progress is not None:
+            self.on_progress(fields)
+
+
+class _LaterMaker:
+    """What makes instances, put together when first asked for: trying what a disk can do takes time."""
+
+    def __init__(self, make: Callable[[], Maker]) -> None:
+        self._make = make
+        self._made: Maker | None = None
+
+    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+        return self._real().choose(image, wanted, is_writable=is_writable)
+
+    def taken_bytes(self, method: str, image: Image) -> int:
+        return self._real().taken_bytes(method, image)
+
+    def make(self, wish: Wish, image_path: str, folder: str) -> Made:
+        return self._real().make(wish, image_path, folder)
+
+    def remove(self, folder: str) -> None:
+        self._real().remove(folder)
+
+    def _real(self) -> Maker:
+        if self._made is None:
+            self._made = self._make()
+        return self._made

@@ -1,0 +1,174 @@
+"""One run of a command: whom it asks, what it prints, and how loudly."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+
+from cachemgr.cli import answers, progress
+from cachemgr.cli.progress import NORMAL, QUIET, VERBOSE
+from cachemgr.errors import BadRequest, Missing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    from cachemgr.cli.answers import Result
+    from cachemgr.clock import Clock
+    from cachemgr.config import Config
+
+    class Asker(Protocol):
+        """Who carries a verb out: the daemon, or the same code in this process."""
+
+        @property
+        def where(self) -> str:
+            """For people: who it is."""
+
+        @property
+        def opens_files(self) -> bool:
+            """Whether a local file has to be opened by the caller and passed on."""
+
+        def ask(
+            self,
+            request: dict[str, object],
+            on_progress: Callable[[Result], None] | None = None,
+            file: int | None = None,
+        ) -> Result:
+            """The result. The open file proves the right to read it."""
+
+        def interrupted(self, last: Result) -> str:
+            """Ctrl-C while a transfer was being waited for: what becomes of it, in a sentence."""
+
+        def close(self) -> None: ...
+
+
+# A part of a digest must have so many digits to stand for it.
+LEAST_DIGITS = 4
+HEX = frozenset("0123456789abcdef")
+
+
+class Session:
+    """What verbs get: the answers of the pool, and a way to print."""
+
+    def __init__(self, arguments: argparse.Namespace, clock: Clock) -> None:
+        self.clock = clock
+        self.is_json = bool(arguments.json)
+        self.volume = VERBOSE if arguments.verbose else QUIET if arguments.quiet else NORMAL
+        self._arguments = arguments
+        self._asker: Asker | None = None
+        self._config: Config | None = None
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with what the command line says instead."""
+        if self._config is None:
+            from cachemgr import config
+
+            self._config = config.config({**self.texts, **self.given})
+        return self._config
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """What the configuration's file says, by option."""
+        from cachemgr import config
+
+        path = self._arguments.config
+        return config.read_texts(path or config.PATH, is_required=path is not None)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What the command line says in its place. The daemon may stand in another folder: whole paths."""
+        said = {"pool": self._arguments.pool, "socket": self._arguments.socket}
+        return {name: os.path.abspath(path) for name, path in said.items() if path is not None}
+
+    @property
+    def asker(self) -> Asker:
+        if self._asker is None:
+            from cachemgr.cli.askers import choose
+
+            self._asker = choose(self._arguments, self.config, self.clock)
+            self.detail(f"asking {self._asker.where}")
+        return self._asker
+
+    def close(self) -> None:
+        if self._asker is not None:
+            self._asker.close()
+
+    # -- asking ----------------------------------------------------------------------------
+
+    def ask(self, verb: str, doing: str = "", **fields: object) -> Result:
+        """A verb's result. `doing` is shown with the seconds if it takes long."""
+        with self._ticking(doing or f"{verb}: waiting for an answer"):
+            return self.asker.ask(request(verb, fields))
+
+    def ask_about(self, verb: str, name: str, doing: str = "", **fields: object) -> Result:
+        """A verb on an image, named as people do: by address, digest, or an unmistakable part."""
+        try:
+            return self.ask(verb, doing, name=name, **fields)
+        except Missing:
+            whole = self.whole_name(name)
+            if whole == name:
+                raise
+            return self.ask(verb, doing, name=whole, **fields)
+
+    def whole_name(self, part: str) -> str:
+        """The one image that the part of a name can mean; what is none stays as it is."""
+        found = [
+            digest
+            for each in answers.rows(self.ask("ls"), "images")
+            for digest in [answers.text(each, "digest")]
+            if _means(part, digest, answers.text(each, "uri"))
+        ]
+        if not found:
+            return part
+        if len(found) > 1:
+            raise BadRequest(
+                f"{part!r} may mean {len(found)} images ({', '.join(map(answers.short_digest, found[:4]))}"
+                f"{', …' if len(found) > 4 else ''}): write more of its digest"
+            )
+        return found[0]
+
+    @contextmanager
+    def _ticking(self, doing: str) -> Iterator[None]:
+        if self.volume == QUIET:
+            yield
+            return
+        with progress.ticking(doing, sys.stderr, self.clock):
+            yield
+
+    # -- printing --------------------------------------------------------------------------
+
+    def show(self, result: Result, text: str) -> None:
+        """The result: as one JSON document, or as text for people."""
+        if self.is_json:
+            print(json.dumps(result, indent=2, ensure_ascii=False))
+        elif text:
+            print(text)
+
+    def say(self, text: str) -> None:
+        """A remark on stderr, after the results where both go to one place."""
+        if self.volume > QUIET:
+            sys.stdout.flush()
+            print(f"cachemgr: {text}", file=sys.stderr)
+
+    def detail(self, text: str) -> None:
+        if self.volume >= VERBOSE:
+            self.say(text)
+
+
+def request(verb: str, fields: dict[str, object]) -> dict[str, object]:
+    """As the protocol wants it; what was not said is not sent."""
+    said = {name: value for name, value in fields.items() if value is not None}
+    return {"v": 1, "do": verb, **said}
+
+
+def _means(part: str, digest: str, uri: str) -> bool:
+    digits = part.rpartition(":")[2]
+    is_digest = len(digits) >= LEAST_DIGITS and HEX.issuperset(digits)
+    if is_digest and digest.rpartition(":")[2].startswith(digits):
+        return True
+    return part != "" and uri.rpartition("/")[2] == part
