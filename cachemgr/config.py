@@ -127,6 +127,7 @@ OPTIONS = (
     Option("resolve_timeout", _span, "30s", "how long a source may take to say how large an image is", "_s"),
     Option("relay_listen", _address, "", "address at which other nodes may fetch images; empty: none"),
     Option("relay_key", _path, "", "file with the key that signs the relay's tickets"),
+    Option("relay_public", _truth, "no", "whether public images are sent without a ticket"),
     Option(
         "relay_rate", _rate, "0", "bytes a second that the relay sends out; 0 is no limit", "_bytes_per_s"
     ),
@@ -164,6 +165,7 @@ class Config:
     resolve_timeout_s: int
     relay_listen: str
     relay_key: str
+    relay_public: bool
     relay_rate_bytes_per_s: int
     user_schemes: tuple[str, ...]
     user_images: int

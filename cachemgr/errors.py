@@ -109,12 +109,13 @@ class DiskFailed(CacheError):
 
 
 def every_error() -> list[type[CacheError]]:
-    """All classes, the base first, then in the order of their exit codes."""
+    """The classes with a code of their own, by exit code. A subclass without one is a detail."""
     found: list[type[CacheError]] = []
     waiting: list[type[CacheError]] = [CacheError]
     while waiting:
         each = waiting.pop()
-        found.append(each)
+        if "code" in vars(each):
+            found.append(each)
         waiting.extend(each.__subclasses__())
     return sorted(found, key=lambda each: each.exit_code)
 

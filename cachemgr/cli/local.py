@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from cachemgr.cli import answers
 from cachemgr.cli.identity import acting_as, user_name
 from cachemgr.daemon.log import Log
-from cachemgr.daemon.main import make_maker, put_together
+from cachemgr.daemon.main import put_together
+from cachemgr.daemon.parts import make_maker
 from cachemgr.daemon.peer import Caller
 from cachemgr.daemon.requests import Request
 from cachemgr.daemon.verbs import Dispatcher
@@ -46,7 +47,7 @@ class LocalAsker:
             read_settings(RealDisk(), Layout(config.pool))
             self._uid = os.stat(f"{config.pool}/pool.json").st_uid
         log = Log(sys.stderr, level="info" if is_verbose else "error")
-        maker = _LaterMaker(lambda: make_maker(config, self._node.pool))
+        maker = _LaterMaker(lambda: make_maker(config, self._node.pool, log))
         with acting_as(self._uid):
             self._node: Node = put_together(config, os.environ, log, clock=clock, maker=maker).node
 

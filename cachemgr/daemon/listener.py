@@ -24,6 +24,7 @@ class Place:
         if len(os.fsencode(path)) > LONGEST_PATH - len(".new"):
             raise BadRequest(f"the socket's path {path} is too long: Linux takes {LONGEST_PATH} bytes")
         self.path = path
+        self._is_listening = False
         try:
             self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -50,9 +51,12 @@ class Place:
         except OSError as error:
             listener.close()
             raise BadRequest(f"the socket {self.path} cannot be made: {error.strerror}") from error
+        self._is_listening = True
         return listener
 
     def leave(self) -> None:
-        with suppress(FileNotFoundError):
-            os.unlink(self.path)
+        # A socket that was handed over belongs to who opened it.
+        if self._is_listening:
+            with suppress(OSError):
+                os.unlink(self.path)
         os.close(self._lock)

@@ -116,9 +116,7 @@ class Transfers:
         with self._changed:
             if self._is_stopping:
                 raise Busy("the daemon is stopping: ask the next one")
-            found = next(
-                (each for each in self._all.values() if each.key == key and not each.has_ended), None
-            )
+            found = self._alive(key)
             is_joined = found is not None
             if found is None:
                 if sum(not each.has_ended for each in self._all.values()) >= self._slots + self._most_waiting:
@@ -148,6 +146,12 @@ class Transfers:
         if found is None:
             raise Missing(f"there is no transfer {name[:40]!r}: it may have ended long ago")
         return found
+
+    def offset_of(self, key: str) -> int | None:
+        """How far what is written here under that key is; None if nothing is."""
+        with self._changed:
+            found = self._alive(key)
+            return found.sink.offset if found and found.sink else None
 
     def wait(self, transfer: Transfer, seen: int, timeout_s: float) -> int:
         """Until something about it has changed since `seen`, or the time is over; how it is numbered."""
@@ -216,6 +220,10 @@ class Transfers:
             for number in ended:
                 if number in surplus or (self._all[number].ended_s or 0) + REMEMBERED_S <= now_s:
                     del self._all[number]
+
+    def _alive(self, key: str) -> Transfer | None:
+        same = (each for each in self._all.values() if each.key == key and not each.has_ended)
+        return next(same, None)
 
     def _schedule(self) -> None:
         """Carry out the choice; called with the lock."""

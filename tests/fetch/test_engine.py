@@ -235,6 +235,15 @@ def test_limit_below_the_expected_rate_blames_nobody() -> None:
     assert clock.monotonic_s() == pytest.approx(6, rel=0.05)
 
 
+def test_source_that_gives_all_that_a_limit_allows_is_not_slow() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    chain = [FakeSource("r0", clock, rate=3_000_000), FakeSource("r1", clock)]
+
+    report = fetch(sink, chain, clock, limits=[RateLimit(2_500_000, clock)])
+
+    assert report.sources() == ("r0",)
+
+
 def test_relay_that_has_not_begun_is_waited_for_instead_of_going_to_the_origin() -> None:
     clock, sink = FakeClock(), FakeSink()
     early = iter([SourceFault("404", is_early=True)] * 5)

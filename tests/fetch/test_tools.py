@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -126,6 +127,51 @@ def test_nothing_is_left_after_a_stream_is_closed_in_the_middle(place: Place, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_bytes_are_in_order_however_small_the_buffer(place: Place) -> None:
+    stream = source_of(place.uri(NAME), place.settings, CLOCK).open(len(DATA) - 100_000, len(DATA), 20)
+    room = memoryview(bytearray(7_001))
+    received = b""
+    while len(received) < 100_000:
+        received += room[: stream.read_into(room, 5) or 0]
+    stream.close()
+
+    assert received == DATA[-100_000:]
+
+
+def test_sftp_server_that_answers_in_parts_and_out_of_order_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "image").write_bytes(DATA)
+    stand_in = Path(__file__).with_name("sftp_stand_in.py")
+    settings = script(tmp_path / "ssh", f"exec {sys.executable} {stand_in} {tmp_path / 'image'}")
+    sink = FakeSink(len(DATA))
+
+    transfer(sink, [source_of("sftp://h/x", settings, CLOCK)], clock=CLOCK, random=Random(3))
+
+    assert sink.data == DATA
+
+
+def test_rsync_is_asked_for_the_rest_alone(tmp_path: Path) -> None:
+    served, own = tmp_path / "served", tmp_path / "own"
+    served.mkdir()
+    own.mkdir()
+    (served / "image").write_bytes(DATA)
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(
+        f'#!/bin/sh\nfor last; do :; done\n[ -f "$last" ] && stat -c \'%s %b\' "$last" > {tmp_path}/began\n'
+        'exec rsync "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    sink = FakeSink(len(DATA))
+    sink.data += DATA[:2_500_000]
+    with rsync_server(tmp_path, served) as port:
+        rsync = RsyncSettings(str(own), program=str(wrapper), environment={"PATH": os.environ["PATH"]})
+        source = source_of(f"rsync://127.0.0.1:{port}/images/image", Settings(rsync=rsync), CLOCK)
+        transfer(sink, [source], clock=CLOCK, random=Random(3))
+
+    assert sink.data == DATA
+    # As long as what is here, and without a block on the disk.
+    assert (tmp_path / "began").read_text().split() == ["2500000", "0"]
+
+
 def test_named_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
@@ -181,8 +227,10 @@ def test_endless_output_is_cut_off(tmp_path: Path) -> None:
 def test_long_complaint_does_not_block_and_its_end_is_kept(tmp_path: Path) -> None:
     settings = script(tmp_path / "ssh", "yes complaint | head -c 500000 >&2; echo the end >&2; exit 1")
 
-    with pytest.raises(SourceFailed, match=r"complaint the end$"):
+    with pytest.raises(SourceFailed, match=r"complaint the end$") as caught:
         resolve("ssh://h/x", settings, CLOCK)
+
+    assert len(str(caught.value)) < 4500
 
 
 def test_missing_program_is_named_with_the_remedy() -> None:

@@ -161,6 +161,19 @@ def test_short_body_is_gone_on_with_elsewhere() -> None:
     assert good.asked[0].start() == 400_000
 
 
+def test_more_than_was_announced_is_not_read() -> None:
+    def answer(asked: Asked, sock: socket.socket) -> None:
+        sock.sendall(head("200 OK", Content_Length="1000") + DATA[:5000])
+
+    room = memoryview(bytearray(10_000))
+    with serving(answer) as server:
+        stream = source_of(server.uri(), Settings(), CLOCK).open(0, 1000, 5)
+        counts = [stream.read_into(room, 5), stream.read_into(room, 5)]
+        stream.close()
+
+    assert counts == [1000, 0]
+
+
 def test_server_that_dies_is_gone_on_with_when_it_is_back() -> None:
     def answer(asked: Asked, sock: socket.socket) -> None:
         if len(server.asked) == 1:

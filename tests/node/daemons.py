@@ -62,8 +62,8 @@ def needs_root() -> None:
 def pythons() -> list[str]:
     """Each version from 3.9 on that can be found, this one first."""
     homes = sorted((Path.home() / ".pyenv" / "versions").glob("3.*"))
-    found = [sys.executable, *(str(home / "bin" / "python") for home in homes)]
-    found += [path for path in map(shutil.which, ("/usr/bin/python3", "python3.9")) if path]
+    found = [sys.executable, "/usr/bin/python3", *(str(home / "bin" / "python") for home in homes)]
+    found += [path for path in map(shutil.which, ("python3.9", "python3")) if path]
     ask = "import sys; print(*sys.version_info[:2])"
     versions: dict[str, str] = {}
     for path in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -20,7 +21,19 @@ from cachemgr.daemon import timer
 from cachemgr.daemon.listener import Place
 from cachemgr.daemon.notify import watchdog_s
 from cachemgr.errors import Busy, NoDaemon
-from tests.node.daemons import CLOCK, MIB, ROOT, Inside, Outside, eventually, pythons, sha256
+from tests.node.daemons import (
+    CLOCK,
+    MIB,
+    ROOT,
+    Inside,
+    Outside,
+    as_user,
+    eventually,
+    make_pool,
+    needs_root,
+    pythons,
+    sha256,
+)
 
 Start = Callable[..., Outside]
 CONTENT = bytes(range(256)) * (8 * MIB // 256)
@@ -130,6 +143,46 @@ def test_killed_daemon_is_replaced_and_goes_on_where_it_was(outside: Start, uri:
     assert second.ask("check")["findings"] == []
     with open(second.ask("find", name=sha256(CONTENT))["path"], "rb") as file:
         assert file.read() == CONTENT
+
+
+def test_daemon_of_a_service_user_serves_jobs_of_others(outside: Start, folder: Path) -> None:
+    needs_root()
+    python = "/usr/bin/python3"
+    if not os.path.exists(python):
+        pytest.skip("no Python is here that a service user is sure to be able to read")
+    service = pwd.getpwnam("nobody")
+    make_pool(folder / "pool")
+    for path in (folder / "pool", *(folder / "pool").rglob("*")):
+        os.chown(path, service.pw_uid, service.pw_gid)
+    (folder / "image").write_bytes(CONTENT)
+    daemon = outside(user="nobody", python=python)
+    daemon.ask("add", uri=str(folder / "image"))
+    eventually("it is there", lambda: daemon.ask("ls")["images"], daemon.log)
+    made = daemon.ask("instance", name=sha256(CONTENT), owner="o", until_s=CLOCK.now_s() + 60, uid=2001)
+
+    def write() -> int:
+        with open(made["path"], "r+b") as file:
+            return file.write(b"mine")
+
+    assert Path(f"/proc/{daemon.process.pid}").stat().st_uid == service.pw_uid
+    assert as_user(2001, write)["gives"] == 4
+    assert "raises" in as_user(2002, write)
+    assert daemon.ask("release", owner="o")["removed"] == 1
+    assert daemon.end() == 0
+
+
+def test_damage_and_an_odd_address_keep_no_daemon_from_serving(outside: Start, folder: Path) -> None:
+    first = outside()
+    pin = {"owner": "o", "until_s": CLOCK.now_s() + 600}
+    first.ask("add", uri="odd", size_bytes=5, digest="0" * 64, sources=["http://127.0.0.1:9/x"], pin=pin)
+    first.end()
+    damaged = folder / "pool" / "ingest" / ("f" * 64)
+    damaged.mkdir()
+    (damaged / "image.json").write_text("torn")
+    second = outside()
+
+    assert second.ask("ping")["pid"] == second.process.pid
+    assert "Traceback" not in second.log()
 
 
 def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:

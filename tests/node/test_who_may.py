@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import threading
+from base64 import b64encode
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cachemgr.client import Client
-from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, needs_root, sha256
+from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]
 ALICE, BOB = 2001, 2002
@@ -188,6 +191,22 @@ def test_address_is_not_believed_because_a_user_says_so(daemon: Inside, carrier:
     assert asks(daemon, BOB, "add", uri=A)["digest"] == f"sha256:{sha256(carrier.contents[A])}"
 
 
+def test_finishing_what_came_from_elsewhere_does_not_make_the_address_stand_for_it(
+    daemon: Inside, carrier: ScriptedCarrier
+) -> None:
+    """Else a user could let all but the end come from an own server, and the end from the vendor's."""
+    carrier.contents[B] = b"evil" + bytes(MIB)
+    carrier.contents[A] = b"good" + bytes(MIB)
+    digest = sha256(carrier.contents[B])
+    carrier.broken[B] = MIB
+    first = asks(daemon, ALICE, "add", uri=B, digest=digest)
+    finished = asks(daemon, ALICE, "add", uri=A, digest=digest)
+
+    assert (first, finished["digest"]) == ("SourceFailed", f"sha256:{digest}")
+    assert asks(daemon, BOB, "find", name=A) == "Missing"
+    assert asks(daemon, BOB, "add", uri=A)["digest"] == f"sha256:{sha256(carrier.contents[A])}"
+
+
 def test_quota_of_images_bytes_and_instances_is_each_users_own(
     daemon: Inside, carrier: ScriptedCarrier
 ) -> None:
@@ -298,3 +317,59 @@ class TestOpenFiles:
                 return client.ask("add", {"uri": "file:///x"}, descriptors=[left.fileno()])
 
         assert as_user(BOB, work)["raises"] in ("NotAllowed", "BadRequest")
+
+    def test_file_is_closed_when_its_transfer_has_ended(self, daemon: Inside, file: Path) -> None:
+        self.add(daemon, ALICE, file)
+        links = Path("/proc/self/fd")
+
+        def still_open() -> list[str]:
+            return [str(each) for each in links.iterdir() if each.is_symlink() and target(each) == str(file)]
+
+        def target(link: Path) -> str:
+            try:
+                return os.readlink(link)
+            except FileNotFoundError:
+                return ""
+
+        eventually("it is closed", lambda: still_open() == [], daemon.log)
+        assert daemon.ask("ls")["arriving"] == []
+
+
+class Guarded(BaseHTTPRequestHandler):
+    """An image for whoever has the site's password."""
+
+    def do_HEAD(self) -> None:
+        is_known = self.headers.get("Authorization") == "Basic " + b64encode(b"site:word").decode()
+        self.send_response(200 if is_known else 401)
+        self.send_header("Content-Length", "4" if is_known else "0")
+        self.end_headers()
+        if is_known and self.command == "GET":
+            self.wfile.write(b"data")
+
+    do_GET = do_HEAD
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent."""
+
+
+def test_sites_password_serves_nobody_but_the_privileged(inside: Start, folder: Path) -> None:
+    netrc = folder / "netrc"
+    netrc.write_text("machine 127.0.0.1 login site password word\n")
+    netrc.chmod(0o600)
+    daemon = inside(real_carrier=True, netrc=str(netrc))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        where = f"127.0.0.1:{server.server_address[1]}/image"
+        refused = asks(daemon, ALICE, "add", uri=f"http://{where}")
+        own = asks(daemon, ALICE, "add", uri=f"http://site:word@{where}", private=True)
+        daemon.ask("add", uri=f"http://{where}?for=root")
+        daemon.settle()
+        server.shutdown()
+        thread.join()
+
+    assert refused == "SourceFailed"
+    assert own["size_bytes"] == 4
+    assert "word" not in str(daemon.ask("ls")) + str(daemon.ask("transfers")) + daemon.log()
+    assert [each["state"] for each in daemon.ask("transfers")["transfers"]] == ["done", "done"]

@@ -1,0 +1,142 @@
+"""The parts of a daemon that touch the world, made from its configuration: instances, sources, relay."""
+
+from __future__ import annotations
+
+import os
+import random
+
+from cachemgr.carrier import FetchCarrier
+from cachemgr.errors import BadRequest, DiskFailed, Unsuitable
+from cachemgr.fetch.connect import WebSettings
+from cachemgr.fetch.sources import Settings
+from cachemgr.holdings import PoolHoldings
+from cachemgr.instances.kernel import Kernel
+from cachemgr.instances.maker import InstanceMaker
+from cachemgr.instances.methods import Abilities
+from cachemgr.instances.probing import probe
+from cachemgr.layout import disk_errors
+from cachemgr.relay.conversation import RelaySettings
+from cachemgr.relay.server import Relay
+from cachemgr.relay.tickets import make_ticket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cachemgr.clock import Clock
+    from cachemgr.config import Config
+    from cachemgr.daemon.log import Log
+    from cachemgr.daemon.metrics import Metrics
+    from cachemgr.daemon.node import Node
+    from cachemgr.instance_book import Maker
+    from cachemgr.pool import Pool
+    from cachemgr.records import Image
+
+TICKET_S = 86_400
+MOST_KEY_BYTES = 4096
+PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
+
+
+def make_maker(config: Config, pool: Pool, log: Log) -> Maker:
+    """What makes instances here, after finding out by trying what this pool's disk allows."""
+    kernel, is_root = Kernel(), os.geteuid() == 0
+    denied = () if config.mount_squashfs else ("squashfs",)
+    try:
+        abilities = _tried(pool, kernel if is_root else None, denied)
+    except DiskFailed as error:
+        # A disk that is full still serves what is on it, by ways that need no trying.
+        log.warning("abilities unknown", pool=config.pool, error=error)
+        abilities = Abilities(())
+    log.info("pool opened", pool=config.pool, abilities=",".join(abilities.names) or "none")
+    made = InstanceMaker(pool.disk, config.pool, abilities=abilities, mounter=kernel, mounts_itself=is_root)
+    return PreferringMaker(made, config.methods) if config.methods else made
+
+
+def _tried(pool: Pool, mounter: Kernel | None, denied: tuple[str, ...]) -> Abilities:
+    disk, folder = pool.disk, pool.layout.trash(f"probe-{os.getpid()}")
+    with disk_errors(f"trying what the disk of {pool.layout.root} can do"):
+        if disk.exists(folder):
+            disk.remove_all(folder)
+        disk.make_folder(folder, 0o700)
+        try:
+            return probe(disk, folder, mounter, denied=denied)
+        finally:
+            disk.remove_all(folder)
+
+
+class PreferringMaker:
+    """A maker that tries the site's methods in the site's order, and no others."""
+
+    def __init__(self, maker: InstanceMaker, methods: tuple[str, ...]) -> None:
+        self._maker = maker
+        self._methods = methods
+        self.taken_bytes = maker.taken_bytes
+        self.make = maker.make
+        self.remove = maker.remove
+
+    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+        reasons = []
+        for method in self._methods:
+            if wanted not in (None, method):
+                continue
+            try:
+                return self._maker.choose(image, method, is_writable=is_writable)
+            except Unsuitable as error:
+                reasons.append(str(error))
+        raise Unsuitable(
+            "; ".join(reasons) or f"method {wanted} is not among this site's: {', '.join(self._methods)}"
+        )
+
+
+def make_carrier(
+    config: Config, environment: Mapping[str, str], clock: Clock, metrics: Metrics
+) -> FetchCarrier:
+    """The fetch package with the site's certificates, passwords and keys."""
+    proxies = {name: environment[name] for name in PROXIES if name in environment}
+    web = WebSettings(ca_file=config.ca_file or None, netrc_file=config.netrc or None, environment=proxies)
+    key = read_key(config.relay_key)
+
+    def ticket(digest: str) -> str | None:
+        return make_ticket(key, digest, clock.now_s() + TICKET_S) if key else None
+
+    return FetchCarrier(
+        settings=Settings(web=web),
+        clock=clock,
+        random=random.Random(),
+        ticket=ticket,
+        count=lambda scheme, size: metrics.count("outrider_fetched_bytes_total", scheme, by=size),
+    )
+
+
+def make_relay(config: Config, node: Node) -> Relay | None:
+    """What passes this node's images on to others, if the site wants that."""
+    if not config.relay_listen:
+        return None
+    key = read_key(config.relay_key)
+    if not key and not config.relay_public:
+        raise BadRequest("relay_listen without relay_key admits nobody: set relay_key, or relay_public")
+    host, _, port = config.relay_listen.rpartition(":")
+    settings = RelaySettings(
+        host=host.strip("[]"),
+        port=int(port),
+        keys=(key,) if key else (),
+        serves_public=config.relay_public,
+    )
+    holdings = PoolHoldings(node.pool, node.transfers.offset_of)
+    try:
+        relay = Relay(holdings, settings, node.clock, node.relay_limit, node.log.info)
+    except OSError as error:
+        raise BadRequest(f"the relay cannot listen at {config.relay_listen}: {error.strerror}") from error
+    node.log.info("relay serves", address=host, port=relay.port)
+    return relay
+
+
+def read_key(path: str) -> bytes:
+    """The relay's key; nothing if none is configured."""
+    if not path:
+        return b""
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST_KEY_BYTES).strip()
+    except OSError as error:
+        raise BadRequest(f"the relay's key {path} cannot be read: {error.strerror}") from error
