@@ -37,17 +37,22 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 OUR_FILES = {*FOLDERS, "lock", "pool.json", "index.sqlite", "index.sqlite-wal", "index.sqlite-shm"}
 IMAGE_FILES = {"data", "image.json", "pins", "uses", "damaged.json"}
+EXPIRED_PIN = "an expired pin of "
 BESIDE = re.compile(r"\..+\.(\d+)-\d+\.new")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One thing that is not as it should be.
+
+    `is_ordinary`: time brings it, nothing went wrong, and it is tidied up in passing.
+    """
 
     what: str
     path: str
     remedy: str
     is_fixed: bool
+    is_ordinary: bool = False
 
 
 def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
@@ -190,7 +195,7 @@ def _pins(pool: Pool, fix: bool) -> Iterator[Finding]:
                 fault = _fault_of_pin(pool, path, file, now_s)
                 if fault is None or (fix and not _remove_pin(pool, path, file, now_s)):
                     continue
-                yield Finding(fault, path, "remove it", fix)
+                yield Finding(fault, path, "remove it", fix, is_ordinary=fault.startswith(EXPIRED_PIN))
 
 
 def _remove_pin(pool: Pool, path: str, file: str, now_s: int) -> bool:
@@ -224,7 +229,7 @@ def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
     except PoolDamaged:
         return "a pin that cannot be read"
     if pin.expires_s <= now_s:
-        return f"an expired pin of {pin.owner}"
+        return EXPIRED_PIN + pin.owner
     if pin.kind == "instance" and pin.owner.startswith("instance:"):
         key = pin.owner.partition(":")[2]
         if digest_of(key * 2) and not pool.disk.exists(pool.layout.instance(key)):
@@ -258,7 +263,7 @@ def _aliases(pool: Pool, fix: bool) -> Iterator[Finding]:
         if not is_alias_file(name):
             continue
         path = f"{folder}/{name}"
-        fault = None
+        fault, is_ordinary = None, True
         try:
             alias = decode_alias(pool.disk.read(path, MOST_BYTES), path)
             if alias.expires_s is not None and alias.expires_s <= now_s:
@@ -268,12 +273,12 @@ def _aliases(pool: Pool, fix: bool) -> Iterator[Finding]:
         except FileNotFoundError:
             continue
         except PoolDamaged:
-            fault = "an alias that cannot be read"
+            fault, is_ordinary = "an alias that cannot be read", False
         if fault is None:
             continue
         if fix:
             pool.disk.remove(path)
-        yield Finding(fault, path, "remove it", fix)
+        yield Finding(fault, path, "remove it", fix, is_ordinary=is_ordinary)
 
 
 def _index(pool: Pool, fix: bool) -> Iterator[Finding]:

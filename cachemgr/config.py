@@ -138,6 +138,12 @@ OPTIONS = (
     Option("methods", _words, "", "ways of making instances, best first; empty: what the file system allows"),
     Option("mount_squashfs", _truth, "yes", "whether root mounts squashfs images, which users may have made"),
     Option(
+        "mounts_by_root",
+        _truth,
+        "no",
+        "whether root's hooks carry out the mounts of a daemon that is not root (`cachemgr mount`)",
+    ),
+    Option(
         "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
     ),
     Option("sweep_interval", _span, "60s", "how often is looked for what has expired unnoticed", "_s"),
@@ -173,6 +179,7 @@ class Config:
     user_instances: int
     methods: tuple[str, ...]
     mount_squashfs: bool
+    mounts_by_root: bool
     alias_lifetime_s: int
     sweep_interval_s: int
     watchdog_s: int

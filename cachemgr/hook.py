@@ -4,10 +4,14 @@
     release --owner O [--label L]
     ping
     each of them: [--socket PATH] [--timeout SECONDS] [--json]
+    prepare and release, as root: [--mounter PATH]
 
 `prepare` prints the path of the ready instance; with `--json` each prints the daemon's result.
 All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none that answers in
 time; otherwise that of the error which the daemon reports (3: the image is not here).
+
+`--mounter` is the path of cachemgr.pyz. Where the daemon is not root, instances may need mounts,
+which that file carries out and undoes; without it, an instance that needs any is an error (10).
 
 It imports two modules written in C, the one below `socket` and the one below `json`: together
 they cost less than a millisecond, the two above them ten. Nothing comes from the environment.
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import _json
 import _socket
+import posix
 import sys
 
 TYPE_CHECKING = False
@@ -27,14 +32,15 @@ SOCKET = "/run/outrider/cachemgr.sock"
 CONNECT_S = 2
 ANSWER_S = 20
 MOST_ANSWER_BYTES = 1 << 20
-WRONG_USE, NO_DAEMON = 2, 13
+WRONG_USE, UNSUITABLE, NO_DAEMON = 2, 10, 13
 # For each verb: its name on the socket, its options, those without which it makes no sense.
 VERBS = {
-    "prepare": ("instance", "owner image until uid label method read-only", "owner image until"),
-    "release": ("release", "owner label", "owner"),
+    "prepare": ("instance", "owner image until uid label method read-only mounter", "owner image until"),
+    "release": ("release", "owner label mounter", "owner"),
     "ping": ("ping", "", ""),
 }
 COMMON = "socket timeout json"
+LOCAL = ("mounter", "socket", "timeout", "json")
 FLAGS = ("json", "read-only")
 NUMBERS = ("until", "uid", "timeout")
 FIELDS = {"image": "name", "until": "until_s"}
@@ -63,7 +69,16 @@ class Scanning:
 def main(arguments: list[str]) -> int:
     try:
         verb, options = read_options(arguments)
+        if verb == "release" and "mounter" in options:
+            label = ["--label", options["label"]] if "label" in options else []
+            mounter(options, "unmount", options["owner"], *label)
         result = ask(request_line(verb, options), options.get("socket", SOCKET), timeout_s(options))
+        if result.get("state") == "prepared":
+            if "mounter" not in options:
+                raise Failed(
+                    UNSUITABLE, "this instance needs mounts: give --mounter, or let the daemon be root"
+                )
+            mounter(options, "mount", result["instance"])
     except Failed as failure:
         sys.stderr.write(f"outrider: {failure.message}\n")
         return failure.status
@@ -106,7 +121,7 @@ def request_line(verb: str, options: dict[str, str]) -> bytes:
     """The request as one line of JSON."""
     fields = ['"v":1', f'"do":"{VERBS[verb][0]}"']
     for name, value in options.items():
-        if name in COMMON.split():
+        if name in LOCAL:
             continue
         if name == "read-only":
             fields.append('"is_writable":false')
@@ -149,6 +164,17 @@ def ask(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
     if not result:
         raise Failed(status, message)
     return result
+
+
+def mounter(options: dict[str, str], *words: str) -> None:
+    """Have root's part done, in a process of its own; what it complains of goes where ours goes."""
+    argv = [sys.executable, "-I", "-S", options["mounter"], *words]
+    silent = (posix.POSIX_SPAWN_OPEN, 1, "/dev/null", posix.O_WRONLY, 0)
+    pid = posix.posix_spawn(sys.executable, argv, {}, file_actions=[silent])
+    _, status = posix.waitpid(pid, 0)
+    if status:
+        code = posix.WEXITSTATUS(status) or 1
+        raise Failed(code, f"{words[0]} by {options['mounter']} failed with exit code {code}")
 
 
 def timeval(seconds: int) -> bytes:

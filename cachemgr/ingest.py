@@ -31,7 +31,8 @@ CHECKPOINT_BYTES = 256 << 20
 # After so many bytes the others are told how far it is.
 NOTE_BYTES = 16 << 20
 BLOCK_BYTES = 1 << 20
-HEAD_BYTES = 64 << 10
+# As many as tell every format: the mark of btrfs lies behind 64 KiB.
+HEAD_BYTES = 72 << 10
 
 
 class Ingest:

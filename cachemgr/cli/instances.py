@@ -75,7 +75,7 @@ def _instance(session: Session, arguments: argparse.Namespace) -> None:
     if seed:
         session.say(f"its contextualisation is in {seed}")
     if answers.text(found, "state") == "prepared":
-        session.say("root has still to carry out its mounts (--json lists them)")
+        session.say(f"root has still to mount it: cachemgr mount {answers.text(found, 'instance')}")
 
 
 def _context(path: str | None) -> dict[str, object] | None:

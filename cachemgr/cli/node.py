@@ -81,7 +81,7 @@ def _check(session: Session, arguments: argparse.Namespace) -> None:
     findings = answers.rows(found, "findings")
     rows = [
         (
-            "mended" if answers.truth(each, "is_fixed") else "found",
+            _state(each),
             answers.text(each, "path"),
             answers.text(each, "what"),
         )
@@ -93,9 +93,15 @@ def _check(session: Session, arguments: argparse.Namespace) -> None:
         else "nothing is wrong"
     )
     session.show(found, text)
-    left = [each for each in findings if not answers.truth(each, "is_fixed")]
+    left = [each for each in findings if _state(each) == "found"]
     if left:
         raise PoolDamaged(_left(left, is_fixing=arguments.fix))
+
+
+def _state(finding: answers.Result) -> str:
+    if answers.truth(finding, "is_fixed"):
+        return "mended"
+    return "stale" if answers.truth(finding, "is_ordinary") else "found"
 
 
 def _left(left: list[answers.Result], *, is_fixing: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import suppress
 
 from cachemgr.carrier import FetchCarrier
 from cachemgr.errors import BadRequest, DiskFailed, Unsuitable
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 TICKET_S = 86_400
 MOST_KEY_BYTES = 4096
+MOST_TRIES = 5
 PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
 
 
@@ -47,6 +49,8 @@ def make_maker(config: Config, pool: Pool, log: Log) -> Maker:
         # A disk that is full still serves what is on it, by ways that need no trying.
         log.warning("abilities unknown", pool=config.pool, error=error)
         abilities = Abilities(())
+    if config.mounts_by_root and not is_root:
+        abilities = Abilities(tuple(sorted({*abilities.names, "bind", "overlay", "squashfs"} - {*denied})))
     log.info("pool opened", pool=config.pool, abilities=",".join(abilities.names) or "none")
     made = InstanceMaker(pool.disk, config.pool, abilities=abilities, mounter=kernel, mounts_itself=is_root)
     return PreferringMaker(made, config.methods) if config.methods else made
@@ -55,13 +59,16 @@ def make_maker(config: Config, pool: Pool, log: Log) -> Maker:
 def _tried(pool: Pool, mounter: Kernel | None, denied: tuple[str, ...]) -> Abilities:
     disk, folder = pool.disk, pool.layout.trash(f"probe-{os.getpid()}")
     with disk_errors(f"trying what the disk of {pool.layout.root} can do"):
-        if disk.exists(folder):
-            disk.remove_all(folder)
-        disk.make_folder(folder, 0o700)
-        try:
-            return probe(disk, folder, mounter, denied=denied)
-        finally:
-            disk.remove_all(folder)
+        for _ in range(MOST_TRIES):
+            if disk.exists(folder):
+                disk.remove_all(folder)
+            disk.make_folder(folder, 0o700)
+            # Whoever sweeps the trash at this moment takes it away, which does no harm.
+            with suppress(FileNotFoundError):
+                abilities = probe(disk, folder, mounter, denied=denied)
+                disk.remove_all(folder)
+                return abilities
+    return Abilities(())
 
 
 class PreferringMaker:

@@ -95,6 +95,7 @@ def evict(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
                 evicted = room.make_room(node.pool, need_bytes or 0, "the space asked for")
     finally:
         node.index.reason.word = "room"
+    node.poke("aliases", node.clock.now_s())
     node.log.info("images evicted", count=len(evicted), uid=caller.uid)
     return {"evicted": [f"sha256:{digest}" for digest in evicted]}
 

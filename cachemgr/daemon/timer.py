@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cachemgr import ingest, instance_book, pins, room
 from cachemgr.daemon.looking import count_expired_pins, gauge
 from cachemgr.errors import CacheError, PoolDamaged
-from cachemgr.records import MOST_BYTES, decode_alias
+from cachemgr.records import MOST_BYTES, Alias, decode_alias
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -160,13 +160,29 @@ def sweep_aliases(node: Node) -> int | None:
             alias = decode_alias(pool.disk.read(f"{folder}/{name}", MOST_BYTES), name)
         except (FileNotFoundError, PoolDamaged):
             continue
-        if alias.expires_s is None:
-            continue
-        if alias.expires_s > now_s:
-            ends.append(alias.expires_s)
-        elif pool.remove_alias(alias.name):
+        if alias.expires_s is not None and alias.expires_s <= now_s:
+            pool.remove_alias(alias.name)
             node.log.info("alias expired", alias=alias.name)
+        elif _is_gone(node, alias):
+            _remove_stale(node, alias)
+        elif alias.expires_s is not None:
+            ends.append(alias.expires_s)
     return min(ends, default=None)
+
+
+def _is_gone(node: Node, alias: Alias) -> bool:
+    """Whether the image was evicted; one that is damaged is `check`'s business."""
+    try:
+        return node.pool.image(alias.digest) is None
+    except PoolDamaged:
+        return False
+
+
+def _remove_stale(node: Node, alias: Alias) -> None:
+    """Remove the name of an image that was evicted, unless the image comes back meanwhile."""
+    with node.pool.changing(f"removing the alias {alias.name[:100]}"):
+        if _is_gone(node, alias) and node.pool.remove_alias(alias.name):
+            node.log.info("alias of an evicted image removed", alias=alias.name)
 
 
 def sweep_memory(node: Node) -> int | None:

@@ -163,3 +163,15 @@ def test_failing_task_does_not_keep_the_others_from_their_work(
 
     assert done.wait(20)
     assert "sweep of images failed | ZeroDivisionError: planted" in daemon.log()
+
+
+def test_name_of_an_evicted_image_goes_soon_without_anybody_checking(daemon: Inside) -> None:
+    digest = added(daemon, uri=A)
+    aliases = Path(daemon.pool) / "aliases"
+    named = len(list(aliases.iterdir()))
+    daemon.ask("evict", name=digest)
+
+    eventually("its name has gone", lambda: list(aliases.iterdir()) == [], daemon.log)
+
+    assert named == 1
+    assert daemon.ask("check")["findings"] == []

@@ -299,3 +299,14 @@ def test_verbose_says_who_was_asked(cachemgr: Run, site: Path) -> None:
 
     assert "asking this process" in said
     assert str(site / "pool") in said
+
+
+def test_what_time_brings_is_no_fault_of_the_pool(cachemgr: Run, image: Path) -> None:
+    cachemgr("add", str(image))
+    cachemgr("evict", str(image))
+
+    found = cachemgr("check", "-n")
+    assert found.code == 0
+    assert found.out.startswith("stale ")
+    assert cachemgr("check", "--fix", "-n").out.startswith("mended ")
+    assert cachemgr("check").out == "nothing is wrong\n"
