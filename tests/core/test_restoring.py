@@ -245,10 +245,11 @@ class Service:
         self.ledger.cancel(self.book, name, self.now_s)
 
 
-def random_service(chance: Random, *, is_shared: bool) -> tuple[Site, Service]:
+def random_service(chance: Random, *, is_shared: bool, ledger: Ledger | None = None) -> tuple[Site, Service]:
     """A service in the middle of its life."""
     site = random_site(chance)
     service = Service(site, is_shared=is_shared)
+    service.ledger = ledger or service.ledger
     for number in range(chance.randint(2, 12)):
         service.pass_time(chance.choice([0, 0, 1, 3]))
         workspace = random_request(chance, f"w{number}", service.now_s)
