@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -105,3 +106,24 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(
 
 def test_there_is_a_migration_for_every_version() -> None:
     assert len(migrations.MIGRATIONS) == migrations.NEWEST == 2
+
+
+def test_the_docs_name_every_table_and_column(tmp_path: Path) -> None:
+    Store.create(tmp_path / "store.sqlite", 0).close()
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    words = page.split("## The store of the service")[1].split("```")[1]
+    documented: dict[str, str] = {}
+    for line in words.strip().splitlines():
+        name, _, columns = line.partition(" ")
+        if name:
+            documented[last := name] = columns
+        elif not line.lstrip().startswith(("promise:", "kept:", '"')):
+            documented[last] += line
+
+    for name in sorted(tables(tmp_path / "store.sqlite") - {"sqlite_sequence"}):
+        connection = sqlite3.connect(tmp_path / "store.sqlite")
+        columns_there = [row[1] for row in connection.execute(f"PRAGMA table_info({name})")]
+        connection.close()
+        shown = re.split(r"[,\s]+", documented.pop(name).strip())
+        assert shown[: len(columns_there)] == columns_there
+    assert documented == {}
