@@ -295,7 +295,7 @@ def test_a_failed_sync_ends_all_promises_until_the_store_is_opened_again(
     monkeypatch.setattr(store._database, "connection", Faulty(store._database.connection))
     with pytest.raises(Failed, match="its disk fails"):
         promise_all(store, "w1", 1)
-    with pytest.raises(Failed, match="restart the service"):
+    with pytest.raises(Failed, match="its disk failed before"):
         promise_all(store, "w2", 2)
     store.close()
 
