@@ -16,7 +16,7 @@ from outrider.core.model import Image, Node, Placement, Reservation, Transfer, W
 from outrider.core.reuse import Life, Pools
 from outrider.core.staging.deadline import Insertion
 from outrider.core.staging.links import Links
-from outrider.core.timeline import Timeline
+from outrider.core.timeline import Lease, Timeline
 
 
 class Shipping(Enum):
@@ -114,6 +114,17 @@ class Book:
     def carry(self, transfer: int, node: int, life: Life) -> None:
         """Note that `transfer` brings this life."""
         self._carried.setdefault(transfer, []).append((node, life))
+
+    def leases(self) -> list[Lease]:
+        """What all reservations take, as it is entered in a slot table."""
+        return [
+            (
+                [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits],
+                entry.reservation.start_s,
+                entry.end_s,
+            )
+            for entry in self.entries.values()
+        ]
 
     def commit(self, plan: Plan, now_s: int) -> Reservation:
         """Carry out a plan made against the book as it is."""

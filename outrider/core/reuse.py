@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from outrider.core.model import Image, Node
-from outrider.core.timeline import FOREVER, numbers
+from outrider.core.timeline import FOREVER, mask_of, numbers
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +34,8 @@ class Life:
     transfer: int | None = None
     is_firm: bool = False
     """Whether `ready_s` is when its transfer ends, rather than when it must have ended."""
+    number: int = 0
+    """In the order in which they were added: what tells two lives of one image apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,8 +150,9 @@ class Pools:
         self._where: dict[str, int] = {}
         self._coming: dict[str, dict[int, int]] = {}
         # Lives by when they were once to expire: looked at again then.
-        self._due: list[tuple[int, int, int, Life]] = []
+        self._due: list[tuple[int, int, int, int, Life]] = []
         self._pushed = 0
+        self._added = 0
 
     def nodes_with(self, key: str) -> list[int]:
         """The nodes whose pool has, will have or has kept the image."""
@@ -182,16 +185,39 @@ class Pools:
             if not coming:
                 del self._coming[key]
 
+    def fill(self, lives: Iterable[tuple[int, Life]]) -> None:
+        """Put back lives that were there before a restart, in the order of their numbers."""
+        where: dict[str, list[int]] = {}
+        for node, life in lives:
+            key, pool = life.image.key, self.pools[node]
+            pool.lives.setdefault(key, []).append(life)
+            pool.promised_bytes += life.image.size_bytes
+            where.setdefault(key, []).append(node)
+            self._pushed += 1
+            self._added = life.number
+            self._due.append((life.expires_s, life.number, self._pushed, node, life))
+        heapify(self._due)
+        for key, nodes in where.items():
+            self._where[key] = self._where.get(key, 0) | mask_of(nodes, len(self.pools))
+
     def add(self, node: int, life: Life) -> None:
+        self._added += 1
+        life.number = self._added
         pool = self.pools[node]
         pool.lives.setdefault(life.image.key, []).append(life)
         pool.promised_bytes += life.image.size_bytes
         self._watch(node, life)
         self._where[life.image.key] = self._where.get(life.image.key, 0) | 1 << node
 
+    def keep(self, node: int, entry: Lingering) -> None:
+        """An image that nobody needs is known to be in the pool."""
+        self.pools[node].lingering[entry.key] = entry
+        self._where[entry.key] = self._where.get(entry.key, 0) | 1 << node
+
     def _watch(self, node: int, life: Life) -> None:
+        # At one instant the life that was added first ends first, however often its end was moved.
         self._pushed += 1
-        heappush(self._due, (life.expires_s, self._pushed, node, life))
+        heappush(self._due, (life.expires_s, life.number, self._pushed, node, life))
 
     def extend(self, node: int, life: Life, user: str, until_s: int) -> None:
         """`user` also needs this life, until `until_s`."""
@@ -244,10 +270,10 @@ class Pools:
         """
         bound_s = now_s + includes_now
         while self._due and self._due[0][0] < bound_s:
-            _, _, node, life = heappop(self._due)
+            due_s, _, _, node, life = heappop(self._due)
             if life not in self.pools[node].lives.get(life.image.key, ()):
                 continue
-            if life.expires_s >= bound_s:
+            if life.expires_s > due_s:
                 self._watch(node, life)
             elif life.transfer is None:
                 self._end(node, life, now_s)

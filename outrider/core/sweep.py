@@ -105,10 +105,19 @@ class SlotSweep:
 
 
 def next_edge(timeline: Timeline, nodes: int, start_s: int, duration_s: int) -> int | None:
-    """The next start of a window at which the room on any of `nodes` may change."""
-    return next(
-        (at_s for at_s, ended, begun in edges(timeline, start_s, duration_s) if (ended | begun) & nodes), None
-    )
+    """The next start of a window at which the room on any of `nodes` may change.
+
+    It is looked for in what is taken now: instants at which something that was withdrawn would
+    have begun or ended are passed over, so that the answer does not depend on the past.
+    """
+    rows = timeline.rows
+    for at_s, ended, begun in edges(timeline, start_s, duration_s):
+        if any(rows[node].grows_at(at_s) for node in numbers(ended & nodes)):
+            return at_s
+        last_s = at_s + duration_s - 1
+        if any(rows[node].shrinks_at(last_s) for node in numbers(begun & nodes)):
+            return at_s
+    return None
 
 
 def edges(timeline: Timeline, start_s: int, duration_s: int) -> Iterator[tuple[int, int, int]]:

@@ -22,6 +22,10 @@ BUCKET_S = 3600
 """The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
 
 
+Lease = tuple[Sequence[tuple[int, int]], int, int]
+"""Amounts on nodes, from when to when."""
+
+
 class NodeTimeline:
     """What one node can give at each instant: `free[i]` throughout `[times[i], times[i+1])`."""
 
@@ -96,6 +100,20 @@ class NodeTimeline:
         index = bisect_left(self.times, at_s)
         return index < len(self.times) and self.times[index] == at_s
 
+    def grows_at(self, at_s: int) -> bool:
+        """Whether there is more of any resource from this very instant on."""
+        index = bisect_left(self.times, at_s)
+        if index == 0 or index == len(self.times) or self.times[index] != at_s:
+            return False
+        return not self._layout.fits(self.free[index], self.free[index - 1])
+
+    def shrinks_at(self, at_s: int) -> bool:
+        """Whether there is less of any resource from this very instant on."""
+        index = bisect_left(self.times, at_s)
+        if index == 0 or index == len(self.times) or self.times[index] != at_s:
+            return False
+        return not self._layout.fits(self.free[index - 1], self.free[index])
+
     def next_change(self, after_s: int) -> int:
         """The first instant after `after_s` at which what is free changes; FOREVER if none."""
         index = bisect_right(self.times, after_s)
@@ -129,6 +147,19 @@ class NodeTimeline:
         if index > 0:
             del self.times[:index], self.free[:index]
             self.times[0] = 0
+
+    def steps_of(self, changes: dict[int, int]) -> tuple[list[int], list[int]]:
+        """The steps of a row on which so much more, or less, is taken from each of some instants on."""
+        times, free = [0], [self.capacity]
+        taken = 0
+        for at_s in sorted(changes):
+            if changes[at_s]:
+                taken += changes[at_s]
+                if not self._layout.fits(taken, self.capacity):
+                    raise ValueError(f"more is reserved at {at_s} than the node has")
+                times.append(at_s)
+                free.append(self.capacity - taken)
+        return times, free
 
     def _add(self, amount: int, start_s: int, end_s: int) -> None:
         times, free = self.times, self.free
@@ -230,13 +261,18 @@ class Timeline:
             if need:
                 mask |= 1 << number
         self.changes += 1
-        touched = self._touched
-        for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
-            touched[bucket] = touched.get(bucket, 0) | mask
-        for instants, instant_s in ((self._begins, start_s), (self._ends, end_s)):
+        for instant_s in (start_s, end_s):
             if instant_s not in self._begins and instant_s not in self._ends:
                 insort(self._instants, instant_s)
-            instants[instant_s] = instants.get(instant_s, 0) | mask
+        self._list(mask, start_s, end_s)
+
+    def _list(self, mask: int, start_s: int, end_s: int) -> None:
+        """Enter in the index that something is taken on the nodes of a mask."""
+        touched, begins, ends = self._touched, self._begins, self._ends
+        for bucket in range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1):
+            touched[bucket] = touched.get(bucket, 0) | mask
+        begins[start_s] = begins.get(start_s, 0) | mask
+        ends[end_s] = ends.get(end_s, 0) | mask
 
     def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Give back an amount on each of several nodes for the same time."""
@@ -252,7 +288,60 @@ class Timeline:
                     if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
                         self._touched[bucket] = mask ^ bit
 
+    def fill(self, leases: Iterable[Lease], now_s: int) -> None:
+        """Reserve many at once in a table in which nothing is reserved; what was over long ago is left out.
+
+        The same as `reserve_all` for one after the other, at a tenth of the cost. A ValueError if
+        they do not all fit: then nothing is reserved.
+        """
+        from_s = now_s // BUCKET_S * BUCKET_S
+        taken: dict[int, dict[int, int]] = {}
+        listed: list[tuple[int, int, int]] = []
+        count = len(self.rows)
+        for amounts, start_s, end_s in leases:
+            if end_s <= from_s:
+                continue
+            start_s = max(start_s, from_s)
+            for number, need in amounts:
+                changes = taken.get(number)
+                if changes is None:
+                    changes = taken[number] = {}
+                changes[start_s] = changes.get(start_s, 0) + need
+                changes[end_s] = changes.get(end_s, 0) - need
+            listed.append((mask_of((number for number, need in amounts if need), count), start_s, end_s))
+        steps = {number: self.rows[number].steps_of(changes) for number, changes in taken.items()}
+        for number, (times, free) in steps.items():
+            self.rows[number].times, self.rows[number].free = times, free
+        for mask, start_s, end_s in listed:
+            self._list(mask, start_s, end_s)
+        self._instants = sorted(self._begins.keys() | self._ends.keys())
+        self.changes += 1
+
+    def used_lately(self, now_s: int) -> int:
+        """A mask of the nodes on which anything was taken earlier in the index's present bucket."""
+        from_s = now_s // BUCKET_S * BUCKET_S
+        if from_s == now_s:
+            return 0
+        nodes = numbers(self._touched.get(now_s // BUCKET_S, 0))
+        return mask_of(
+            (node for node in nodes if not self.rows[node].is_untouched(from_s, now_s)), len(self.rows)
+        )
+
+    def use_lately(self, mask: int, now_s: int) -> None:
+        """Note what `used_lately` said, in a table that was filled anew."""
+        from_s = now_s // BUCKET_S * BUCKET_S
+        if from_s < now_s:
+            for node in numbers(mask):
+                if self.rows[node].is_untouched(from_s, now_s):
+                    self.reserve(node, self.rows[node].capacity, from_s, now_s)
+
     def forget_before(self, at_s: int) -> None:
+        """Drop the past, as far as the index has no bucket that reaches into the present.
+
+        Of the present bucket all is kept, so that what the index says of it does not depend on
+        when the past was dropped.
+        """
+        at_s = at_s // BUCKET_S * BUCKET_S
         for row in self.rows:
             row.forget_before(at_s)
         for bucket in [bucket for bucket in self._touched if (bucket + 1) * BUCKET_S <= at_s]:

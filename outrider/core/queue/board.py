@@ -102,6 +102,7 @@ class Board:
         self.links = book.links
         self.rules = rules
         self.everything = Timeline(book.timeline.nodes, is_tidy=False)
+        self.everything.fill(book.leases(), now_s=0)
         self.lanes = [Lane() for _ in book.timeline.nodes]
         self.runs: dict[str, Run] = {}
         self._free: dict[tuple[int, int], int] = {}

@@ -58,6 +58,37 @@ class DeadlineLink:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def resume_running(self, transfer: Transfer, until_s: int) -> None:
+        """Put back the transfer that ran before a restart, and by when it should have ended."""
+        if self.running is not None:
+            raise ValueError(f"transfer {self.running.number} and {transfer.number} cannot both run")
+        self.running = transfer
+        self.busy_until_s = until_s
+
+    def resume_waiting(self, transfers: Sequence[Transfer]) -> None:
+        """Put back what waited before a restart; latest starts may have passed in the meantime.
+
+        Without releases the sequence is that of deadlines, and of numbers among equals.
+        """
+        if self._waiting:
+            raise ValueError("transfers wait on this link already")
+        keyed: list[tuple[int, int, Transfer]] = []
+        for transfer in transfers:
+            if transfer.deadline_s is None or transfer.release_s:
+                raise ValueError(
+                    f"transfer {transfer.number} has no deadline, or a release: its place is lost"
+                )
+            keyed.append((transfer.deadline_s, transfer.number, transfer))
+        keyed.sort(key=lambda each: each[:2])
+        self._waiting = [transfer for _, _, transfer in keyed]
+        self._keys = [deadline_s for deadline_s, _, _ in keyed]
+        next_s = keyed[-1][0] if keyed else 0
+        latest: list[int] = []
+        for deadline_s, _, transfer in reversed(keyed):
+            next_s = min(deadline_s, next_s) - transfer.duration_s
+            latest.append(next_s)
+        self._latest = latest[::-1]
+
     def plan(self, transfers: Sequence[Transfer], now_s: int) -> Insertion | None:
         """Where `transfers`, which share deadline and release, can go; None if nowhere."""
         deadline_s = transfers[0].deadline_s

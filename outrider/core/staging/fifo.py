@@ -48,6 +48,14 @@ class FifoLink:
         self._scheduled.append(scheduled)
         return scheduled
 
+    def resume(self, scheduled: Scheduled, *, has_begun: bool) -> None:
+        """Put back, behind what is there, a transfer that was on the link before a restart."""
+        if has_begun and self._scheduled:
+            raise ValueError(f"transfer {scheduled.transfer.number} cannot run behind another one")
+        self._has_begun = has_begun or self._has_begun
+        self._scheduled.append(scheduled)
+        self.busy_until_s = scheduled.end_s
+
     @property
     def is_running(self) -> bool:
         """Whether the first transfer has begun, so that its end is the next event."""

@@ -7,7 +7,7 @@ is told the time and says which transfers began and ended up to then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,22 @@ class LinkEvent:
     at_s: int
     transfer: Transfer
     has_begun: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A transfer that waits or runs, and what tells its place on the link besides its own values.
+
+    `start_s` and `end_s` are when a best-effort transfer on a link of its own begins and ends by
+    the plan; `end_s` also when a running one with a deadline does. `left_bytes` is what is still
+    to be sent where two classes share a link: an old value only makes the plan more careful.
+    """
+
+    transfer: Transfer
+    has_begun: bool = False
+    start_s: int | None = None
+    end_s: int | None = None
+    left_bytes: int | None = None
 
 
 class Links(Protocol):
@@ -62,6 +78,12 @@ class Links(Protocol):
 
     def stall(self, lost_s: int, *, has_deadline: bool) -> None:
         """What runs has lost so much time."""
+
+    def standings(self, now_s: int) -> list[Standing]:
+        """All that waits or runs, of each class in its order."""
+
+    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+        """Put back on links that are new what stood on them before a restart."""
 
 
 class ExclusiveLinks:
@@ -136,3 +158,35 @@ class ExclusiveLinks:
             self.deadlines.busy_until_s += lost_s
         else:
             self.best_effort.stall(lost_s)
+
+    def standings(self, now_s: int) -> list[Standing]:
+        found: list[Standing] = []
+        if self.deadlines.running is not None:
+            transfer, end_s = self.deadlines.running, self.deadlines.busy_until_s
+            found.append(Standing(transfer=transfer, has_begun=True, end_s=end_s))
+        found += [Standing(transfer=transfer) for transfer, _ in self.deadlines.latest_starts()]
+        for index, each in enumerate(self.best_effort.upcoming()):
+            has_begun = index == 0 and self.best_effort.is_running
+            found.append(
+                Standing(transfer=each.transfer, has_begun=has_begun, start_s=each.start_s, end_s=each.end_s)
+            )
+        return found
+
+    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+        of_deadlines = [each for each in standings if each.transfer.deadline_s is not None]
+        resume_deadlines(self.deadlines, of_deadlines)
+        for each in standings:
+            if each.transfer.deadline_s is None:
+                assert each.start_s is not None
+                assert each.end_s is not None
+                place = Scheduled(transfer=each.transfer, start_s=each.start_s, end_s=each.end_s)
+                self.best_effort.resume(place, has_begun=each.has_begun)
+
+
+def resume_deadlines(link: DeadlineLink, standings: Sequence[Standing]) -> None:
+    """The same for the transfers with a deadline, of which at most one runs."""
+    for each in standings:
+        if each.has_begun:
+            assert each.end_s is not None
+            link.resume_running(each.transfer, each.end_s)
+    link.resume_waiting([each.transfer for each in standings if not each.has_begun])

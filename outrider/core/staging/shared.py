@@ -23,13 +23,13 @@ second begins. So all events fall on whole seconds and everything is exact in in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.core.model import Transfer
 from outrider.core.staging.deadline import DeadlineLink
 from outrider.core.staging.fifo import Scheduled
-from outrider.core.staging.links import LinkEvent
+from outrider.core.staging.links import LinkEvent, Standing, resume_deadlines
 
 
 @dataclass(slots=True)
@@ -190,3 +190,36 @@ class SharedLink:
             missing -= beside
             clock_s = max(clock_s, end_s)
         return clock_s + -(-max(0, missing) // self._rate)
+
+    def standings(self, now_s: int) -> list[Standing]:
+        self._move_to(now_s)
+        found: list[Standing] = []
+        if self.deadlines.running is not None:
+            found.append(
+                Standing(
+                    transfer=self.deadlines.running,
+                    has_begun=True,
+                    end_s=self.deadlines.busy_until_s,
+                    left_bytes=self._left_bytes,
+                )
+            )
+        found += [Standing(transfer=transfer) for transfer, _ in self.deadlines.latest_starts()]
+        until_bytes = self._sent_bytes
+        for queued in self._queue:
+            left_bytes, until_bytes = queued.until_bytes - until_bytes, queued.until_bytes
+            found.append(
+                Standing(transfer=queued.transfer, has_begun=queued.has_begun, left_bytes=left_bytes)
+            )
+        return found
+
+    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+        self._clock_s = now_s
+        resume_deadlines(self.deadlines, [each for each in standings if each.transfer.deadline_s is not None])
+        for each in standings:
+            left_bytes = each.transfer.image.size_bytes if each.left_bytes is None else each.left_bytes
+            if each.transfer.deadline_s is None:
+                self._wanted_bytes += left_bytes
+                self._queue.append(_Queued(each.transfer, self._wanted_bytes, each.has_begun))
+            elif each.has_begun:
+                self._left_bytes = left_bytes
+        self._expect_slot_end()

@@ -1,0 +1,125 @@
+"""Copies of a store: made while it is in use, checked, and put back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from outrider.store import statements as sql
+from outrider.store.database import Lock, check_whole
+from outrider.store.errors import Conflict, Damaged, Missing, of_sqlite, of_system
+from outrider.store.migrations import version_of
+
+
+def back_up(store: Path, target: Path) -> None:
+    """Copy a store, whoever uses it, as it is at one instant. May be called from any thread.
+
+    The copy is checked before it gets its name, so that what is called `target` is whole.
+    """
+    draft = _draft(target)
+    if target.exists():
+        raise Conflict(f"backup {target}: there is one already; it is not overwritten")
+    if not store.exists():
+        raise Missing(f"store {store}: there is none")
+    with _named_errors(store, target):
+        draft.unlink(missing_ok=True)
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        try:
+            with closing(_read_only(store)) as source, closing(sqlite3.connect(draft)) as copy:
+                source.backup(copy)
+                # Without a log beside it, so that it is one file.
+                copy.execute(sql.ONE_FILE)
+            verify(draft)
+            _sync(draft)
+            draft.rename(target)
+            _sync(target.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def verify(path: Path) -> int:
+    """Read a store or a copy through; its schema's version. Raises what is wrong with it."""
+    if not path.exists():
+        raise Missing(f"store {path}: there is none")
+    with _named_errors(path, path), closing(_read_only(path)) as connection:
+        check_whole(connection, path, sql.CHECK_WHOLLY)
+        version = version_of(connection, path)
+        if not version:
+            raise Damaged(f"store {path}: it is empty; name the right file")
+        broken = connection.execute(sql.BROKEN_REFERENCES).fetchone()
+        if broken is not None:
+            raise Damaged(f"store {path}: a row of {broken[0]} names one of {broken[2]} that is not there")
+        return version
+
+
+def put_back(backup: Path, store: Path, now_s: int) -> list[Path]:
+    """Let a copy be the store; the files that were there before, under their new names.
+
+    No service may use the store. What was there is kept: it may hold later promises.
+    """
+    verify(backup)
+    lock = Lock(store)
+    draft = _draft(store)
+    try:
+        with _named_errors(backup, store):
+            shutil.copyfile(backup, draft)
+            draft.chmod(0o600)
+            verify(draft)
+            _sync(draft)
+            # From here on there is no store until the last step, and no service makes one in silence.
+            moved = _set_aside(store, now_s)
+            draft.rename(store)
+            _sync(store.parent)
+            lock.write("closed")
+    finally:
+        draft.unlink(missing_ok=True)
+        lock.release()
+    return moved
+
+
+def _set_aside(store: Path, now_s: int) -> list[Path]:
+    """A log that stayed beside another file would be read into it."""
+    pairs = [
+        (store.with_name(store.name + ending), store.with_name(f"{store.name}.before-{now_s}{ending}"))
+        for ending in ("", "-wal", "-shm")
+    ]
+    taken = [aside for _, aside in pairs if aside.exists()]
+    if taken:
+        raise Conflict(f"{taken[0]} exists already: move it away")
+    moved: list[Path] = []
+    for path, aside in pairs:
+        if path.exists():
+            path.rename(aside)
+            moved.append(aside)
+    _sync(store.parent)
+    return moved
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(path.name + ".draft")
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def _named_errors(store: Path, target: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise of_sqlite(error, store) from error
+    except OSError as error:
+        raise of_system(error, target) from error

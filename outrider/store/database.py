@@ -1,0 +1,236 @@
+"""One SQLite file in the hands of one process: opened, checked, locked, and changed as a whole.
+
+Beside the file stands `FILE.lock`. Who holds its lock is the service; what stands in it says
+whether the last one closed the store. The write-ahead log of one that did not is part of the
+store: without it the last promises are gone, and that is noticed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from outrider.store import statements as sql
+from outrider.store.errors import (
+    Conflict,
+    Damaged,
+    Failed,
+    Locked,
+    Missing,
+    ReadOnly,
+    StoreError,
+    TooMuch,
+    of_sqlite,
+    of_system,
+)
+from outrider.store.migrations import migrate, version_of
+
+MOST_VALUE_BYTES = 16 << 20
+WAIT_S = 2.0
+"""How long another program that looks into the file may hold up a transaction."""
+
+Row = tuple[object, ...]
+
+
+class Lock:
+    """The right to be the one service of a store. The kernel gives it back when the process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(path.name + ".lock")
+        try:
+            # Never unlinked: two processes could otherwise hold the locks of two files.
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise of_system(error, path) from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._file, 64, 0).decode("ascii", "replace").partition(" ")[2].strip()
+            os.close(self._file)
+            raise Locked(
+                f"store {path}: process {holder or 'unknown'} uses it; there can be only one service"
+            ) from error
+
+    @property
+    def was_left_open(self) -> bool:
+        """Whether the last one that held it did not close the store."""
+        return os.pread(self._file, 4, 0) == b"open"
+
+    def write(self, word: str) -> None:
+        # One write of always the same length, so that it is never half there.
+        os.pwrite(self._file, f"{word} {os.getpid()}".ljust(31).encode("ascii") + b"\n", 0)
+        os.fsync(self._file)
+
+    def release(self) -> None:
+        os.close(self._file)
+
+
+class Database:
+    """The file. Used by the thread that opened it."""
+
+    def __init__(self, path: Path, now_s: int, *, is_new: bool = False, accepts_loss: bool = False) -> None:
+        self.path = path
+        self._is_broken = False
+        self._sync = ""
+        if not is_new and not path.exists():
+            raise Missing(f"store {path}: there is none; make one, or put a backup back")
+        self._lock = Lock(path)
+        try:
+            if is_new:
+                _touch(path)
+            else:
+                self._look(accepts_loss=accepts_loss)
+            self.connection = _connect(path)
+        except BaseException:
+            self._lock.release()
+            raise
+        try:
+            self._set_up(now_s, is_new=is_new)
+        except BaseException:
+            self.connection.close()
+            self._lock.release()
+            raise
+
+    def close(self) -> None:
+        """Write the log into the file and give the store back."""
+        try:
+            self.connection.close()
+            if not self._is_broken:
+                self._lock.write("closed")
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def transaction(self, *, is_safe: bool) -> Iterator[None]:
+        """All or nothing; on the disk before it is over if it `is_safe`, else soon after."""
+        if self._is_broken:
+            raise Failed(
+                f"store {self.path}: its disk failed before; restart the service to see what is on it"
+            )
+        if self.connection.in_transaction:
+            raise ValueError("one decision, one transaction: they cannot be nested")
+        with self._named_errors():
+            self._synchronise(sql.SYNC_ALWAYS if is_safe else sql.SYNC_LATER)
+            self.connection.execute(sql.BEGIN)
+        try:
+            yield
+        except BaseException:
+            self._roll_back()
+            raise
+        try:
+            with self._named_errors():
+                self.connection.execute(sql.COMMIT)
+        except StoreError as error:
+            # After a failed sync nobody knows what will be found on the disk.
+            self._is_broken = isinstance(error, Failed)
+            self._roll_back()
+            raise
+
+    def execute(self, statement: str, values: Sequence[object] = ()) -> int:
+        """Carry out a statement; how many rows it changed."""
+        self._check_transaction()
+        with self._named_errors():
+            return self.connection.execute(statement, values).rowcount
+
+    def add(self, statement: str, values: Sequence[object]) -> int:
+        """Carry out an insertion; the row's number."""
+        self._check_transaction()
+        with self._named_errors():
+            number = self.connection.execute(statement, values).lastrowid
+        assert number is not None
+        return number
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> Iterator[Row]:
+        with self._named_errors():
+            yield from self.connection.execute(statement, values)
+
+    def row(self, statement: str, values: Sequence[object] = ()) -> Row | None:
+        return next(self.rows(statement, values), None)
+
+    def _look(self, *, accepts_loss: bool) -> None:
+        """Look at the files before SQLite does, which would make anew what is missing."""
+        log = self.path.with_name(self.path.name + "-wal")
+        if not os.access(self.path, os.W_OK):
+            raise ReadOnly(f"store {self.path}: it cannot be written: see who owns it and its mount")
+        if not accepts_loss and self._lock.was_left_open and not log.exists():
+            raise Damaged(
+                f"store {self.path}: the last service did not close it, and its log {log.name} is gone: "
+                "promises may be missing. Put the log or a backup back, or open it accepting the loss"
+            )
+
+    def _set_up(self, now_s: int, *, is_new: bool) -> None:
+        with self._named_errors():
+            version = version_of(self.connection, self.path)
+            if is_new and version:
+                raise Conflict(f"store {self.path}: there is one already; it is not overwritten")
+            if not is_new and not version:
+                raise Damaged(
+                    f"store {self.path}: there is nothing in it; put a backup back, or make it anew"
+                )
+            self.connection.execute(sql.KEEP_REFERENCES)
+            self.connection.execute(sql.WRITE_AHEAD)
+            self.connection.execute(sql.BOUND_LOG)
+            self._synchronise(sql.SYNC_ALWAYS)
+            check_whole(self.connection, self.path, sql.CHECK_QUICKLY)
+            migrate(self.connection, self.path, now_s)
+            # Writes the log, so that its absence means something from now on.
+            self.connection.execute(sql.SET_SETTING, ("opened_s", str(now_s)))
+        try:
+            self._lock.write("open")
+        except OSError as error:
+            raise of_system(error, self.path) from error
+
+    def _check_transaction(self) -> None:
+        # SQLite ends a transaction by itself when the disk is full: what came after would be half.
+        if not self.connection.in_transaction:
+            raise ValueError("the transaction is over: nothing can be added to it")
+
+    def _synchronise(self, statement: str) -> None:
+        if self._sync != statement:
+            self.connection.execute(statement)
+            self._sync = statement
+
+    def _roll_back(self) -> None:
+        # SQLite may have done so by itself.
+        if self.connection.in_transaction:
+            with self._named_errors():
+                self.connection.execute(sql.ROLLBACK)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise of_sqlite(error, self.path) from error
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise TooMuch(f"store {self.path}: a value cannot be written: {error}") from error
+
+
+def check_whole(connection: sqlite3.Connection, path: Path, statement: str) -> None:
+    """Let SQLite look for damage."""
+    found = connection.execute(statement).fetchone()[0]
+    if found != "ok":
+        raise Damaged(
+            f"store {path}: it is damaged: stop the service and put a backup back (SQLite: {found})"
+        )
+
+
+def _touch(path: Path) -> None:
+    """An empty file that nobody else can read, if there is none."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise of_system(error, path) from error
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
+    except sqlite3.Error as error:
+        raise of_sqlite(error, path) from error
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
+    return connection

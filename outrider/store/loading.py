@@ -1,0 +1,41 @@
+"""From the store to the book, as a service does it when it starts."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from outrider.core.book import Terms
+from outrider.core.model import Node
+from outrider.core.restoring import Restored, restore
+from outrider.core.reuse import Pools
+from outrider.core.staging.links import Links
+from outrider.store.store import Store
+
+
+def load_book(
+    store: Store,
+    nodes: Sequence[Node],
+    terms: Terms,
+    *,
+    links: Links,
+    pools: Pools | None = None,
+    now_s: int,
+) -> Restored:
+    """The book of all that has been promised. `links` and `pools` are new, as for a first start."""
+    with _collector_paused():
+        return restore(nodes, terms, store.kept_book(now_s), links=links, pools=pools, now_s=now_s)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Hundreds of thousands of values are made and all stay: looking for garbage among them again
+    and again takes longer than making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

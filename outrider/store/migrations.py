@@ -1,0 +1,62 @@
+"""How a store of an older version becomes one of this version: one function for each step."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from outrider.store import statements as sql
+from outrider.store.errors import Damaged, TooNew
+
+Migration = Callable[[sqlite3.Connection], None]
+
+
+def _to_1(connection: sqlite3.Connection) -> None:
+    for statement in sql.VERSION_1:
+        connection.execute(statement)
+
+
+def _to_2(connection: sqlite3.Connection) -> None:
+    """What lingers in pools and best-effort runs outlive a restart, too."""
+    for statement in sql.VERSION_2:
+        connection.execute(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (_to_1, _to_2)
+NEWEST = len(MIGRATIONS)
+
+
+def version_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The version of a store; 0 of an empty file."""
+    if not connection.execute(sql.TABLES).fetchone()[0]:
+        return 0
+    if connection.execute(sql.GET_APPLICATION_ID).fetchone()[0] != sql.APPLICATION_ID:
+        raise Damaged(f"store {path}: it is a SQLite file of another program; name the right one")
+    version = connection.execute(sql.GET_VERSION).fetchone()[0]
+    if type(version) is not int or version < 1:
+        raise Damaged(f"store {path}: it does not say its version; put a backup back")
+    if version > NEWEST:
+        raise TooNew(
+            f"store {path}: it has schema version {version}, this program knows up to {NEWEST}: "
+            "upgrade the program, or put back a backup from before the upgrade"
+        )
+    return version
+
+
+def migrate(connection: sqlite3.Connection, path: Path, now_s: int) -> int:
+    """Bring the store to the newest version, each step whole or not at all; the version it had."""
+    found = version_of(connection, path)
+    for version in range(found + 1, NEWEST + 1):
+        connection.execute(sql.BEGIN)
+        try:
+            if version == 1:
+                connection.execute(sql.SET_APPLICATION_ID)
+            MIGRATIONS[version - 1](connection)
+            connection.execute(sql.ADD_VERSION, (version, now_s))
+            connection.execute(sql.COMMIT)
+        except sqlite3.Error:
+            if connection.in_transaction:
+                connection.execute(sql.ROLLBACK)
+            raise
+    return found

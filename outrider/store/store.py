@@ -1,0 +1,163 @@
+"""The store: opened by one service, read at any time, changed one decision at a time.
+
+    with store.promise() as promise:
+        promise.add_reservation(kept, owner, now_s)
+        promise.add_transfers(transfers, now_s)
+        promise.answer(answer)
+        promise.todo(effect)
+
+When the block is left all of it is on the disk, and only then may anybody be told. If it
+raises, nothing of it is; whoever has changed a book in memory takes that back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from outrider.core.kept import KeptBook
+from outrider.store import rows
+from outrider.store import statements as sql
+from outrider.store.database import Database
+from outrider.store.errors import Conflict
+from outrider.store.promise import Progress, Promise
+from outrider.store.records import (
+    LARGEST_NUMBER,
+    Answer,
+    Decision,
+    Effect,
+    NodeRecord,
+    Pruned,
+    ReservationRecord,
+    TransferRecord,
+)
+
+MOST_ROWS = 1_000
+"""How many rows one look returns, and one step of pruning removes, at most."""
+
+
+class Store:
+    """One service's memory. Used by the thread that opened it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def create(cls, path: Path, now_s: int) -> Store:
+        """An empty store where there is none."""
+        return cls(Database(path, now_s, is_new=True))
+
+    @classmethod
+    def open(cls, path: Path, now_s: int, *, accepts_loss: bool = False) -> Store:
+        """The store that is there, brought to this version.
+
+        `accepts_loss` opens one whose log is gone: what was promised last may be missing.
+        """
+        return cls(Database(path, now_s, accepts_loss=accepts_loss))
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._database.close()
+
+    @property
+    def path(self) -> Path:
+        return self._database.path
+
+    @contextmanager
+    def promise(self) -> Iterator[Promise]:
+        """A transaction that is on the disk when it is over."""
+        with self._database.transaction(is_safe=True):
+            yield Promise(self._database)
+
+    @contextmanager
+    def progress(self) -> Iterator[Progress]:
+        """A transaction that survives the death of the service, but perhaps not of the machine."""
+        with self._database.transaction(is_safe=False):
+            yield Progress(self._database)
+
+    def kept_book(self, now_s: int) -> KeptBook:
+        """What the book is restored from."""
+        return rows.kept_book(self._database, now_s)
+
+    def reservation(self, name: str) -> ReservationRecord | None:
+        """The last reservation of that name, live or past."""
+        row = self._database.row(sql.LAST_RESERVATION, (name,))
+        return None if row is None else rows.reservation_record(row)
+
+    def live_reservations(self) -> list[ReservationRecord]:
+        """All that are not over, in the order in which they were accepted."""
+        return [rows.reservation_record(row) for row in self._database.rows(sql.LIVE_RESERVATIONS)]
+
+    def past_reservations(
+        self, *, before: int = LARGEST_NUMBER, most: int = MOST_ROWS
+    ) -> list[ReservationRecord]:
+        """Those that are over, the youngest first; `before` is the number to go on from."""
+        found = self._database.rows(sql.PAST_RESERVATIONS, (before, min(most, MOST_ROWS)))
+        return [rows.reservation_record(row) for row in found]
+
+    def transfer(self, number: int) -> TransferRecord | None:
+        row = self._database.row(sql.GET_TRANSFER, (number,))
+        return None if row is None else rows.transfer(self._database, row)
+
+    def live_transfers(self) -> list[TransferRecord]:
+        """All that wait or run."""
+        found = list(self._database.rows(sql.LIVE_TRANSFERS))
+        return [rows.transfer(self._database, row) for row in found]
+
+    def decisions(
+        self, name: str | None = None, *, before: int = LARGEST_NUMBER, most: int = MOST_ROWS
+    ) -> list[Decision]:
+        """What was decided (about one reservation), the last first."""
+        most = min(most, MOST_ROWS)
+        if name is None:
+            found = self._database.rows(sql.DECISIONS, (before, most))
+        else:
+            found = self._database.rows(sql.DECISIONS_ABOUT, (name, before, most))
+        return [rows.decision(row) for row in found]
+
+    def answered(self, uid: int, key: str, request_hash: str) -> Answer | None:
+        """What this very request was answered before; a Conflict if the key was another request's."""
+        row = self._database.row(sql.GET_ANSWER, (uid, key))
+        if row is None:
+            return None
+        answer = rows.answer(row)
+        if answer.request_hash != request_hash:
+            raise Conflict(f"the idempotency key {key} was used for another request: use a new one")
+        return answer
+
+    def due_effects(self, now_s: int, *, most: int = MOST_ROWS) -> list[Effect]:
+        """What is to be carried out now: of each subject the first that is left."""
+        found = self._database.rows(sql.DUE_EFFECTS, (now_s, min(most, MOST_ROWS)))
+        return [rows.effect(row) for row in found]
+
+    def next_due_s(self) -> int | None:
+        """When the next effect is to be carried out."""
+        row = self._database.row(sql.NEXT_DUE)
+        due_s = None if row is None else row[0]
+        assert due_s is None or isinstance(due_s, int)
+        return due_s
+
+    def nodes(self) -> list[NodeRecord]:
+        return [rows.node(row) for row in self._database.rows(sql.NODES)]
+
+    def setting(self, name: str) -> str | None:
+        row = self._database.row(sql.GET_SETTING, (name,))
+        return None if row is None else str(row[0])
+
+    def prune(self, before_s: int, *, most: int = MOST_ROWS) -> Pruned:
+        """One step of forgetting what was over before an instant; to be repeated until it is done.
+
+        Transfers stay as long as any reservation that is kept had need of them.
+        """
+        with self._database.transaction(is_safe=False):
+            gone = {
+                table: self._database.execute(statement, (before_s, min(most, MOST_ROWS)))
+                for table, statement in sql.PRUNE.items()
+            }
+        return Pruned(rows=gone)
