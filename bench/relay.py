@@ -259,7 +259,7 @@ def report(plan: Plan, names: list[str]) -> int:
             for node, lines in outcome.said.items():
                 print(f"  node {node} after {outcome.finish_s[node]}: {'; '.join(lines)}")
         for path in plan.folder.glob("node*"):
-            path.unlink()
+            shutil.rmtree(path)
     return 0 if is_good else 1
 
 

@@ -1,4 +1,4 @@
-"""One node of `bench/relay.py`: the real relay and engine in a process of its own on a host of its own.
+"""One node of `bench/relay.py`: the real pool, relay and engine in a process of its own on a host of its own.
 
     python bench/relay_node.py '{"listen": …, "path": …, "sources": […], …}'
 
@@ -13,21 +13,32 @@ import os
 import sys
 from pathlib import Path
 from random import Random
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from cachemgr.clock import SystemClock  # noqa: E402
+from cachemgr.disk import RealDisk  # noqa: E402
 from cachemgr.errors import CacheError  # noqa: E402
 from cachemgr.fetch.engine import transfer  # noqa: E402
 from cachemgr.fetch.rate import RateLimit  # noqa: E402
-from cachemgr.fetch.sources import Settings, source_of  # noqa: E402
+from cachemgr.fetch.sources import Settings as SourceSettings  # noqa: E402
+from cachemgr.fetch.sources import source_of  # noqa: E402
+from cachemgr.hashing import ThreadedHasher  # noqa: E402
+from cachemgr.holdings import PoolHoldings  # noqa: E402
+from cachemgr.index import SqliteIndex  # noqa: E402
+from cachemgr.ingest import Ingest, Writer  # noqa: E402
+from cachemgr.layout import Settings  # noqa: E402
+from cachemgr.pool import Pool, Want  # noqa: E402
 from cachemgr.relay.conversation import RelaySettings  # noqa: E402
 from cachemgr.relay.server import Relay  # noqa: E402
 from cachemgr.relay.tickets import make_ticket  # noqa: E402
 from testbed.depot import Depot, DepotFile  # noqa: E402
+
+if TYPE_CHECKING:
+    from cachemgr.fetch.ports import Holdings
 
 KEY = b"a key for a benchmark, and no secret"
 TICKET_S = 3600
@@ -46,50 +57,84 @@ class Orders(TypedDict):
     expected_rate_bytes_per_s: int | None
 
 
+class Site:
+    """What a node has: the origin a file, every other one a pool of its own."""
+
+    def __init__(self, orders: Orders, clock: SystemClock) -> None:
+        self.depot: Depot | None = None
+        self.pool: Pool | None = None
+        self.writer: Writer | None = None
+        if orders["sources"]:
+            self.pool = opened(orders, clock)
+            self.holdings: Holdings = PoolHoldings(self.pool, lambda key: self.writer)
+        else:
+            self.depot = Depot()
+            size_bytes = orders["size_bytes"]
+            file = DepotFile(Path(orders["path"]), size_bytes, have_bytes=size_bytes)
+            file.is_public = True
+            self.depot.files[orders["digest"]] = file
+            self.holdings = self.depot
+
+    def reserve(self, orders: Orders) -> Writer:
+        """Room for the image, as a planned transfer has; from now on this node says that it is arriving."""
+        assert self.pool is not None
+        want = Want(uri="image", size_bytes=orders["size_bytes"], digest=orders["digest"])
+        ingest = self.pool.want(want)
+        assert isinstance(ingest, Ingest)
+        self.writer = ingest.writer(ThreadedHasher())
+        assert self.writer is not None
+        return self.writer
+
+    def close(self) -> None:
+        for each in (self.depot, self.pool):
+            if each is not None:
+                each.close()
+
+
+def opened(orders: Orders, clock: SystemClock) -> Pool:
+    disk = RealDisk()
+    Pool.create(disk, orders["path"], Settings(limit_bytes=2 * orders["size_bytes"], policy="lfu"))
+    return Pool(disk, orders["path"], clock, SqliteIndex(f"{orders['path']}/index.sqlite"))
+
+
 def main(orders: Orders) -> int:
     clock = SystemClock()
-    is_origin = not orders["sources"]
-    depot = Depot()
-    have = orders["size_bytes"] if is_origin else 0
-    file = DepotFile(Path(orders["path"]), orders["size_bytes"], have_bytes=have)
-    file.is_public = True
+    site = Site(orders, clock)
     settings = RelaySettings(
         host=orders["listen"],
         port=orders["port"],
         keys=(KEY,),
-        serves_public=is_origin,
+        serves_public=not orders["sources"],
         most_connections=256,
     )
-    relay = Relay(depot, settings, clock, RateLimit(None, clock), lambda line: None)
+    relay = Relay(site.holdings, settings, clock, RateLimit(None, clock), lambda line: None)
     ticket = make_ticket(KEY, orders["digest"], clock.now_s() + TICKET_S)
-    sources = [source_of(uri, Settings(), clock, ticket=ticket) for uri in orders["sources"]]
-    if is_origin:
-        depot.files[orders["digest"]] = file
+    sources = [source_of(uri, SourceSettings(), clock, ticket=ticket) for uri in orders["sources"]]
+    writer = site.reserve(orders) if sources else None
     say("ready")
     sys.stdin.readline()
     begin = os.times()
-    # From now on this node says that the image is arriving, as it does when a pool has reserved room.
-    depot.files[orders["digest"]] = file
-    if sources:
+    if writer is not None:
         try:
             report = transfer(
-                file,
+                writer,
                 sources,
                 clock=clock,
                 random=Random(orders["number"]),
                 expected_rate_bytes_per_s=orders["expected_rate_bytes_per_s"],
             )
+            image = writer.commit()
         except CacheError as error:
             say(json.dumps({"failed": str(error)}))
             return 1
         finish_s = clock.monotonic_s()
-        is_right = f"sha256:{file.written_sha256()}" == orders["digest"]
         said = [f"{each.source}: {each.message}" for each in report.said]
+        is_right = f"sha256:{image.digest}" == orders["digest"]
         say(json.dumps({"finish_s": finish_s, "is_right": is_right, "said": said}))
     sys.stdin.read()
     end = os.times()
     relay.close()
-    depot.close()
+    site.close()
     # The interpreter's own start is not counted: a node's daemon runs anyway.
     say(json.dumps({"user_s": end.user - begin.user, "system_s": end.system - begin.system}))
     return 0

@@ -81,7 +81,7 @@ class Reins:
     on_progress: Callable[[Progress], None] | None = None
     expected_rate_bytes_per_s: int | None = None
     # Is given what is written into, whose offset tells at any time how far it is.
-    on_sink: Callable[[Sink], None] | None = None
+    on_sink: Callable[[Writer], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,41 +9,53 @@ from cachemgr.records import digest_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from cachemgr.disk import Handle
     from cachemgr.pool import Pool
     from cachemgr.records import Image
 
+    class Arriving(Protocol):
+        """Who writes an ingest."""
+
+        @property
+        def offset(self) -> int: ...
+
+        def wait_beyond(self, offset: int, timeout_s: float) -> None: ...
+
+
 # What arrives in another process is looked at so often; that is what it may lag behind.
 LOOK_S = 0.02
+# A writer may end without a word; so often is looked whether it did.
+MOST_WAIT_S = 1.0
 
 
 class PoolHoldings:
     """The images of one pool.
 
-    `offset_of` tells how far an ingest of this process is, by its key, and None of others:
-    what is noted on the disk is coarser, and a chain of nodes would wait for it at each.
+    `writer_of` gives who writes an ingest in this process, by its key, and None of others:
+    what those note on the disk is coarser, and a chain of nodes would wait for it at each.
     """
 
-    def __init__(self, pool: Pool, offset_of: Callable[[str], int | None]) -> None:
+    def __init__(self, pool: Pool, writer_of: Callable[[str], Arriving | None]) -> None:
         self._pool = pool
-        self._offset_of = offset_of
+        self._writer_of = writer_of
 
     def open(self, digest: str) -> HeldImage | None:
         key = digest_of(digest)
         if key is None:
             return None
-        held = HeldImage(self._pool, key, self._offset_of)
+        held = HeldImage(self._pool, key, self._writer_of)
         return held if held.find() else None
 
 
 class HeldImage:
     """An image of the pool, open for reading until it is closed, whatever becomes of it."""
 
-    def __init__(self, pool: Pool, digest: str, offset_of: Callable[[str], int | None]) -> None:
+    def __init__(self, pool: Pool, digest: str, writer_of: Callable[[str], Arriving | None]) -> None:
         self._pool = pool
         self._digest = digest
-        self._offset_of = offset_of
+        self._writer_of = writer_of
         self._data: Handle | None = None
         self._image: Image | None = None
         self._is_whole = False
@@ -81,7 +93,8 @@ class HeldImage:
     def valid_bytes(self) -> int:
         if self._is_whole:
             return self.size_bytes
-        offset = self._offset_of(self._digest)
+        writer = self._writer_of(self._digest)
+        offset = None if writer is None else writer.offset
         if offset is not None and offset < self.size_bytes:
             return offset
         ingest = self._pool.ingest(self._digest)
@@ -100,7 +113,11 @@ class HeldImage:
             left_s = until_s - clock.monotonic_s()
             if valid > offset or left_s <= 0:
                 return valid
-            clock.sleep(min(LOOK_S, left_s))
+            writer = self._writer_of(self._digest)
+            if writer is None or valid >= self.size_bytes or writer.offset > offset:
+                clock.sleep(min(LOOK_S, left_s))
+            else:
+                writer.wait_beyond(offset, min(MOST_WAIT_S, left_s))
 
     def read(self, offset: int, most: int) -> bytes:
         if self._data is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from contextlib import closing, suppress
 
 from cachemgr import pins, room
@@ -93,6 +94,7 @@ class Writer:
         self.pool = ingest.pool
         self._lock = lock
         self._hasher = hasher
+        self._grown = threading.Condition()
         data = self._opened()
         self._data: Handle | None = data
         synced, arrived, boot_id = read_progress(self.pool.disk, ingest.folder)
@@ -121,11 +123,18 @@ class Writer:
         with disk_errors(f"writing image {self.ingest.image.short}"):
             self._handle().write_at(self.offset, data)
             self._hasher.update(data)
-            self.offset += len(data)
+            with self._grown:
+                self.offset += len(data)
+                self._grown.notify_all()
             if self.offset - self._synced >= CHECKPOINT_BYTES:
                 self.checkpoint()
             elif self.offset - self._noted >= NOTE_BYTES:
                 self._note(is_durable=False)
+
+    def wait_beyond(self, offset: int, timeout_s: float) -> None:
+        """Until there are more bytes than that, or the time is over, or nobody writes any more."""
+        with self._grown:
+            self._grown.wait_for(lambda: self.offset > offset or self._data is None, timeout_s)
 
     def checkpoint(self) -> None:
         """From here on not even a power cut loses what has arrived."""
@@ -324,9 +333,11 @@ class Writer:
         return self._data
 
     def _close_data(self) -> None:
-        if self._data is not None:
-            self._data.close()
-            self._data = None
+        with self._grown:
+            if self._data is not None:
+                self._data.close()
+                self._data = None
+            self._grown.notify_all()
 
 
 def read_progress(disk: Disk, folder: str) -> tuple[int, int, str]:

@@ -129,7 +129,7 @@ def make_relay(config: Config, node: Node) -> Relay | None:
         keys=(key,) if key else (),
         serves_public=config.relay_public,
     )
-    holdings = PoolHoldings(node.pool, node.transfers.offset_of)
+    holdings = PoolHoldings(node.pool, node.transfers.writer_of)
     try:
         relay = Relay(holdings, settings, node.clock, node.relay_limit, node.log.info)
     except OSError as error:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from cachemgr.bring import Origin
     from cachemgr.clock import Clock
     from cachemgr.daemon.log import Log
-    from cachemgr.fetch.ports import Sink
     from cachemgr.fetch.report import Progress
+    from cachemgr.ingest import Writer
     from cachemgr.records import Image
 
     Work = Callable[["Transfer", Reins], Image]
@@ -57,7 +57,7 @@ class Transfer:
     origins: list[Origin] = field(default_factory=list)
     expected_rate_bytes_per_s: int | None = None
     progress: Progress | None = None
-    sink: Sink | None = None
+    sink: Writer | None = None
     image: Image | None = None
     error: CacheError | None = None
     ended_s: int | None = None
@@ -147,11 +147,11 @@ class Transfers:
             raise Missing(f"there is no transfer {name[:40]!r}: it may have ended long ago")
         return found
 
-    def offset_of(self, key: str) -> int | None:
-        """How far what is written here under that key is; None if nothing is."""
+    def writer_of(self, key: str) -> Writer | None:
+        """Who writes under that key here; None if nobody does."""
         with self._changed:
             found = self._alive(key)
-            return found.sink.offset if found and found.sink else None
+            return found.sink if found else None
 
     def wait(self, transfer: Transfer, seen: int, timeout_s: float) -> int:
         """Until something about it has changed since `seen`, or the time is over; how it is numbered."""
@@ -257,7 +257,7 @@ class Transfers:
                 transfer.changes += 1
                 self._changed.notify_all()
 
-        def on_sink(sink: Sink) -> None:
+        def on_sink(sink: Writer) -> None:
             transfer.sink = sink
 
         reins = Reins(

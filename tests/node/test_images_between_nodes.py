@@ -132,7 +132,7 @@ class TestHoldings:
         assert holdings.open("../../etc") is None
 
     def test_offset_of_this_process_counts_at_once(self, pool: Pool, writer: Writer) -> None:
-        held = PoolHoldings(pool, lambda key: writer.offset).open(DIGEST)
+        held = PoolHoldings(pool, lambda key: writer).open(DIGEST)
         assert held is not None
         before = held.valid_bytes()
         writer.write(CONTENT[:MIB])
@@ -179,7 +179,7 @@ class TestHoldings:
         held.close()
 
     def test_waiting_ends_in_time(self, pool: Pool, writer: Writer) -> None:
-        held = PoolHoldings(pool, lambda key: writer.offset).open(DIGEST)
+        held = PoolHoldings(pool, lambda key: writer).open(DIGEST)
         assert held is not None
         begin_s = CLOCK.monotonic_s()
         valid = held.wait(0, 0.1)
