@@ -151,6 +151,18 @@ OPTIONS = (
         "watchdog", _span, "30s", "systemd restarts a daemon that has been silent so long; 0: never", "_s"
     ),
     Option("log_level", _level, "info", "what is written to the log: debug, info, warning or error"),
+    Option(
+        "ssh_options",
+        _words,
+        "",
+        "options of ssh for ssh and sftp addresses, such as -i/etc/outrider/id_ed25519",
+    ),
+    Option(
+        "rsync_scratch",
+        _path,
+        "",
+        "folder for rsync, which writes to files of its own, each as large as its image; empty: no rsync",
+    ),
     Option("netrc", _path, "", "file with the site's passwords for its own image servers"),
     Option("ca_file", _path, "", "certificates by which https servers are known; empty: the system's"),
 )
@@ -184,6 +196,8 @@ class Config:
     sweep_interval_s: int
     watchdog_s: int
     log_level: str
+    ssh_options: tuple[str, ...]
+    rsync_scratch: str
     netrc: str
     ca_file: str
 

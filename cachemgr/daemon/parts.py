@@ -9,7 +9,9 @@ from contextlib import suppress
 from cachemgr.carrier import FetchCarrier
 from cachemgr.errors import BadRequest, DiskFailed, Unsuitable
 from cachemgr.fetch.connect import WebSettings
+from cachemgr.fetch.rsync import RsyncSettings
 from cachemgr.fetch.sources import Settings
+from cachemgr.fetch.ssh import SshSettings
 from cachemgr.holdings import PoolHoldings
 from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
@@ -101,13 +103,15 @@ def make_carrier(
     """The fetch package with the site's certificates, passwords and keys."""
     proxies = {name: environment[name] for name in PROXIES if name in environment}
     web = WebSettings(ca_file=config.ca_file or None, netrc_file=config.netrc or None, environment=proxies)
+    ssh = SshSettings(options=config.ssh_options)
+    rsync = RsyncSettings(config.rsync_scratch) if config.rsync_scratch else None
     key = read_key(config.relay_key)
 
     def ticket(digest: str) -> str | None:
         return make_ticket(key, digest, clock.now_s() + TICKET_S) if key else None
 
     return FetchCarrier(
-        settings=Settings(web=web),
+        settings=Settings(web=web, ssh=ssh, rsync=rsync),
         clock=clock,
         random=random.Random(),
         ticket=ticket,

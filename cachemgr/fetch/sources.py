@@ -40,7 +40,7 @@ class Settings:
 def _rsync(location: Location, settings: Settings, clock: Clock, validator: str | None) -> AnySource:
     if settings.rsync is None:
         raise Unsuitable(
-            f"{location.name} cannot be read: rsync needs a folder for scratch files, and none is configured"
+            f"{location.name} cannot be read: rsync needs a folder for scratch files: set rsync_scratch"
         )
     return RsyncSource(location, settings.rsync, clock, validator)
 
