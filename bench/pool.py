@@ -20,8 +20,10 @@ from statistics import median
 from time import perf_counter
 
 from cachemgr import pins, room
+from cachemgr.client import Client
 from cachemgr.clock import SystemClock
 from cachemgr.disk import RealDisk
+from cachemgr.errors import NoDaemon
 from cachemgr.hashing import ThreadedHasher
 from cachemgr.index import SqliteIndex
 from cachemgr.ingest import BLOCK_BYTES, Ingest
@@ -131,6 +133,39 @@ def percentile(times: list[float], percent: int) -> float:
     return sorted(times)[min(len(times) - 1, len(times) * percent // 100)]
 
 
+def served(folder: Path, root: Path, chosen: list[str]) -> None:
+    """How soon a daemon that has just been started, with no index, finds an image; and the next ones."""
+    socket, config = folder / "socket", folder / "cachemgr.conf"
+    config.write_text(f"[cachemgr]\npool = {root}\nsocket = {socket}\nlog_level = error\n")
+    begun_s = perf_counter()
+    command = [sys.executable, "-m", "cachemgr.daemon", "--config", str(config)]
+    daemon = subprocess.Popen(command)
+    try:
+        while True:
+            try:
+                client = Client(str(socket))
+                break
+            except NoDaemon:
+                SystemClock().sleep(0.005)
+        client.ask("find", {"name": chosen[0]})
+        first_s = perf_counter() - begun_s
+        times = []
+        for digest in chosen[:2000]:
+            asked_s = perf_counter()
+            client.ask("find", {"name": digest})
+            times.append(perf_counter() - asked_s)
+        client.close()
+    finally:
+        daemon.terminate()
+        daemon.wait()
+    print(
+        f"    a daemon's first answer, no index     {first_s:7.2f} s   ratio {first_s / START_BOUND_S:.2f} "
+        "(bound 2 s)\n"
+        f"    and the next ones over its socket, while it fills the index: median "
+        f"{1e3 * median(times):.2f} ms, 99 % {1e3 * percentile(times, 99):.2f} ms"
+    )
+
+
 def many_images(folder: Path, count: int) -> None:
     root = folder / "many"
     digests = filled(root, count)
@@ -159,6 +194,9 @@ def many_images(folder: Path, count: int) -> None:
             f"    look-up by {what:<7} median {1e6 * median(times):6.0f} us, 99 % {1e6 * p99_s:6.0f} us, "
             f"ratio {p99_s / LOOKUP_BOUND_S:.2f} (bound 1 ms)"
         )
+    pool.close()
+    served(folder, root, chosen)
+    pool = opened(root, 1 << 40)
     begun_s = perf_counter()
     with pool.changing("filling the index"):
         used_bytes = pool.index.used_bytes()

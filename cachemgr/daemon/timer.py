@@ -203,7 +203,7 @@ TASKS = (
     Task("instances", sweep_instances),
     Task("ingests", sweep_ingests),
     Task("images", sweep_images),
-    Task("aliases", sweep_aliases),
+    Task("aliases", sweep_aliases, rarely=10),
     Task("memory", sweep_memory),
     Task("pins", sweep_pins, rarely=10),
 )
