@@ -82,8 +82,6 @@ class Pump:
         self._ask_at_s = LEAST_ASK_S
         self._judge_at_s = 0.0
         self._suspicion: Suspicion | None = None
-        # Silent because it had nothing itself: that time says nothing about its speed.
-        self._is_excused = False
 
     def run(self) -> Ending:
         """Until the image is complete or this stream is left. Raises what the stream and the sink raise."""
@@ -152,7 +150,6 @@ class Pump:
             if pace.quiet_s >= 3 * usual_s:
                 raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s, having {have} bytes")
             return None
-        self._is_excused = True
         if pace.quiet_s >= LONGEST_STARVATION_S:
             raise SourceFault(f"it has received nothing for {pace.quiet_s:.0f} s itself")
         found = judge(offset, have, self._above(), 0)
@@ -166,9 +163,6 @@ class Pump:
         if not self._pace.delivered_bytes:
             return None
         self._ask_at_s = LEAST_ASK_S
-        if self._is_excused:
-            self._is_excused = False
-            self._pace.forget()
         rate = self._pace.rate_bytes_per_s()
         now_s = self._job.clock.monotonic_s()
         if rate is None or now_s < self._judge_at_s:

@@ -88,7 +88,11 @@ def test_upstream_that_has_just_mended_its_trouble_is_not_left_for_having_more()
     def mended(now_s: float) -> int:
         return trickle(now_s) + (15_000_000 if now_s > 1.5 else 0)
 
-    near = FakeSource("near", clock, has=mended)
+    def ramp(now_s: float) -> float:
+        # What it has at once, it sends ever faster, but not at once.
+        return float(RATE if now_s < 1.5 else min(RATE, RATE * 0.1 * 1.25 ** ((now_s - 1.5) / 0.2)))
+
+    near = FakeSource("near", clock, has=mended, rate=ramp)
     far, above = FakeSource("far", clock, has=trickle), FakeSource("above", clock)
 
     report = fetch(sink, [near, far, above], clock)
