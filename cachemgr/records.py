@@ -112,6 +112,10 @@ def is_ingest_key(name: str) -> bool:
     return re.fullmatch("u?[0-9a-f]{64}", name) is not None
 
 
+def is_instance_key(name: str) -> bool:
+    return re.fullmatch("[0-9a-f]{32}", name) is not None
+
+
 def is_alias_file(name: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{64}\.json", name) is not None
 

@@ -10,7 +10,7 @@ import pytest
 
 from cachemgr.check import check
 from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, PoolDamaged
+from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
 from cachemgr.ingest import drop_stale
 from cachemgr.layout import Settings
 from cachemgr.pool import Pool
@@ -46,17 +46,41 @@ def test_strangers_in_a_folder_change_nothing_and_stay(place: str, root: Path, p
 
 
 def test_check_reports_strangers_and_removes_none(root: Path, pool: Pool, add: Add) -> None:
-    for place in ("images", "ingest", "aliases"):
+    for place in ("images", "ingest", "aliases", "instances"):
         plant_strangers(root / place)
     add(A)
     maker = CopyingMaker(RealDisk())  # type: ignore[arg-type]
     found = check(pool, maker, fix=True)
     strangers = {finding.path for finding in found if finding.what == "not of this pool"}
 
-    for place in ("images", "ingest", "aliases"):
+    for place in ("images", "ingest", "aliases", "instances"):
         assert sorted(os.listdir(root / place))[-1] == "ä\n'; rm"
         assert (root / place / "notes.txt").read_text() == "do not delete"
         assert str(root / place / "notes.txt") in strangers
+
+
+class RootsOwn(CopyingMaker):
+    """Cannot remove what a job's user left in its instance."""
+
+    def remove(self, folder: str) -> None:
+        raise NotAllowed(f"{folder} holds what belongs to the job's user: root has to remove it")
+
+
+def test_instance_that_only_root_can_remove_keeps_nothing_else_from_being_mended(
+    root: Path, pool: Pool
+) -> None:
+    stuck = root / "instances" / ("0" * 32)
+    stuck.mkdir()
+    torn = root / "aliases" / ("0" * 64 + ".json")
+    torn.write_text("{")
+    found = check(pool, RootsOwn(RealDisk()), fix=True)  # type: ignore[arg-type]
+
+    assert [(each.path, each.is_fixed) for each in found] == [
+        (str(stuck), False),
+        (str(torn), True),
+    ]
+    assert "root has to remove it" in found[0].remedy
+    assert not torn.exists()
 
 
 def test_whatever_is_in_the_trash_is_swept_but_nothing_that_it_points_to(root: Path, pool: Pool) -> None:
