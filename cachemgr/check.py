@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cachemgr import ingest, instance_book, pins, room
-from cachemgr.errors import CacheError, PoolDamaged
+from cachemgr.errors import CacheError, DiskFailed, PoolDamaged
 from cachemgr.layout import FOLDERS, disk_errors
 from cachemgr.records import (
     MOST_BYTES,
@@ -74,7 +74,23 @@ def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
     # Looked at before the lock is taken, because taking it may mend this.
     with pool.changing("checking the pool"):
         for part in (_strangers, _trash, _images, _pins, _ingests, _aliases, _index):
-            found += part(pool, fix)
+            found += _gathered(part, pool, fix)
+    return found
+
+
+def _gathered(part: Callable[[Pool, bool], Iterator[Finding]], pool: Pool, fix: bool) -> list[Finding]:
+    """What one part finds; what belongs to another user ends that part, and no other."""
+    found = []
+    try:
+        for finding in part(pool, fix):
+            found.append(finding)  # one by one, to keep what was found before it ends
+    except (PermissionError, DiskFailed) as error:
+        cause = error.__cause__ if isinstance(error, DiskFailed) else error
+        if not isinstance(cause, PermissionError):
+            raise
+        remedy = "give it to the pool's user with `chown -R`, and check again"
+        path = str(cause.filename or pool.layout.root)
+        found.append(Finding("out of reach for the pool's user", path, remedy, is_fixed=False))
     return found
 
 

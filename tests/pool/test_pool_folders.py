@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from cachemgr.check import check
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
+from cachemgr.index import SqliteIndex
 from cachemgr.ingest import drop_stale
 from cachemgr.layout import Settings
 from cachemgr.pool import Pool
@@ -57,6 +60,34 @@ def test_check_reports_strangers_and_removes_none(root: Path, pool: Pool, add: A
         assert sorted(os.listdir(root / place))[-1] == "ä\n'; rm"
         assert (root / place / "notes.txt").read_text() == "do not delete"
         assert str(root / place / "notes.txt") in strangers
+
+
+class GuardedDisk(RealDisk):
+    """Keeps the record of one image from whoever looks, as if root had copied it there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def read(self, path: str, most: int) -> bytes:
+        if path == self._path:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().read(path, most)
+
+
+def test_image_of_another_user_keeps_nothing_else_from_being_checked(root: Path, clock: SetClock) -> None:
+    record = root / "images" / ("0" * 64) / "image.json"
+    record.parent.mkdir()
+    torn = root / "aliases" / ("0" * 64 + ".json")
+    torn.write_text("{")
+    disk = GuardedDisk(record)
+    pool = Pool(disk, str(root), clock, SqliteIndex(str(root / "index.sqlite")))
+    with closing(pool):
+        found = check(pool, CopyingMaker(disk), fix=True)  # type: ignore[arg-type]
+
+    assert (str(torn), True) in [(each.path, each.is_fixed) for each in found]
+    guarded = [each for each in found if each.path == str(record)]
+    assert guarded
+    assert all("chown" in each.remedy and not each.is_fixed for each in guarded)
 
 
 class RootsOwn(CopyingMaker):
@@ -134,8 +165,8 @@ def test_settings_that_were_lost_can_be_made_again(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "torn or was edited by hand"),
-        ("[]", "has no version"),
+        ("", "torn or was edited by hand: write it again with `cachemgr init --limit"),
+        ("[]", "has no version: write it again with `cachemgr init --limit"),
         ('{"version":1}', "does not describe a pool"),
         ('{"version":1,"format":"outrider-pool"}', "lacks 'limit_bytes'"),
         ('{"version":99,"format":"outrider-pool"}', "written by a newer cachemgr"),
