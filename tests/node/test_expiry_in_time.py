@@ -111,6 +111,8 @@ def test_strangers_among_the_names_keep_none_from_expiring(daemon: Inside, clock
 
     eventually("it has expired", lambda: sorted(os.listdir(folder)) == ["0.json", "notes"], daemon.log)
 
+    assert "sweep of aliases failed" not in daemon.log()
+
 
 def test_pinned_image_outlives_its_promise_until_the_pin_ends(daemon: Inside, clock: ShiftedClock) -> None:
     now_s = CLOCK.now_s()
