@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from cachemgr import ingest, instance_book, pins, room
-from cachemgr.errors import PoolDamaged
+from cachemgr.errors import CacheError, DiskFailed, PoolDamaged
 from cachemgr.layout import FOLDERS, disk_errors
 from cachemgr.records import (
     MOST_BYTES,
@@ -24,6 +24,7 @@ from cachemgr.records import (
     digest_of,
     is_alias_file,
     is_ingest_key,
+    is_instance_key,
 )
 
 TYPE_CHECKING = False
@@ -59,9 +60,13 @@ def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
     """What is wrong with the pool's folders; mended, if asked, as far as that is safe."""
     found = []
     for key in instance_book.leftovers(pool):
-        is_fixed = fix and instance_book.remove_leftover(pool, maker, key)
+        is_fixed, remedy = False, "remove it"
+        try:
+            is_fixed = fix and instance_book.remove_leftover(pool, maker, key)
+        except CacheError as error:
+            remedy = str(error)  # one that only root can remove keeps nothing else from being mended
         path = pool.layout.instance(key)
-        found.append(Finding("an instance that nobody uses", path, "remove it", is_fixed))
+        found.append(Finding("an instance that nobody uses", path, remedy, is_fixed))
     if fix:
         for key in ingest.drop_stale(pool):
             path = pool.layout.ingest(key)
@@ -69,7 +74,23 @@ def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
     # Looked at before the lock is taken, because taking it may mend this.
     with pool.changing("checking the pool"):
         for part in (_strangers, _trash, _images, _pins, _ingests, _aliases, _index):
-            found += part(pool, fix)
+            found += _gathered(part, pool, fix)
+    return found
+
+
+def _gathered(part: Callable[[Pool, bool], Iterator[Finding]], pool: Pool, fix: bool) -> list[Finding]:
+    """What one part finds; what belongs to another user ends that part, and no other."""
+    found = []
+    try:
+        for finding in part(pool, fix):
+            found.append(finding)  # one by one, to keep what was found before it ends
+    except (PermissionError, DiskFailed) as error:
+        cause = error.__cause__ if isinstance(error, DiskFailed) else error
+        if not isinstance(cause, PermissionError):
+            raise
+        remedy = "give it to the pool's user with `chown -R`, and check again"
+        path = str(cause.filename or pool.layout.root)
+        found.append(Finding("out of reach for the pool's user", path, remedy, is_fixed=False))
     return found
 
 
@@ -104,7 +125,10 @@ def hide(pool: Pool, image: Image) -> None:
 
 def _strangers(pool: Pool, fix: bool) -> Iterator[Finding]:
     """What nobody of ours made, and drafts of small files whose writers are dead."""
-    places = [pool.layout.root, *(pool.layout.folder(name) for name in ("aliases", "images", "ingest"))]
+    places = [
+        pool.layout.root,
+        *(pool.layout.folder(name) for name in ("aliases", "images", "ingest", "instances")),
+    ]
     for place in places:
         for name in pool.disk.names(place):
             path = f"{place}/{name}"
@@ -122,6 +146,8 @@ def _is_ours(pool: Pool, place: str, name: str) -> bool:
         return name in OUR_FILES or name == "lost+found"
     if place == pool.layout.folder("aliases"):
         return is_alias_file(name)
+    if place == pool.layout.folder("instances"):
+        return is_instance_key(name)
     return is_ingest_key(name) if place == pool.layout.folder("ingest") else digest_of(name) is not None
 
 

@@ -27,6 +27,7 @@ ANSWER_S = 60.0
 PROGRESS_S = 30.0
 MOST_ANSWER_BYTES = 256 << 20
 RECEIVED_BYTES = 256 << 10
+AGAIN = "it was stopped or died; ask again, what has arrived is kept"
 
 
 class Client:
@@ -133,9 +134,9 @@ class Client:
             except socket.timeout as error:
                 raise NoDaemon(f"the daemon at {self._path} did not answer in {timeout_s:g} s") from error
             except OSError as error:
-                raise NoDaemon(f"the daemon at {self._path} hung up: {error.strerror}") from error
+                raise NoDaemon(f"the daemon at {self._path} hung up: {error.strerror}; {AGAIN}") from error
             if not data:
-                raise NoDaemon(f"the daemon at {self._path} hung up")
+                raise NoDaemon(f"the daemon at {self._path} hung up: {AGAIN}")
             pieces.append(data)
             size += len(data)
         line, _, self._rest = b"".join(pieces).partition(b"\n")

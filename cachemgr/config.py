@@ -28,6 +28,7 @@ MOST_BYTES = 1 << 20
 LEVELS = ("debug", "info", "warning", "error")
 SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 SCHEMES = ("file", "http", "https", "ssh", "sftp", "rsync", "relay")
+METHODS = ("reflink", "qcow2", "overlay", "readonly", "shared", "copy")
 
 
 def _path(text: str) -> str:
@@ -45,7 +46,25 @@ def _count(text: str) -> int:
 def _span(text: str) -> int:
     """Seconds from `90`, `90s`, `10m`, `8h` or `30d`."""
     unit = SPANS_S.get(text[-1:].lower())
-    return _count(text) if unit is None else _count(text[:-1].strip()) * unit
+    count = text if unit is None else text[:-1].strip()
+    if not (count.isascii() and count.isdigit()):
+        raise BadRequest(f"{text!r} is no length of time: write 90s, 10m, 8h or 30d")
+    return int(count) * (unit or 1)
+
+
+def _lasting(text: str) -> int:
+    """A span in which something can happen: nothing is done without a pause, or in no time."""
+    span_s = _span(text)
+    if span_s == 0:
+        raise BadRequest(f"{text!r} is too short: write 1s or more")
+    return span_s
+
+
+def _some(text: str) -> int:
+    count = _count(text)
+    if count == 0:
+        raise BadRequest("0 is too few: write 1 or more")
+    return count
 
 
 def _rate(text: str) -> int:
@@ -75,6 +94,14 @@ def _address(text: str) -> str:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    found = _words(text)
+    for word in found:
+        if word not in METHODS:
+            raise BadRequest(f"there is no method {word!r}: choose of {', '.join(METHODS)}")
+    return found
 
 
 def _schemes(text: str) -> tuple[str, ...]:
@@ -108,7 +135,7 @@ OPTIONS = (
     Option("pool", _path, "/var/cache/outrider", "the folder of the pool; `cachemgr init` makes it"),
     Option("socket", _path, "/run/outrider/cachemgr.sock", "where the daemon listens"),
     Option("user", str, "", "the user whom a daemon started as root becomes; empty: it stays what it is"),
-    Option("transfers", _count, "4", "transfers at once; one with an earlier deadline goes first"),
+    Option("transfers", _some, "4", "transfers at once; one with an earlier deadline goes first"),
     Option("transfers_waiting", _count, "256", "transfers that may wait; more are refused"),
     Option(
         "rate",
@@ -124,7 +151,9 @@ OPTIONS = (
         "bytes a second of each transfer that says nothing else; 0 is no limit",
         "_bytes_per_s",
     ),
-    Option("resolve_timeout", _span, "30s", "how long a source may take to say how large an image is", "_s"),
+    Option(
+        "resolve_timeout", _lasting, "30s", "how long a source may take to say how large an image is", "_s"
+    ),
     Option("relay_listen", _address, "", "address at which other nodes may fetch images; empty: none"),
     Option("relay_key", _path, "", "file with the key that signs the relay's tickets"),
     Option("relay_public", _truth, "no", "whether public images are sent without a ticket"),
@@ -135,7 +164,9 @@ OPTIONS = (
     Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
     Option("user_bytes", read_size, "0", "bytes that one user's images may take; 0 is no limit"),
     Option("user_instances", _count, "64", "instances that one user may have; 0 is no limit"),
-    Option("methods", _words, "", "ways of making instances, best first; empty: what the file system allows"),
+    Option(
+        "methods", _methods, "", "ways of making instances, best first; empty: what the file system allows"
+    ),
     Option("mount_squashfs", _truth, "yes", "whether root mounts squashfs images, which users may have made"),
     Option(
         "mounts_by_root",
@@ -146,7 +177,7 @@ OPTIONS = (
     Option(
         "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
     ),
-    Option("sweep_interval", _span, "60s", "how often is looked for what has expired unnoticed", "_s"),
+    Option("sweep_interval", _lasting, "60s", "how often is looked for what has expired unnoticed", "_s"),
     Option(
         "watchdog", _span, "30s", "systemd restarts a daemon that has been silent so long; 0: never", "_s"
     ),

@@ -148,7 +148,10 @@ def ask(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
         while b"\n" not in received:
             data = connection.recv(65_536)
             if not data or len(received) > MOST_ANSWER_BYTES:
-                raise Failed(NO_DAEMON, f"the daemon at {path} hung up without an answer")
+                raise Failed(
+                    NO_DAEMON,
+                    f"the daemon at {path} hung up without an answer: look at its log, and ask again",
+                )
             received += data
     except OSError as error:
         raise Failed(NO_DAEMON, f"no daemon answers at {path}: {error}") from error

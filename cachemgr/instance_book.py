@@ -18,7 +18,7 @@ from cachemgr import room
 from cachemgr.disk import replace_file
 from cachemgr.errors import Busy, Missing, PoolDamaged
 from cachemgr.layout import SEARCHABLE, disk_errors
-from cachemgr.records import MOST_BYTES, Pin, checked_name, decode, encode, file_name
+from cachemgr.records import MOST_BYTES, Pin, checked_name, decode, encode, file_name, is_instance_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def leftovers(pool: Pool) -> list[str]:
     """
     with disk_errors("looking for instances that nobody uses"):
         keys = pool.disk.names(pool.layout.folder("instances"))
-        return [key for key in keys if _is_left(pool, key)]
+        return [key for key in keys if is_instance_key(key) and _is_left(pool, key)]
 
 
 def _is_left(pool: Pool, key: str) -> bool:

@@ -82,6 +82,9 @@ class Settings:
         return json.dumps(plain).encode() + b"\n"
 
 
+REMEDY = "write it again with `cachemgr init --limit SIZE --policy POLICY`; the images stay"
+
+
 def read_settings(disk: Disk, layout: Layout) -> Settings:
     try:
         data = disk.read(layout.settings, MOST_BYTES)
@@ -89,22 +92,24 @@ def read_settings(disk: Disk, layout: Layout) -> Settings:
         raise Missing(
             f"{layout.root} is no pool: make one with `cachemgr --pool {layout.root} init --limit SIZE`"
         ) from error
-    found = decode(data, layout.settings)
+    found = decode(data, layout.settings, remedy=REMEDY)
     if found.get("format") != FORMAT:
-        raise PoolDamaged(f"{layout.settings} does not describe a pool")
+        raise PoolDamaged(f"{layout.settings} does not describe a pool: {REMEDY}")
     try:
         return Settings(limit_bytes=int(found["limit_bytes"]), policy=str(found["policy"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise PoolDamaged(f"{layout.settings} lacks {error}: run `cachemgr init` again") from error
+        raise PoolDamaged(f"{layout.settings} lacks {error}: {REMEDY}") from error
 
+
+NOT_OURS = "permission denied: run this as the pool's user or as root, and let all in the pool be that user's"
 
 MEANINGS = {
     errno.ENOSPC: "the disk is full: remove files, or lower the pool's limit",
     errno.EDQUOT: "the disk quota is used up",
-    errno.EROFS: "the file system is mounted read-only",
+    errno.EROFS: "the file system is mounted read-only: repair it and mount it writable",
     errno.EIO: "the disk reports a fault: look at the kernel's log",
-    errno.EACCES: "permission denied: run this as the pool's user or as root",
-    errno.EPERM: "permission denied: run this as the pool's user or as root",
+    errno.EACCES: NOT_OURS,
+    errno.EPERM: NOT_OURS,
     errno.EMFILE: "too many open files: raise LimitNOFILE",
 }
 

@@ -112,6 +112,10 @@ def is_ingest_key(name: str) -> bool:
     return re.fullmatch("u?[0-9a-f]{64}", name) is not None
 
 
+def is_instance_key(name: str) -> bool:
+    return re.fullmatch("[0-9a-f]{32}", name) is not None
+
+
 def is_alias_file(name: str) -> bool:
     return re.fullmatch(r"[0-9a-f]{64}\.json", name) is not None
 
@@ -126,14 +130,14 @@ def encode(value: Image | Pin | Alias | dict[str, Any]) -> bytes:
     return json.dumps({"version": VERSION, **plain}, sort_keys=True).encode() + b"\n"
 
 
-def decode(data: bytes, path: str) -> dict[str, Any]:
+def decode(data: bytes, path: str, remedy: str = "run `cachemgr check --fix`") -> dict[str, Any]:
     """The object in a file of ours, without its version."""
     try:
         found = json.loads(data)
     except ValueError as error:
-        raise PoolDamaged(f"{path} is torn or was edited by hand: run `cachemgr check --fix`") from error
+        raise PoolDamaged(f"{path} is torn or was edited by hand: {remedy}") from error
     if not isinstance(found, dict) or not isinstance(found.get("version"), int):
-        raise PoolDamaged(f"{path} has no version: run `cachemgr check --fix`")
+        raise PoolDamaged(f"{path} has no version: {remedy}")
     if found.pop("version") > VERSION:
         raise PoolDamaged(f"{path} was written by a newer cachemgr: install that version or a later one")
     return found

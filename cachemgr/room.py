@@ -199,7 +199,7 @@ def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:
         path = layout.image(digest)
         try:
             image = decode_image(disk.read(f"{path}/image.json", MOST_BYTES), path)
-        except (FileNotFoundError, NotADirectoryError, PoolDamaged):
+        except (FileNotFoundError, NotADirectoryError, PermissionError, PoolDamaged):
             image = None
         if image is not None and image.digest == digest:
             entries.append(entry_of(pool, image))

@@ -70,11 +70,12 @@ def _transfers(session: Session, arguments: argparse.Namespace) -> None:
 def _row(each: Result, now_s: int) -> tuple[object, ...]:
     rate, finish_s = answers.number(each, "rate_bytes_per_s"), answers.optional_number(each, "finish_s")
     deadline_s = answers.optional_number(each, "deadline_s")
-    is_running = answers.text(each, "state") == "running"
+    state = answers.text(each, "state")
+    is_running = state == "running"
     error = answers.text(each, "error")
     return (
         answers.text(each, "transfer"),
-        answers.text(each, "state") + (f"({error})" if error else ""),
+        state + (f"({error})" if error not in ("", state) else ""),
         _column(in_words(answers.number(each, "bytes"))),
         _column(in_words(answers.number(each, "size_bytes"))),
         _column(f"{in_words(rate)}/s") if rate and is_running else "",
@@ -96,7 +97,10 @@ def _transfer(session: Session, arguments: argparse.Namespace) -> None:
     if all(value is None for value in said.values()):
         raise BadRequest("say what to change: --pause, --resume, --cancel, --rate or --deadline")
     found = session.ask("transfer-set", transfer=arguments.transfer, **said)
-    session.show(found, f"{arguments.transfer} {answers.text(found, 'state')}".strip())
+    state = answers.text(found, "state")
+    if arguments.cancel and state != "cancelled":
+        state = "is being cancelled"  # what it waits for may take a moment to hear of it
+    session.show(found, f"{arguments.transfer} {state}".strip())
 
 
 def _limits(session: Session, arguments: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from cachemgr.daemon.transfers import close_files
 from cachemgr.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, WrongBytes
 from cachemgr.pool import INGEST_LEASE_S, Want
 from cachemgr.records import PIN_KINDS, PUBLIC, Image, Pin, Readers, checked_digest
+from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -361,13 +362,13 @@ def dry_run(node: Node, size_bytes: int, *, is_arriving: bool = False) -> dict[s
         return {"fits": True, "is_present": False, "evicted": []}
     limit_bytes = node.pool.settings.limit_bytes
     if size_bytes > limit_bytes:
-        raise NeverFits(f"{size_bytes} bytes never fit into the pool of {limit_bytes}")
+        raise NeverFits(f"{in_words(size_bytes)} never fit into the pool of {in_words(limit_bytes)}")
     with node.pool.changing("looking for room"):
         over_bytes = node.pool.index.used_bytes() + size_bytes - limit_bytes
         short_bytes = size_bytes + room.SPARE_BYTES - node.pool.disk.free_bytes(node.pool.layout.root)
         missing_bytes = max(over_bytes, short_bytes)
         chosen = [] if missing_bytes <= 0 else room.choose(node.pool, missing_bytes)
     if chosen is None:
-        raise NoRoom(f"{size_bytes} bytes find no room: too much is pinned or arriving")
+        raise NoRoom(f"{in_words(size_bytes)} find no room: too much is pinned or arriving")
     evicted = [{"digest": f"sha256:{each.key}", "size_bytes": each.size_bytes} for each in chosen]
     return {"fits": True, "is_present": False, "evicted": evicted}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cachemgr import ingest, instance_book, pins, room
 from cachemgr.daemon.looking import count_expired_pins, gauge
 from cachemgr.errors import CacheError, PoolDamaged
-from cachemgr.records import MOST_BYTES, Alias, decode_alias
+from cachemgr.records import MOST_BYTES, Alias, decode_alias, is_alias_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,11 +140,18 @@ def sweep_ingests(node: Node) -> int | None:
 def sweep_instances(node: Node) -> int | None:
     """Remove instances whose lease is over, or that an earlier boot has left."""
     pool = node.pool
-    for key in instance_book.leftovers(pool):
-        if instance_book.remove_leftover(pool, node.maker, key):
-            node.log.info("instance expired", instance=key)
     now_s = node.clock.now_s()
-    ends = [each.expires_s for each in instance_book.instances(pool)]
+    again_s = []
+    for key in instance_book.leftovers(pool):
+        try:
+            if instance_book.remove_leftover(pool, node.maker, key):
+                node.log.info("instance expired", instance=key)
+        except CacheError as error:
+            # One that only root can remove must not keep all others.
+            node.log.warning("instance stays", instance=key, error=error)
+            again_s.append(now_s + AFTER_FAILURE_S)
+    now_s = node.clock.now_s()
+    ends = again_s + [each.expires_s for each in instance_book.instances(pool)]
     return min((end_s for end_s in ends if end_s > now_s), default=None)
 
 
@@ -154,7 +161,7 @@ def sweep_aliases(node: Node) -> int | None:
     folder = pool.layout.folder("aliases")
     ends = []
     for name in pool.disk.names(folder):
-        if name.startswith("."):
+        if not is_alias_file(name):
             continue
         try:
             alias = decode_alias(pool.disk.read(f"{folder}/{name}", MOST_BYTES), name)

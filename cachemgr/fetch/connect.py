@@ -142,6 +142,12 @@ def _tunnel(sock: socket.socket, host: str, port: int, proxy: str, timeout_s: fl
 def _encrypted(sock: socket.socket, host: str, settings: WebSettings, timeout_s: float) -> ssl.SSLSocket:
     try:
         context = ssl.create_default_context(cafile=settings.ca_file)
+    except OSError as error:
+        raise SourceFault(
+            f"the certificates {settings.ca_file} cannot be read: {reason_of(error)}; correct ca_file",
+            is_final=True,
+        ) from error
+    try:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         sock.settimeout(max(0.001, timeout_s))
         return context.wrap_socket(sock, server_hostname=host)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cachemgr import instance_book
 from cachemgr.clock import SystemClock
+from cachemgr.errors import NotAllowed
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, eventually
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.instance_book import Maker
+    from cachemgr.pool import Pool
 
 Start = Callable[..., Inside]
 A, B = "http://x/a", "http://x/b"
@@ -70,6 +78,40 @@ def test_instance_leaves_within_a_second_of_its_lease(daemon: Inside) -> None:
 
     assert end_s <= CLOCK.now_s() <= end_s + 2
     assert daemon.ask("show", name=digest)["pin_list"] == []
+
+
+def test_instance_that_only_root_can_remove_keeps_no_other_from_leaving(
+    daemon: Inside, clock: ShiftedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = added(daemon, uri=A)
+    for owner in ("one", "two", "three"):
+        daemon.ask("instance", name=digest, owner=owner, until_s=CLOCK.now_s() + 600)
+    folder = Path(daemon.pool) / "instances"
+    stuck = sorted(os.listdir(folder))[0]
+    remove = instance_book.remove_leftover
+
+    def refused(pool: Pool, maker: Maker, key: str) -> bool:
+        if key == stuck:
+            raise NotAllowed("it holds what belongs to the job's user: root has to remove it")
+        return remove(pool, maker, key)
+
+    monkeypatch.setattr(instance_book, "remove_leftover", refused)
+    swept(daemon, clock, 700)
+
+    eventually("the others have left", lambda: os.listdir(folder) == [stuck], daemon.log)
+    assert "root has to remove it" in daemon.log()
+
+
+def test_strangers_among_the_names_keep_none_from_expiring(daemon: Inside, clock: ShiftedClock) -> None:
+    added(daemon, uri=A)
+    folder = Path(daemon.pool) / "aliases"
+    (folder / "notes").mkdir()
+    (folder / "0.json").mkdir()
+    swept(daemon, clock, 100 * 86400)
+
+    eventually("it has expired", lambda: sorted(os.listdir(folder)) == ["0.json", "notes"], daemon.log)
+
+    assert "sweep of aliases failed" not in daemon.log()
 
 
 def test_pinned_image_outlives_its_promise_until_the_pin_ends(daemon: Inside, clock: ShiftedClock) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from cachemgr import config
 from cachemgr.errors import BadRequest
+from cachemgr.instances.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,6 +50,11 @@ def test_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[cachemgr]\nrelay_listen = 7010\n", "write 0.0.0.0:7010"),
         ("[cachemgr]\nuser_schemes = ftp\n", "'ftp' is no kind of source"),
         ("[cachemgr]\nmount_squashfs = maybe\n", "neither yes nor no"),
+        ("[cachemgr]\ntransfers = 0\n", "option transfers: 0 is too few"),
+        ("[cachemgr]\nsweep_interval = 0s\n", "option sweep_interval: '0s' is too short"),
+        ("[cachemgr]\nresolve_timeout = 0\n", "option resolve_timeout: '0' is too short"),
+        ("[cachemgr]\nwatchdog = 1ms\n", "option watchdog: '1ms' is no length of time"),
+        ("[cachemgr]\nmethods = copy teleport\n", "option methods: there is no method 'teleport'"),
         ("[cache]\npool = /p\n", "all options are in [cachemgr]"),
         ("pool = /p\n", "is no INI file"),
         ("[cachemgr]\npool = /p\npool = /q\n", "is no INI file"),
@@ -57,6 +63,10 @@ def test_environment_wins_over_the_file(tmp_path: Path) -> None:
 def test_mistake_is_named_with_its_remedy(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(BadRequest, match=re.escape(said)):
         config.load(written(tmp_path, text))
+
+
+def test_every_method_can_be_configured() -> None:
+    assert config.config({"methods": " ".join(METHODS)}).methods == tuple(METHODS)
 
 
 def test_misspelt_variable_is_an_error() -> None:

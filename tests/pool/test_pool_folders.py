@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cachemgr.check import check
 from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, PoolDamaged
+from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
+from cachemgr.index import SqliteIndex
 from cachemgr.ingest import drop_stale
 from cachemgr.layout import Settings
 from cachemgr.pool import Pool
@@ -46,17 +49,69 @@ def test_strangers_in_a_folder_change_nothing_and_stay(place: str, root: Path, p
 
 
 def test_check_reports_strangers_and_removes_none(root: Path, pool: Pool, add: Add) -> None:
-    for place in ("images", "ingest", "aliases"):
+    for place in ("images", "ingest", "aliases", "instances"):
         plant_strangers(root / place)
     add(A)
     maker = CopyingMaker(RealDisk())  # type: ignore[arg-type]
     found = check(pool, maker, fix=True)
     strangers = {finding.path for finding in found if finding.what == "not of this pool"}
 
-    for place in ("images", "ingest", "aliases"):
+    for place in ("images", "ingest", "aliases", "instances"):
         assert sorted(os.listdir(root / place))[-1] == "ä\n'; rm"
         assert (root / place / "notes.txt").read_text() == "do not delete"
         assert str(root / place / "notes.txt") in strangers
+
+
+class GuardedDisk(RealDisk):
+    """Keeps the record of one image from whoever looks, as if root had copied it there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def read(self, path: str, most: int) -> bytes:
+        if path == self._path:
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return super().read(path, most)
+
+
+def test_image_of_another_user_keeps_nothing_else_from_being_checked(root: Path, clock: SetClock) -> None:
+    record = root / "images" / ("0" * 64) / "image.json"
+    record.parent.mkdir()
+    torn = root / "aliases" / ("0" * 64 + ".json")
+    torn.write_text("{")
+    disk = GuardedDisk(record)
+    pool = Pool(disk, str(root), clock, SqliteIndex(str(root / "index.sqlite")))
+    with closing(pool):
+        found = check(pool, CopyingMaker(disk), fix=True)  # type: ignore[arg-type]
+
+    assert (str(torn), True) in [(each.path, each.is_fixed) for each in found]
+    guarded = [each for each in found if each.path == str(record)]
+    assert guarded
+    assert all("chown" in each.remedy and not each.is_fixed for each in guarded)
+
+
+class RootsOwn(CopyingMaker):
+    """Cannot remove what a job's user left in its instance."""
+
+    def remove(self, folder: str) -> None:
+        raise NotAllowed(f"{folder} holds what belongs to the job's user: root has to remove it")
+
+
+def test_instance_that_only_root_can_remove_keeps_nothing_else_from_being_mended(
+    root: Path, pool: Pool
+) -> None:
+    stuck = root / "instances" / ("0" * 32)
+    stuck.mkdir()
+    torn = root / "aliases" / ("0" * 64 + ".json")
+    torn.write_text("{")
+    found = check(pool, RootsOwn(RealDisk()), fix=True)  # type: ignore[arg-type]
+
+    assert [(each.path, each.is_fixed) for each in found] == [
+        (str(stuck), False),
+        (str(torn), True),
+    ]
+    assert "root has to remove it" in found[0].remedy
+    assert not torn.exists()
 
 
 def test_whatever_is_in_the_trash_is_swept_but_nothing_that_it_points_to(root: Path, pool: Pool) -> None:
@@ -110,8 +165,8 @@ def test_settings_that_were_lost_can_be_made_again(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "torn or was edited by hand"),
-        ("[]", "has no version"),
+        ("", "torn or was edited by hand: write it again with `cachemgr init --limit"),
+        ("[]", "has no version: write it again with `cachemgr init --limit"),
         ('{"version":1}', "does not describe a pool"),
         ('{"version":1,"format":"outrider-pool"}', "lacks 'limit_bytes'"),
         ('{"version":99,"format":"outrider-pool"}', "written by a newer cachemgr"),
