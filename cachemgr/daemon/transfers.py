@@ -53,6 +53,8 @@ class Transfer:
     state: str = WAITING
     deadline_s: int | None = None
     is_held: bool = False
+    # Wanted by ordinary users alone.
+    is_ordinary: bool = False
     wanted_by: set[int] = field(default_factory=set)
     origins: list[Origin] = field(default_factory=list)
     expected_rate_bytes_per_s: int | None = None
@@ -106,6 +108,7 @@ class Transfers:
         uid: int,
         origins: Sequence[Origin],
         work: Work,
+        is_ordinary: bool = False,
         deadline_s: int | None = None,
         rate_bytes_per_s: int | None = None,
         expected_rate_bytes_per_s: int | None = None,
@@ -127,8 +130,10 @@ class Transfers:
                 limit = RateLimit(rate_bytes_per_s, self._clock)
                 found = Transfer(self._last, key, uri, size_bytes, work, limit, self._clock.now_s())
                 found.expected_rate_bytes_per_s = expected_rate_bytes_per_s
+                found.is_ordinary = is_ordinary
                 self._all[found.number] = found
             found.wanted_by.add(uid)
+            found.is_ordinary = found.is_ordinary and is_ordinary
             known = {origin.name for origin in found.origins}
             self._unused += [origin for origin in origins if origin.name in known]
             found.origins += [origin for origin in origins if origin.name not in known]
@@ -240,7 +245,8 @@ class Transfers:
     def _carry_out_choice(self) -> bool:
         """Whether all that were chosen run now."""
         standings = [
-            Standing(each.number, each.state, each.deadline_s, each.is_held) for each in self._all.values()
+            Standing(each.number, each.state, each.deadline_s, each.is_held, each.is_ordinary)
+            for each in self._all.values()
         ]
         choice = schedule.choose(standings, self._slots)
         for number in choice.to_pause:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 
 from cachemgr.bring import Origin, Reins
-from cachemgr.daemon import transfers as module
 from cachemgr.daemon.log import Log
 from cachemgr.daemon.transfers import Transfer, Transfers
 from cachemgr.errors import Busy, SourceFailed
@@ -44,7 +44,7 @@ def test_file_that_never_closes_stops_nobody_elses_transfer(
         assert released.wait(20)
 
     with monkeypatch.context() as hung:
-        hung.setattr(module.os, "close", close)
+        hung.setattr(os, "close", close)
         begin(table, "a", of_user("a"))
         assert closing.wait(20)
         asked: list[object] = []
