@@ -199,6 +199,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         uid=caller.uid,
         origins=addition.origins,
         work=_work(node, want, addition.name, is_believed=caller.is_privileged),
+        is_ordinary=not caller.is_privileged,
         deadline_s=addition.deadline_s,
         rate_bytes_per_s=addition.rate_bytes_per_s,
         expected_rate_bytes_per_s=addition.expected_rate_bytes_per_s,
@@ -250,6 +251,7 @@ def resume(node: Node, ingest: Ingest) -> Transfer | None:
         uid=image.owner_uid,
         origins=[origin],
         work=_work(node, want, image.uri, is_believed=is_privileged),
+        is_ordinary=not is_privileged,
         rate_bytes_per_s=node.config.transfer_rate_bytes_per_s or None,
     )
     node.log.info("transfer resumed", transfer=transfer.name, uri=image.uri, bytes=ingest.arrived_bytes())

@@ -33,6 +33,8 @@ class Standing:
     deadline_s: int | None
     # Paused by somebody, who has to resume it.
     is_held: bool
+    # Wanted by ordinary users alone.
+    is_ordinary: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,13 @@ def checked_change(before: str, after: str) -> str:
 def choose(standings: Iterable[Standing], slots: int) -> Choice:
     """Earliest deadline first, those without one last, equals in the order of their coming.
 
-    A slot that is taken is given up for an earlier deadline and for nothing else.
+    A slot that is taken is given up for an earlier deadline and for nothing else. Ordinary
+    users may name any deadline and the slowest of sources, so one of several slots is not theirs.
     """
     alive = [each for each in standings if each.state not in ENDED]
-    wanted = sorted((each for each in alive if not each.is_held), key=_urgency)[:slots]
+    queue = sorted((each for each in alive if not each.is_held), key=_urgency)
+    ordinary = [each for each in queue if each.is_ordinary][: max(1, slots - 1)]
+    wanted = [each for each in queue if not each.is_ordinary or each in ordinary][:slots]
     chosen = {each.number for each in wanted}
     to_run = [each.number for each in wanted if each.state != RUNNING]
     to_pause = [each.number for each in alive if each.state == RUNNING and each.number not in chosen]

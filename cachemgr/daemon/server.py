@@ -193,9 +193,10 @@ class Server:
                     target=self._serve, args=(connection, caller), name=f"pid {caller.pid}", daemon=True
                 )
                 self._threads.add(thread)
-        if not is_too_many:
-            thread.start()
+        if not is_too_many and self._is_started(thread):
             return
+        if not is_too_many:
+            self._forget(connection, caller, thread)
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(answer(refusal(Busy("the daemon has too many connections: try again"))))
@@ -209,13 +210,25 @@ class Server:
         except (Gone, OSError):
             self._log.debug("connection lost", pid=caller.pid, uid=caller.uid)
         finally:
-            with self._guard:
-                del self._open[id(connection)]
-                self._of_user[caller.uid] -= 1
-                if not self._of_user[caller.uid]:
-                    del self._of_user[caller.uid]
-                self._threads.discard(threading.current_thread())
+            self._forget(connection, caller, threading.current_thread())
             line.close()
+
+    def _is_started(self, thread: threading.Thread) -> bool:
+        """Whether the node had room for one more thread; if not, others are still to be accepted."""
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._log.warning("cannot serve a connection", reason=error)
+            return False
+        return True
+
+    def _forget(self, connection: socket.socket, caller: Caller, thread: threading.Thread) -> None:
+        with self._guard:
+            del self._open[id(connection)]
+            self._of_user[caller.uid] -= 1
+            if not self._of_user[caller.uid]:
+                del self._of_user[caller.uid]
+            self._threads.discard(thread)
 
     def _serve_one(self, line: Line, caller: Caller) -> bool:
         """Whether the connection may go on."""

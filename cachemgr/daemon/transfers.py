@@ -53,6 +53,8 @@ class Transfer:
     state: str = WAITING
     deadline_s: int | None = None
     is_held: bool = False
+    # Wanted by ordinary users alone.
+    is_ordinary: bool = False
     wanted_by: set[int] = field(default_factory=set)
     origins: list[Origin] = field(default_factory=list)
     expected_rate_bytes_per_s: int | None = None
@@ -94,6 +96,8 @@ class Transfers:
         self._last = 0
         self._is_stopping = False
         self._threads: dict[int, threading.Thread] = {}
+        # To be closed without the lock: a file system of a user's own may not answer, ever.
+        self._unused: list[Origin] = []
 
     def join(
         self,
@@ -104,6 +108,7 @@ class Transfers:
         uid: int,
         origins: Sequence[Origin],
         work: Work,
+        is_ordinary: bool = False,
         deadline_s: int | None = None,
         rate_bytes_per_s: int | None = None,
         expected_rate_bytes_per_s: int | None = None,
@@ -125,15 +130,18 @@ class Transfers:
                 limit = RateLimit(rate_bytes_per_s, self._clock)
                 found = Transfer(self._last, key, uri, size_bytes, work, limit, self._clock.now_s())
                 found.expected_rate_bytes_per_s = expected_rate_bytes_per_s
+                found.is_ordinary = is_ordinary
                 self._all[found.number] = found
             found.wanted_by.add(uid)
+            found.is_ordinary = found.is_ordinary and is_ordinary
             known = {origin.name for origin in found.origins}
-            close_files(origin for origin in origins if origin.name in known)
+            self._unused += [origin for origin in origins if origin.name in known]
             found.origins += [origin for origin in origins if origin.name not in known]
             if deadline_s is not None and (found.deadline_s is None or deadline_s < found.deadline_s):
                 found.deadline_s = deadline_s
             self._schedule()
-            return found, is_joined
+        self._close_unused()
+        return found, is_joined
 
     def all(self) -> list[Transfer]:
         with self._changed:
@@ -170,11 +178,13 @@ class Transfers:
             elif not is_held and transfer.state == PAUSED and not transfer.has_thread:
                 self._to(transfer, WAITING)
             self._schedule()
+        self._close_unused()
 
     def set_deadline(self, transfer: Transfer, deadline_s: int) -> None:
         with self._changed:
             transfer.deadline_s = deadline_s
             self._schedule()
+        self._close_unused()
 
     def cancel(self, transfer: Transfer, reason: str) -> None:
         """End it. What has arrived stays until its lease ends."""
@@ -185,6 +195,7 @@ class Transfers:
             if not transfer.has_thread:
                 transfer.error = Cancelled(f"the transfer of {transfer.uri} was cancelled: {reason}")
                 self._end(transfer, CANCELLED)
+        self._close_unused()
 
     def leave(self, transfer: Transfer, uid: int, reason: str) -> bool:
         """One user's interest ends; whether that ended the transfer."""
@@ -227,10 +238,15 @@ class Transfers:
 
     def _schedule(self) -> None:
         """Carry out the choice; called with the lock."""
-        if self._is_stopping:
-            return
+        while not self._is_stopping and not self._carry_out_choice():
+            """Who could not begin has left a slot to others."""
+        self._changed.notify_all()
+
+    def _carry_out_choice(self) -> bool:
+        """Whether all that were chosen run now."""
         standings = [
-            Standing(each.number, each.state, each.deadline_s, each.is_held) for each in self._all.values()
+            Standing(each.number, each.state, each.deadline_s, each.is_held, each.is_ordinary)
+            for each in self._all.values()
         ]
         choice = schedule.choose(standings, self._slots)
         for number in choice.to_pause:
@@ -241,14 +257,26 @@ class Transfers:
             transfer = self._all[number]
             transfer.control.resume()
             self._to(transfer, RUNNING)
-            if not transfer.has_thread:
-                transfer.has_thread = True
-                thread = threading.Thread(
-                    target=self._run, args=(transfer,), name=f"transfer {transfer.name}", daemon=True
-                )
-                self._threads[number] = thread
-                thread.start()
-        self._changed.notify_all()
+            if not transfer.has_thread and not self._start(transfer):
+                return False
+        return True
+
+    def _start(self, transfer: Transfer) -> bool:
+        """A thread for it, or its end: who has no thread must not keep a slot."""
+        thread = threading.Thread(
+            target=self._run, args=(transfer,), name=f"transfer {transfer.name}", daemon=True
+        )
+        self._threads[transfer.number] = thread
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._log.warning("cannot start a transfer", transfer=transfer.name, reason=error)
+            del self._threads[transfer.number]
+            transfer.error = Busy("this node has too many processes to begin a transfer: try again")
+            self._note_end(transfer, FAILED)
+            return False
+        transfer.has_thread = True
+        return True
 
     def _run(self, transfer: Transfer) -> None:
         def on_progress(progress: Progress) -> None:
@@ -280,14 +308,23 @@ class Transfers:
         with self._changed:
             self._end(transfer, state)
             self._threads.pop(transfer.number, None)
+        self._close_unused()
 
     def _end(self, transfer: Transfer, state: str) -> None:
-        self._to(transfer, state)
-        transfer.ended_s = self._clock.now_s()
-        close_files(transfer.origins)
-        transfer.origins = []
+        self._note_end(transfer, state)
         self._schedule()
         self._changed.notify_all()
+
+    def _note_end(self, transfer: Transfer, state: str) -> None:
+        self._to(transfer, state)
+        transfer.ended_s = self._clock.now_s()
+        self._unused += transfer.origins
+        transfer.origins = []
+
+    def _close_unused(self) -> None:
+        with self._changed:
+            origins, self._unused = self._unused, []
+        close_files(origins)
 
     def _to(self, transfer: Transfer, state: str) -> None:
         transfer.state = schedule.checked_change(transfer.state, state)

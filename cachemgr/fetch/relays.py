@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cachemgr.fetch.connect import dial
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.ports import Resolved, Status
-from cachemgr.fetch.wire import Body, Head, exchange, request_bytes
+from cachemgr.fetch.wire import Body, Head, exchange, number_in, request_bytes
 
 if TYPE_CHECKING:
     from cachemgr.clock import Clock
@@ -58,10 +58,10 @@ class RelaySource:
         except SourceFault:
             return None
         body.close()
-        have, size = head.headers.get(HAVE, ""), head.length_bytes()
-        if head.status != 200 or size is None or not (have.isascii() and have.isdigit()):
+        have, size = number_in(head.headers.get(HAVE, "")), head.length_bytes()
+        if head.status != 200 or size is None or have is None:
             return None
-        return Status(int(have), size)
+        return Status(have, size)
 
     def _request(self, method: str, offset: int, timeout_s: float) -> tuple[Head, Body]:
         host = f"[{self._location.host}]" if ":" in self._location.host else self._location.host

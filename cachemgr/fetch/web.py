@@ -18,7 +18,7 @@ from cachemgr.fetch.connect import (
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.ports import Resolved, Status
 from cachemgr.fetch.uris import Location, parse
-from cachemgr.fetch.wire import Body, ChunkedBody, Head, exchange, request_bytes
+from cachemgr.fetch.wire import Body, ChunkedBody, Head, exchange, number_in, request_bytes
 
 if TYPE_CHECKING:
     import socket
@@ -174,9 +174,8 @@ def _refuse(head: Head) -> None:
         return
     said = f"the server says {head.status} {head.reason[:80]}".rstrip()
     if head.status in PASSING:
-        wait = head.headers.get("retry-after", "")
-        wait_s = min(int(wait), MOST_RETRY_AFTER_S) if wait.isascii() and wait.isdigit() else None
-        raise SourceFault(said, retry_after_s=wait_s)
+        wait_s = number_in(head.headers.get("retry-after", ""))
+        raise SourceFault(said, retry_after_s=None if wait_s is None else min(wait_s, MOST_RETRY_AFTER_S))
     if head.status in (401, 403, 407):
         raise SourceFault(f"{said}: the service may not read it", is_final=True)
     raise SourceFault(said, is_final=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_HEAD_BYTES = 65_536
 MOST_INTERIM_ANSWERS = 8
+MOST_DIGITS = 18
 # Waking up for each packet costs a node its processor; this much at a time delays a chain
 # of nodes by a few milliseconds at each of them.
 BATCH_BYTES = 65_536
@@ -37,8 +38,12 @@ class Head:
     headers: Mapping[str, str]
 
     def length_bytes(self) -> int | None:
-        value = self.headers.get("content-length", "")
-        return int(value) if value.isascii() and value.isdigit() else None
+        return number_in(self.headers.get("content-length", ""))
+
+
+def number_in(text: str) -> int | None:
+    """A number in a header; None for anything else, and for digits without end."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str]) -> bytes:

@@ -386,3 +386,14 @@ def test_nobody_listening_is_a_fault_that_names_the_port() -> None:
 
     with pytest.raises(SourceFailed, match=f"127.0.0.1 port {port}: Connection refused"):
         resolve(f"http://127.0.0.1:{port}/x", Settings(), CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("status", "header"), [("200 OK", "Content-Length"), ("503 Service Unavailable", "Retry-After")]
+)
+def test_digits_without_end_are_a_fault_of_the_source(status: str, header: str) -> None:
+    def answer(asked: Asked, sock: socket.socket) -> None:
+        sock.sendall(f"HTTP/1.1 {status}\r\n{header}: {'9' * 5000}\r\n\r\n".encode())
+
+    with serving(answer) as server, pytest.raises(SourceFailed, match=r"does not say how large|says 503"):
+        resolve(server.uri(), Settings(), CLOCK, timeout_s=1)

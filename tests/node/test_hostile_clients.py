@@ -6,6 +6,7 @@ import array
 import json
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -232,3 +233,17 @@ def test_values_of_users_end_no_line_of_the_log(daemon: Inside) -> None:
         answer(sender)
 
     assert not any(each.startswith("error forged") for each in daemon.log().splitlines())
+
+
+def test_node_without_room_for_a_thread_is_served_again_later(
+    daemon: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", start)
+        with closing(dial(daemon)) as unlucky:
+            assert answer(unlucky)["error"] == "busy"
+
+    assert daemon.ask("ping")["pid"] == os.getpid()

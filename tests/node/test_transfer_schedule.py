@@ -41,6 +41,20 @@ def test_earlier_deadline_takes_the_slot_of_the_latest() -> None:
     assert choice.to_pause == (2,)
 
 
+def test_users_leave_one_of_several_slots_to_the_node() -> None:
+    users = [Standing(number, RUNNING, 0, False, is_ordinary=True) for number in (1, 2, 3)]
+
+    alone = choose(users, slots=3)
+    joined = choose([*users, standing(4)], slots=3)
+
+    assert (alone.to_run, alone.to_pause) == ((), (3,))
+    assert (joined.to_run, joined.to_pause) == ((4,), (3,))
+
+
+def test_only_slot_is_for_users_too() -> None:
+    assert choose([Standing(1, WAITING, None, False, is_ordinary=True)], slots=1).to_run == (1,)
+
+
 def test_equal_deadline_takes_nobodys_slot() -> None:
     choice = choose([standing(1, deadline_s=100), standing(2, RUNNING, 100)], slots=1)
 

@@ -373,3 +373,30 @@ def test_sites_password_serves_nobody_but_the_privileged(inside: Start, folder: 
     assert own["size_bytes"] == 4
     assert "word" not in str(daemon.ask("ls")) + str(daemon.ask("transfers")) + daemon.log()
     assert [each["state"] for each in daemon.ask("transfers")["transfers"]] == ["done", "done"]
+
+
+def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: ScriptedCarrier) -> None:
+    endless = [f"http://x/endless{number}" for number in range(3)]
+    carrier.contents = {uri: bytes(MIB) for uri in endless} | {A: b"a" * MIB}
+    gates = [carrier.hold(uri) for uri in endless]
+    daemon = inside(transfers="2")
+    path = daemon.socket
+
+    def begin() -> None:
+        with Client(path) as client:
+            for uri in endless:
+                client.ask("add", {"uri": uri, "deadline_s": 0})
+
+    as_user(ALICE, begin)
+    begun = daemon.ask("add", uri=A)
+
+    def state() -> str:
+        table = daemon.ask("transfers")["transfers"]
+        return next(str(each["state"]) for each in table if each["transfer"] == begun["transfer"])
+
+    try:
+        eventually("root's image is here", lambda: state() == "done", daemon.log)
+    finally:
+        for gate in gates:
+            gate.set()
+        daemon.settle()

@@ -1,0 +1,75 @@
+"""What users do to the transfers of others: files that never close, slots that never end, claims."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from cachemgr.bring import Origin, Reins
+from cachemgr.daemon.log import Log
+from cachemgr.daemon.transfers import Transfer, Transfers
+from cachemgr.errors import Busy, SourceFailed
+from cachemgr.records import Image
+from tests.node.daemons import CLOCK, eventually
+
+
+def fails(transfer: Transfer, reins: Reins) -> Image:
+    raise SourceFailed("nobody has it")
+
+
+@pytest.fixture
+def table() -> Transfers:
+    import io
+
+    return Transfers(slots=2, most_waiting=8, rate_bytes_per_s=None, clock=CLOCK, log=Log(io.StringIO()))
+
+
+def begin(table: Transfers, key: str, *origins: Origin) -> Transfer:
+    return table.join(key, uri=key, size_bytes=1, uid=2001, origins=origins, work=fails)[0]
+
+
+def of_user(name: str) -> Origin:
+    return Origin(uri="file:///x", name=name, scheme="file", descriptor=0)
+
+
+def test_file_that_never_closes_stops_nobody_elses_transfer(
+    table: Transfers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closing, released = threading.Event(), threading.Event()
+
+    def close(descriptor: int) -> None:
+        closing.set()
+        assert released.wait(20)
+
+    with monkeypatch.context() as hung:
+        hung.setattr(os, "close", close)
+        begin(table, "a", of_user("a"))
+        assert closing.wait(20)
+        asked: list[object] = []
+        asker = threading.Thread(target=lambda: asked.append(table.counts()))
+        asker.start()
+        asker.join(5)
+        is_answered = bool(asked)
+        released.set()
+        asker.join(20)
+        table.stop(20)
+
+    assert is_answered
+
+
+def test_transfer_without_a_thread_ends_and_leaves_its_slot(
+    table: Transfers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", start)
+        unlucky = [begin(table, key) for key in ("a", "b", "c")]
+    later = begin(table, "d")
+    eventually("the next one ends", lambda: later.has_ended)
+
+    assert all(isinstance(each.error, Busy) for each in unlucky)
+    assert isinstance(later.error, SourceFailed)
