@@ -396,7 +396,10 @@ def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: Sc
 
     try:
         eventually("root's image is here", lambda: state() == "done", daemon.log)
+        users = [each["state"] for each in daemon.ask("transfers")["transfers"] if each["uri"] != A]
     finally:
         for gate in gates:
             gate.set()
         daemon.settle()
+
+    assert "done" not in users
