@@ -187,19 +187,27 @@ class Server:
                 connection.close()
                 return
             if not is_too_many:
-                self._open[id(connection)] = connection
-                self._of_user[caller.uid] += 1
                 thread = threading.Thread(
                     target=self._serve, args=(connection, caller), name=f"pid {caller.pid}", daemon=True
                 )
-                self._threads.add(thread)
-        if not is_too_many:
-            thread.start()
-            return
+                if self._is_started(thread):
+                    self._open[id(connection)] = connection
+                    self._of_user[caller.uid] += 1
+                    self._threads.add(thread)
+                    return
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(answer(refusal(Busy("the daemon has too many connections: try again"))))
         connection.close()
+
+    def _is_started(self, thread: threading.Thread) -> bool:
+        """Whether the system had room for one more. Its end waits for the lock that is held here."""
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._log.warning("cannot serve a connection", reason=error)
+            return False
+        return True
 
     def _serve(self, connection: socket.socket, caller: Caller) -> None:
         line = Line(connection, self._clock)

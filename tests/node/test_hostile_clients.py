@@ -6,6 +6,7 @@ import array
 import json
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -232,3 +233,22 @@ def test_values_of_users_end_no_line_of_the_log(daemon: Inside) -> None:
         answer(sender)
 
     assert not any(each.startswith("error forged") for each in daemon.log().splitlines())
+
+
+def test_connection_for_which_there_is_no_thread_is_refused_and_the_next_is_served(
+    daemon: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("pid "):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with closing(dial(daemon)) as unlucky:
+            refused = answer(unlucky)
+
+    assert refused["error"] == "busy"
+    assert daemon.ask("ping")["pid"] == os.getpid()
