@@ -156,13 +156,17 @@ class Writer:
                 raise WrongBytes(
                     f"{path} has {disk.size(path)} bytes and not {self.size_bytes}: it changed meanwhile"
                 )
-            self.restart()
-            self._close_data()
-            # The reserved bytes may go once these are safe.
-            with closing(disk.open(beside, for_writing=True)) as shared:
+            shared = disk.open(beside, for_writing=True)
+            try:
+                # The reserved bytes may go once these are safe; until then they can be written.
                 shared.sync()
-            disk.rename(beside, target)
-            self._data = disk.open(target, for_writing=True)
+                self.restart()
+                disk.rename(beside, target)
+            except BaseException:
+                shared.close()
+                raise
+            self._close_data()
+            self._data = shared
             self.offset = self.size_bytes
             self._hash_what_is_there()
 
