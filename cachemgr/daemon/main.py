@@ -128,6 +128,7 @@ def _serve(
 ) -> None:
     node, log = daemon.node, daemon.node.log
     server = Server(listener, Dispatcher(node), service_uid=os.geteuid(), clock=node.clock, log=log)
+    node.connections = server.connections
     server.start()
     supervisor.tell("READY=1")
     log.info("daemon serves", socket=node.config.socket, pool=node.config.pool, pid=os.getpid())
