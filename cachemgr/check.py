@@ -98,14 +98,28 @@ def check_contents(pool: Pool, *, fix: bool, on_bytes: Callable[[int], None] | N
     """Read every image and compare its digest. `on_bytes` is told of each block read."""
     found = []
     for image in pool.images():
-        digest = _hashed(pool, image.digest, on_bytes)
-        if digest is None or digest == image.digest:
-            continue
         path = pool.data_path(image.digest)
-        if fix:
-            with pool.changing(f"hiding image {image.short}"):
-                hide(pool, image)
-        found.append(Finding(f"wrong bytes: their sha256 is {digest}", path, "remove the image", fix))
+        with disk_errors(f"reading image {image.short}"):
+            try:
+                # Nobody waits for this lock: it only tells the file that is read from another
+                # that takes its place meanwhile.
+                file = pool.disk.lock(path, is_shared=True, waits=True)
+            except FileNotFoundError:
+                continue
+        if file is None:
+            continue
+        try:
+            digest = _hashed(pool, image.digest, on_bytes)
+            if digest is None or digest == image.digest:
+                continue
+            with pool.changing(f"looking at image {image.short} again"):
+                is_there = file.is_of(path)
+                if is_there and fix:
+                    hide(pool, image)
+        finally:
+            file.release()
+        if is_there:
+            found.append(Finding(f"wrong bytes: their sha256 is {digest}", path, "remove the image", fix))
     return found
 
 

@@ -50,8 +50,9 @@ class Ingest:
         return self.image.size_bytes
 
     def arrived_bytes(self) -> int:
-        """How much is there, as last noted."""
-        return read_progress(self.pool.disk, self.folder)[1]
+        """How much is there, as last noted; after a power cut, how much is sure to be."""
+        with disk_errors(f"looking how far {self.image.short} is"):
+            return valid_bytes(self.pool.disk, self.folder)
 
     def is_there(self) -> bool:
         return self.pool.ingest(self.key) is not None
@@ -97,9 +98,8 @@ class Writer:
         self._grown = threading.Condition()
         data = self._opened()
         self._data: Handle | None = data
-        synced, arrived, boot_id = read_progress(self.pool.disk, ingest.folder)
-        valid = arrived if boot_id == self.pool.disk.boot_id() else synced
-        self.offset = min(valid, ingest.size_bytes, data.size())
+        synced, _, _ = read_progress(self.pool.disk, ingest.folder)
+        self.offset = min(valid_bytes(self.pool.disk, ingest.folder), ingest.size_bytes, data.size())
         self.resumed_bytes = self.offset
         self._synced = min(synced, self.offset)
         self._noted = self.offset
@@ -156,13 +156,17 @@ class Writer:
                 raise WrongBytes(
                     f"{path} has {disk.size(path)} bytes and not {self.size_bytes}: it changed meanwhile"
                 )
-            self.restart()
-            self._close_data()
-            # The reserved bytes may go once these are safe.
-            with closing(disk.open(beside, for_writing=True)) as shared:
+            shared = disk.open(beside, for_writing=True)
+            try:
+                # The reserved bytes may go once these are safe; until then they can be written.
                 shared.sync()
-            disk.rename(beside, target)
-            self._data = disk.open(target, for_writing=True)
+                self.restart()
+                disk.rename(beside, target)
+            except BaseException:
+                shared.close()
+                raise
+            self._close_data()
+            self._data = shared
             self.offset = self.size_bytes
             self._hash_what_is_there()
 
@@ -347,6 +351,12 @@ def read_progress(disk: Disk, folder: str) -> tuple[int, int, str]:
         return max(0, int(synced)), max(0, int(arrived)), boot_id.decode()
     except (OSError, ValueError):
         return 0, 0, ""
+
+
+def valid_bytes(disk: Disk, folder: str) -> int:
+    """Bytes that are there whatever happened since they were noted."""
+    synced, arrived, boot_id = read_progress(disk, folder)
+    return arrived if boot_id == disk.boot_id() else synced
 
 
 def drop(ingest: Ingest, may_go: Callable[[], bool] = lambda: True) -> bool:

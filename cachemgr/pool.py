@@ -429,11 +429,16 @@ class Pool:
 
     def change_image(self, image: Image) -> None:
         """Write what is known of an image anew: its readers, its expiry."""
-        folder = self.layout.image(image.digest)
-        with self.changing(f"changing image {image.short}"):
-            there = self.image(image.digest)
+        self._change_image(image.digest, lambda there: image)
+
+    def _change_image(self, digest: str, changed: Callable[[Image], Image]) -> Image:
+        """What is known of it, changed from what it is when nobody else can change it."""
+        folder = self.layout.image(digest)
+        with self.changing(f"changing image {digest[:12]}"):
+            there = self.image(digest)
             if there is None:
-                raise Missing(f"image {image.short} is not in the pool any more")
+                raise Missing(f"image {digest[:12]} is not in the pool any more")
+            image = changed(there)
             # In this order, so that it is never more readable than its record says.
             if there.readers.is_public and not image.readers.is_public:
                 self._set_data_mode(image)
@@ -441,6 +446,7 @@ class Pool:
             if image.readers.is_public:
                 self._set_data_mode(image)
             self.index.put(room.entry_of(self, image))
+        return image
 
     def _set_data_mode(self, image: Image) -> None:
         with closing(self.disk.open(self.data_path(image.digest))) as data:
@@ -449,10 +455,12 @@ class Pool:
 
     def allow(self, image: Image, uid: int) -> Image:
         """Let one more user use a private image."""
-        readers = dataclasses.replace(image.readers, uids=tuple(sorted({*image.readers.uids, uid})))
-        changed = dataclasses.replace(image, readers=readers)
-        self.change_image(changed)
-        return changed
+
+        def admit(there: Image) -> Image:
+            readers = dataclasses.replace(there.readers, uids=tuple(sorted({*there.readers.uids, uid})))
+            return dataclasses.replace(there, readers=readers)
+
+        return self._change_image(image.digest, admit)
 
 
 def _is_left_by_init(name: str) -> bool:

@@ -119,10 +119,12 @@ def _read(node: Node, caller: Caller, request: Request) -> Addition:
     request.finish()
     if (sources or expires_s is not None or expected is not None) and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
+    digest = checked_digest(digest) if digest else ""
+    # Last, since it takes a descriptor that nobody would close if more could be refused.
     name, origins = _origins(node, caller, uri, sources, request.descriptors)
     return Addition(
         name=name,
-        digest=checked_digest(digest) if digest else "",
+        digest=digest,
         size_bytes=size_bytes,
         format=image_format,
         origins=origins,
@@ -180,15 +182,19 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         readers=addition.effective_readers,
         expires_s=addition.expires_s,
     )
-    arriving = node.pool.ingest(want.key)
-    if arriving is not None and not access.may_see_arriving(caller, arriving.image):
-        access.prove(node, caller, arriving.image, addition.origins[0])
     if addition.is_dry_run:
-        return dry_run(node, size_bytes, is_arriving=arriving is not None)
-    with node.admission:
-        if arriving is None:
-            access.check_image_quota(node, caller, size_bytes)
-        found = node.pool.want(want, addition.pin)
+        return dry_run(node, size_bytes, is_arriving=_may_join(node, caller, addition, want))
+    while True:
+        is_arriving = _may_join(node, caller, addition, want)
+        with node.admission:
+            if not is_arriving and node.pool.ingest(want.key) is not None:
+                # Begun by somebody meanwhile: whether this caller may join is not known yet.
+                continue
+            node.transfers.check_room(want.key)
+            if not is_arriving:
+                access.check_image_quota(node, caller, size_bytes)
+            found = node.pool.want(want, addition.pin)
+            break
     node.poke("ingests", addition.pin.expires_s if addition.pin else node.clock.now_s() + INGEST_LEASE_S)
     if isinstance(found, Image):
         return _present(node, caller, addition, found)
@@ -203,6 +209,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         deadline_s=addition.deadline_s,
         rate_bytes_per_s=addition.rate_bytes_per_s,
         expected_rate_bytes_per_s=addition.expected_rate_bytes_per_s,
+        names=(addition.name,) if caller.is_privileged else (),
     )
     node.metrics.count("outrider_image_requests_total", "joined" if is_joined else "miss")
     node.log.info(
@@ -215,6 +222,14 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         deadline_s=addition.deadline_s,
     )
     return transfer
+
+
+def _may_join(node: Node, caller: Caller, addition: Addition, want: Want) -> bool:
+    """Whether it is arriving already; refuses who may not join what is."""
+    arriving = node.pool.ingest(want.key)
+    if arriving is not None and not access.may_see_arriving(caller, arriving.image):
+        access.prove(node, caller, arriving.image, addition.origins[0])
+    return arriving is not None
 
 
 def resume(node: Node, ingest: Ingest) -> Transfer | None:
@@ -285,6 +300,9 @@ def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
         raise
     if not image.readers.is_public:
         image = access.allow(node, image, set(transfer.wanted_by))
+    # Who joined may have called it by another name.
+    missing = tuple(name for name in sorted(transfer.names) if node.pool.find(name) is None)
+    name_it(node.pool, image, dataclasses.replace(order, names=missing))
     duration_s = node.clock.monotonic_s() - begin_s
     node.log.info(
         "image added",

@@ -100,6 +100,8 @@ def gauge(node: Node) -> None:
         found.set("outrider_pool_used_bytes", pool.index.used_bytes())
         reserved = sum(size for what, size in taken.items() if what.startswith("ingest:"))
         found.set("outrider_pool_reserved_bytes", reserved)
+    if node.connections is not None:
+        found.set("outrider_connections", node.connections())
     with disk_errors("counting the pool"):
         found.set("outrider_pool_images", len(pool.disk.names(pool.layout.folder("images"))))
         found.set("outrider_pool_instances", len(pool.disk.names(pool.layout.folder("instances"))))

@@ -29,7 +29,7 @@ from cachemgr.daemon.verbs import Dispatcher
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, CacheError
 from cachemgr.fetch.rate import RateLimit
-from cachemgr.layout import Layout
+from cachemgr.layout import Layout, disk_errors
 from cachemgr.pool import Pool
 
 TYPE_CHECKING = False
@@ -65,11 +65,17 @@ class Daemon:
     def resume_ingests(self) -> None:
         """Go on with what was arriving when the last daemon died, if somebody still wants it."""
         try:
-            for ingest in self.node.pool.ingests():
-                resume(self.node, ingest)
+            ingests = self.node.pool.ingests()
         except CacheError as error:
-            # Whoever wants the rest asks for it; what is here is served all the same.
-            self.node.log.warning("not all transfers resumed", error=error)
+            self.node.log.warning("no transfers resumed", error=error)
+            return
+        for ingest in ingests:
+            try:
+                with disk_errors(f"resuming the transfer of {ingest.image.short}"):
+                    resume(self.node, ingest)
+            except CacheError as error:
+                # Whoever wants it asks for it; what is here is served all the same.
+                self.node.log.warning("transfer not resumed", uri=ingest.image.uri, error=error)
 
 
 def run(config: Config, environment: Mapping[str, str], stream: TextIO) -> int:
@@ -122,6 +128,7 @@ def _serve(
 ) -> None:
     node, log = daemon.node, daemon.node.log
     server = Server(listener, Dispatcher(node), service_uid=os.geteuid(), clock=node.clock, log=log)
+    node.connections = server.connections
     server.start()
     supervisor.tell("READY=1")
     log.info("daemon serves", socket=node.config.socket, pool=node.config.pool, pid=os.getpid())

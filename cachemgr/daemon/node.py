@@ -45,3 +45,5 @@ class Node:
     # Between counting what a user has and reserving more.
     admission: threading.Lock = field(default_factory=threading.Lock)
     is_index_ready: bool = False
+    # How many connections are open, once somebody listens.
+    connections: Callable[[], int] | None = None

@@ -136,6 +136,7 @@ class Server:
         self._of_user: Counter[int] = Counter()
         self._threads: set[threading.Thread] = set()
         self._is_stopping = False
+        self._woken, self._waker = os.pipe()
         self._acceptor = threading.Thread(target=self._accept, name="accept", daemon=True)
 
     def start(self) -> None:
@@ -150,23 +151,35 @@ class Server:
             self._is_stopping = True
             waiting = list(self._open.values())
             threads = list(self._threads)
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        # Not by shutting the listener down: it may be systemd's, who listens on.
+        os.write(self._waker, b"x")
         for connection in waiting:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RD)
         until_s = self._clock.monotonic_s() + timeout_s
         for thread in [self._acceptor, *threads]:
             thread.join(max(0.0, until_s - self._clock.monotonic_s()))
+        self._listener.close()
+        if not self._acceptor.is_alive():
+            os.close(self._woken)
+            os.close(self._waker)
 
     def _accept(self) -> None:
+        self._listener.setblocking(False)
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        while not self._is_stopping:
+            poll.poll()
+            self._accept_one()
+
+    def _accept_one(self) -> None:
         while not self._is_stopping:
             try:
                 connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
             except OSError as error:
-                if self._is_stopping:
-                    return
                 # Too many open files, for instance: what is open will end some time.
                 self._log.warning("cannot accept a connection", reason=error)
                 self._clock.sleep(0.1)
@@ -187,20 +200,27 @@ class Server:
                 connection.close()
                 return
             if not is_too_many:
-                self._open[id(connection)] = connection
-                self._of_user[caller.uid] += 1
                 thread = threading.Thread(
                     target=self._serve, args=(connection, caller), name=f"pid {caller.pid}", daemon=True
                 )
-                self._threads.add(thread)
-        if not is_too_many and self._is_started(thread):
-            return
-        if not is_too_many:
-            self._forget(connection, caller, thread)
+                if self._is_started(thread):
+                    self._open[id(connection)] = connection
+                    self._of_user[caller.uid] += 1
+                    self._threads.add(thread)
+                    return
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(answer(refusal(Busy("the daemon has too many connections: try again"))))
         connection.close()
+
+    def _is_started(self, thread: threading.Thread) -> bool:
+        """Whether the system had room for one more. Its end waits for the lock that is held here."""
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._log.warning("cannot serve a connection", reason=error)
+            return False
+        return True
 
     def _serve(self, connection: socket.socket, caller: Caller) -> None:
         line = Line(connection, self._clock)
@@ -212,15 +232,6 @@ class Server:
         finally:
             self._forget(connection, caller, threading.current_thread())
             line.close()
-
-    def _is_started(self, thread: threading.Thread) -> bool:
-        """Whether the node had room for one more thread; if not, others are still to be accepted."""
-        try:
-            thread.start()
-        except RuntimeError as error:
-            self._log.warning("cannot serve a connection", reason=error)
-            return False
-        return True
 
     def _forget(self, connection: socket.socket, caller: Caller, thread: threading.Thread) -> None:
         with self._guard:

@@ -39,6 +39,9 @@ def transfer_set(node: Node, caller: Caller, request: Request, line: Line) -> di
     is_alone = caller.sees_all or found.wanted_by == {caller.uid}
     if not is_alone and (has_rate or is_paused or is_resumed):
         raise NotAllowed(f"others wait for the transfer {name} too: only root can change it")
+    is_later = None not in (deadline_s, found.deadline_s) and (deadline_s or 0) > (found.deadline_s or 0)
+    if not is_alone and is_later:
+        raise NotAllowed(f"others wait for the transfer {name} too: only root can put its deadline off")
     if is_cancelled:
         reason = f"uid {caller.uid} asked for it"
         if is_alone:
@@ -50,7 +53,7 @@ def transfer_set(node: Node, caller: Caller, request: Request, line: Line) -> di
     if deadline_s is not None:
         node.transfers.set_deadline(found, deadline_s)
     if is_paused or is_resumed:
-        node.transfers.hold(found, is_held=is_paused)
+        node.transfers.hold(found, is_held=is_paused, is_by_waiting=not caller.sees_all)
     node.log.info("transfer changed", transfer=name, uid=caller.uid, state=found.state)
     return transfer_fields(node, found)
 

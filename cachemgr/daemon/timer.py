@@ -67,10 +67,10 @@ class Timer:
         for task in self._tasks:
             now_s = self._node.clock.now_s()
             with self._changed:
-                if self._is_stopping or self._due_s[task.name] > now_s:
+                if self._is_stopping or self._due_in_s(task, now_s) > 0:
                     continue
-                # Whatever is said while the task works counts from here.
                 latest_s = now_s + task.rarely * self._node.config.sweep_interval_s
+                # Whatever is said while the task works counts from here.
                 self._due_s[task.name] = latest_s
             due_s = self._carry_out(task)
             if due_s is not None:
@@ -86,7 +86,14 @@ class Timer:
                     self._changed.wait(self._wait_s())
 
     def _wait_s(self) -> int:
-        return min(self._due_s.values()) - self._node.clock.now_s()
+        now_s = self._node.clock.now_s()
+        # A clock that is set back must not be slept through.
+        return min(*(self._due_in_s(task, now_s) for task in self._tasks), self._node.config.sweep_interval_s)
+
+    def _due_in_s(self, task: Task, now_s: int) -> int:
+        """Nothing is ever due later than the interval says, unless the clock was set back."""
+        left_s = self._due_s[task.name] - now_s
+        return left_s if left_s <= task.rarely * self._node.config.sweep_interval_s else 0
 
     def _carry_out(self, task: Task) -> int | None:
         node = self._node

@@ -55,7 +55,9 @@ class Transfer:
     is_held: bool = False
     # Wanted by ordinary users alone.
     is_ordinary: bool = False
+    is_held_by_waiting: bool = False
     wanted_by: set[int] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
     origins: list[Origin] = field(default_factory=list)
     expected_rate_bytes_per_s: int | None = None
     progress: Progress | None = None
@@ -112,26 +114,27 @@ class Transfers:
         deadline_s: int | None = None,
         rate_bytes_per_s: int | None = None,
         expected_rate_bytes_per_s: int | None = None,
+        names: Iterable[str] = (),
     ) -> tuple[Transfer, bool]:
         """The transfer of that key, begun or joined; whether it was there before.
 
         Of several deadlines the earliest holds. Who joins brings its own origins along; the
-        open files among them belong to the transfer once this has returned.
+        open files among them belong to the transfer once this has returned. `names` are to
+        stand for the image.
         """
         with self._changed:
-            if self._is_stopping:
-                raise Busy("the daemon is stopping: ask the next one")
+            self._check_going()
             found = self._alive(key)
             is_joined = found is not None
             if found is None:
-                if sum(not each.has_ended for each in self._all.values()) >= self._slots + self._most_waiting:
-                    raise Busy(f"{self._most_waiting} transfers are waiting already: try again later")
+                self._check_place()
                 self._last += 1
                 limit = RateLimit(rate_bytes_per_s, self._clock)
                 found = Transfer(self._last, key, uri, size_bytes, work, limit, self._clock.now_s())
                 found.expected_rate_bytes_per_s = expected_rate_bytes_per_s
                 found.is_ordinary = is_ordinary
                 self._all[found.number] = found
+            waited = set(found.wanted_by)
             found.wanted_by.add(uid)
             found.is_ordinary = found.is_ordinary and is_ordinary
             known = {origin.name for origin in found.origins}
@@ -139,9 +142,20 @@ class Transfers:
             found.origins += [origin for origin in origins if origin.name not in known]
             if deadline_s is not None and (found.deadline_s is None or deadline_s < found.deadline_s):
                 found.deadline_s = deadline_s
+            found.names.update(names)
+            if found.is_held and found.is_held_by_waiting and uid not in waited:
+                # Who paused it did so for those who waited then.
+                self._release(found)
             self._schedule()
         self._close_unused()
         return found, is_joined
+
+    def check_room(self, key: str) -> None:
+        """Refuse what `join` would refuse: before anything is reserved for it."""
+        with self._changed:
+            self._check_going()
+            if self._alive(key) is None:
+                self._check_place()
 
     def all(self) -> list[Transfer]:
         with self._changed:
@@ -167,16 +181,20 @@ class Transfers:
             self._changed.wait_for(lambda: transfer.changes != seen or transfer.has_ended, timeout_s)
             return transfer.changes
 
-    def hold(self, transfer: Transfer, *, is_held: bool) -> None:
-        """Pause it until it is resumed, or resume it."""
+    def hold(self, transfer: Transfer, *, is_held: bool, is_by_waiting: bool = False) -> None:
+        """Pause it until it is resumed, or resume it.
+
+        What one of those who wait for it has paused goes on when somebody else joins.
+        """
         with self._changed:
             if transfer.has_ended:
                 return
-            transfer.is_held = is_held
-            if is_held and transfer.state == WAITING:
-                self._to(transfer, PAUSED)
-            elif not is_held and transfer.state == PAUSED and not transfer.has_thread:
-                self._to(transfer, WAITING)
+            if is_held:
+                transfer.is_held, transfer.is_held_by_waiting = True, is_by_waiting
+                if transfer.state == WAITING:
+                    self._to(transfer, PAUSED)
+            else:
+                self._release(transfer)
             self._schedule()
         self._close_unused()
 
@@ -203,8 +221,9 @@ class Transfers:
             transfer.wanted_by.discard(uid)
             if transfer.wanted_by:
                 return False
-        self.cancel(transfer, reason)
-        return True
+            # With the lock still held: nobody joins what is about to be cancelled.
+            self.cancel(transfer, reason)
+            return True
 
     def counts(self) -> dict[str, int]:
         with self._changed:
@@ -233,8 +252,22 @@ class Transfers:
                     del self._all[number]
 
     def _alive(self, key: str) -> Transfer | None:
-        same = (each for each in self._all.values() if each.key == key and not each.has_ended)
-        return next(same, None)
+        """Whom to join. Not what was cancelled and has not noticed yet: that brings nobody anything."""
+        alive = (each for each in self._all.values() if each.key == key and not each.has_ended)
+        return next((each for each in alive if each.control.cancelled is None), None)
+
+    def _check_going(self) -> None:
+        if self._is_stopping:
+            raise Busy("the daemon is stopping: ask the next one")
+
+    def _check_place(self) -> None:
+        if sum(not each.has_ended for each in self._all.values()) >= self._slots + self._most_waiting:
+            raise Busy(f"{self._most_waiting} transfers are waiting already: try again later")
+
+    def _release(self, transfer: Transfer) -> None:
+        transfer.is_held = False
+        if transfer.state == PAUSED and not transfer.has_thread:
+            self._to(transfer, WAITING)
 
     def _schedule(self) -> None:
         """Carry out the choice; called with the lock."""

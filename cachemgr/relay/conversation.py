@@ -153,12 +153,17 @@ class Conversation:
         tag = f'"{digest}"'
         span = request.span(held.size_bytes, tag)
         start, end = span or (0, held.size_bytes)
+        try:
+            have_bytes = held.valid_bytes()
+        except CacheError as error:
+            # It went the moment it was found.
+            raise Refused(404, str(error)) from error
         headers = {
             "Content-Length": str(end - start),
             "Content-Type": "application/octet-stream",
             "ETag": tag,
             "Accept-Ranges": "bytes",
-            "X-Outrider-Have": str(held.valid_bytes()),
+            "X-Outrider-Have": str(have_bytes),
         }
         if span is not None:
             headers["Content-Range"] = f"bytes {start}-{end - 1}/{held.size_bytes}"

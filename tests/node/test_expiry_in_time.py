@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable
@@ -217,3 +218,15 @@ def test_name_of_an_evicted_image_goes_soon_without_anybody_checking(daemon: Ins
 
     assert named == 1
     assert daemon.ask("check")["findings"] == []
+
+
+def test_what_expires_does_so_after_the_clock_was_set_back(daemon: Inside, clock: ShiftedClock) -> None:
+    year_s = 366 * 86_400
+    digest = added(daemon, uri=A)
+    swept(daemon, clock, year_s)
+    clock.shift_s = 0
+    end_s = CLOCK.now_s() + 100
+    daemon.node.pool.change_image(dataclasses.replace(daemon.node.pool.find(digest), expires_s=end_s))
+    swept(daemon, clock, 3 * 86_400)
+
+    assert daemon.ask("ls")["images"] == []

@@ -235,15 +235,20 @@ def test_values_of_users_end_no_line_of_the_log(daemon: Inside) -> None:
     assert not any(each.startswith("error forged") for each in daemon.log().splitlines())
 
 
-def test_node_without_room_for_a_thread_is_served_again_later(
+def test_connection_for_which_there_is_no_thread_is_refused_and_the_next_is_served(
     daemon: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+    start = threading.Thread.start
 
-    with monkeypatch.context() as full:
-        full.setattr(threading.Thread, "start", start)
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("pid "):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
         with closing(dial(daemon)) as unlucky:
-            assert answer(unlucky)["error"] == "busy"
+            refused = answer(unlucky)
 
+    assert refused["error"] == "busy"
     assert daemon.ask("ping")["pid"] == os.getpid()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from tests.node.daemons import (
     ROOT,
     Inside,
     Outside,
+    ScriptedCarrier,
     as_user,
     eventually,
     make_pool,
@@ -273,6 +275,30 @@ def test_socket_handed_over_by_systemd_is_served(folder: Path, outside: Start) -
 
         assert pid == process.pid
         assert process.wait(20) == 0
+        # Whoever comes now waits there for the next daemon.
+        with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as waiting:
+            waiting.connect(path)
+
+
+def test_daemon_serves_although_what_was_arriving_cannot_be_read(
+    inside: Callable[..., Inside], carrier: ScriptedCarrier
+) -> None:
+    daemon, gate = inside(), carrier.hold("http://x/a")
+    carrier.contents = {uri: uri[-1:].encode() * MIB for uri in ("http://x/a", "http://x/b")}
+    carrier.hold("http://x/b")
+    for uri in carrier.contents:
+        daemon.ask("add", uri=uri, pin={"owner": "o", "until_s": CLOCK.now_s() + 600})
+    daemon.stop()
+    gate.set()
+    carrier.gates.clear()
+    broken = min((daemon.folder / "pool" / "ingest").iterdir())
+    shutil.rmtree(broken / "pins")
+    (broken / "pins").write_text("not a folder")
+
+    again = inside()
+    again.settle()
+
+    assert len(again.ask("ls")["images"]) == 1
 
 
 def test_hit_is_served_before_the_sweeping_up_has_ended(

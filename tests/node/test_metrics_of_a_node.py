@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cachemgr.client import Client
 from cachemgr.daemon import metrics, verbs
 from cachemgr.daemon.log import quoted
 from cachemgr.errors import CacheError
@@ -110,3 +111,12 @@ def test_documented_verbs_are_the_table() -> None:
 )
 def test_values_in_the_log_are_one_word_or_quoted(value: object, shown: str) -> None:
     assert quoted(value) == shown
+
+
+def test_open_connections_are_told(inside: Callable[..., Inside]) -> None:
+    daemon = inside()
+    with Client(daemon.socket) as one, Client(daemon.socket) as other:
+        one.ask("ping")
+        told = other.ask("stats")["outrider_connections"]
+
+    assert told == 2

@@ -297,3 +297,73 @@ def test_transfer_that_never_was_is_missing(inside: Start) -> None:
     for name in ("t1", "x", "t" * 50, "1"):
         with pytest.raises(Missing, match="no transfer"):
             daemon.ask("transfer-set", transfer=name, cancel=True)
+
+
+def test_who_asks_for_what_is_just_being_cancelled_gets_it(
+    inside: Start, contents: dict[str, bytes], carrier: ScriptedCarrier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon, begun, gate = inside(), threading.Event(), threading.Event()
+    carry = carrier.carry
+
+    def carry_slowly(*args: Any) -> tuple[str, ...]:
+        if not begun.is_set():
+            begun.set()
+            assert gate.wait(20)
+        return carry(*args)
+
+    monkeypatch.setattr(carrier, "carry", carry_slowly)
+    digest = sha256(contents[A])
+    first = daemon.ask("add", uri=A, digest=digest)["transfer"]
+    assert begun.wait(20)
+    daemon.ask("transfer-set", transfer=first, cancel=True)
+    waiting = Waiting(daemon, uri=A, digest=digest)
+    eventually("it is told of", lambda: waiting.seen, daemon.log)
+    gate.set()
+
+    assert waiting.end()["digest"] == f"sha256:{digest}"
+    assert state(daemon, first) == "cancelled"
+
+
+def test_name_of_who_joined_by_another_address_stands_for_the_image(
+    inside: Start, contents: dict[str, bytes], carrier: ScriptedCarrier
+) -> None:
+    daemon, gate = inside(), carrier.hold(A)
+    contents[B] = contents[A]
+    digest = sha256(contents[A])
+    daemon.ask("add", uri=A, digest=digest)
+    daemon.ask("add", uri=B, digest=digest)
+    gate.set()
+    daemon.settle()
+
+    assert daemon.ask("find", name=B)["digest"] == daemon.ask("find", name=A)["digest"] == f"sha256:{digest}"
+
+
+def test_refused_addition_reserves_nothing(
+    inside: Start, contents: dict[str, bytes], carrier: ScriptedCarrier
+) -> None:
+    daemon, gate = inside(transfers="1", transfers_waiting="0"), carrier.hold(A)
+    daemon.ask("add", uri=A)
+    with pytest.raises(Busy, match="waiting already"):
+        daemon.ask("add", uri=B, pin={"owner": "o", "until_s": CLOCK.now_s() + 600})
+    gate.set()
+
+    assert daemon.ask("stats")["outrider_pool_reserved_bytes"] == 3 * MIB
+
+
+def test_transfer_for_which_there_is_no_thread_fails_and_makes_way(
+    inside: Start, contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = inside(transfers="1")
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("transfer "):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        shown = daemon.ask("add", uri=A)
+
+    assert (shown["state"], shown["error"]) == ("failed", "busy")
+    assert Waiting(daemon, uri=A).end()["size_bytes"] == 3 * MIB

@@ -347,3 +347,19 @@ def test_shared_blocks_are_safe_before_they_take_the_place_of_the_reserved_ones(
     world.after_power_loss("all", "old")
 
     assert world.disk.size(f"{found.folder}/data") == 40
+
+
+def test_bytes_are_copied_after_the_disk_refused_to_make_shared_ones_safe(world: World) -> None:
+    world.disk.make_folder("/source", 0o755)
+    with closing(world.disk.create("/source/a.img", 0o644)) as source:
+        source.write_at(0, A)
+    ingest = world.begin(A)
+    assert isinstance(ingest, Ingest)
+    with world.writing(ingest) as writer:
+        refuse_when(world, "sync", "data.new")
+        with pytest.raises(DiskFailed):
+            writer.adopt("/source/a.img")
+        writer.write(A)
+        image = writer.commit()
+
+    assert image.digest == digest_of(A)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cachemgr import check, room
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, Busy, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
 from cachemgr.hashing import InlineHasher, ThreadedHasher
@@ -431,3 +432,32 @@ def test_records_come_back_as_they_were_written(pool: Pool, add: Add, clock: Set
 
     assert pool.find(image.digest) == dataclasses.replace(image, readers=readers, owner_uid=5, format="raw")
     assert pool.pins(image.digest) == [pin]
+
+
+def test_what_a_power_cut_may_have_taken_is_not_said_to_have_arrived(pool: Pool) -> None:
+    found = pool.want(Want(uri="x", size_bytes=len(A), digest=digest_of(A)))
+    assert isinstance(found, Ingest)
+    progress = Path(found.folder) / "progress"
+    progress.write_text(f"100 300 {pool.disk.boot_id()}\n")
+    same_boot = found.arrived_bytes()
+    progress.write_text("100 300 another-boot\n")
+
+    assert (same_boot, found.arrived_bytes()) == (300, 100)
+
+
+def test_check_does_not_hide_what_took_the_place_of_wrong_bytes_meanwhile(pool: Pool, add: Add) -> None:
+    image = add(A)
+    data = Path(pool.data_path(image.digest))
+    data.chmod(0o600)
+    data.write_bytes(B)
+
+    def replace_it(size_bytes: int) -> None:
+        with pool.changing("evicting"):
+            assert room.evict(pool, image.digest)
+        add(A)
+
+    findings = check.check_contents(pool, fix=True, on_bytes=replace_it)
+
+    assert findings == []
+    assert data.read_bytes() == A
+    assert pool.find(image.digest) is not None

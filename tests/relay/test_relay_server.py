@@ -14,14 +14,14 @@ from random import Random
 import pytest
 
 from cachemgr.clock import SystemClock
-from cachemgr.errors import SourceFailed
+from cachemgr.errors import Missing, SourceFailed
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.rate import RateLimit
 from cachemgr.fetch.sources import Settings, resolve, source_of
 from cachemgr.relay.conversation import RelaySettings
 from cachemgr.relay.server import Relay
 from cachemgr.relay.tickets import make_ticket
-from testbed.depot import Depot, DepotFile
+from testbed.depot import Depot, DepotFile, DepotHeld
 
 CLOCK = SystemClock()
 KEY = b"a key of thirty-two bytes or so."
@@ -394,3 +394,19 @@ def test_relay_is_looked_up_and_refuses_in_words(start: Start) -> None:
     assert resolve(node.uri(), Settings(), CLOCK, ticket=ticket().partition(" ")[2]).size_bytes == len(DATA)
     with pytest.raises(SourceFailed, match="the node says 401 Unauthorized"):
         resolve(node.uri(), Settings(), CLOCK)
+
+
+def test_image_that_goes_before_its_head_is_sent_is_refused_in_words(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(held: DepotHeld) -> int:
+        raise Missing("image 0123456789ab is not arriving any more")
+
+    node = start()
+    node.add()
+    with monkeypatch.context() as patched:
+        patched.setattr(DepotHeld, "valid_bytes", gone)
+        refused = node.ask(Authorization=ticket())
+
+    assert (refused[0], refused[1]) == (404, b"image 0123456789ab is not arriving any more\n")
+    assert node.ask(Authorization=ticket())[0] == 200
