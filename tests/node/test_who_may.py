@@ -174,7 +174,7 @@ def test_user_cannot_join_what_arrives_privately(daemon: Inside, carrier: Script
     gate.set()
 
     assert seen == ([], [])
-    assert (joined, cancelled) == ("NotAllowed", "Missing")
+    assert (joined, cancelled) == ("WrongBytes", "Missing")
 
 
 def test_address_is_not_believed_because_a_user_says_so(daemon: Inside, carrier: ScriptedCarrier) -> None:
@@ -400,3 +400,34 @@ def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: Sc
         for gate in gates:
             gate.set()
         daemon.settle()
+
+
+@pytest.mark.parametrize("claim", [{"private": True}, {}])
+@pytest.mark.parametrize("size_bytes", [MIB, 2 * MIB])
+def test_users_claim_on_a_digest_stops_nobody_else(
+    inside: Start, carrier: ScriptedCarrier, claim: dict[str, Any], size_bytes: int
+) -> None:
+    slow = "http://slow/a"
+    carrier.contents = {slow: b"a" * size_bytes, A: b"a" * MIB, B: b"b" * MIB}
+    gate = carrier.hold(slow)
+    daemon = inside()
+    path, digest = daemon.socket, sha256(b"a" * MIB)
+
+    def begin() -> None:
+        with Client(path) as client:
+            client.ask("add", {"uri": slow, "digest": digest, **claim})
+
+    as_user(ALICE, begin)
+    try:
+        forged = asks(daemon, BOB, "add", uri=B, digest=digest)
+        found = asks(daemon, BOB, "add", uri=A, digest=digest)
+        visible = asks(daemon, BOB, "find", name=digest)
+    finally:
+        gate.set()
+        daemon.settle()
+
+    assert forged == "WrongBytes"
+    assert asks(daemon, BOB, "find", name=B) == "Missing"
+    assert (found["digest"], found["is_public"]) == (f"sha256:{digest}", True)
+    assert visible["uri"] == A
+    assert daemon.ask("ls")["arriving"] == []
