@@ -10,7 +10,7 @@ import dataclasses
 import os
 
 from cachemgr import instance_book
-from cachemgr.carrier import origin_of, own_name
+from cachemgr.carrier import address_of, origin_of, own_name
 from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.instances.acl import READ, grant
 from cachemgr.layout import disk_errors
@@ -37,8 +37,8 @@ def require_privilege(caller: Caller, what: str) -> None:
 def names_meant(caller: Caller, text: str) -> list[str]:
     """What a name may mean for this caller, the most special first.
 
-    A file of this node is looked for among the caller's own first, because only of those is
-    it known that they are what the caller sees at that path.
+    An address is looked for among the caller's own first: only of those is it known that they
+    are what the caller sees at that path, or with the caller's credentials.
     """
     if digest_of(text):
         return [text]
@@ -48,7 +48,7 @@ def names_meant(caller: Caller, text: str) -> list[str]:
         origin = origin_of(text, is_trusted=False)
     except BadRequest:
         return [text]
-    own = [own_name(caller.uid, origin.name)] if origin.scheme == "file" and not caller.sees_all else []
+    own = [] if caller.sees_all else [own_name(caller.uid, origin.name)]
     return [*own, origin.name]
 
 
@@ -91,7 +91,7 @@ def prove(node: Node, caller: Caller, image: Image, origin: Origin) -> Image:
         f"image {image.short} is private: ask its owner (uid {image.owner_uid}) to name you as a reader, "
         "or add it by the address from which it came, with credentials of your own"
     )
-    if origin.name != image.uri:
+    if address_of(origin.name) != address_of(image.uri):
         raise refusal
     try:
         found = node.carrier.resolve(

@@ -7,7 +7,7 @@ import os
 
 from cachemgr import pins, room
 from cachemgr.bring import Order, Origin, bring, name_it
-from cachemgr.carrier import open_origin, origin_of
+from cachemgr.carrier import open_origin, origin_of, user_origin
 from cachemgr.config import SCHEMES
 from cachemgr.daemon import access
 from cachemgr.daemon.shapes import image_fields, progress_fields, transfer_fields
@@ -149,7 +149,7 @@ def _origins(
         if descriptors:
             raise BadRequest("root and the pool's own user name a file by its path, not as an open file")
         return name, tuple(origin_of(each, is_trusted=True) for each in sources or [uri])
-    origin = origin_of(uri, is_trusted=False)
+    origin = user_origin(uri, caller.uid)
     allowed = node.config.user_schemes
     if origin.scheme not in allowed:
         raise NotAllowed(

@@ -375,6 +375,31 @@ def test_sites_password_serves_nobody_but_the_privileged(inside: Start, folder: 
     assert [each["state"] for each in daemon.ask("transfers")["transfers"]] == ["done", "done"]
 
 
+def test_what_came_with_a_password_is_that_users_name_alone(inside: Start, carrier: ScriptedCarrier) -> None:
+    of_alice, of_bob, bare = (f"https://{who}h/home/image" for who in ("alice:x@", "bob:y@", ""))
+    carrier.contents = {of_alice: b"a" * MIB, of_bob: b"b" * MIB}
+    daemon = inside()
+    digest = f"sha256:{sha256(b'a' * MIB)}"
+
+    theirs = asks(daemon, ALICE, "add", uri=of_alice)["digest"]
+    mine = asks(daemon, BOB, "add", uri=of_bob)["digest"]
+
+    assert (theirs, mine) == (digest, f"sha256:{sha256(b'b' * MIB)}")
+    assert asks(daemon, 2003, "find", name=bare) == "Missing"
+    assert asks(daemon, ALICE, "find", name=bare)["digest"] == digest
+    assert asks(daemon, ALICE, "forget", alias=bare) == {"was_known": True}
+
+
+def test_own_password_for_the_same_address_proves_a_right(inside: Start, carrier: ScriptedCarrier) -> None:
+    of_alice, of_bob = (f"https://{who}@h/image" for who in ("alice:x", "bob:y"))
+    carrier.contents = {of_alice: b"a" * MIB, of_bob: b"a" * MIB}
+    daemon = inside()
+    digest = asks(daemon, ALICE, "add", uri=of_alice, private=True)["digest"]
+
+    assert asks(daemon, BOB, "add", uri=of_bob, digest=digest)["digest"] == digest
+    assert asks(daemon, BOB, "find", name=digest)["digest"] == digest
+
+
 def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: ScriptedCarrier) -> None:
     endless = [f"http://x/endless{number}" for number in range(3)]
     carrier.contents = {uri: bytes(MIB) for uri in endless} | {A: b"a" * MIB}
