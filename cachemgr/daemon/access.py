@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr import instance_book
+from cachemgr import instance_book, pins
 from cachemgr.carrier import address_of, origin_of, own_name
 from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.instances.acl import READ, grant
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Nobody but root and the service keeps something for longer than this without asking again.
 LONGEST_USER_LEASE_S = 31 * 86_400
+MOST_PINS_OF_A_USER = 64
 
 
 def require_privilege(caller: Caller, what: str) -> None:
@@ -191,6 +192,26 @@ def check_instance_quota(node: Node, caller: Caller, owner: str, label: str) -> 
     mine = [each for each in instance_book.instances(node.pool) if each.uid == caller.uid and each.key != key]
     if len(mine) >= most:
         raise NotAllowed(f"you have {len(mine)} instances and may have {most}: release some")
+
+
+def check_pin_quota(node: Node, caller: Caller, folder: str, owner: str) -> None:
+    """Refuse more than a few pins of a user on one image: each is a file that everybody's requests read."""
+    if caller.is_privileged:
+        return
+    disk, now_s = node.pool.disk, node.clock.now_s()
+    with disk_errors("counting pins"):
+        mine = [pin for pin in pins.read_pins(disk, folder) if pin.uid == caller.uid and pin.owner != owner]
+        mine = [pin for pin in mine if pin.kind != "instance"]
+        if len(mine) < MOST_PINS_OF_A_USER:
+            return
+        over = [pin for pin in mine if pin.expires_s <= now_s]
+        for pin in over:
+            pins.remove_pin(disk, folder, pin.owner)
+    if len(mine) - len(over) >= MOST_PINS_OF_A_USER:
+        raise NotAllowed(
+            f"you have {len(mine) - len(over)} pins on this image and may have {MOST_PINS_OF_A_USER}: "
+            "give some back, or renew one"
+        )
 
 
 def checked_until(node: Node, caller: Caller, until_s: int) -> int:

@@ -187,6 +187,8 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         access.prove(node, caller, arriving.image, addition.origins[0])
     if addition.is_dry_run:
         return dry_run(node, size_bytes, is_arriving=arriving is not None)
+    if addition.pin is not None:
+        access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), addition.pin.owner)
     with node.admission:
         if arriving is None:
             access.check_image_quota(node, caller, size_bytes)
@@ -331,6 +333,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
     if addition.is_private is False and is_owner and not image.readers.is_public:
         image = access.publish(node, image)
     if addition.pin is not None:
+        access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
         node.pool.pin(image.digest, addition.pin)
     if caller.is_privileged and node.pool.find(addition.name) is None:
         order = Order(

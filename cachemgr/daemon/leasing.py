@@ -23,6 +23,7 @@ def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, o
     wanted = read_pin(node, caller, request)
     request.finish()
     image = access.find_visible(node, caller, name)
+    access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), wanted.owner)
     node.pool.pin(image.digest, wanted)
     node.log.info("image pinned", digest=image.digest[:12], owner=wanted.owner, until_s=wanted.expires_s)
     return image_fields(node, caller, image)

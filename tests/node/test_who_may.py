@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from cachemgr.client import Client
+from cachemgr.daemon import access
+from cachemgr.errors import NotAllowed
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]
@@ -398,6 +400,35 @@ def test_own_password_for_the_same_address_proves_a_right(inside: Start, carrier
 
     assert asks(daemon, BOB, "add", uri=of_bob, digest=digest)["digest"] == digest
     assert asks(daemon, BOB, "find", name=digest)["digest"] == digest
+
+
+def test_pins_of_a_user_on_one_image_are_few(daemon: Inside) -> None:
+    daemon.ask("add", uri=A)
+    daemon.settle()
+    path, until_s = daemon.socket, lease_s()
+
+    def pin_again_and_again() -> list[str]:
+        told = []
+        with Client(path) as client:
+            for number in range(access.MOST_PINS_OF_A_USER + 1):
+                try:
+                    client.ask("pin", {"name": A, "owner": f"o{number}", "until_s": until_s})
+                except NotAllowed as error:
+                    told.append(str(error))
+            client.ask("pin", {"name": A, "owner": "o0", "until_s": until_s})
+            try:
+                pin = {"owner": "another", "until_s": until_s}
+                client.ask("add", {"uri": A, "pin": pin})
+            except NotAllowed as error:
+                told.append(str(error))
+        return told
+
+    told = as_user(ALICE, pin_again_and_again)["gives"]
+
+    assert len(told) == 2
+    assert "give some back" in told[0]
+    assert len(daemon.ask("show", name=A)["pin_list"]) == access.MOST_PINS_OF_A_USER
+    assert asks(daemon, BOB, "pin", name=A, owner="o", until_s=until_s)["size_bytes"] == MIB
 
 
 def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: ScriptedCarrier) -> None:
