@@ -12,7 +12,8 @@ from cachemgr.config import SCHEMES
 from cachemgr.daemon import access
 from cachemgr.daemon.shapes import image_fields, progress_fields, transfer_fields
 from cachemgr.daemon.transfers import close_files
-from cachemgr.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.errors import BadRequest, CacheError, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.hashing import ThreadedHasher
 from cachemgr.pool import INGEST_LEASE_S, Want
 from cachemgr.records import PIN_KINDS, PUBLIC, Image, Pin, Readers, checked_digest
 
@@ -183,6 +184,8 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     if arriving is not None and _is_anothers_claim(caller, addition, arriving.image):
         want = dataclasses.replace(want, digest="")
         arriving = node.pool.ingest(want.key)
+    if arriving is not None and not addition.is_dry_run and _drop_outdated(node, arriving, size_bytes):
+        arriving = None
     if arriving is not None and not access.may_see_arriving(caller, arriving.image):
         access.prove(node, caller, arriving.image, addition.origins[0])
     if addition.is_dry_run:
@@ -219,6 +222,23 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         deadline_s=addition.deadline_s,
     )
     return transfer
+
+
+def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
+    """Give up what nobody brings any more, if its source has another size by now: it could never end."""
+    if arriving.image.digest or arriving.size_bytes == size_bytes:
+        return False
+    now_s = node.clock.now_s()
+    if any(pins.holds(pin, now_s) for pin in pins.read_pins(node.pool.disk, arriving.folder)):
+        return False
+    try:
+        writer = arriving.writer(ThreadedHasher())
+    except Missing:
+        return True
+    if writer is None:
+        return False
+    writer.abandon()
+    return True
 
 
 def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> bool:

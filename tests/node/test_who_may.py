@@ -431,6 +431,18 @@ def test_pins_of_a_user_on_one_image_are_few(daemon: Inside) -> None:
     assert asks(daemon, BOB, "pin", name=A, owner="o", until_s=until_s)["size_bytes"] == MIB
 
 
+def test_source_that_changed_after_a_failure_is_brought_anew(inside: Start, carrier: ScriptedCarrier) -> None:
+    carrier.contents, carrier.broken = {A: b"a" * MIB}, {A: 100}
+    daemon = inside()
+    failed = asks(daemon, ALICE, "add", uri=A)
+    carrier.contents, carrier.broken = {A: b"b" * 2 * MIB}, {}
+
+    found = asks(daemon, BOB, "add", uri=A)
+
+    assert failed == "SourceFailed"
+    assert found["digest"] == f"sha256:{sha256(b'b' * 2 * MIB)}"
+
+
 def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: ScriptedCarrier) -> None:
     endless = [f"http://x/endless{number}" for number in range(3)]
     carrier.contents = {uri: bytes(MIB) for uri in endless} | {A: b"a" * MIB}
