@@ -99,6 +99,8 @@ class Order:
     names: tuple[str, ...] = ()
     is_believed: bool = False
     alias_lifetime_s: int | None = None
+    # What its bytes must be, if it is kept under its address nevertheless while it arrives.
+    promised: str = ""
 
     def names_expire_s(self, now_s: int) -> int | None:
         return None if self.alias_lifetime_s is None else now_s + self.alias_lifetime_s
@@ -194,7 +196,10 @@ def _commit(
     is_whole = bool(origins) and delivered == (origins[0].name,) and not was_resumed
     names = order.names if is_whole or order.is_believed else ()
     return writer.commit(
-        kind_of(order.want.format), names=names, names_expire_s=order.names_expire_s(pool.clock.now_s())
+        kind_of(order.want.format),
+        names=names,
+        names_expire_s=order.names_expire_s(pool.clock.now_s()),
+        promised=order.promised,
     )
 
 

@@ -8,6 +8,7 @@ the service's rights.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from cachemgr.clock import Clock
     from cachemgr.fetch.ports import Sink, Source, Status
     from cachemgr.fetch.report import Report
+
+
+OWN = re.compile("^uid:[0-9]+:")
 
 
 @dataclass(frozen=True)
@@ -143,9 +147,27 @@ def open_origin(uri: str, uid: int, descriptor: int) -> Origin:
     return Origin(uri=uri, name=own_name(uid, location.name), scheme="file", descriptor=descriptor)
 
 
+def user_origin(uri: str, uid: int) -> Origin:
+    """An address as an ordinary user asked for it.
+
+    With credentials of the user's own the same address may show another file, as the
+    homes of a web folder do: so nobody else's request for it means that file.
+    """
+    origin, location = origin_of(uri, is_trusted=False), parse(uri)
+    if location.scheme not in ("http", "https") or location.user is None:
+        return origin
+    return replace(origin, name=own_name(uid, origin.name))
+
+
 def own_name(uid: int, name: str) -> str:
-    """What a user's request calls a file of this node."""
+    """What a user's request calls a file of this node, or one that takes credentials."""
     return f"uid:{uid}:{name}"
+
+
+def address_of(name: str) -> str:
+    """The address of what was asked for, whoever did; a file of this node stays its user's."""
+    address = OWN.sub("", name)
+    return name if address.startswith("file:") else address
 
 
 def _resolved_file(origin: Origin) -> Resolved:

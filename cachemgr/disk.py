@@ -181,7 +181,8 @@ class RealDisk:
         return FileHandle(os.open(path, flags))
 
     def read(self, path: str, most: int) -> bytes:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Without waiting: where a record should be, the pool's user could put a pipe for root to read.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return os.read(fd, most)
         finally:

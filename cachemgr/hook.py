@@ -70,15 +70,15 @@ def main(arguments: list[str]) -> int:
     try:
         verb, options = read_options(arguments)
         if verb == "release" and "mounter" in options:
-            label = ["--label", options["label"]] if "label" in options else []
-            mounter(options, "unmount", options["owner"], *label)
+            label = [f"--label={options['label']}"] if "label" in options else []
+            mounter(options, "unmount", *label, "--", options["owner"])
         result = ask(request_line(verb, options), options.get("socket", SOCKET), timeout_s(options))
         if result.get("state") == "prepared":
             if "mounter" not in options:
                 raise Failed(
                     UNSUITABLE, "this instance needs mounts: give --mounter, or let the daemon be root"
                 )
-            mounter(options, "mount", result["instance"])
+            mounter(options, "mount", "--", result["instance"])
     except Failed as failure:
         sys.stderr.write(f"outrider: {failure.message}\n")
         return failure.status

@@ -186,8 +186,11 @@ class Writer:
         *,
         names: Sequence[str] = (),
         names_expire_s: int | None = None,
+        promised: str = "",
     ) -> Image:
         """Make the image visible, if its size and digest are right; it stays so from then on.
+
+        `promised` is the digest of what is not kept under it while it arrives.
 
         `inspect` tells the format from the first bytes, and may refuse. `names` stand for it
         until they expire, besides those that it was wanted under.
@@ -200,9 +203,10 @@ class Writer:
             )
         digest = self._hasher.hexdigest()
         # Not the record's digest: a commit that was cut short may have written it there.
-        if ingest.key not in (digest, "u" + file_name(ingest.image.uri)):
+        is_promised = ingest.key in (digest, "u" + file_name(ingest.image.uri))
+        if not is_promised or promised not in ("", digest):
             raise WrongBytes(
-                f"image {ingest.image.uri} was promised as sha256:{ingest.key} but what came is "
+                f"image {ingest.image.uri} was promised as sha256:{promised or ingest.key} but what came is "
                 f"sha256:{digest}: correct the digest, or look at its source"
             )
         with disk_errors(f"committing image {ingest.image.short}"):

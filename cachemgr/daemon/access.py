@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr import instance_book
-from cachemgr.carrier import origin_of, own_name
+from cachemgr import instance_book, pins
+from cachemgr.carrier import address_of, origin_of, own_name
 from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.instances.acl import READ, grant
 from cachemgr.layout import disk_errors
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Nobody but root and the service keeps something for longer than this without asking again.
 LONGEST_USER_LEASE_S = 31 * 86_400
+MOST_PINS_OF_A_USER = 64
 
 
 def require_privilege(caller: Caller, what: str) -> None:
@@ -37,8 +38,8 @@ def require_privilege(caller: Caller, what: str) -> None:
 def names_meant(caller: Caller, text: str) -> list[str]:
     """What a name may mean for this caller, the most special first.
 
-    A file of this node is looked for among the caller's own first, because only of those is
-    it known that they are what the caller sees at that path.
+    An address is looked for among the caller's own first: only of those is it known that they
+    are what the caller sees at that path, or with the caller's credentials.
     """
     if digest_of(text):
         return [text]
@@ -48,7 +49,7 @@ def names_meant(caller: Caller, text: str) -> list[str]:
         origin = origin_of(text, is_trusted=False)
     except BadRequest:
         return [text]
-    own = [own_name(caller.uid, origin.name)] if origin.scheme == "file" and not caller.sees_all else []
+    own = [] if caller.sees_all else [own_name(caller.uid, origin.name)]
     return [*own, origin.name]
 
 
@@ -91,7 +92,7 @@ def prove(node: Node, caller: Caller, image: Image, origin: Origin) -> Image:
         f"image {image.short} is private: ask its owner (uid {image.owner_uid}) to name you as a reader, "
         "or add it by the address from which it came, with credentials of your own"
     )
-    if origin.name != image.uri:
+    if address_of(origin.name) != address_of(image.uri):
         raise refusal
     try:
         found = node.carrier.resolve(
@@ -191,6 +192,26 @@ def check_instance_quota(node: Node, caller: Caller, owner: str, label: str) -> 
     mine = [each for each in instance_book.instances(node.pool) if each.uid == caller.uid and each.key != key]
     if len(mine) >= most:
         raise NotAllowed(f"you have {len(mine)} instances and may have {most}: release some")
+
+
+def check_pin_quota(node: Node, caller: Caller, folder: str, owner: str) -> None:
+    """Refuse more than a few pins of a user on one image: each is a file that everybody's requests read."""
+    if caller.is_privileged:
+        return
+    disk, now_s = node.pool.disk, node.clock.now_s()
+    with disk_errors("counting pins"):
+        mine = [pin for pin in pins.read_pins(disk, folder) if pin.uid == caller.uid and pin.owner != owner]
+        mine = [pin for pin in mine if pin.kind != "instance"]
+        if len(mine) < MOST_PINS_OF_A_USER:
+            return
+        over = [pin for pin in mine if pin.expires_s <= now_s]
+        for pin in over:
+            pins.remove_pin(disk, folder, pin.owner)
+    if len(mine) - len(over) >= MOST_PINS_OF_A_USER:
+        raise NotAllowed(
+            f"you have {len(mine) - len(over)} pins on this image and may have {MOST_PINS_OF_A_USER}: "
+            "give some back, or renew one"
+        )
 
 
 def checked_until(node: Node, caller: Caller, until_s: int) -> int:

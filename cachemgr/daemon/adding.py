@@ -7,12 +7,13 @@ import os
 
 from cachemgr import pins, room
 from cachemgr.bring import Order, Origin, bring, name_it
-from cachemgr.carrier import open_origin, origin_of
+from cachemgr.carrier import open_origin, origin_of, user_origin
 from cachemgr.config import SCHEMES
 from cachemgr.daemon import access
 from cachemgr.daemon.shapes import image_fields, progress_fields, transfer_fields
 from cachemgr.daemon.transfers import close_files
-from cachemgr.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.errors import BadRequest, CacheError, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.hashing import ThreadedHasher
 from cachemgr.pool import INGEST_LEASE_S, Want
 from cachemgr.records import PIN_KINDS, PUBLIC, Image, Pin, Readers, checked_digest
 from cachemgr.sizes import in_words
@@ -152,7 +153,7 @@ def _origins(
         if descriptors:
             raise BadRequest("root and the pool's own user name a file by its path, not as an open file")
         return name, tuple(origin_of(each, is_trusted=True) for each in sources or [uri])
-    origin = origin_of(uri, is_trusted=False)
+    origin = user_origin(uri, caller.uid)
     allowed = node.config.user_schemes
     if origin.scheme not in allowed:
         raise NotAllowed(
@@ -183,9 +184,12 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         expires_s=addition.expires_s,
     )
     if addition.is_dry_run:
-        return dry_run(node, size_bytes, is_arriving=_may_join(node, caller, addition, want))
+        _, is_arriving = _joinable(node, caller, addition, want)
+        return dry_run(node, size_bytes, is_arriving=is_arriving)
     while True:
-        is_arriving = _may_join(node, caller, addition, want)
+        want, is_arriving = _joinable(node, caller, addition, want)
+        if addition.pin is not None:
+            access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), addition.pin.owner)
         with node.admission:
             if not is_arriving and node.pool.ingest(want.key) is not None:
                 # Begun by somebody meanwhile: whether this caller may join is not known yet.
@@ -204,7 +208,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         size_bytes=size_bytes,
         uid=caller.uid,
         origins=addition.origins,
-        work=_work(node, want, addition.name, is_believed=caller.is_privileged),
+        work=_work(node, want, addition.name, is_believed=caller.is_privileged, promised=addition.digest),
         is_ordinary=not caller.is_privileged,
         deadline_s=addition.deadline_s,
         rate_bytes_per_s=addition.rate_bytes_per_s,
@@ -224,12 +228,43 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     return transfer
 
 
-def _may_join(node: Node, caller: Caller, addition: Addition, want: Want) -> bool:
-    """Whether it is arriving already; refuses who may not join what is."""
+def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tuple[Want, bool]:
+    """What to want, and whether that is arriving already; refuses who may not join what is."""
     arriving = node.pool.ingest(want.key)
+    if arriving is not None and _is_anothers_claim(caller, addition, arriving.image):
+        want = dataclasses.replace(want, digest="")
+        arriving = node.pool.ingest(want.key)
+    if arriving is not None and not addition.is_dry_run and _drop_outdated(node, arriving, want.size_bytes):
+        arriving = None
     if arriving is not None and not access.may_see_arriving(caller, arriving.image):
         access.prove(node, caller, arriving.image, addition.origins[0])
-    return arriving is not None
+    return want, arriving is not None
+
+
+def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
+    """Give up what nobody brings any more, if its source has another size by now: it could never end."""
+    if arriving.image.digest or arriving.size_bytes == size_bytes:
+        return False
+    now_s = node.clock.now_s()
+    if any(pins.holds(pin, now_s) for pin in pins.read_pins(node.pool.disk, arriving.folder)):
+        return False
+    try:
+        writer = arriving.writer(ThreadedHasher())
+    except Missing:
+        return True
+    if writer is None:
+        return False
+    writer.abandon()
+    return True
+
+
+def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> bool:
+    """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
+
+    Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
+    """
+    is_own = arriving.owner_uid in (0, os.geteuid(), caller.uid)
+    return bool(addition.digest) and not is_own and arriving.uri != addition.name
 
 
 def resume(node: Node, ingest: Ingest) -> Transfer | None:
@@ -273,7 +308,7 @@ def resume(node: Node, ingest: Ingest) -> Transfer | None:
     return transfer
 
 
-def _work(node: Node, want: Want, name: str, *, is_believed: bool) -> Work:
+def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
     """What a transfer's thread does."""
 
     def work(transfer: Transfer, reins: Reins) -> Image:
@@ -283,6 +318,7 @@ def _work(node: Node, want: Want, name: str, *, is_believed: bool) -> Work:
             names=(name,),
             is_believed=is_believed,
             alias_lifetime_s=node.config.alias_lifetime_s,
+            promised=promised,
         )
         return _bring(node, order, transfer, reins)
 
@@ -337,6 +373,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
     if addition.is_private is False and is_owner and not image.readers.is_public:
         image = access.publish(node, image)
     if addition.pin is not None:
+        access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
         node.pool.pin(image.digest, addition.pin)
     if caller.is_privileged and node.pool.find(addition.name) is None:
         order = Order(

@@ -23,6 +23,7 @@ def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, o
     wanted = read_pin(node, caller, request)
     request.finish()
     image = access.find_visible(node, caller, name)
+    access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), wanted.owner)
     node.pool.pin(image.digest, wanted)
     node.log.info("image pinned", digest=image.digest[:12], owner=wanted.owner, until_s=wanted.expires_s)
     return image_fields(node, caller, image)
@@ -102,8 +103,9 @@ def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
         raise BadRequest("a digest is no alias: evict the image instead")
     names = access.names_meant(caller, alias)
     if not caller.is_privileged:
+        is_file = names[-1].startswith("file:")
         names = [name for name in names if name.startswith(f"uid:{caller.uid}:")]
-        if not names:
+        if not is_file and not any(node.pool.alias(name) for name in names):
             access.require_privilege(caller, "forgetting a name that others use")
     removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
     return {"was_known": any(removed)}

@@ -64,6 +64,8 @@ def dial(host: str, port: int, timeout_s: float) -> socket.socket:
         raise SourceFault(
             f"no connection to {host} port {port}: {reason_of(error)}", is_early=early
         ) from error
+    except UnicodeError as error:
+        raise SourceFault(f"{host!r} is no name of a host: {error}", is_final=True) from error
 
 
 def proxy_for(location: Location, environment: Mapping[str, str]) -> str | None:

@@ -397,3 +397,12 @@ def test_digits_without_end_are_a_fault_of_the_source(status: str, header: str) 
 
     with serving(answer) as server, pytest.raises(SourceFailed, match=r"does not say how large|says 503"):
         resolve(server.uri(), Settings(), CLOCK, timeout_s=1)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+def test_host_that_no_name_can_be_is_a_fault_even_when_redirected_to(host: str) -> None:
+    def answer(asked: Asked, sock: socket.socket) -> None:
+        sock.sendall(f"HTTP/1.1 302 Found\r\nLocation: http://{host}/x\r\n\r\n".encode())
+
+    with serving(answer) as server, pytest.raises(SourceFailed, match="no name of a host"):
+        resolve(server.uri(), Settings(), CLOCK, timeout_s=1)

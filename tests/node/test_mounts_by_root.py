@@ -134,3 +134,32 @@ def test_mounting_is_for_root_and_for_instances_alone(daemon: Outside, mounter: 
 
     assert (wrong.returncode, unknown.returncode) == (2, 3)
     assert "only root may mount" in as_user(USER, mount_as_user)["gives"]
+
+
+@pytest.mark.parametrize(
+    "part", [("--owner", "-5"), ("--owner", "--help"), ("--owner", "o", "--label", "-l")]
+)
+def test_names_that_look_like_options_are_names_to_the_mounter(
+    daemon: Outside, mounter: str, part: tuple[str, ...]
+) -> None:
+    image = daemon.ask("ls")["images"][0]["digest"]
+    common = (*part, "--socket", daemon.socket, "--mounter", mounter)
+    until = str(CLOCK.now_s() + 600)
+
+    made = hook("prepare", "--image", image, "--until", until, "--uid", str(USER), *common)
+    released = hook("release", *common)
+
+    assert (made.returncode, released.returncode) == (0, 0), made.stderr + released.stderr
+    assert not os.path.exists(made.stdout.strip())
+
+
+def test_pipe_in_place_of_a_record_does_not_stop_root(daemon: Outside, mounter: str, folder: Path) -> None:
+    home = folder / "pool" / "instances" / ("0" * 32)
+    home.mkdir()
+    os.mkfifo(home / "instance.json")
+
+    for words in (("mount", "0" * 32), ("unmount", "job:1")):
+        ended = subprocess.run([sys.executable, "-I", "-S", mounter, *words], capture_output=True, timeout=20)
+        assert ended.returncode in (0, 3), ended.stderr
+    os.unlink(home / "instance.json")
+    home.rmdir()
