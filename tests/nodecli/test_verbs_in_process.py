@@ -33,6 +33,28 @@ def test_init_makes_the_folders_above_the_pool(bare: Run, site: Path) -> None:
     assert json.loads((site / "a/b/pool/pool.json").read_text())["limit_bytes"] == 1_000_000
 
 
+def test_limit_of_nothing_is_refused_and_not_passed_over(cachemgr: Run) -> None:
+    done = cachemgr("init", "--limit", "0")
+
+    assert done.code == 2
+    assert "give a limit above 0" in done.err
+
+
+def test_folder_is_no_image_and_nobody_is_told_to_make_it_readable(cachemgr: Run, site: Path) -> None:
+    done = cachemgr("add", str(site))
+
+    assert done.code == 7
+    assert done.err.strip().endswith("it is not a regular file")
+
+
+def test_lease_that_is_over_already_is_named_as_it_was_asked_for(cachemgr: Run, image: Path) -> None:
+    cachemgr("add", str(image))
+    done = cachemgr("instance", image.name, "--owner", "job", "--until", "2020-01-01T00:00Z")
+
+    assert done.code == 2
+    assert "the time until which it is needed is over" in done.err
+
+
 def test_init_again_changes_what_is_said_and_nothing_else(cachemgr: Run) -> None:
     assert "nothing to change" in cachemgr("init").out
     assert "policy lfu -> lru" in cachemgr("init", "--policy", "lru").out
