@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,22 @@ def test_init_makes_the_folders_above_the_pool(bare: Run, site: Path) -> None:
     assert json.loads((site / "a/b/pool/pool.json").read_text())["limit_bytes"] == 1_000_000
 
 
+def test_result_that_cannot_be_written_is_an_error_with_a_sentence() -> None:
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cachemgr", "version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            timeout=30,
+        )
+
+    assert done.returncode == 14
+    assert done.stderr == "cachemgr: the result cannot be written: No space left on device\n"
+
+
 def test_limit_of_nothing_is_refused_and_not_passed_over(cachemgr: Run) -> None:
     done = cachemgr("init", "--limit", "0")
 
@@ -52,7 +70,7 @@ def test_lease_that_is_over_already_is_named_as_it_was_asked_for(cachemgr: Run, 
     done = cachemgr("instance", image.name, "--owner", "job", "--until", "2020-01-01T00:00Z")
 
     assert done.code == 2
-    assert "the time until which it is needed is over" in done.err
+    assert "an instance's lease must expire after now" in done.err
 
 
 def test_init_again_changes_what_is_said_and_nothing_else(cachemgr: Run) -> None:
