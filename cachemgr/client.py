@@ -27,7 +27,7 @@ ANSWER_S = 60.0
 PROGRESS_S = 30.0
 MOST_ANSWER_BYTES = 256 << 20
 RECEIVED_BYTES = 256 << 10
-AGAIN = "it was stopped or died; ask again, what has arrived is kept"
+AGAIN = "look at its log, and ask again"
 
 
 class Client:

@@ -11,6 +11,7 @@ the job does not, either.
 from __future__ import annotations
 
 import dataclasses
+import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -121,6 +122,10 @@ def make_instance(
                 raise Busy(
                     f"{owner} has an instance of image {there.digest[:12]} here already: release it first"
                 )
+            if _was_moved(pool, there):
+                raise Busy(
+                    f"{owner} has one at {there.path} from before the pool was moved: release it first"
+                )
             return _renewed(pool, there, until_s)
         _start_over(pool, maker, key_of(owner, label), there, folder)
         chosen = maker.choose(image, method, is_writable=is_writable)
@@ -207,6 +212,12 @@ def _is_left(pool: Pool, key: str) -> bool:
             return False
         lock.release()
     return True
+
+
+def _was_moved(pool: Pool, instance: Instance) -> bool:
+    """Whether it was made when the pool lay elsewhere: its path, and what refers to it, are wrong."""
+    root, inside, _ = instance.path.rpartition(f"/instances/{instance.key}/")
+    return bool(inside) and os.path.realpath(root) != os.path.realpath(pool.layout.root)
 
 
 def _is_over(pool: Pool, instance: Instance | None) -> bool:

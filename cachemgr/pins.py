@@ -27,9 +27,8 @@ def checked_pin(pin: Pin, now_s: int) -> Pin:
     if pin.kind not in PIN_KINDS:
         raise BadRequest(f"there is no kind of pin {pin.kind!r}: choose one of {', '.join(PIN_KINDS)}")
     if not now_s < pin.expires_s <= now_s + LONGEST_LEASE_S:
-        raise BadRequest(
-            f"the pin of {pin.owner} must expire after now and within {LONGEST_LEASE_S // 86_400} days"
-        )
+        what = "an instance's lease" if pin.kind == "instance" else f"the pin of {pin.owner}"
+        raise BadRequest(f"{what} must expire after now and within {LONGEST_LEASE_S // 86_400} days")
     return pin
 
 

@@ -172,7 +172,7 @@ def opened(uri: str, *, is_needed: bool) -> Iterator[int | None]:
         try:
             yield None
         except SourceFailed as error:
-            if not os.access(path, os.R_OK):
+            if not os.path.isfile(path) or not os.access(path, os.R_OK):
                 raise
             raise SourceFailed(f"{error}: it is the pool's user who has to be able to read it") from error
         return

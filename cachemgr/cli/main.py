@@ -14,7 +14,7 @@ from cachemgr.cli.arguments import Commands, Parser, add_common
 from cachemgr.cli.exits import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, exit_code_lines
 from cachemgr.cli.session import Session
 from cachemgr.clock import SystemClock
-from cachemgr.errors import BadRequest, CacheError
+from cachemgr.errors import BadRequest, CacheError, DiskFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def run() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
-        code = main()
-        sys.stdout.flush()
+        code = _flushed(main())
     except BrokenPipeError:
         # Python would complain again when it flushes stdout on its way out.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,6 +72,18 @@ def run() -> None:
         traceback.print_exc()
         code = EXIT_FAULT
     sys.exit(code)
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        print(f"cachemgr: the result cannot be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DiskFailed.exit_code
+    return code
 
 
 def parser() -> Parser:

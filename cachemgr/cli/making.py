@@ -31,7 +31,7 @@ def init(session: Session, *, limit_bytes: int | None, policy: str | None, user:
     if before is None and limit_bytes is None:
         raise BadRequest(f"how large may the pool {root} become? say --limit 50GiB, for instance")
     settings = Settings(
-        limit_bytes=limit_bytes or (before.limit_bytes if before else 0),
+        limit_bytes=limit_bytes if limit_bytes is not None else before.limit_bytes if before else 0,
         policy=policy or (before.policy if before else POLICY),
     )
     if before is None:

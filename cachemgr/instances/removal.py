@@ -21,6 +21,7 @@ PARTS = (TREE, DISK, LOWER, "overlay", SEED, FOLDER, NEW, f".{SEED}.new", f".{FO
 ROUNDS = 3
 """Something may be mounted while something else is unmounted; an end to that is set."""
 MOST_UNMOUNTS = 256
+BY_ROOT = "the pool's user may not undo that, root runs `cachemgr unmount OWNER` first"
 
 
 def remove(mounter: Mounter, folder: str, *, pool: str) -> None:
@@ -37,7 +38,7 @@ def remove(mounter: Mounter, folder: str, *, pool: str) -> None:
                 remove_tree(folder_fd, name)
     except PermissionError as error:
         raise NotAllowed(
-            f"{folder} holds what belongs to the job's user ({error.filename}): root has to remove it"
+            f"{folder} holds what belongs to the job's user ({error.filename}): {BY_ROOT}"
         ) from error
     except OSError as error:
         raise DiskFailed(f"{folder} cannot be removed: {error.strerror}") from error
@@ -69,7 +70,7 @@ def undo(mounter: Mounter, folder: str, *, pool: str) -> int:
     if not left:
         return done
     if isinstance(failure, OSError) and failure.errno in (errno.EPERM, errno.EACCES):
-        raise NotAllowed(f"{left[0]} is mounted: only root can remove this instance") from failure
+        raise NotAllowed(f"{left[0]} is mounted: {BY_ROOT}") from failure
     raise Busy(f"{left[0]} cannot be unmounted: {failure}; unmount it by hand") from failure
 
 

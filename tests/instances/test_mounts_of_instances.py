@@ -316,7 +316,10 @@ def test_somebody_without_privileges_is_told_to_ask_root(
 
         return work
 
-    undoing = told(lambda: undo(site.kernel, order.folder, pool=str(site.root)), "only root can remove")
+    undoing = told(
+        lambda: undo(site.kernel, order.folder, pool=str(site.root)),
+        "is mounted: .* root runs `cachemgr unmount OWNER` first",
+    )
     undo_word = as_user(USER, undoing)
     remove(site.kernel, order.folder, pool=str(site.root))
     again = site.make("readonly", order)

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,44 @@ def test_init_makes_the_folders_above_the_pool(bare: Run, site: Path) -> None:
         "owner_uid": os.geteuid(), "used_bytes": 0, "is_new": True,
     }  # fmt: skip
     assert json.loads((site / "a/b/pool/pool.json").read_text())["limit_bytes"] == 1_000_000
+
+
+def test_result_that_cannot_be_written_is_an_error_with_a_sentence() -> None:
+    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with open("/dev/full", "w", encoding="ascii") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cachemgr", "version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment,
+            text=True,
+            timeout=30,
+        )
+
+    assert done.returncode == 14
+    assert done.stderr == "cachemgr: the result cannot be written: No space left on device\n"
+
+
+def test_limit_of_nothing_is_refused_and_not_passed_over(cachemgr: Run) -> None:
+    done = cachemgr("init", "--limit", "0")
+
+    assert done.code == 2
+    assert "give a limit above 0" in done.err
+
+
+def test_folder_is_no_image_and_nobody_is_told_to_make_it_readable(cachemgr: Run, site: Path) -> None:
+    done = cachemgr("add", str(site))
+
+    assert done.code == 7
+    assert done.err.strip().endswith("it is not a regular file")
+
+
+def test_lease_that_is_over_already_is_named_as_it_was_asked_for(cachemgr: Run, image: Path) -> None:
+    cachemgr("add", str(image))
+    done = cachemgr("instance", image.name, "--owner", "job", "--until", "2020-01-01T00:00Z")
+
+    assert done.code == 2
+    assert "an instance's lease must expire after now" in done.err
 
 
 def test_init_again_changes_what_is_said_and_nothing_else(cachemgr: Run) -> None:

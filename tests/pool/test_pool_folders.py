@@ -15,6 +15,7 @@ from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
 from cachemgr.index import SqliteIndex
 from cachemgr.ingest import drop_stale
+from cachemgr.instance_book import make_instance, remove_instances
 from cachemgr.layout import Settings
 from cachemgr.pool import Pool
 from tests.crash.world import CopyingMaker, SetClock, digest_of
@@ -242,3 +243,34 @@ def test_refusal_for_lack_of_room_evicts_nothing_and_says_what_holds_it(
         add(b"c" * 601)
 
     assert len(pool.images()) == 2
+
+
+def test_instance_of_a_pool_that_was_moved_is_not_handed_out_at_its_old_path(
+    root: Path, pool: Pool, add: Add, clock: SetClock
+) -> None:
+    image = add(A)
+    maker = CopyingMaker(RealDisk())  # type: ignore[arg-type]
+    until_s = clock.now_s() + 100
+    make_instance(pool, maker, image, owner="job", uid=0, until_s=until_s)
+    pool.close()
+    new = root.rename(root.with_name("elsewhere"))
+    with closing(Pool(RealDisk(), str(new), clock, SqliteIndex(str(new / "index.sqlite")))) as moved:
+        with pytest.raises(Busy, match="before the pool was moved: release it first"):
+            make_instance(moved, maker, image, owner="job", uid=0, until_s=until_s)
+        assert remove_instances(moved, maker, "job") == 1
+        again = make_instance(moved, maker, image, owner="job", uid=0, until_s=until_s)
+
+    assert again.path == f"{new}/instances/{again.key}/disk"
+
+
+def test_instance_is_the_same_through_a_link_to_the_pool(
+    root: Path, pool: Pool, add: Add, clock: SetClock
+) -> None:
+    image = add(A)
+    maker = CopyingMaker(RealDisk())  # type: ignore[arg-type]
+    until_s = clock.now_s() + 100
+    made = make_instance(pool, maker, image, owner="job", uid=0, until_s=until_s)
+    link = root.with_name("link")
+    link.symlink_to(root)
+    with closing(Pool(RealDisk(), str(link), clock, SqliteIndex(str(link / "index.sqlite")))) as linked:
+        assert make_instance(linked, maker, image, owner="job", uid=0, until_s=until_s) == made
