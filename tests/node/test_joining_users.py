@@ -14,10 +14,6 @@ from cachemgr.client import Client
 from cachemgr.errors import CacheError
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
-ALICE, BOB = 2001, 2002
-A, B = "http://x/a", "http://x/b"
-
-
 Start = Callable[..., Inside]
 ALICE, BOB = 2001, 2002
 A, B = "http://x/a", "http://x/b"
