@@ -14,7 +14,7 @@ from cachemgr.fetch.control import Control
 from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
 from cachemgr.fetch.job import Job
 from cachemgr.fetch.ledger import Ledger
-from cachemgr.fetch.pump import Ending, Pump
+from cachemgr.fetch.pump import Pump
 from cachemgr.fetch.report import Log
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cachemgr.fetch.rate import RateLimit
     from cachemgr.fetch.report import Progress, Report
 
-OPEN_RELAY_S = 2.0
+OPEN_RELAY_S = 3.0
 OPEN_S = 15.0
 LEAST_OPEN_S = 0.2
 SLICE_S = 0.05
@@ -90,18 +90,18 @@ class _Transfer:
         try:
             stream = entry.source.open(job.sink.offset, job.sink.size_bytes, self._patience_s(entry))
             try:
-                ending = Pump(job, entry, stream).run()
+                target = Pump(job, entry, stream).run().target
             finally:
                 stream.close()
+            if target is None:
+                # Complete or interrupted: after a pause nothing is compared with what was before.
+                job.trial = None
+            return target
         except SourceFault as fault:
-            ending = Ending(fault=fault)
-        if ending.fault is not None:
-            job.log.said(entry.source.name, str(ending.fault))
-            job.ledger.failed(entry, ending.fault, job.clock.monotonic_s())
-        if ending.target is None or ending.fault is not None:
-            # Nothing is compared with what was before a fault or a pause.
             job.trial = None
-        return ending.target
+            job.log.said(entry.source.name, str(fault))
+            job.ledger.failed(entry, fault, job.clock.monotonic_s())
+            return None
 
     def _patience_s(self, entry: Entry) -> float:
         """How long a source may take to answer: never beyond the deadline."""

@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
 # Below this share of the expected rate a stream is slow.
 SLOW_SHARE = 0.5
-# Below this one no busy machine explains it.
-VERY_SLOW_SHARE = 0.2
 # Somewhere else has to be better by this much, or the trouble is our own.
 BETTER_FACTOR = 1.3
-# By so much a rate has to have grown to count as recovering.
-RISING_FACTOR = 1.2
 # Less than this ahead means that a node has nothing more to give: it is on the way.
 LEAST_AHEAD_BYTES = 512 * 1024
 AHEAD_S = 0.3
@@ -37,19 +33,11 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict, which of the others to go to (counted from the next one upstream), and why.
-
-    `is_sender`: the present source has the bytes and does not send them.
-    """
+    """The verdict, which of the others to go to (counted from the next one upstream), and why."""
 
     verdict: Verdict
     target: int = 0
-    is_sender: bool = False
     reason: str = ""
-
-    def is_like(self, other: Judgement) -> bool:
-        """Whether the narrow place is still the same."""
-        return (self.verdict, self.target, self.is_sender) == (other.verdict, other.target, other.is_sender)
 
 
 def ahead_bytes(expected_bytes_per_s: float | None) -> int:
@@ -61,10 +49,6 @@ def is_slow(rate: float | None, expected: float | None) -> bool:
     return rate is not None and expected is not None and rate < expected * SLOW_SHARE
 
 
-def is_very_slow(rate: float | None, expected: float | None) -> bool:
-    return rate is not None and expected is not None and rate < expected * VERY_SLOW_SHARE
-
-
 def judge(offset: int, direct: int | None, above: Iterable[int | None], margin_bytes: int) -> Judgement:
     """Find the narrow place.
 
@@ -73,17 +57,15 @@ def judge(offset: int, direct: int | None, above: Iterable[int | None], margin_b
     place. Nobody beyond it is asked, so `above` may be a generator.
     """
     if direct is None:
-        return Judgement(Verdict.GO, reason="it does not answer")
+        return Judgement(Verdict.GO, 0, "it does not answer")
     if direct - offset > margin_bytes:
-        reason = f"it has {direct - offset} bytes more than it sends"
-        return Judgement(Verdict.GO, is_sender=True, reason=reason)
+        return Judgement(Verdict.GO, 0, f"it has {direct - offset} bytes more than it sends")
     below = direct
     for index, have in enumerate(above):
         if have is None:
             continue
         if have - below > margin_bytes:
             verdict = Verdict.GO if index == 0 else Verdict.WAIT
-            reason = f"those above it have {have - below} bytes more than it has"
-            return Judgement(verdict, index, reason=reason)
+            return Judgement(verdict, index, f"those above it have {have - below} bytes more than it has")
         below = have
     return Judgement(Verdict.STAY)

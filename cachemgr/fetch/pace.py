@@ -7,7 +7,7 @@ from collections import deque
 WINDOW_S = 1.0
 SAMPLE_S = 0.05
 # A verdict on less than this would be one on the start of the connection.
-LEAST_WINDOW_S = 0.3
+LEAST_WINDOW_S = 0.4
 
 
 class Pace:

@@ -11,20 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.judge import (
-    BETTER_FACTOR,
-    RISING_FACTOR,
-    Judgement,
-    Verdict,
-    ahead_bytes,
-    is_slow,
-    is_very_slow,
-    judge,
-)
+from cachemgr.fetch.judge import BETTER_FACTOR, Judgement, Verdict, ahead_bytes, is_slow, judge
 from cachemgr.fetch.pace import Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from cachemgr.fetch.job import Job
     from cachemgr.fetch.ledger import Entry
@@ -46,28 +37,15 @@ ALONE_FACTOR = 4
 # Whoever is nearer to the trouble is given this long to mend it, a step.
 DEFER_S = 3.0
 LONGEST_STARVATION_S = 120.0
-JUDGE_S = 0.25
-LASTING_S = 2.0
-SEVERE_S = 0.5
+JUDGE_S = 0.5
 MOST_ASKED = 6
-STAYING = Judgement(Verdict.STAY)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """Why a stream was left, and for whom. Without either the transfer is complete or interrupted."""
+    """Why a stream was left without a fault, and for whom."""
 
     target: Entry | None = None
-    fault: SourceFault | None = None
-
-
-@dataclass(frozen=True)
-class Suspicion:
-    """Where the narrow place seems to be, how fast the stream was then, and since when it seems so."""
-
-    found: Judgement
-    rate: float
-    since_s: float
 
 
 class Pump:
@@ -81,7 +59,9 @@ class Pump:
         self._skip_bytes = job.sink.offset - stream.start_bytes
         self._ask_at_s = LEAST_ASK_S
         self._judge_at_s = 0.0
-        self._suspicion: Suspicion | None = None
+        self._deferred_s: float | None = None
+        # Silent because it had nothing itself: that time says nothing about its speed.
+        self._is_excused = False
 
     def run(self) -> Ending:
         """Until the image is complete or this stream is left. Raises what the stream and the sink raise."""
@@ -117,9 +97,6 @@ class Pump:
     # Silence
 
     def _when_silent(self) -> Ending | None:
-        if self._job.trial is not None and self._pace.quiet_s >= LEAST_ASK_S:
-            silent = SourceFault(f"it was silent for {self._pace.quiet_s:.1f} s when it was tried")
-            return Ending(self._job.trial.back, silent)
         if self._entry.source.is_relay:
             return self._ask_why()
         self._lose_patience()
@@ -143,16 +120,17 @@ class Pump:
         if pace.quiet_s < max(usual_s, self._ask_at_s):
             return None
         self._ask_at_s = pace.quiet_s + usual_s
-        have = self._have(self._entry)
-        if have is None:
+        status = self._entry.source.status(STATUS_S)
+        if status is None:
             raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s and does not answer")
-        if have > offset:
+        if status.have_bytes > offset:
             if pace.quiet_s >= 3 * usual_s:
-                raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s, having {have} bytes")
+                raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s, having {status.have_bytes} bytes")
             return None
+        self._is_excused = True
         if pace.quiet_s >= LONGEST_STARVATION_S:
             raise SourceFault(f"it has received nothing for {pace.quiet_s:.0f} s itself")
-        found = judge(offset, have, self._above(), 0)
+        found = judge(offset, status.have_bytes, self._above(), 0)
         if found.verdict is Verdict.STAY or pace.quiet_s < DEFER_S * (1 + found.target):
             return None
         return self._leave(found)
@@ -163,6 +141,9 @@ class Pump:
         if not self._pace.delivered_bytes:
             return None
         self._ask_at_s = LEAST_ASK_S
+        if self._is_excused:
+            self._is_excused = False
+            self._pace.forget()
         rate = self._pace.rate_bytes_per_s()
         now_s = self._job.clock.monotonic_s()
         if rate is None or now_s < self._judge_at_s:
@@ -170,37 +151,25 @@ class Pump:
         self._judge_at_s = now_s + JUDGE_S
         if self._job.trial is not None:
             return self._conclude(rate)
-        expected = self._job.expected(self._entry)
-        found = self._find_fault() if is_slow(rate, expected) else STAYING
-        if found.verdict is Verdict.STAY or rate is None:
-            self._suspicion = None
+        if not is_slow(rate, self._job.expected(self._entry)):
+            self._deferred_s = None
             return None
-        before = self._suspicion
-        if before is None or not before.found.is_like(found) or rate > before.rate * RISING_FACTOR:
-            # Measured anew. Whoever has just mended its own trouble is a moment ahead of what it
-            # sent, and TCP takes seconds to believe that a trickle has become a stream.
-            self._suspicion = Suspicion(found, rate, now_s)
-            self._pace.forget()
+        found = self._find_fault()
+        if found.verdict is Verdict.WAIT and self._deferred_s is None:
+            self._deferred_s = now_s
+        if found.verdict is Verdict.STAY:
+            self._deferred_s = None
             return None
-        if now_s - before.since_s < self._endurance_s(found, is_very_slow(rate, expected)):
+        if self._deferred_s is not None and now_s - self._deferred_s < DEFER_S * (1 + found.target):
             return None
         return self._leave(found, rate)
 
-    def _endurance_s(self, found: Judgement, is_severe: bool) -> float:
-        """How long slowness is put up with.
-
-        Trying somebody else takes from those whom that one feeds, so what a busy machine may
-        cause for a moment has to last; what only a broken link explains need not.
-        """
-        if found.verdict is Verdict.WAIT:
-            return DEFER_S * (1 + found.target)
-        return SEVERE_S if is_severe else LASTING_S
-
     def _find_fault(self) -> Judgement:
         if not self._entry.source.is_relay:
-            return Judgement(Verdict.GO, is_sender=True, reason="it is slow")
-        have = self._have(self._entry)
+            return Judgement(Verdict.GO, 0, "it is slow")
+        status = self._entry.source.status(STATUS_S)
         margin = ahead_bytes(self._job.expected(self._entry))
+        have = None if status is None else status.have_bytes
         return judge(self._job.sink.offset, have, self._above(), margin)
 
     def _conclude(self, rate: float) -> Ending | None:
@@ -217,40 +186,25 @@ class Pump:
 
     # Others
 
-    def _have(self, entry: Entry) -> int | None:
-        """What a source has; None if it does not answer. An origin has everything."""
-        if not entry.source.is_relay:
-            return self._job.sink.size_bytes
-        begin_s = self._job.clock.monotonic_s()
-        status = entry.source.status(STATUS_S)
-        # Bytes kept coming meanwhile: their time has to be counted, or the stream seems faster than it is.
-        self._pace.waited_s += self._job.clock.monotonic_s() - begin_s
-        return None if status is None else status.have_bytes
-
     def _above(self) -> Iterator[int | None]:
         """What those further upstream have, asked one by one."""
         job = self._job
         for each in job.ledger.above(self._entry, job.clock.monotonic_s())[:MOST_ASKED]:
-            yield self._have(each)
+            if each.source.is_relay:
+                status = each.source.status(STATUS_S)
+                yield None if status is None else status.have_bytes
+            else:
+                yield job.sink.size_bytes
 
     def _leave(self, found: Judgement, rate: float | None = None) -> Ending | None:
         """Go to another source; for slowness only on trial."""
         job, now_s = self._job, self._job.clock.monotonic_s()
-        target = self._first_ahead(job.ledger.above(self._entry, now_s)[found.target :])
+        above = job.ledger.above(self._entry, now_s)
+        target = above[found.target] if found.target < len(above) else job.other(self._entry)
         if target is None:
             return None
         if rate is None:
-            silent = f"it was silent for {self._pace.quiet_s:.1f} s: {found.reason}"
-            return Ending(target, SourceFault(silent))
+            raise SourceFault(f"it was silent for {self._pace.quiet_s:.1f} s: {found.reason}")
         job.log.said(self._entry.source.name, f"{rate / 1e6:.2f} MB/s is slow: {found.reason}")
         job.begin_trial(self._entry, rate)
         return Ending(target)
-
-    def _first_ahead(self, candidates: Sequence[Entry]) -> Entry | None:
-        """The nearest that has more than we have: anybody else would only let us wait, too."""
-        sink = self._job.sink
-        for each in candidates[:MOST_ASKED]:
-            have = self._have(each)
-            if have is not None and have > sink.offset:
-                return each
-        return None if self._entry.source.is_relay else self._job.other(self._entry)

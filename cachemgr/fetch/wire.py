@@ -25,7 +25,7 @@ MOST_INTERIM_ANSWERS = 8
 MOST_DIGITS = 18
 # Waking up for each packet costs a node its processor; this much at a time delays a chain
 # of nodes by a few milliseconds at each of them.
-BATCH_BYTES = 65_536
+BATCH_BYTES = 131_072
 HEAD_END = b"\r\n\r\n"
 
 
@@ -123,6 +123,7 @@ class Body:
         self._rest = memoryview(rest)
         self._left_bytes = length_bytes
         self._timeout_s = -1.0
+        self._batch_bytes = 1
         # A blocking socket with a time limit of its own: one system call a read instead of two.
         sock.settimeout(None)
 
@@ -147,22 +148,23 @@ class Body:
 
     def _from_socket(self, buffer: memoryview, timeout_s: float) -> int | None:
         try:
-            self._limit_waiting(timeout_s)
-            if isinstance(self._sock, ssl.SSLSocket):
-                return self._sock.recv_into(buffer)
-            # Not SO_RCVLOWAT: a window smaller than that would only be emptied when the time is over.
-            return self._sock.recv_into(buffer[:BATCH_BYTES], 0, socket.MSG_WAITALL)
+            self._prepare(len(buffer), timeout_s)
+            return self._sock.recv_into(buffer)
         except (BlockingIOError, ssl.SSLWantReadError):
             return None
         except OSError as error:
             raise SourceFault(f"the connection broke: {reason_of(error)}") from error
 
-    def _limit_waiting(self, timeout_s: float) -> None:
+    def _prepare(self, room_bytes: int, timeout_s: float) -> None:
         if timeout_s != self._timeout_s:
             whole = int(timeout_s)
             limit = struct.pack("ll", whole, max(1, int((timeout_s - whole) * 1e6)))
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self._timeout_s = timeout_s
+        batch = min(room_bytes, BATCH_BYTES)
+        if batch != self._batch_bytes and not isinstance(self._sock, ssl.SSLSocket):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, batch)
+            self._batch_bytes = batch
 
 
 class ChunkedBody:

@@ -1,24 +1,17 @@
-"""A clock that jumps, a sink that remembers, sources that do what a test says, and a transfer of them."""
+"""A clock that jumps, a sink that remembers, and sources that do what a test says."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from random import Random
 
-from cachemgr.fetch.control import Control
-from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Sink, Status
-from cachemgr.fetch.rate import RateLimit
-from cachemgr.fetch.report import Progress, Report
+from cachemgr.fetch.ports import Status
 
 IMAGE = Random(7).randbytes(40_000_000)
 SIZE = len(IMAGE)
 EPOCH_S = 1_800_000_000
-RATE = 25_000_000
-"""Of a good source; the image takes 1.6 s."""
-BOUND_S = SIZE / RATE
 
 
 class FakeClock:
@@ -151,27 +144,3 @@ class FakeStream:
 
     def close(self) -> None:
         self._source.open_streams -= 1
-
-
-def fetch(
-    sink: Sink,
-    sources: Sequence[FakeSource],
-    clock: FakeClock,
-    *,
-    expected: int | None = RATE,
-    control: Control | None = None,
-    limits: Sequence[RateLimit] = (),
-    on_progress: Callable[[Progress], None] | None = None,
-    excluding: Sequence[str] = (),
-) -> Report:
-    return transfer(
-        sink,
-        sources,
-        clock=clock,
-        random=Random(3),
-        limits=limits,
-        control=control,
-        expected_rate_bytes_per_s=expected,
-        on_progress=on_progress,
-        excluding=excluding,
-    )

@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise, repeat
+from random import Random
 
 import pytest
 
 from cachemgr.errors import Cancelled
 from cachemgr.fetch.control import Control
+from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
+from cachemgr.fetch.ports import Sink
 from cachemgr.fetch.rate import RateLimit
 from cachemgr.fetch.report import Delivered, Progress, Report
-from tests.fetch.fakes import BOUND_S, EPOCH_S, IMAGE, RATE, SIZE, FakeClock, FakeSink, FakeSource, fetch
+from tests.fetch.fakes import EPOCH_S, IMAGE, FakeClock, FakeSink, FakeSource
+
+SIZE = len(IMAGE)
+RATE = 25_000_000
+"""Of a good source; the image takes 1.6 s."""
+BOUND_S = SIZE / RATE
+
+
+def fetch(
+    sink: Sink,
+    sources: Sequence[FakeSource],
+    clock: FakeClock,
+    *,
+    expected: int | None = RATE,
+    control: Control | None = None,
+    limits: Sequence[RateLimit] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    excluding: Sequence[str] = (),
+) -> Report:
+    return transfer(
+        sink,
+        sources,
+        clock=clock,
+        random=Random(3),
+        limits=limits,
+        control=control,
+        expected_rate_bytes_per_s=expected,
+        on_progress=on_progress,
+        excluding=excluding,
+    )
 
 
 def test_undisturbed_transfer_uses_the_first_source_alone() -> None:
@@ -133,6 +166,82 @@ def test_silent_origin_with_nobody_else_is_given_a_minute_before_it_is_asked_ane
     assert sink.data == IMAGE
     assert origin.opened_at == [0]
     assert report.said == ()
+
+
+def test_slow_source_is_left_for_a_faster_one() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    slow, above = FakeSource("slow", clock, rate=RATE / 10), FakeSource("above", clock)
+
+    report = fetch(sink, [slow, above], clock)
+
+    assert sink.data == IMAGE
+    assert report.sources() == ("slow", "above")
+    assert clock.monotonic_s() < BOUND_S + 0.7
+
+
+def test_slow_relay_that_is_slow_because_of_those_above_is_not_left() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    trickle = lambda now_s: int(now_s * RATE / 5) + 1  # noqa: E731
+    chain = [FakeSource(f"r{number}", clock, has=trickle) for number in range(3)]
+
+    report = fetch(sink, chain, clock)
+
+    assert sink.data == IMAGE
+    assert report.sources() == ("r0",)
+
+
+def test_trial_that_is_no_faster_goes_back_and_is_not_repeated() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    # Our own link is the narrow place: whoever sends, no more comes.
+    chain = [FakeSource(f"r{number}", clock, rate=RATE / 10) for number in range(4)]
+
+    report = fetch(sink, chain, clock)
+
+    assert sink.data == IMAGE
+    assert [each.source for each in report.delivered] == ["r0", "r1", "r0"]
+    assert chain[2].opened_at == chain[3].opened_at == []
+
+
+def test_source_that_becomes_slow_in_the_middle_is_left_once() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    tiring = FakeSource("tiring", clock, rate=lambda now_s: RATE if now_s < 0.8 else RATE / 8)
+    above = FakeSource("above", clock)
+
+    report = fetch(sink, [tiring, above], clock)
+
+    assert [each.source for each in report.delivered] == ["tiring", "above"]
+    assert clock.monotonic_s() < BOUND_S + 1.5
+
+
+def test_without_a_plan_the_rate_is_learned_from_those_above() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    # The relay receives a megabyte a second, the one above it ten times as much.
+    slow = FakeSource("slow", clock, has=lambda now_s: int(now_s * 1e6) + 1)
+    above = FakeSource("above", clock, has=lambda now_s: int(now_s * 1e7) + 1)
+
+    report = fetch(sink, [slow, above], clock, expected=None)
+
+    assert report.sources() == ("slow", "above")
+    assert clock.monotonic_s() < 12  # forty seconds at the slow one
+
+
+def test_limit_below_the_expected_rate_blames_nobody() -> None:
+    clock, sink = FakeClock(), FakeSink(SIZE, have_bytes=SIZE - 6_000_000)
+    chain = [FakeSource("r0", clock), FakeSource("r1", clock)]
+
+    report = fetch(sink, chain, clock, limits=[RateLimit(1_000_000, clock)])
+
+    assert report.sources() == ("r0",)
+    assert clock.monotonic_s() == pytest.approx(6, rel=0.05)
+
+
+def test_source_that_gives_all_that_a_limit_allows_is_not_slow() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    chain = [FakeSource("r0", clock, rate=3_000_000), FakeSource("r1", clock)]
+
+    report = fetch(sink, chain, clock, limits=[RateLimit(2_500_000, clock)])
+
+    assert report.sources() == ("r0",)
 
 
 def test_relay_that_has_not_begun_is_waited_for_instead_of_going_to_the_origin() -> None:
@@ -313,6 +422,17 @@ def test_source_is_given_no_longer_to_answer_than_the_deadline_allows() -> None:
 
     assert relay.patience_s == [2]
     assert origin.patience_s == [2]
+
+
+def test_pause_during_a_trial_ends_the_trial() -> None:
+    clock, control = FakeClock(), Control()
+    slow, above = FakeSource("slow", clock, rate=RATE / 10), FakeSource("above", clock, rate=RATE / 10)
+    clock.at(0.7, control.pause)
+    clock.at(5.0, control.resume)
+
+    report = fetch(FakeSink(), [slow, above], clock, control=control)
+
+    assert [each.source for each in report.delivered] == ["slow", "above", "slow", "above", "slow"]
 
 
 def test_sink_that_fails_ends_the_transfer_with_its_own_error() -> None:
