@@ -212,7 +212,8 @@ def main(arguments: list[str]) -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="outrider-relay-", dir=options.folder) as folder:
         image = Path(folder) / "image"
-        data = Random(1).randbytes(options.mib << 20)
+        random = Random(1)
+        data = b"".join(random.randbytes(1 << 20) for _ in range(options.mib))
         image.write_bytes(data)
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
         plan = Plan(
