@@ -31,8 +31,10 @@ def probe(disk: Disk, folder: str, mounter: Mounter | None, *, denied: Sequence[
         found.add("reflink")
     if mounter is not None:
         for part in PARTS:
-            with suppress(FileExistsError):
-                disk.make_folder(f"{folder}/{part}", 0o700)
+            # What a volatile overlay leaves in its work folder forbids the next one.
+            if disk.exists(f"{folder}/{part}"):
+                disk.remove_all(f"{folder}/{part}")
+            disk.make_folder(f"{folder}/{part}", 0o700)
         found |= {kind for kind in ("bind", "overlay", "squashfs") if _can_mount(disk, mounter, kind, folder)}
     return Abilities(tuple(name for name in NEEDS if name in found and name not in denied))
 
@@ -58,16 +60,22 @@ def _can_mount(disk: Disk, mounter: Mounter, kind: str, folder: str) -> bool:
     merged = f"{folder}/merged"
     if kind == "squashfs":
         return _has_loops(disk, mounter, f"{folder}/source") and _knows(mounter, kind, merged)
-    source, data = f"{folder}/lower", ""
-    if kind == "overlay":
-        source, data = "outrider", f"lowerdir={source},upperdir={folder}/upper,workdir={folder}/{PARTS[2]}"
-    flags = kernel.NOSUID | kernel.NODEV | (kernel.BIND if kind == "bind" else 0)
-    try:
-        mounter.mount(source, merged, kind if kind == "overlay" else "none", flags, data)
-    except (OSError, CacheError):
-        return False
-    mounter.unmount(merged, is_lazy=True)
-    return True
+    flags = kernel.NOSUID | kernel.NODEV
+    lower = f"{folder}/lower"
+    if kind == "bind":
+        ways = [(lower, "none", flags | kernel.BIND, "")]
+    else:
+        data = f"lowerdir={lower},upperdir={folder}/upper,workdir={folder}/{PARTS[2]}"
+        # Volatile where the kernel knows that: otherwise its end writes out the whole file system.
+        ways = [("outrider", kind, flags, f"{data},volatile"), ("outrider", kind, flags, data)]
+    for source, system, how, data in ways:
+        try:
+            mounter.mount(source, merged, system, how, data)
+        except (OSError, CacheError):
+            continue
+        mounter.unmount(merged, is_lazy=True)
+        return True
+    return False
 
 
 def _has_loops(disk: Disk, mounter: Mounter, path: str) -> bool:
