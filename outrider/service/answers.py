@@ -1,0 +1,338 @@
+"""What the desk answers: frozen values that travel as JSON objects with the same names.
+
+Times are seconds since 1970 and sizes are bytes; nodes are sets in brackets, n[1-4,7]. What
+whoever asks may not see is None.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Result = Literal["accepted", "refused"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageView:
+    """An image as a reservation has it."""
+
+    uri: str | None
+    digest: str | None
+    size_bytes: int
+    is_private: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedTransfer:
+    """One image on its way to one or more nodes.
+
+    It begins at `begin_s` if the link is idle then, and at `latest_begin_s` whatever happens;
+    it ends `duration_s` later.
+    """
+
+    number: int
+    nodes: str
+    size_bytes: int
+    duration_s: int
+    begin_s: int
+    latest_begin_s: int
+    deadline_s: int
+
+    @property
+    def ready_s(self) -> int:
+        return self.begin_s + self.duration_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """The answer to a request for a reservation, for a plan, or for a change.
+
+    Accepted: the reservation's name (empty for a plan), its nodes and its transfers; the image
+    is expected on all nodes at `ready_s`, and will be there by `latest_ready_s`; `slack_s` lies
+    between the former and the start. Refused: `cause` (slots, link, pool, policy), `reason`, the
+    earliest start that would be accepted now, and what else would work.
+    """
+
+    result: Result
+    name: str
+    workspace: str
+    start_s: int | None
+    end_s: int | None
+    nodes: str
+    node_count: int
+    image: ImageView
+    transfers: tuple[PlannedTransfer, ...] = ()
+    nodes_with_image: str = ""
+    saved_bytes: int = 0
+    ready_s: int | None = None
+    latest_ready_s: int | None = None
+    slack_s: int | None = None
+    cause: str = ""
+    reason: str = ""
+    earliest_start_s: int | None = None
+    remedies: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeStaging:
+    """How far the image is on one node of a reservation.
+
+    `state` is waiting, arriving, ready, failed or unknown.
+    """
+
+    node: str
+    state: str
+    arrived_bytes: int
+    size_bytes: int
+    rate_bytes_per_s: int = 0
+    source: str = ""
+    ready_s: int | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt:
+    """What became of a promise.
+
+    `ready_s` is when the image was on all nodes, None if it never was; `spare_s` is how long
+    before the start that was, negative if it was late.
+    """
+
+    is_met: bool
+    digest: str
+    ready_s: int | None
+    spare_s: int | None
+    transferred_bytes: int
+    saved_bytes: int
+    sources: tuple[str, ...]
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservationView:
+    """A reservation in a list."""
+
+    name: str
+    number: int
+    state: str
+    user: str
+    account: str
+    nodes: str
+    node_count: int
+    start_s: int
+    end_s: int
+    image: ImageView
+    ready_s: int | None
+    """When the image is expected on all nodes, or was there."""
+    is_confirmed: bool
+    """Whether the batch system has it, too."""
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionLine:
+    """Something that was decided, or that happened."""
+
+    number: int
+    at_s: int
+    kind: str
+    name: str
+    outcome: str
+    reason: str
+    user: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservationDetails:
+    """All about one reservation."""
+
+    reservation: ReservationView
+    workspace: str
+    accepted_s: int
+    changed_s: int
+    ended_s: int | None
+    staging: tuple[NodeStaging, ...]
+    transfers: tuple[PlannedTransfer, ...]
+    odds_percent: int | None
+    """While it is endangered: how likely it is still to be met, by the rates that were seen."""
+    receipt: Receipt | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Why it is as it is: sentences, and the decisions that were written down."""
+
+    name: str
+    sentences: tuple[str, ...]
+    decisions: tuple[DecisionLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReservationList:
+    reservations: tuple[ReservationView, ...]
+    next_after: int | None
+    """What to go on with, if there are more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageOnNodes:
+    """An image, where it is, and what needs it."""
+
+    digest: str
+    uri: str
+    size_bytes: int
+    nodes: str
+    node_count: int
+    coming_nodes: str
+    reservations: int
+    is_private: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageList:
+    images: tuple[ImageOnNodes, ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeView:
+    """A node: `state` is up, drained, down or away (its pool does not answer)."""
+
+    name: str
+    state: str
+    capacity: str
+    limit_bytes: int | None
+    used_bytes: int | None
+    reported_s: int | None
+    images: int
+    arriving: int
+    reservation: str
+    next_reservation_s: int | None
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeList:
+    nodes: tuple[NodeView, ...]
+    next_after: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransferView:
+    """A transfer that waits or runs."""
+
+    number: int
+    state: str
+    nodes: str
+    image: ImageView
+    begin_s: int
+    latest_begin_s: int | None
+    deadline_s: int | None
+    ready_s: int | None
+    arrived_bytes: int
+    total_bytes: int
+    rate_bytes_per_s: int
+    for_reservations: tuple[str, ...]
+    is_late: bool
+    staging: tuple[NodeStaging, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransferList:
+    transfers: tuple[TransferView, ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """Something that occupies nodes for a while. `kind` is reservation, job, other or down."""
+
+    node: str
+    kind: str
+    name: str
+    start_s: int
+    end_s: int
+    ready_s: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    from_s: int
+    until_s: int
+    nodes: tuple[str, ...]
+    stretches: tuple[Stretch, ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Status:
+    """The service at one glance."""
+
+    version: str
+    site: str
+    batch_system: str
+    now_s: int
+    started_s: int
+    is_promising: bool
+    """Whether reservations are accepted now; `troubles` says why not."""
+    troubles: tuple[str, ...]
+    last_look_s: int | None
+    nodes: int
+    nodes_up: int
+    nodes_away: int
+    reservations: dict[str, int]
+    """How many are in each state."""
+    next_start_s: int | None
+    transfers_waiting: int
+    transfers_running: int
+    link_rate_bytes_per_s: int
+    link_busy_until_s: int | None
+    effects_waiting: int
+    decisions: dict[str, int]
+    """How many requests were answered how, since the service was started."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecisionList:
+    decisions: tuple[DecisionLine, ...]
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reconciled:
+    """What differed between store, batch system and nodes, and what was done about it."""
+
+    findings: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """A request that could not be dealt with. `code` tells the kind: not-found, not-allowed,
+    ambiguous, conflict, invalid, unavailable, busy."""
+
+    code: str
+    message: str
+
+
+Answer = (
+    Decision
+    | ReservationDetails
+    | ReservationList
+    | Explanation
+    | ImageList
+    | NodeList
+    | TransferList
+    | Timeline
+    | Status
+    | DecisionList
+    | Reconciled
+    | Trouble
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replied:
+    """The answer to the request that waits under `ticket`."""
+
+    ticket: int
+    answer: Answer

@@ -1,0 +1,204 @@
+"""What the service asks of the world, and what comes back: calls to nodes and to the batch system.
+
+A call is a value. Whoever carries it out (threads in production, a simulated network in tests)
+hands `Finished` back to the desk once, late, or never; each call says what should be and may be
+carried out twice. The desk has at most one call to a node under way, and one `Look`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.rms.base import BatchSystem, Sight
+from outrider.store.records import Effect
+
+
+class NodeTrouble(Exception):
+    """A node did not do what it was asked. `is_away`: it did not even answer."""
+
+    def __init__(self, words: str, *, is_away: bool = True) -> None:
+        super().__init__(words)
+        self.is_away = is_away
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readers:
+    """Who may use a private image."""
+
+    uids: tuple[int, ...] = ()
+    gids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Relay:
+    """Another node as a source: it passes on what it has, or is still receiving."""
+
+    node: str
+    digest: str
+
+
+Source = str | Relay
+"""A URI, or another node."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetch:
+    """Let the image be in the pool and pinned; the sources are tried in their order.
+
+    `readers` is None for a public image. `rate_bytes_per_s` is None for no limit.
+    """
+
+    digest: str
+    uri: str
+    size_bytes: int
+    sources: tuple[Source, ...]
+    owner: str
+    until_s: int
+    deadline_s: int | None = None
+    rate_bytes_per_s: int | None = None
+    format: str = ""
+    readers: Readers | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pin:
+    """Let an image that is in the pool stay there until `until_s`."""
+
+    digest: str
+    owner: str
+    until_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unpin:
+    """Let `owner` need the image no longer. What nobody needs stays until its space is wanted."""
+
+    digest: str
+    owner: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """Let no bytes of the image arrive any more, if it is still arriving for us alone."""
+
+    digest: str
+
+
+Order = Fetch | Pin | Unpin | Stop
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OrderResult:
+    """What became of an order. `code` is empty when it was done, and otherwise the node's word
+    for what went wrong (`missing`: a pin's image is not there; `no-room`; …)."""
+
+    order: Order
+    code: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeImage:
+    """An image in a node's pool, whole and checked."""
+
+    digest: str
+    size_bytes: int
+    uri: str = ""
+    added_s: int = 0
+    uses: int = 0
+    last_use_s: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arriving:
+    """An image on its way to a node, or one whose transfer has failed there lately."""
+
+    digest: str
+    size_bytes: int
+    arrived_bytes: int
+    rate_bytes_per_s: int = 0
+    source: str = ""
+    has_failed: bool = False
+    words: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeReport:
+    """What a node says of itself. `images` is None unless all of them were asked for."""
+
+    node: str
+    at_s: int
+    limit_bytes: int
+    used_bytes: int
+    arriving: tuple[Arriving, ...] = ()
+    images: tuple[NodeImage, ...] | None = None
+    results: tuple[OrderResult, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Look:
+    """Look at the batch system: a `Sight`, or an RmsError."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carry:
+    """Carry out an effect on the batch system: None, or an RmsError."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TellNode:
+    """Carry out orders on a node, and report: a `NodeReport`, or a NodeTrouble."""
+
+    node: str
+    orders: tuple[Order, ...] = ()
+    wants_images: bool = False
+
+
+Call = Look | Carry | TellNode
+Result = Sight | NodeReport | Exception | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finished:
+    """A call has been carried out, or has failed."""
+
+    call: Call
+    result: Result
+
+
+class Nodes(Protocol):
+    """The nodes' pools. Calls block, with a timeout; any thread may call."""
+
+    def tell(self, call: TellNode) -> NodeReport:
+        """Carry out the orders one by one and report. Raises NodeTrouble if the node is away."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundImage:
+    """What is at a URI."""
+
+    size_bytes: int
+    digest: str
+    format: str = ""
+
+
+class ImageTrouble(Exception):
+    """An image cannot be promised; the message is for the user."""
+
+
+Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage]
+"""From a URI, the digest the user gave (or nothing), whether it is private, and the user's number
+and groups to what is there. Raises ImageTrouble, also when the user may not read it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """All that a service acts upon."""
+
+    rms: BatchSystem
+    nodes: Nodes
+    resolve: Resolve

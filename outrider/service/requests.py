@@ -1,0 +1,176 @@
+"""What can be asked of the desk: one frozen value for each, already read and checked.
+
+Who asks is known from the system (`Caller`) and never from what was sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.metadata.workspace import WorkspaceFile
+from outrider.service.ports import FoundImage
+
+MOST_LISTED = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """A user as the kernel or MUNGE vouches for them. `is_admin`: by the service's configuration."""
+
+    uid: int
+    user: str
+    gids: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    is_admin: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A reservation that is asked for: a workspace with its deployment, and its image as found."""
+
+    workspace: WorkspaceFile
+    image: FoundImage
+    account: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reserve:
+    """`key`: the same request with the same key gets the same answer again. `request_hash` tells
+    whether it is the same."""
+
+    wanted: Wanted
+    key: str = ""
+    request_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What `Reserve` would be answered now; nothing is changed."""
+
+    wanted: Wanted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Modify:
+    """Other times or another number of nodes for a reservation, or all stays as it is.
+
+    What is None stays. With `is_plan` nothing is changed.
+    """
+
+    name: str
+    start_s: int | None = None
+    duration_s: int | None = None
+    nodes: int | None = None
+    is_plan: bool = False
+    key: str = ""
+    request_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cancel:
+    name: str
+    key: str = ""
+    request_hash: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Show:
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListReservations:
+    """Those that are not over, or with `is_past` those that are, the youngest first.
+
+    `after` is the number to go on from.
+    """
+
+    is_past: bool = False
+    user: str | None = None
+    states: tuple[str, ...] = ()
+    after: int | None = None
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListImages:
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListNodes:
+    names: tuple[str, ...] = ()
+    after: str = ""
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListTransfers:
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShowTimeline:
+    """What is reserved on nodes between two instants. Without names: those with reservations."""
+
+    from_s: int
+    until_s: int
+    names: tuple[str, ...] = ()
+    most: int = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explain:
+    """Why it was decided so: the decisions about a reservation or a refused request, and its plan."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShowStatus:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListDecisions:
+    """What has been decided or has happened since number `after`, oldest first: what `watch` follows."""
+
+    after: int = 0
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reconcile:
+    """Compare store, batch system and nodes now (administrators)."""
+
+
+Request = (
+    Reserve
+    | Plan
+    | Modify
+    | Cancel
+    | Show
+    | ListReservations
+    | ListImages
+    | ListNodes
+    | ListTransfers
+    | ShowTimeline
+    | Explain
+    | ShowStatus
+    | ListDecisions
+    | Reconcile
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """A request that waits for its answer under `ticket`."""
+
+    ticket: int
+    caller: Caller
+    request: Request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticked:
+    """Time has passed."""

@@ -1,0 +1,42 @@
+"""What an administrator sets, as far as decisions depend on it. Read from a file by `config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """One site.
+
+    `link_rate_bytes_per_s` is what all transfers for reservations may take together;
+    `reserve_s` how long before its latest start a transfer is begun if the link is idle (None:
+    at once). `pool_bytes` is taken for the limit of a node that has never reported.
+    """
+
+    site: str = "site"
+    link_rate_bytes_per_s: int = 125_000_000
+    reserve_s: int | None = 600
+    shipping: Literal["relay", "per-node"] = "relay"
+    pool_bytes: int | None = None
+    spread_s: int = 10
+    """Added to the planned time of every transfer: for the first byte, the check, the rename."""
+
+    look_every_s: int = 30
+    progress_every_s: int = 2
+    """How often a node is asked while an image arrives there."""
+    reconcile_every_s: int = 300
+    """How often store, batch system and nodes are compared as a whole."""
+    most_sight_age_s: int = 300
+    """Nothing is promised when the batch system has not been seen for so long."""
+    away_after_s: int = 120
+    """A node whose pool has not answered for so long is not promised to anybody."""
+    pin_lease_s: int = 86_400
+    """Pins last so long and are renewed: those of a service that is gone end by themselves."""
+    grace_s: int = 300
+    """How long after a reservation's end its pins stay."""
+    keep_history_s: int = 90 * 86_400
+    most_reservations: int = 100_000
+    most_calls: int = 64
+    """Calls to nodes under way at once."""
