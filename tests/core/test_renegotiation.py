@@ -275,7 +275,7 @@ def naive_room(book: Book, name: str, from_s: int, until_s: int) -> bool:
 
 
 def test_an_end_is_changed_exactly_if_nodes_and_pools_have_room() -> None:
-    counts: Counter[str] = Counter()
+    counts: Counter[tuple[str, Cause | None]] = Counter()
     for seed in range(1500):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.7)
