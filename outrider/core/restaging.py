@@ -52,7 +52,7 @@ def lose_copy(book: Book, node: str, key: str, now_s: int) -> LostCopy:
         users.update(life.users)
         transfer = life.transfer
         pools.lose(number, life)
-        if transfer is not None and book.uncarry(transfer, life):
+        if transfer is not None and _brings_no_more(book, transfer, life):
             dropped.append(transfer)
     entries = [(user, entry) for user in users if (entry := book.entries.get(user)) is not None]
     for _, entry in entries:
@@ -83,12 +83,22 @@ def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]
         if not life.users:
             life.expires_s = now_s
         book.pools.arrived(transfer, number, life)
-        if book.uncarry(transfer, life):
+        if _brings_no_more(book, transfer, life):
             dropped.append(transfer)
         if key in pool.lingering:
             # It is what the life promises from now on.
             del pool.lingering[key]
     return tuple(sorted(dropped))
+
+
+def _brings_no_more(book: Book, transfer: int, life: Life) -> bool:
+    """A transfer does not bring this copy any more. True if it is therefore out of the link."""
+    is_out = book.uncarry(transfer, life)
+    others = book.lives_of(transfer)
+    if others and life.is_firm:
+        # Best effort goes on to expect the other copies.
+        book.pools.expect(transfer, others[0][1])
+    return is_out
 
 
 def awaited(book: Book, node: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -228,6 +229,46 @@ def test_what_others_bring_is_not_waited_for_if_a_transfer_of_its_own_is_sooner(
     check_invariants(book, 5)
 
 
+def test_what_others_bring_is_not_waited_for_where_it_cannot_stay() -> None:
+    """The second's copy is there from 9 to 14; from 20 on the pool is promised to another image."""
+    site = Site(nodes=nodes(1, cpus=4, pool_bytes=19), reserve_s=0)
+    book = site.book()
+    accept(book, wanted("first", 4, 30, A), 0)
+    accept(book, wanted("second", 9, 5, A), 0)
+    pass_time(book, 0, 5)
+    lose_copy(book, "n0", "a", 5)
+    restage(book, "second", 5)
+    accept(book, wanted("other", 24, 5, C), 5)
+    before = snapshot(book)
+
+    refusal = restage(book, "first", 5)
+
+    assert isinstance(refusal, Refusal)
+    assert refusal.cause is Cause.POOL
+    assert snapshot(book) == before
+
+
+@pytest.mark.parametrize("shipping", list(Shipping))
+def test_best_effort_does_not_expect_what_is_lost_and_goes_on_to_expect_the_rest(shipping: Shipping) -> None:
+    site = Site(nodes=nodes(2, cpus=1), shipping=shipping)
+    scheduler = site.scheduler()
+    book = scheduler.book
+    scheduler.submit(replace(wanted("job", 0, 50, A, 2), start_s=None))
+    scheduler.schedule(0)
+    assert book.pools.coming_times("a")
+
+    assert lose_copy(book, "n0", "a", 0) == LostCopy()
+    left = book.pools.coming_times("a")
+    assert copy_arrived(book, "n1", "a", 1) == ()
+
+    assert (len(left), book.pools.coming_times("a")) == (1, [])
+    assert book._carried == {}
+    (run,) = scheduler.board.runs.values()
+    scheduler.queue.abandon(run, 2)
+    book.pools.settle(60)
+    assert book.pools.mask_with("a") == 0
+
+
 def test_a_copy_that_would_come_after_the_end_is_refused() -> None:
     book = Site(nodes=nodes(1)).book()
     accept(book, wanted("w", 4, 2, A), 0)
@@ -306,6 +347,32 @@ def test_a_copy_that_turns_up_while_its_room_is_promised_to_others_is_not_counte
 
     assert copy_arrived(book, "n0", "b", 3) == ()
     assert snapshot(book) == before
+
+
+def test_a_copy_that_turns_up_does_not_linger_beside_its_promise() -> None:
+    book = Site(nodes=nodes(1), keep_bytes=100, is_extending=False).book()
+    book.pools.keep(0, lingering("a"))
+    accept(book, wanted("w", 20, 10, A), 0)
+
+    copy_arrived(book, "n0", "a", 3)
+
+    assert book.pools.pools[0].lingering == {}
+    assert book.pools.mask_with("a") == 1
+    check_invariants(book, 3)
+
+
+def test_a_copy_that_turns_up_while_its_unwanted_transfer_runs_takes_no_promised_room() -> None:
+    book = Site(nodes=nodes(1, pool_bytes=10)).book()
+    accept(book, wanted("w", 20, 10, A), 0)
+    begin_next(book, 0)
+    book.cancel("w", 1)
+
+    assert copy_arrived(book, "n0", "a", 1) == ()
+
+    assert isinstance(assess(book, wanted("next", 6, 5, B), 1), Accepted)
+    end_running(book, 2)
+    book.pools.settle(3)
+    assert book.pools.mask_with("a") == 0
 
 
 def test_copies_turn_up_at_random_and_all_promises_hold() -> None:

@@ -41,7 +41,7 @@ def test_the_next_transfer_begins_when_one_is_put_aside(links: Links) -> None:
     assert links.set_aside(1).number == 1
     happened = list(links.advance(1))
 
-    assert [(each.transfer.number, each.has_begun) for each in happened] == [(2, True)]
+    assert [(each.at_s, each.transfer.number, each.has_begun) for each in happened] == [(1, 2, True)]
     assert links.deadlines.running is not None
     assert (links.deadlines.running.number, sorted(links.deadlines.aside)) == (2, [1])
     assert links.end(1, 9).number == 1
