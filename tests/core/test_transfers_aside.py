@@ -9,6 +9,7 @@ import pytest
 
 from outrider.core.admission import Accepted, assess
 from outrider.core.kept import Stage, keep, keep_runs, keep_transfers
+from outrider.core.model import Transfer
 from outrider.core.staging.links import Links, Standing
 from outrider.store.forms import read_transfer, write_transfer
 from tests.core.books import A, B, C, accept, nodes, wanted
@@ -155,3 +156,16 @@ def test_who_waits_for_a_transfer_aside_is_late_once_its_deadline_has_passed() -
 
     assert again(site, kept, 20).late == ()
     assert again(site, kept, 21).late == ("w",)
+
+
+def test_best_effort_beside_a_transfer_gets_the_whole_link_only_from_when_that_is_put_aside() -> None:
+    """10 bytes a second, half of them for each: 5 bytes in the first second, 10 in each later one."""
+    links = new_links(Site(nodes=nodes(1)), is_shared=True)
+    links.deadlines.resume_waiting([Transfer(number=1, image=C, nodes=("n0",), duration_s=4, deadline_s=99)])
+    links.add(Transfer(number=2, image=C, nodes=("n0",), duration_s=2), 0)
+    list(links.advance(0))
+
+    links.set_aside(1)
+
+    assert links.end_of(2, 1) == 3
+    assert [(each.at_s, each.has_begun) for each in links.advance(9)] == [(3, False)]
