@@ -182,6 +182,32 @@ def test_an_earlier_start_replaces_the_transfer_whose_deadline_is_too_late() -> 
     assert len(book.pools.pools[0].lives["a"]) == 1
 
 
+@pytest.mark.parametrize("start_s", [2, 3])
+def test_an_earlier_start_keeps_the_transfer_that_runs_and_ends_by_then(start_s: int) -> None:
+    book = Site(nodes=nodes(1)).book()
+    accept(book, wanted("moves", 20, 10, A), 0)
+    number = begin_next(book, 0)
+
+    done = renegotiate(book, wanted("moves", start_s, 10, A), 1)
+
+    assert isinstance(done.admission, Accepted)
+    assert (len(done.admission.plan.transfers), done.dropped) == (0, ())
+    ((_, life),) = book.entries["moves"].lives
+    assert (life.transfer, life.ready_s, life.expires_s) == (number, 2, start_s + 10)
+    check_invariants(book, 1)
+
+
+def test_a_transfer_that_runs_and_is_overdue_is_not_counted_on() -> None:
+    book = Site(nodes=nodes(1)).book()
+    accept(book, wanted("moves", 20, 10, A), 0)
+    begin_next(book, 0)
+
+    done = renegotiate(book, wanted("moves", 8, 10, A), 4)
+
+    assert isinstance(done.admission, Accepted)
+    assert len(done.admission.plan.transfers) == 1
+
+
 def test_fewer_nodes_drop_only_the_transfers_to_those_that_are_left() -> None:
     book = Site(nodes=nodes(3, cpus=1)).book()
     numbers = [each.number for each in accept(book, wanted("w", 20, 10, A, 3), 0).transfers]
