@@ -78,7 +78,9 @@ class SubmitBody(Body):
     reservation: str | None = Field(None, pattern=NAME, description="the reservation that it runs in")
     duration: When | None = Field(None, description="for how long; else the workspace's")
     workspace: str = Field("", max_length=MOST_BYTES, description="the YAML text of its workspace")
-    file: str = Field("workspace.yaml", max_length=255, pattern=_LINE, description="what errors call the text")
+    file: str = Field(
+        "workspace.yaml", max_length=255, pattern=_LINE, description="what errors call the text"
+    )
     options: dict[OptionKey, OptionText | None] = Field(
         {}, max_length=32, description="keys of the deployment; null takes one out"
     )
@@ -99,7 +101,9 @@ class BackupBody(Body):
 class ReservationsQuery(Query):
     past: bool = Field(False, description="those that are over instead of those that are not")
     user: Account | None = Field(None, description="those of one user")
-    state: str = Field("", max_length=256, pattern=r"^[a-z,-]*$", description="those in these states, with commas")
+    state: str = Field(
+        "", max_length=256, pattern=r"^[a-z,-]*$", description="those in these states, with commas"
+    )
     after: Number | None = Field(None, description="go on after the number next_after of the answer before")
     most: Most = MOST_LISTED
 
@@ -112,7 +116,9 @@ class NodesQuery(Query):
 
 class TimelineQuery(Query):
     from_s: Instant | None = Field(None, alias="from", description="seconds since 1970; absent: now")
-    until_s: Instant | None = Field(None, alias="until", description="seconds since 1970; absent: a day later")
+    until_s: Instant | None = Field(
+        None, alias="until", description="seconds since 1970; absent: a day later"
+    )
     nodes: HostList = Field("", description="a list like n[1-4,7]; empty: nodes with reservations")
 
 

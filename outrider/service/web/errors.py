@@ -72,32 +72,34 @@ class Refused(Exception):
 
 
 def refusal(
-    status: int, message: str, *, code: str = "invalid", problems: Iterable[ErrorProblem] = (), **headers: str
+    status: int,
+    message: str,
+    *,
+    code: str = "invalid",
+    problems: Iterable[ErrorProblem] = (),
+    headers: Mapping[str, str] | None = None,
 ) -> Refusal:
-    """A refusal; headers are named with underscores."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
     answer = ErrorAnswer(code=code, message=message, problems=tuple(problems))
-    return Refusal(status=status, answer=answer, headers=named)
+    return Refusal(status=status, answer=answer, headers=headers or {})
 
 
-def refused(status: int, message: str, *, code: str = "invalid", problems: Iterable[ErrorProblem] = ()) -> Refused:
+def refused(
+    status: int, message: str, *, code: str = "invalid", problems: Iterable[ErrorProblem] = ()
+) -> Refused:
     return Refused(refusal(status, message, code=code, problems=problems))
 
 
 def of_trouble(trouble: Trouble) -> Refused:
     """The service said no, or could not: a code that is not known here is a fault of the service."""
-    return Refused(
-        refusal(
-            STATUS_OF.get(trouble.code, 500),
-            trouble.message,
-            code=trouble.code,
-            **({"Retry_After": str(RETRY_AFTER_S)} if trouble.code == "busy" else {}),
-        )
-    )
+    if trouble.code == "busy":
+        return of_busy(Busy(trouble.message, retry_after_s=RETRY_AFTER_S))
+    return refused(STATUS_OF.get(trouble.code, 500), trouble.message, code=trouble.code)
 
 
 def of_busy(busy: Busy) -> Refused:
-    return Refused(refusal(503, str(busy), code="busy", Retry_After=str(max(busy.retry_after_s, 1))))
+    return Refused(
+        refusal(503, str(busy), code="busy", headers={"Retry-After": str(max(busy.retry_after_s, 1))})
+    )
 
 
 def of_faulty_file(faulty: FaultyFileError) -> Refused:

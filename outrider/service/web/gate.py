@@ -67,7 +67,9 @@ class Gate:
         began_s = asyncio.get_running_loop().time()
         if not self._slots.take(line.who):
             most = self._limits.requests_per_user
-            await answer.refuse(of_busy(Busy(f"{most} requests of yours are under way: wait for one")).refusal)
+            await answer.refuse(
+                of_busy(Busy(f"{most} requests of yours are under way: wait for one")).refusal
+            )
         else:
             try:
                 await self._pass(scope, receive, answer, line)
@@ -89,7 +91,7 @@ class Gate:
         except Busy as error:
             await answer.refuse(of_busy(error).refusal)
         # The outermost loop of a request: whatever it is, the client gets JSON and the log the traceback.
-        except Exception:
+        except Exception:  # noqa: BLE001 - the log gets the whole of it
             self._log.error("request failed", path=scope["path"], trace=traceback.format_exc())
             if answer.status:
                 # ServerErrorMiddleware has answered before it raised again.
@@ -217,4 +219,4 @@ def _too_large(most: int) -> Refused:
 
 
 def _unauthorised(words: str) -> Refusal:
-    return refusal(401, words, code="not-allowed", WWW_Authenticate=SCHEME)
+    return refusal(401, words, code="not-allowed", headers={"WWW-Authenticate": SCHEME})

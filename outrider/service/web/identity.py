@@ -49,6 +49,7 @@ class Users:
 def look_up(uid: int, gid: int, administrators: Administrators) -> Caller:
     """The caller with all groups of the user database; one that it does not know has their number for
     a name, and the group that was vouched for."""
+    gids: tuple[int, ...]
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:

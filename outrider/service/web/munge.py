@@ -78,7 +78,9 @@ class Munge:
                 arguments, input=credential.encode(), capture_output=True, timeout=self.timeout_s, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise NotVouched(f"unmunge gave no answer within {self.timeout_s:g} s", is_own_fault=True) from error
+            raise NotVouched(
+                f"unmunge gave no answer within {self.timeout_s:g} s", is_own_fault=True
+            ) from error
         except OSError as error:
             raise NotVouched(f"unmunge cannot be run ({error.strerror})", is_own_fault=True) from error
 

@@ -81,7 +81,8 @@ class PeerProtocol(H11Protocol):
         # A dictionary of this connection's own: the one that was handed in is everybody's.
         self.app_state = {**self.app_state, "line": self.line}
         if self._is_one_too_many():
-            self._refuse(refusal(503, "too many connections are open: close some", code="busy", Retry_After="1"))
+            words = "too many connections are open: close some, and ask again"
+            self._refuse(refusal(503, words, code="busy", headers={"Retry-After": "1"}))
         self._watch_arrival()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -123,7 +124,8 @@ class PeerProtocol(H11Protocol):
     def _is_one_too_many(self) -> bool:
         if len(self.connections) > self._limits.connections:
             return True
-        own = sum(isinstance(each, PeerProtocol) and each.line.who == self.line.who for each in self.connections)
+        others: set[object] = set(self.connections)
+        own = sum(isinstance(each, PeerProtocol) and each.line.who == self.line.who for each in others)
         return own > self._limits.connections_per_user
 
     def _refuse(self, refused: Refusal) -> None:

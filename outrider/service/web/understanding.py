@@ -54,7 +54,9 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
     return workspace
 
 
-def understand_change(name: str, body: ChangeBody, now_s: int, *, is_plan: bool, key: str, hashed: str) -> Modify:
+def understand_change(
+    name: str, body: ChangeBody, now_s: int, *, is_plan: bool, key: str, hashed: str
+) -> Modify:
     if body.start is None and body.duration is None and body.nodes is None:
         raise refused(422, "nothing is to be changed: give a start, a duration or a number of nodes")
     zone = understand_zone(body.zone)
