@@ -8,6 +8,7 @@ import os
 import pwd
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -42,10 +43,17 @@ print(answer.status, answer.read().decode())
 
 
 def send_as(
-    server: Server, uid: int, gid: int, method: str, target: str, *, count: int = 1, **headers: str
+    server: Server,
+    uid: int,
+    gid: int,
+    method: str,
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    count: int = 1,
 ) -> tuple[int, Any]:
     """A request by a process of that user, over the last of so many connections."""
-    wanted = json.dumps([server.path, uid, gid, method, target, headers, count])
+    wanted = json.dumps([server.path, uid, gid, method, target, headers or {}, count])
     finished = subprocess.run(
         [sys.executable, "-I", "-S", "-c", CLIENT, wanted], capture_output=True, text=True, timeout=30
     )
@@ -85,8 +93,8 @@ def test_no_header_makes_a_user_somebody_else(api: Server, front: ScriptedFront)
         "Forwarded": "for=root",
         "X-Forwarded-Proto": "unix",
     }
-    status, _ = send_as(api, NAMELESS_UID, NAMELESS_UID, "GET", "/v1/status", **forged)
-    refused, _ = send_as(api, NAMELESS_UID, NAMELESS_UID, "GET", "/v1/config", **forged)
+    status, _ = send_as(api, NAMELESS_UID, NAMELESS_UID, "GET", "/v1/status", forged)
+    refused, _ = send_as(api, NAMELESS_UID, NAMELESS_UID, "GET", "/v1/config", forged)
 
     caller, _ = front.asked[-1]
     assert (status, caller.uid, refused) == (200, NAMELESS_UID, 403)

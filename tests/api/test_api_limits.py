@@ -16,7 +16,16 @@ import pytest
 from outrider.service.answers import DecisionList, ImageList, ImageOnNodes
 from outrider.service.web.limits import Limits
 from outrider.service.web.strictjson import JsonError, parse_json
-from tests.api.apiserver import DIGEST, STATUS, WORKSPACE, ScriptedFront, Server, done, wait_until
+from tests.api.apiserver import (
+    DIGEST,
+    STATUS,
+    WORKSPACE,
+    ScriptedFront,
+    Server,
+    UnixConnection,
+    done,
+    wait_until,
+)
 from tests.api.test_api_errors import check_error
 
 MIB = 1024 * 1024
@@ -195,12 +204,16 @@ def test_request_that_comes_byte_by_byte_is_dropped(serve: Serve) -> None:
 
 def test_each_request_on_a_connection_has_its_own_time(serve: Serve) -> None:
     server = serve(limits=Limits(arrival_s=0.2))
-    request = b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n"
+    connection = UnixConnection(server.path)
+    connection.connect()
+    only = connection.sock
     until_s = time.perf_counter() + 0.6
-    with server.connect() as connection:
-        while time.perf_counter() < until_s:
-            connection.sendall(request)
-            assert connection.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    while time.perf_counter() < until_s:
+        connection.request("GET", "/v1/status")
+        assert connection.getresponse().read().startswith(b"{")
+
+    assert connection.sock is only
+    connection.close()
 
 
 def test_client_that_does_not_read_is_cut_off(serve: Serve) -> None:
