@@ -325,7 +325,7 @@ class Server:
         return sent(connection, method, target, body, headers)
 
     def get(self, target: str, **headers: str) -> Reply:
-        return self.send("GET", target, **headers)
+        return self.send("GET", target, None, **headers)
 
     def post(self, target: str, body: object, **headers: str) -> Reply:
         return self.send("POST", target, json.dumps(body).encode(), **headers)

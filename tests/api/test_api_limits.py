@@ -115,7 +115,9 @@ def test_reading_hostile_json_takes_one_pass() -> None:
     assert time.perf_counter() - began_s < 5
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""])  # fmt: skip
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""]
+)
 def test_body_that_is_not_declared_as_json_is_refused(api: Server, kind: str) -> None:
     check_error(api.send("POST", "/v1/plans", b"{}", Content_Type=kind), 415, "invalid")
 

@@ -171,7 +171,7 @@ def test_what_is_no_credential_is_refused(remote: Server, credential: str) -> No
 
 def test_request_without_credential_is_told_what_to_send(remote: Server) -> None:
     for headers in ({}, {"Authorization": "Basic cm9vdDpyb290"}, {"Authorization": "Bearer MUNGE:AAAA:"}):
-        reply = remote.send_tcp("GET", "/v1/status", **headers)
+        reply = remote.send_tcp("GET", "/v1/status", None, **headers)
         assert "Authorization: MUNGE" in check_error(reply, 401, "not-allowed")["message"]
 
 

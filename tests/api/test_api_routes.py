@@ -59,8 +59,10 @@ def test_options_and_zone_are_understood_as_the_users(api: Server, front: Script
     reply = api.post("/v1/plans", {"workspace": WORKSPACE, "options": options, "zone": "Europe/Berlin"})
 
     assert reply.status == 200
-    assert isinstance(front.last, asked.Plan)
-    deployment = front.last.wanted.workspace.deployment
+    request = front.last
+    assert isinstance(request, asked.Plan)
+    deployment = request.wanted.workspace.deployment
+    assert deployment is not None
     # 2027-01-20T13:00Z is 20838 days and 13 hours after 1970.
     assert (deployment.nodes, deployment.duration_s) == (4, 5400)
     assert deployment.start_s == 20838 * 86_400 + 13 * 3600
