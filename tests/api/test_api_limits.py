@@ -23,10 +23,10 @@ from tests.api.apiserver import (
     ScriptedFront,
     Server,
     UnixConnection,
+    check_error,
     done,
     wait_until,
 )
-from tests.api.test_api_errors import check_error
 
 MIB = 1024 * 1024
 Serve = Callable[..., Server]
@@ -43,7 +43,7 @@ def received(connection: socket.socket) -> bytes:
 def test_body_of_more_than_a_mebibyte_is_refused_by_its_length(api: Server, front: ScriptedFront) -> None:
     reply = api.send("POST", "/v1/plans", b"{" + b" " * MIB + b"}")
 
-    check_error(reply, 413, "invalid")
+    assert check_error(reply, 413, "invalid")
     assert front.asked == []
 
 
@@ -119,7 +119,7 @@ def test_reading_hostile_json_takes_one_pass() -> None:
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""]
 )
 def test_body_that_is_not_declared_as_json_is_refused(api: Server, kind: str) -> None:
-    check_error(api.send("POST", "/v1/plans", b"{}", Content_Type=kind), 415, "invalid")
+    assert check_error(api.send("POST", "/v1/plans", b"{}", Content_Type=kind), 415, "invalid")
 
 
 def test_declared_charset_is_accepted(api: Server) -> None:
@@ -131,7 +131,7 @@ def test_declared_charset_is_accepted(api: Server) -> None:
 
 @pytest.mark.parametrize("key", ["a b", "x" * 129, "käse", "a\tb"])
 def test_key_of_another_form_is_refused(api: Server, key: str) -> None:
-    check_error(api.get("/v1/status", Idempotency_Key=key), 400, "invalid")
+    assert check_error(api.get("/v1/status", Idempotency_Key=key), 400, "invalid")
 
 
 @pytest.mark.parametrize("name", [b"Idempotency-Key", b"Authorization", b"Content-Type"])
@@ -146,7 +146,7 @@ def test_header_that_stands_twice_is_refused(api: Server, name: bytes) -> None:
 def test_too_many_headers_are_refused(api: Server) -> None:
     headers = {f"X-{number}": "1" for number in range(70)}
 
-    check_error(api.get("/v1/status", **headers), 431, "invalid")
+    assert check_error(api.get("/v1/status", **headers), 431, "invalid")
 
 
 @pytest.mark.parametrize("size", [20_000, 200_000])
@@ -263,7 +263,7 @@ def test_user_with_too_many_requests_under_way_is_told_to_wait(serve: Serve, pen
     for each in waiting:
         each.join()
 
-    check_error(refused, 503, "busy")
+    assert check_error(refused, 503, "busy")
     assert refused.headers["retry-after"] == "1"
     assert server.get("/v1/images").status == 200
 
