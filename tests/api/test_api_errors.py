@@ -194,6 +194,15 @@ def test_job_of_another_form_is_refused(api: Server, body: object) -> None:
     assert check_error(api.post("/v1/submissions", body), 422, "invalid")
 
 
+def test_job_cannot_have_a_time_of_its_own(api: Server, front: ScriptedFront) -> None:
+    found = check_error(
+        api.post("/v1/submissions", {"argv": ["true"], "workspace": WORKSPACE}), 422, "invalid"
+    )
+
+    assert "reserve it" in found["message"]
+    assert front.asked == []
+
+
 @pytest.mark.parametrize("path", ["relative", "/a/../../b//c", "/", "/a\nb", ""])
 def test_backup_goes_to_a_full_path_only(api: Server, path: str) -> None:
     assert check_error(api.post("/v1/backups", {"path": path}), 422, "invalid")

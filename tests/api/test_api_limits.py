@@ -17,6 +17,7 @@ from outrider.service.answers import DecisionList, ImageList, ImageOnNodes
 from outrider.service.web.limits import Limits
 from outrider.service.web.strictjson import JsonError, parse_json
 from tests.api.apiserver import (
+    DECISION,
     DIGEST,
     STATUS,
     WORKSPACE,
@@ -266,6 +267,20 @@ def test_user_with_too_many_requests_under_way_is_told_to_wait(serve: Serve, pen
     assert check_error(refused, 503, "busy")
     assert refused.headers["retry-after"] == "1"
     assert server.get("/v1/images").status == 200
+
+
+def test_bodies_of_all_together_are_bounded(serve: Serve, pending: Future[Any]) -> None:
+    server = serve(limits=Limits(bodies_bytes=2000))
+    server.front.answers["Plan"] = pending
+    waiting = threading.Thread(target=server.post, args=("/v1/plans", {"workspace": WORKSPACE + "#" * 1500}))
+    waiting.start()
+    wait_until(lambda: len(server.front.asked) == 1)
+    refused = server.post("/v1/submissions", {"argv": ["true", "x" * 500]})
+    pending.set_result(DECISION)
+    waiting.join()
+
+    assert check_error(refused, 503, "busy")
+    assert server.post("/v1/submissions", {"argv": ["true", "x" * 500]}).status == 201
 
 
 def test_user_with_too_many_connections_is_refused(serve: Serve) -> None:
