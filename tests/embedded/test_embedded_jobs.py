@@ -445,3 +445,5 @@ def test_time_passes_by_itself_once_started(folder: Path, launcher: ProcessLaunc
         eventually("it has ended", lambda: state(system, key) is JobState.ENDED)
     finally:
         system.stop(ends_jobs=True)
+
+    assert system.outside.why_ended(key) == "done"
