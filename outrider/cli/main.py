@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from outrider import __version__
-from outrider.cli import check, simulate
+from outrider.cli import asking, check, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -36,12 +36,15 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
-        arguments = _parser().parse_args(argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        arguments = _parser().parse_args(words)
+        arguments.words = words
         arguments.command(arguments)
     except SystemExit as finished:  # argparse, after --help and --version
         return finished.code if isinstance(finished.code, int) else EXIT_OK
     except CommandError as error:
-        print(f"outrider: {error}", file=sys.stderr)
+        if str(error):
+            print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("outrider: interrupted", file=sys.stderr)
@@ -76,8 +79,9 @@ def _parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"outrider {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     parser.set_defaults(command=_no_command)
-    simulate.add(commands)
+    asking.add(commands)
     check.add(commands)
+    simulate.add(commands)
     return parser
 
 
