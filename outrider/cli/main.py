@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from outrider import __version__
-from outrider.cli import asking, check, simulate
+from outrider.cli import asking, check, completion, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -23,6 +23,8 @@ from outrider.cli.errors import (
 )
 
 _EPILOG = f"""examples:
+  outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
+  outrider show render-17                        how far it is
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling
@@ -82,6 +84,7 @@ def _parser() -> Parser:
     asking.add(commands)
     check.add(commands)
     simulate.add(commands)
+    completion.add(commands, _parser)
     return parser
 
 

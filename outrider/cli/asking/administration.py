@@ -59,7 +59,7 @@ def add(commands: Subparsers) -> None:
 
 def reload(arguments: argparse.Namespace) -> None:
     asking = session(arguments)
-    answer = asking.client.post("/v1/policies/reload", {})
+    answer = asking.client.post("/v1/policies/reload", None)
     if asking.is_json:
         print_json(answer)
         return
@@ -71,7 +71,7 @@ def reconcile(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import Reconciled
 
     asking = session(arguments)
-    answer = asking.client.post("/v1/reconcile", {})
+    answer = asking.client.post("/v1/reconcile", None)
     if asking.is_json:
         print_json(answer)
         return

@@ -125,7 +125,7 @@ def explain(arguments: argparse.Namespace) -> None:
     for each in explanation.decisions:
         told = " ".join(part for part in (each.kind, each.outcome) if part)
         reason = f": {each.reason}" if each.reason else ""
-        print(f"  {asking.when.column(each.at_s)}{GAP}{printable_line(told + reason)}")
+        print(f"  {asking.when.stamp(each.at_s)}{GAP}{printable_line(told + reason)}")
 
 
 def cancel(arguments: argparse.Namespace) -> None:

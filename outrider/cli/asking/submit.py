@@ -26,12 +26,12 @@ def add(commands: Subparsers) -> None:
     parser.add_argument("--reservation", metavar="NAME", help="run in this reservation")
     parser.add_argument("--workspace", metavar="FILE", help="run on this workspace's image, best effort")
     parser.add_argument(
-        "-n", "-N", "--nodes", metavar="N", type=positive, default=1, help="how many nodes (1)"
+        "-n", "-N", "--nodes", metavar="N", type=positive, help="how many nodes (the workspace's, or 1)"
     )
     parser.add_argument(
         "-t", "--duration", metavar="TIME", help="for how long at most: 2h30m, or 90 for minutes"
     )
-    parser.add_argument("--account", metavar="NAME", default="", help="whom it is charged to")
+    parser.add_argument("--account", metavar="ACCOUNT", default="", help="whom it is charged to")
     parser.add_argument("script", metavar="SCRIPT", help="the program to run")
     parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what it is given")
 
@@ -40,9 +40,11 @@ def submit(arguments: argparse.Namespace) -> None:
     asking = session(arguments)
     body: dict[str, Json] = {
         "argv": [_program(arguments.script), *arguments.arguments],
-        "nodes": arguments.nodes,
-        "reservation": arguments.reservation,
     }
+    if arguments.nodes is not None:
+        body["nodes"] = arguments.nodes
+    if arguments.reservation is not None:
+        body["reservation"] = arguments.reservation
     if arguments.duration is not None:
         body["duration"] = arguments.duration
     if arguments.account:
@@ -53,7 +55,7 @@ def submit(arguments: argparse.Namespace) -> None:
                 "--workspace and --reservation: a reservation has its image; give one of the two"
             )
         body["workspace"] = wants.read_text(arguments.workspace)
-        body["file"] = wants.shown_file(arguments.workspace)
+        body["file"] = wants.sent_file(arguments.workspace)
         body["zone"] = asking.zone_name
     try:
         answer = asking.client.post("/v1/submissions", body)

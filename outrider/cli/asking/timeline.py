@@ -27,8 +27,8 @@ _RANK = {FREE: 0, PREPARING: 1, OTHER: 2, DOWN: 3, RESERVED: 4}
 _COLOURS = {PREPARING: "yellow", RESERVED: "green", OTHER: "blue", DOWN: "red", FREE: "dim"}
 MOST_NAME_COLUMNS = 24
 LABEL_COLUMNS = 12
-_EPILOG = """A letter is a stretch of time; how long is said below the rows. Nodes whose rows are the same share
-one. A reservation's name stands in its marks where it fits.
+_EPILOG = """A letter is a stretch of time; how long is said below the rows. Nodes whose rows are the same
+share one. A reservation's name stands in its marks where it fits.
 
 examples:
   outrider timeline

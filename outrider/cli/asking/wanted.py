@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.cli.arguments import Parser
-from outrider.cli.client import Json
+from outrider.cli.client import Json, printable_line
 from outrider.cli.errors import InputError
 
 MOST_BYTES = 1 << 20
 MOST_NAME = 63
+MOST_FILE_NAME = 255
 NOTHING = "none"
 """What is typed to take a key out of what the file says."""
 BY_OPTIONS = "(options)"
@@ -36,7 +37,7 @@ class Wanted:
     def body(self, zone: str, account: str) -> dict[str, Json]:
         return {
             "workspace": self.text,
-            "file": self.file,
+            "file": sent_file(self.file),
             "options": {**self.options},
             "zone": zone,
             "account": account,
@@ -71,7 +72,7 @@ def add_workspace_options(parser: Parser) -> None:
     group.add_argument("--digest", metavar="DIGEST", help="what its bytes must hash to: sha256:…")
     group.add_argument("--size", metavar="SIZE", help="its size: 600MB, 2GiB")
     group.add_argument("--private", action="store_true", help="only who may read it at its source may use it")
-    group.add_argument("--name", metavar="NAME", help="what the workspace is called (the image's name)")
+    group.add_argument("--name", metavar="TEXT", help="what the workspace is called (the image's name)")
 
 
 def wanted(arguments: argparse.Namespace) -> Wanted:
@@ -101,6 +102,11 @@ def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
 
 def shown_file(path: str) -> str:
     return "(stdin)" if path == "-" else path
+
+
+def sent_file(path: str) -> str:
+    """A file's name as far as the service takes it; it is only told in errors."""
+    return printable_line(shown_file(path)[-MOST_FILE_NAME:])
 
 
 def read_text(path: str) -> str:

@@ -27,8 +27,12 @@ class When:
         return text if at.date() == self._local(self.now_s).date() else f"{at:%Y-%m-%d} {text}"
 
     def column(self, at_s: int | None) -> str:
-        """For a table: always of one form and without a blank."""
-        return NOTHING if at_s is None else self._local(at_s).strftime("%Y-%m-%dT%H:%M:%S")
+        """For a table: to the minute, always of one form, and without a blank."""
+        return NOTHING if at_s is None else self._local(at_s).strftime("%Y-%m-%dT%H:%M")
+
+    def stamp(self, at_s: int) -> str:
+        """To the second, for a record of what happened."""
+        return self._local(at_s).strftime("%Y-%m-%dT%H:%M:%S")
 
     def period(self, start_s: int, end_s: int) -> str:
         """from 14:00 to 16:00 (2 h): the end's date is said only if it is another day's."""
@@ -71,7 +75,7 @@ def nodes_in_words(count: int, names: str) -> str:
 def image_name(uri: str | None, digest: str | None) -> str:
     """The last part of an address, as people call an image, or else the beginning of its digest."""
     last = (uri or "").rstrip("/").rpartition("/")[2]
-    return printable(last) or short(digest) or "(not yours to see)"
+    return printable(last) or short(digest) or "(private)"
 
 
 def short(digest: str | None) -> str:
