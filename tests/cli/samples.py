@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from outrider.service import answers
 
-NOW_S = 1_901_022_300
-"""2030-03-29 at 14:05 in UTC... the day before clocks change in Berlin is the 30th."""
+NOW_S = 1_901_023_500
+"""14:05 on 29 March 2030, UTC."""
 MINUTE_S, HOUR_S = 60, 3600
 MIB, GIB = 2**20, 2**30
 DIGEST = "sha256:" + "9f86d081884c7d65" * 4
@@ -77,23 +77,14 @@ FAILED = replace(
 CANCELLED = replace(DETAILS, reservation=replace(VIEW, state="cancelled"), ended_s=NOW_S)
 DECISIONS = (
     answers.DecisionLine(
-        number=40,
-        at_s=NOW_S - 600,
-        kind="reserve",
-        name="render-17",
-        outcome="accepted",
-        reason="",
+        number=40, at_s=NOW_S - 600, kind="reserve", name="render-17", outcome="accepted", reason="",
         user="ada",
     ),
     answers.DecisionLine(
-        number=44,
-        at_s=NOW_S - 60,
-        kind="transfer",
-        name="render-17",
-        outcome="begun",
+        number=44, at_s=NOW_S - 60, kind="transfer", name="render-17", outcome="begun",
         reason="the link is idle",
     ),
-)
+)  # fmt: skip
 EXPLANATION = answers.Explanation(
     name="render-17",
     sentences=("It is on n[1-4] because n3 and n4 have the image.", "The link was idle from 14:14 on."),
@@ -143,7 +134,9 @@ STATUS = answers.Status(
 )  # fmt: skip
 
 
-def stretch(node: str, kind: str, name: str, start_s: int, end_s: int) -> answers.Stretch:
+def stretch(node: str, kind: str, name: str, from_h: float, until_h: float) -> answers.Stretch:
+    """Something on a node, from so many hours from now on until so many hours from now."""
+    start_s, end_s = NOW_S + round(from_h * HOUR_S), NOW_S + round(until_h * HOUR_S)
     return answers.Stretch(node=node, kind=kind, name=name, start_s=start_s, end_s=end_s)
 
 
@@ -152,16 +145,10 @@ TIMELINE = answers.Timeline(
     until_s=NOW_S + 12 * HOUR_S,
     nodes=tuple(f"n{number}" for number in range(1, 9)),
     stretches=(
-        *(
-            stretch(f"n{number}", "reservation", "render-17", START_S, START_S + 2 * HOUR_S)
-            for number in range(1, 5)
-        ),
-        *(
-            stretch(f"n{number}", "reservation", "web-3", NOW_S + 4 * HOUR_S, NOW_S + 9 * HOUR_S)
-            for number in (7, 8)
-        ),
-        stretch("n3", "job", "4711", NOW_S, NOW_S + 20 * MINUTE_S),
-        stretch("n6", "down", "", NOW_S, NOW_S + 12 * HOUR_S),
+        *(stretch(node, "reservation", "render-17", 1, 3) for node in ("n1", "n2", "n3", "n4")),
+        *(stretch(node, "reservation", "web-3", 4, 9) for node in ("n7", "n8")),
+        stretch("n3", "job", "4711", 0, 0.5),
+        stretch("n6", "down", "", 0, 12),
     ),
     is_complete=True,
 )
