@@ -26,7 +26,7 @@ _RANK = {FREE: 0, PREPARING: 1, OTHER: 2, DOWN: 3, RESERVED: 4}
 """Which mark is seen when a letter's time holds several: what was promised above all."""
 _COLOURS = {PREPARING: "yellow", RESERVED: "green", OTHER: "blue", DOWN: "red", FREE: "dim"}
 MOST_NAME_COLUMNS = 24
-LABEL_COLUMNS = 12
+LABEL_COLUMNS = 8
 _EPILOG = """A letter is a stretch of time; how long is said below the rows. Nodes whose rows are the same
 share one. A reservation's name stands in its marks where it fits.
 
@@ -123,23 +123,22 @@ class Scale:
 
     def axis(self, when: When) -> list[str]:
         """A line of times, and below it a line with their ticks."""
-        times, ticks = [" "] * (self.count + LABEL_COLUMNS), [" "] * self.count
+        times, ticks = [" "] * self.count, [" "] * self.count
         free_from = 0
         end_s = self.from_s + self.step_s * self.count
         for at_s in round_instants(self.from_s, end_s, self.step_s * LABEL_COLUMNS, when):
             letter = (at_s - self.from_s) // self.step_s
             label = when.label(at_s)
-            if letter < free_from or letter + len(label) > self.count:
-                continue
-            times[letter : letter + len(label)] = label
             ticks[letter] = "|"
-            free_from = letter + len(label) + 1
+            if letter >= free_from and letter + len(label) <= self.count:
+                times[letter : letter + len(label)] = label
+                free_from = letter + len(label) + 1
         return ["".join(times).rstrip(), "".join(ticks).rstrip()]
 
 
 def round_instants(from_s: int, until_s: int, least_s: int, when: When) -> Iterable[int]:
     """Instants at whole quarters, hours or days of the user's clock, no closer together than this."""
-    choices = (60, 300, 900, 1800, HOUR_S, 2 * HOUR_S, 3 * HOUR_S, 6 * HOUR_S, 12 * HOUR_S, 24 * HOUR_S)
+    choices = (60, 300, 900, 1800, HOUR_S, 2 * HOUR_S, 4 * HOUR_S, 6 * HOUR_S, 12 * HOUR_S, 24 * HOUR_S)
     every_s = next((each for each in choices if each >= least_s), -(-least_s // (24 * HOUR_S)) * 24 * HOUR_S)
     offset_s = when.offset_s(from_s)
     first_s = -(-(from_s + offset_s) // every_s) * every_s - offset_s
