@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        arguments = _parser().parse_args(words)
+        arguments = parser().parse_args(words)
         arguments.words = words
         arguments.command(arguments)
     except SystemExit as finished:  # argparse, after --help and --version
@@ -72,20 +72,21 @@ def run() -> None:
     sys.exit(code)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    """All commands, as help, completion and the manual page show them."""
+    top = Parser(
         prog="outrider",
         description="Has the image a job needs on its nodes before the job's clock starts.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"outrider {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
-    parser.set_defaults(command=_no_command)
+    top.add_argument("--version", action="version", version=f"outrider {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    top.set_defaults(command=_no_command)
     asking.add(commands)
     check.add(commands)
     simulate.add(commands)
-    completion.add(commands, _parser)
-    return parser
+    completion.add(commands, parser)
+    return top
 
 
 def _no_command(arguments: object) -> None:

@@ -18,7 +18,7 @@ from outrider.cli.asking.decision import accepted_screen, refused_screen
 from outrider.cli.asking.terminal import plain_paint
 from outrider.cli.asking.wanted import name_from
 from outrider.cli.asking.words import When
-from outrider.cli.main import _parser, main
+from outrider.cli.main import main, parser
 from outrider.cli.output import plain
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
@@ -184,7 +184,7 @@ def test_refused_exits_with_4_and_the_command_for_the_earliest_start_can_be_type
 
     assert main(["reserve", file, "--account", "a b", *given]) == 4
     again = next(line for line in capsys.readouterr().out.splitlines() if "  outrider reserve" in line)
-    typed = _parser().parse_args(shlex.split(again)[1:])
+    typed = parser().parse_args(shlex.split(again)[1:])
     assert (typed.file, typed.start, typed.account) == (file, "2030-03-29T15:10:00+00:00", "a b")
 
 
@@ -196,7 +196,7 @@ def test_command_for_the_earliest_start_drops_an_end_that_contradicts_it(
     main(["reserve", file, *given])
     again = next(line for line in capsys.readouterr().out.splitlines() if "  outrider reserve" in line)
 
-    assert _parser().parse_args(shlex.split(again)[1:]).finish_by == "none"
+    assert parser().parse_args(shlex.split(again)[1:]).finish_by == "none"
 
 
 def test_plan_changes_nothing_and_names_the_command_that_would(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_PAGES = 1_000
+COMMON = ("json", "utc", "socket", "timeout")
+"""Options of every command that asks the service."""
 SOCKET_VARIABLE = "OUTRIDER_SOCKET"
 _ZONES = "/zoneinfo/"
 
