@@ -16,7 +16,7 @@ import yaml
 
 from outrider.cli.asking.decision import accepted_screen, refused_screen
 from outrider.cli.asking.terminal import plain_paint
-from outrider.cli.asking.wanted import name_from
+from outrider.cli.asking.wanted import name_from, typable_start_s
 from outrider.cli.asking.words import When
 from outrider.cli.main import main, parser
 from outrider.cli.output import plain
@@ -197,6 +197,43 @@ def test_command_for_the_earliest_start_drops_an_end_that_contradicts_it(
     again = next(line for line in capsys.readouterr().out.splitlines() if "  outrider reserve" in line)
 
     assert parser().parse_args(shlex.split(again)[1:]).finish_by == "none"
+
+
+@pytest.mark.parametrize(
+    ("earliest_s", "start_s"), [(12_000, 12_060), (12_030, 12_060), (12_031, 12_120), (12_601, 12_601)]
+)
+def test_start_that_is_soon_leaves_time_to_type(earliest_s: int, start_s: int) -> None:
+    assert typable_start_s(earliest_s, 12_000) == start_s
+
+
+def test_path_of_an_image_is_this_machine_s_file(
+    service: Service, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["reserve", "--image", "./my image.raw"])
+    main(["reserve", "--image", "ubuntu/24.04"])
+    sent = [
+        json.loads(str(body(each)["workspace"]))["metadata"]["image"]["uri"]
+        for each in service.asked
+        if each.method == "POST"
+    ]
+
+    assert sent == [f"{tmp_path.as_uri()}/my%20image.raw", "ubuntu/24.04"]
+
+
+def test_faults_without_a_file_name_options(service: Service, file: str, capsys: Capture) -> None:
+    problems = [
+        {"line": 1, "column": 20, "key": "metadata.image.uri", "message": "is no address"},
+        {"line": 1, "column": 90, "key": "deployment.instances_per_node", "message": "is missing"},
+        {"line": 1, "column": 90, "key": "deployment", "message": "give a start"},
+    ]
+    value = {"code": "invalid", "message": "faults", "problems": problems}
+    service.on("POST", "/v1/reservations", Reply(status=422, value=value))
+
+    assert main(["reserve", "--image", "x"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "--image: is no address", "--instances-per-node: is missing", "give a start"
+    ]  # fmt: skip
 
 
 def test_plan_changes_nothing_and_names_the_command_that_would(

@@ -12,7 +12,7 @@ from outrider.cli.client import printable_line
 from outrider.cli.errors import InputError, StoreFailedError
 from outrider.cli.output import print_json
 
-STORE = "/var/lib/outrider/store.db"
+STORE = "/var/lib/outrider/outriderd.sqlite"
 _POLICIES = """examples:
   outrider policies reload
 """
@@ -58,13 +58,15 @@ def add(commands: Subparsers) -> None:
 
 
 def reload(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.words import plural
+
     asking = session(arguments)
     answer = asking.client.post("/v1/policies/reload", None)
     if asking.is_json:
         print_json(answer)
         return
     found = answer.get("rules") if isinstance(answer, dict) else None
-    print(f"policies are in force: {found} rules")
+    print(f"policies are in force: {plural(found, 'rule') if isinstance(found, int) else found}")
 
 
 def reconcile(arguments: argparse.Namespace) -> None:
@@ -83,14 +85,17 @@ def reconcile(arguments: argparse.Namespace) -> None:
 
 
 def backup(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.words import plural
+
     asking = session(arguments)
     answer = asking.client.post("/v1/backups", {"path": os.path.abspath(arguments.path)})
     if asking.is_json:
         print_json(answer)
         return
     fields = answer if isinstance(answer, dict) else {}
-    path = printable_line(str(fields.get("path")))
-    print(f"{path}: {fields.get('reservations')} reservations, read again and whole")
+    path, count = printable_line(str(fields.get("path"))), fields.get("reservations")
+    told = plural(count, "reservation") if isinstance(count, int) else "reservations"
+    print(f"{path}: {told}, read again and whole")
 
 
 def restore(arguments: argparse.Namespace) -> None:

@@ -77,9 +77,14 @@ def receipt_words(receipt: Receipt, when: When) -> str:
 def _transfers(transfers: tuple[PlannedTransfer, ...], when: When) -> list[str]:
     written = [
         f"  {each.number}: {in_words(each.size_bytes)} to {printable(each.nodes)} in about "
-        f"{span_in_words(each.duration_s)}, begins between {when.clock(each.begin_s)} and "
-        f"{when.clock(each.latest_begin_s)}, deadline {when.clock(each.deadline_s)}"
+        f"{span_in_words(each.duration_s)}, {_begin(each, when)}, deadline {when.clock(each.deadline_s)}"
         for each in transfers[:MOST_TRANSFERS]
     ]
     more = len(transfers) - len(written)
     return written + ([f"  and {more} more"] if more > 0 else [])
+
+
+def _begin(transfer: PlannedTransfer, when: When) -> str:
+    if transfer.begin_s >= transfer.latest_begin_s:
+        return f"begins {when.clock(transfer.begin_s)}"
+    return f"begins between {when.clock(transfer.begin_s)} and {when.clock(transfer.latest_begin_s)}"

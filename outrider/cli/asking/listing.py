@@ -110,7 +110,7 @@ def nodes(arguments: argparse.Namespace) -> None:
 
 def _node_row(view: NodeView, asking: Session) -> tuple[object, ...]:
     return (
-        view.name, view.state, view.capacity, _size(view.used_bytes), _size(view.limit_bytes), view.images,
+        view.name, view.state, view.capacity.replace(" ", ","), _size(view.used_bytes), _size(view.limit_bytes), view.images,
         view.arriving, view.reservation, asking.when.column(view.next_reservation_s), view.words,
     )  # fmt: skip
 

@@ -81,7 +81,7 @@ def modify(arguments: argparse.Namespace) -> None:
             f"/v1/reservations/{in_path(arguments.name)}", {**change, "zone": asking.zone_name}, query
         )
     except FaultyRequestError as error:
-        print_problems(error, wants.BY_OPTIONS)
+        print_problems(error, None)
         raise InputError(str(error)) from error
     accepted, refused = ("would be changed", "would not be changed") if arguments.plan else (
         "is changed", "stays as it was")  # fmt: skip
@@ -128,7 +128,8 @@ def _print(
 
         again = ""
         if decision.earliest_start_s is not None:
-            start = asking.when.exact(decision.earliest_start_s)
+            start_s = wants.typable_start_s(decision.earliest_start_s, asking.when.now_s)
+            start = asking.when.exact(start_s)
             again = wants.words_with_start(arguments.words, start, drops_finish=drops_finish)
         print(refused_screen(decision, asking.when, asking.paint, refused, again))
     if decision.result != "accepted":

@@ -26,6 +26,8 @@ COMMON = ("json", "utc", "socket", "timeout")
 """Options of every command that asks the service."""
 SOCKET_VARIABLE = "OUTRIDER_SOCKET"
 _ZONES = "/zoneinfo/"
+_OPTIONS_OF = {"metadata.image.uri": "image", "metadata.image": "image", "deployment": ""}
+"""Keys that are not called like the option they come from, or come from several."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,12 +131,16 @@ def zone_of(
     return zone, "UTC" if zone is UTC else named
 
 
-def print_problems(error: FaultyRequestError, file: str) -> None:
-    """The faults as a compiler lists them, each on a line that editors can jump to."""
+def print_problems(error: FaultyRequestError, file: str | None) -> None:
+    """The faults as a compiler lists them, each on a line that editors can jump to.
+
+    Without a file all that there is was made of options, so these are what is named.
+    """
     for each in error.problems:
-        if each.line:
+        if each.line and file is not None:
             about = f"{each.key}: " if each.key else ""
             print(f"{file}:{each.line}:{each.column}: {about}{each.message}")
         else:
-            option = each.key.rpartition(".")[2].replace("_", "-")
-            print(f"--{option.lstrip('-')}: {each.message}" if option else each.message)
+            last = each.key.rpartition(".")[2].replace("_", "-").lstrip("-")
+            option = _OPTIONS_OF.get(each.key, last)
+            print(f"--{option}: {each.message}" if option else each.message)

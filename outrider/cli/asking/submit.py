@@ -60,7 +60,8 @@ def submit(arguments: argparse.Namespace) -> None:
     try:
         answer = asking.client.post("/v1/submissions", body)
     except FaultyRequestError as error:
-        print_problems(error, wants.shown_file(arguments.workspace or wants.BY_OPTIONS))
+        file = None if arguments.workspace is None else wants.shown_file(arguments.workspace)
+        print_problems(error, file)
         raise InputError(f"faults found: {len(error.problems)}; nothing was submitted") from error
     if asking.is_json:
         print_json(answer)

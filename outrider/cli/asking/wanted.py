@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from outrider.cli.arguments import Parser
 from outrider.cli.client import Json, printable_line
@@ -19,6 +20,7 @@ from outrider.cli.errors import InputError
 
 MOST_BYTES = 1 << 20
 MOST_NAME = 63
+SOON_S, TYPING_S = 600, 30
 MOST_FILE_NAME = 255
 NOTHING = "none"
 """What is typed to take a key out of what the file says."""
@@ -28,16 +30,19 @@ _OF_IMAGE = ("digest", "size", "private", "name")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """A workspace's text, where it came from, and what replaces keys of its deployment."""
+    """A workspace's text, where it came from, and what replaces keys of its deployment.
+
+    `file` is None if the text was made of options.
+    """
 
     text: str
-    file: str
+    file: str | None
     options: dict[str, str | None]
 
     def body(self, zone: str, account: str) -> dict[str, Json]:
         return {
             "workspace": self.text,
-            "file": sent_file(self.file),
+            "file": BY_OPTIONS if self.file is None else sent_file(self.file),
             "options": {**self.options},
             "zone": zone,
             "account": account,
@@ -67,7 +72,7 @@ def add_workspace_options(parser: Parser) -> None:
     parser.add_argument("file", metavar="WORKSPACE", nargs="?", help="the workspace's file; - for stdin")
     group = parser.add_argument_group("without a file")
     group.add_argument(
-        "--image", metavar="URI", help="where the image is, or its name in the site's catalogue"
+        "--image", metavar="URI", help="where the image is: a URI, a path, or a name in the catalogue"
     )
     group.add_argument("--digest", metavar="DIGEST", help="what its bytes must hash to: sha256:…")
     group.add_argument("--size", metavar="SIZE", help="its size: 600MB, 2GiB")
@@ -91,7 +96,7 @@ def wanted(arguments: argparse.Namespace) -> Wanted:
         raise InputError(
             f"name a workspace's file, or an image with --image (see outrider {arguments.verb} --help)"
         )
-    return Wanted(text=_document(arguments), file=BY_OPTIONS, options=options_of(arguments))
+    return Wanted(text=_document(arguments), file=None, options=options_of(arguments))
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
@@ -135,7 +140,7 @@ def read_text(path: str) -> str:
 
 def _document(arguments: argparse.Namespace) -> str:
     """A workspace with this image and nothing else. JSON is YAML."""
-    image: dict[str, Json] = {"uri": arguments.image}
+    image: dict[str, Json] = {"uri": uri_of(arguments.image)}
     if arguments.digest:
         image["digest"] = arguments.digest
     if arguments.size:
@@ -144,6 +149,11 @@ def _document(arguments: argparse.Namespace) -> str:
         image["private"] = True
     name = arguments.name or name_from(arguments.image)
     return json.dumps({"version": 1, "metadata": {"name": name, "image": image}, "deployment": {}})
+
+
+def uri_of(image: str) -> str:
+    """An image's address; a path, which begins with a slash or a dot, is this machine's file."""
+    return Path(image).absolute().as_uri() if image.startswith(("/", "./", "../")) else image
 
 
 def _is_number(text: str) -> bool:
@@ -156,6 +166,13 @@ def name_from(uri: str) -> str:
     stem = last.partition(".")[0] or last
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:MOST_NAME]
     return plain or "workspace"
+
+
+def typable_start_s(earliest_s: int, now_s: int) -> int:
+    """The start to ask for instead: if it is soon, a full minute that leaves time to type."""
+    if earliest_s > now_s + SOON_S:
+        return earliest_s
+    return -(-(earliest_s + TYPING_S) // 60) * 60
 
 
 def words_with_start(words: Sequence[str], start: str, *, drops_finish: bool) -> str:
