@@ -102,13 +102,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Tests look at what was asked instead."""
 
 
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that hang up are part of what is tested."""
+
+
 @contextmanager
 def serving(path: Path) -> Iterator[Service]:
     """The service, on a socket, until the block ends."""
     service = Service(path)
     handler = type("Handler", (_Handler,), {"service": service})
-    with socketserver.ThreadingUnixStreamServer(str(path), handler) as server:
-        server.daemon_threads = True
+    with _Server(str(path), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

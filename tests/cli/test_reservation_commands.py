@@ -119,8 +119,8 @@ def test_show_is_one_screen() -> None:
         "  ready     about 14:17:10, 12 min 50 s before the start",
         "  accepted  13:55",
         "on its nodes",
-        "  n[1-2]  arriving  [########............]   41 %, 1.7 GiB of 4.0 GiB, 48.0 MiB/s, "
-        "52 s left (n2 is last with 39 %), from relay n3",
+        "  n[1-2]  arriving  [########............]   41 %, 52 s left (n2 is last with 39 %), "
+        "1.7 GiB of 4.0 GiB, 48.0 MiB/s, from relay n3",
         "  n[3-4]  ready     [####################]  100 %, since 13:05",
         "transfers",
         "  7: 2.0 GiB to n[1-2] in about 2 min 50 s, begins between 14:14:20 and 14:27:09, deadline 14:30",

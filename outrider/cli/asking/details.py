@@ -14,15 +14,21 @@ from outrider.service.answers import PlannedTransfer, Receipt, ReservationDetail
 MOST_TRANSFERS = 20
 
 
-def details_screen(details: ReservationDetails, when: When, paint: Paint) -> str:
+WATCHED = ("nodes", "time", "ready", "odds", "batch", "receipt")
+"""What can change, or has to be known while it does."""
+
+
+def details_screen(details: ReservationDetails, when: When, paint: Paint, *, is_watched: bool = False) -> str:
+    """With `is_watched` only what somebody wants to see who waits for it."""
     view = details.reservation
     title = f"{paint(printable(view.name), 'bold')} is {paint(printable(view.state), view.state)}"
     if view.why:
         title += f": {printable(view.why)}"
-    parts = [title, facts(_facts(details, when), paint)]
+    known = [pair for pair in _facts(details, when) if not is_watched or pair[0] in WATCHED]
+    parts = [title, facts(known, paint)]
     if details.staging and details.ended_s is None:
         parts += [paint("on its nodes", "bold"), *staging_lines(details.staging, when, paint)]
-    if details.transfers and details.ended_s is None:
+    if details.transfers and details.ended_s is None and not is_watched:
         parts += [paint("transfers", "bold"), *_transfers(details.transfers, when)]
     return "\n".join(parts)
 
@@ -39,12 +45,17 @@ def _facts(details: ReservationDetails, when: When) -> list[tuple[str, str]]:
         ("address", printable(view.image.uri or "")),
         ("digest", printable(view.image.digest or "")),
         ("ready", "" if is_over or view.ready_s is None else _ready(view.ready_s, view.start_s, when)),
-        ("odds", "" if details.odds_percent is None else f"{details.odds_percent} % that it is still met"),
+        ("odds", _odds(details)),
         ("accepted", when.clock(details.accepted_s)),
         ("over", "" if details.ended_s is None else when.clock(details.ended_s)),
         ("batch", "" if view.is_confirmed or is_over else "the batch system does not have it yet"),
         ("receipt", receipt_words(details.receipt, when) if details.receipt else ""),
     ]
+
+
+def _odds(details: ReservationDetails) -> str:
+    is_told = details.reservation.state == "endangered" and details.odds_percent is not None
+    return f"{details.odds_percent} % that it is still met" if is_told else ""
 
 
 def _distance(details: ReservationDetails, when: When) -> str:

@@ -109,8 +109,9 @@ def nodes(arguments: argparse.Namespace) -> None:
 
 
 def _node_row(view: NodeView, asking: Session) -> tuple[object, ...]:
+    capacity = view.capacity.replace(" ", ",")
     return (
-        view.name, view.state, view.capacity.replace(" ", ","), _size(view.used_bytes), _size(view.limit_bytes), view.images,
+        view.name, view.state, capacity, _size(view.used_bytes), _size(view.limit_bytes), view.images,
         view.arriving, view.reservation, asking.when.column(view.next_reservation_s), view.words,
     )  # fmt: skip
 

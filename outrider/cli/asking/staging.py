@@ -117,11 +117,11 @@ def _left_s(each: NodeStaging) -> int:
 def _standing(group: Group, when: When) -> str:
     parts = [f"{percent(group.arrived_bytes, group.size_bytes):>3} %"]
     if group.state == "arriving":
+        parts += _last(group)
         parts.append(f"{in_words(group.arrived_bytes)} of {in_words(group.size_bytes)}")
         rate = sum(each.rate_bytes_per_s for each in group.members)
         if rate:
             parts.append(rate_in_words(rate))
-        parts += _last(group)
         sources = sorted({printable(each.source) for each in group.members if each.source})
         if len(sources) == 1:
             parts.append(f"from {sources[0]}")

@@ -143,7 +143,7 @@ def reservation_screen(details: ReservationDetails, when: When) -> str:
     from outrider.cli.asking.details import details_screen
     from outrider.cli.asking.terminal import plain_paint
 
-    return details_screen(details, when, plain_paint)
+    return details_screen(details, when, plain_paint, is_watched=True)
 
 
 def transfers_screen(found: TransferList, when: When) -> str:
