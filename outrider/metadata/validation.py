@@ -144,6 +144,7 @@ _WANTED = {
     "int_type": "a whole number",
     "string_type": "a text: put it in quotes",
     "bool_type": "true or false",
+    "dict_type": "a mapping: write keys and values below it",
     "model_type": "a mapping: write keys and values below it",
     "list_type": "a list: write items with a hyphen before each",
     "tuple_type": "a list: write items with a hyphen before each",
@@ -172,7 +173,9 @@ def _at(schema: Schema, path: Path) -> Schema:
         if isinstance(step, int):
             following: object = found.get("items", {})
         else:
-            following = cast(Schema, found.get("properties", {})).get(step, {})
+            # A mapping of names has no properties: all of its values are alike.
+            alike = found.get("additionalProperties")
+            following = cast(Schema, found.get("properties", {})).get(step, alike or {})
         found = {**_resolved(cast(Schema, following), schema)}
     return found
 
