@@ -98,6 +98,9 @@ def _note_all(document: Document, errors: list[ErrorDetails], schema: Schema) ->
 def _note(document: Document, error: ErrorDetails, schema: Schema) -> None:
     kind, path = error["type"], error["loc"]
     context = error.get("ctx", {})
+    if path and path[-1] == "[key]":
+        document.add_problem(path[:-1], _wrong(kind, error["input"], context), of_key=True)
+        return
     if kind == "extra_forbidden":
         document.add_problem(path, _unknown(path, schema), of_key=True)
     elif kind == "missing":
@@ -174,8 +177,8 @@ def _at(schema: Schema, path: Path) -> Schema:
             following: object = found.get("items", {})
         else:
             # A mapping of names has no properties: all of its values are alike.
-            alike = found.get("additionalProperties")
-            following = cast(Schema, found.get("properties", {})).get(step, alike or {})
+            alike = next(iter(cast(Schema, found.get("patternProperties", {})).values()), {})
+            following = cast(Schema, found.get("properties", {})).get(step, alike)
         found = {**_resolved(cast(Schema, following), schema)}
     return found
 
