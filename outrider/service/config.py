@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic.config import JsonDict
 
 from outrider.core.model import Resources
 from outrider.metadata.durations import parse_duration
@@ -81,7 +82,7 @@ Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]
 Names = Annotated[tuple[Account, ...], Field(max_length=MOST_NAMES, strict=False)]
 
 
-def _given(text: str) -> dict[str, object]:
+def _given(text: str) -> JsonDict:
     return {"default": text}
 
 
@@ -137,7 +138,10 @@ class TimingsSection(Section):
     """How often things are looked at, and how long they are waited for."""
 
     look_s: Duration = Field(
-        30, alias="look", description="how often the batch system is looked at", json_schema_extra=_given("30s")
+        30,
+        alias="look",
+        description="how often the batch system is looked at",
+        json_schema_extra=_given("30s"),
     )
     progress_s: Duration = Field(
         2,
@@ -259,7 +263,9 @@ class BackendSection(Section):
 class LogSection(Section):
     """What is written to stderr, where systemd's journal takes it."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="the least that is written")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least that is written"
+    )
     format: Literal["text", "json"] = Field("text", description="lines of words, or JSON objects")
 
 
@@ -267,9 +273,7 @@ class BackupSection(Section):
     """Copies of the store, made while the service runs."""
 
     folder: Path | None = Field(None, description="where they go, on another disk; without it none are made")
-    every_s: Duration = Field(
-        3_600, alias="every", description="how often", json_schema_extra=_given("1h")
-    )
+    every_s: Duration = Field(3_600, alias="every", description="how often", json_schema_extra=_given("1h"))
     keep: int = Field(48, ge=1, le=10_000, description="how many stay; the oldest go first")
 
     @model_validator(mode="after")
@@ -294,19 +298,23 @@ class Config(Section):
     policies: Path | None = Field(
         None, description="the file of policies; without it whoever may ask may reserve"
     )
-    link: LinkSection = Field(default_factory=LinkSection, description="the link and its use")
-    pools: PoolsSection = Field(default_factory=PoolsSection, description="the nodes' pools of images")
-    timings: TimingsSection = Field(default_factory=TimingsSection, description="how often, how long")
-    limits: LimitsSection = Field(default_factory=LimitsSection, description="what is too much")
+    link: LinkSection = Field(default_factory=lambda: LinkSection(), description="the link and its use")
+    pools: PoolsSection = Field(
+        default_factory=lambda: PoolsSection(), description="the nodes' pools of images"
+    )
+    timings: TimingsSection = Field(
+        default_factory=lambda: TimingsSection(), description="how often, how long"
+    )
+    limits: LimitsSection = Field(default_factory=lambda: LimitsSection(), description="what is too much")
     administrators: AdministratorsSection = Field(
-        default_factory=AdministratorsSection, description="who may see and do everything"
+        default_factory=lambda: AdministratorsSection(), description="who may see and do everything"
     )
     images: Annotated[dict[Name, ImageSection], BeforeValidator(_mapping_of_names)] = Field(
         default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
     )
     backend: BackendSection = Field(description="the batch system, and where the nodes are")
-    log: LogSection = Field(default_factory=LogSection, description="what is written down")
-    backup: BackupSection = Field(default_factory=BackupSection, description="copies of the store")
+    log: LogSection = Field(default_factory=lambda: LogSection(), description="what is written down")
+    backup: BackupSection = Field(default_factory=lambda: BackupSection(), description="copies of the store")
 
     @property
     def store_path(self) -> str:

@@ -84,9 +84,7 @@ METRICS = (
     _counter("outrider_desk_restarts_total", "times the desk was made anew from the store after a fault"),
     _gauge("outrider_calls_running", "calls under way, to nodes (node) and the batch system (rms)", "to"),
     _counter("outrider_calls_total", "calls that came back, by whether they did", "to", "result"),
-    _counter(
-        "outrider_reconcile_findings_total", "what store, batch system and nodes differed in", "kind"
-    ),
+    _counter("outrider_reconcile_findings_total", "what store, batch system and nodes differed in", "kind"),
     _gauge("outrider_last_reconcile_timestamp_seconds", "when all was last compared"),
     _gauge("outrider_last_backup_timestamp_seconds", "when the store was last copied; 0 if never"),
     _counter("outrider_backups_total", "copies of the store by result", "result"),

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from outrider.metadata.decision import Allowed, Refused, Request
+from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight
 from outrider.store.records import Effect
 
@@ -139,7 +141,9 @@ class NodeReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """Look at the batch system: a `Sight`, or an RmsError."""
+    """Look at the batch system: a `Sight`, or an RmsError. `number` tells a late result from this one's."""
+
+    number: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,10 +160,20 @@ class TellNode:
     node: str
     orders: tuple[Order, ...] = ()
     wants_images: bool = False
+    number: int = 0
 
 
-Call = Look | Carry | TellNode
-Result = Sight | NodeReport | Exception | None
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskProgram:
+    """Ask the site's own policy program: Allowed or Refused of `outrider.metadata.decision`."""
+
+    external: ExternalSection
+    request: Request
+    ticket: int
+
+
+Call = Look | Carry | TellNode | AskProgram
+Result = Sight | NodeReport | Allowed | Refused | Exception | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
