@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.config import JsonDict
@@ -79,11 +79,16 @@ Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"]
 SocketPath = Annotated[Path, AfterValidator(_socket)]
 Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]
 Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]
+S = TypeVar("S", bound=Section)
 Names = Annotated[tuple[Account, ...], Field(max_length=MOST_NAMES, strict=False)]
 
 
 def _given(text: str) -> JsonDict:
     return {"default": text}
+
+
+def _all_defaults(section: type[S]) -> Callable[[], S]:
+    return lambda: section.model_validate({})
 
 
 class TcpSection(Section):
@@ -298,23 +303,27 @@ class Config(Section):
     policies: Path | None = Field(
         None, description="the file of policies; without it whoever may ask may reserve"
     )
-    link: LinkSection = Field(default_factory=lambda: LinkSection(), description="the link and its use")
+    link: LinkSection = Field(default_factory=_all_defaults(LinkSection), description="the link and its use")
     pools: PoolsSection = Field(
-        default_factory=lambda: PoolsSection(), description="the nodes' pools of images"
+        default_factory=_all_defaults(PoolsSection), description="the nodes' pools of images"
     )
     timings: TimingsSection = Field(
-        default_factory=lambda: TimingsSection(), description="how often, how long"
+        default_factory=_all_defaults(TimingsSection), description="how often, how long"
     )
-    limits: LimitsSection = Field(default_factory=lambda: LimitsSection(), description="what is too much")
+    limits: LimitsSection = Field(
+        default_factory=_all_defaults(LimitsSection), description="what is too much"
+    )
     administrators: AdministratorsSection = Field(
-        default_factory=lambda: AdministratorsSection(), description="who may see and do everything"
+        default_factory=_all_defaults(AdministratorsSection), description="who may see and do everything"
     )
     images: Annotated[dict[Name, ImageSection], BeforeValidator(_mapping_of_names)] = Field(
         default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
     )
     backend: BackendSection = Field(description="the batch system, and where the nodes are")
-    log: LogSection = Field(default_factory=lambda: LogSection(), description="what is written down")
-    backup: BackupSection = Field(default_factory=lambda: BackupSection(), description="copies of the store")
+    log: LogSection = Field(default_factory=_all_defaults(LogSection), description="what is written down")
+    backup: BackupSection = Field(
+        default_factory=_all_defaults(BackupSection), description="copies of the store"
+    )
 
     @property
     def store_path(self) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal, Protocol, TextIO
 
 from cachemgr.daemon.log import LEVELS, MOST_CHARACTERS
-from cachemgr.daemon.log import Log as TextLog
+from cachemgr.daemon.log import Log as NodeLog
 from outrider.service.meter import Log
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -37,7 +37,29 @@ def make_log(
 ) -> TracingLog:
     if format == "json":
         return JsonLog(stream, level=level, clock=clock)
-    return TextLog(stream, level=level, is_journal="JOURNAL_STREAM" in environment)
+    return TextLog(NodeLog(stream, level=level, is_journal="JOURNAL_STREAM" in environment))
+
+
+class TextLog:
+    """Lines as the node daemons write them."""
+
+    def __init__(self, lines: NodeLog) -> None:
+        self._lines = lines
+
+    def debug(self, event: str, **fields: object) -> None:
+        self._lines.debug(event, **fields)
+
+    def info(self, event: str, **fields: object) -> None:
+        self._lines.info(event, **fields)
+
+    def warning(self, event: str, **fields: object) -> None:
+        self._lines.warning(event, **fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self._lines.error(event, **fields)
+
+    def trace(self, event: str, text: str) -> None:
+        self._lines.trace(event, text)
 
 
 class JsonLog:
