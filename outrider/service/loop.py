@@ -56,7 +56,6 @@ class Clock(Protocol):
 
 
 D = TypeVar("D", bound=DeskLike)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,13 +140,13 @@ class Loop(Generic[D]):
         )
         return future
 
-    def run(self, function: Callable[[D], T]) -> Future[T]:
-        """Let the loop's thread do something with the desk between two events. Raises Busy."""
-        future: Future[T] = Future()
+    def renew(self) -> Future[None]:
+        """Make the desk anew between two events, for what it is only told when it is made. Raises Busy."""
+        future: Future[None] = Future()
         self._inbox.put_request(
             _Waiting(
                 at_s=self._clock.monotonic_s(),
-                bring=partial(self._bring_function, function, future),
+                bring=partial(self._bring_renewal, future),
                 drop=future.cancel,
             )
         )
@@ -262,12 +261,15 @@ class Loop(Generic[D]):
         if generation == self._generation:
             self._handle(Finished(call=call, result=result), "finished")
 
-    def _bring_function(self, function: Callable[[D], T], future: Future[T]) -> None:
+    def _bring_renewal(self, future: Future[None]) -> None:
         if future.set_running_or_notify_cancel():
+            self._close(_LOST)
             try:
-                future.set_result(function(self._desk))
-            except Exception as error:  # noqa: BLE001 - whoever handed it in is told
+                self._open()
+            except Exception as error:
                 future.set_exception(error)
+                raise
+            future.set_result(None)
 
     def _handle(self, event: Event, kind: str) -> None:
         began_s = self._clock.monotonic_s()
