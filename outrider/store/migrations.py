@@ -23,7 +23,13 @@ def _to_2(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: tuple[Migration, ...] = (_to_1, _to_2)
+def _to_3(connection: sqlite3.Connection) -> None:
+    """What the user asked for is kept beside what was promised."""
+    for statement in sql.VERSION_3:
+        connection.execute(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (_to_1, _to_2, _to_3)
 NEWEST = len(MIGRATIONS)
 
 

@@ -14,6 +14,7 @@ from outrider.store import statements as sql
 from outrider.store.database import Database
 from outrider.store.errors import Conflict, TooMuch
 from outrider.store.records import (
+    EMPTY_DOCUMENT,
     MOST_REASON,
     Answer,
     Decision,
@@ -123,10 +124,23 @@ class Progress:
 class Promise(Progress):
     """One decision with all that follows from it."""
 
-    def add_reservation(self, kept: KeptReservation, owner: Owner, now_s: int) -> int:
-        """A reservation is accepted; its number."""
+    def next_reservation_number(self) -> int:
+        """The number of the reservation that is added next: never one that was given before.
+
+        Nobody else writes as long as the transaction lasts, so a name may be made of it.
+        """
+        row = self._database.row(sql.LAST_NUMBER_GIVEN)
+        last = 0 if row is None else row[0]
+        assert isinstance(last, int)
+        return last + 1
+
+    def add_reservation(
+        self, kept: KeptReservation, owner: Owner, now_s: int, *, document: str = EMPTY_DOCUMENT
+    ) -> int:
+        """A reservation is accepted; its number. `document` is what the user asked for."""
         workspace = kept.reservation.workspace
         check_text("a reservation's name", workspace.name)
+        check_document("what was asked for", document)
         if self._database.row(sql.LIVE_RESERVATION, (workspace.name,)) is not None:
             raise Conflict(f"a reservation named {workspace.name} exists already: choose another name")
         number = self._database.add(
@@ -141,6 +155,7 @@ class Promise(Progress):
                 now_s,
                 now_s,
                 forms.write_reservation(kept),
+                document,
             ),
         )
         self._need(number, kept)
@@ -155,6 +170,7 @@ class Promise(Progress):
         kept: KeptReservation | None = None,
         receipt: str | None = None,
         why: str | None = None,
+        document: str | None = None,
     ) -> None:
         """Change a reservation that was read as `record`; a Conflict if it has changed since."""
         after = record.state if state is None else state
@@ -164,6 +180,8 @@ class Promise(Progress):
             )
         if receipt is not None:
             check_document("a receipt", receipt)
+        if document is not None:
+            check_document("what was asked for", document)
         check_text("a reason", why or "", MOST_REASON)
         kept_after = record.kept if kept is None else kept
         if kept_after.reservation.workspace.name != record.name:
@@ -176,6 +194,7 @@ class Promise(Progress):
             forms.write_reservation(kept_after),
             record.receipt if receipt is None else receipt,
             record.why if why is None else why,
+            record.document if document is None else document,
             record.number,
             record.version,
         )

@@ -13,6 +13,7 @@ MOST_NAME = 256
 MOST_REASON = 4_096
 MOST_DOCUMENT = 1 << 20
 LARGEST_NUMBER = (1 << 63) - 1
+EMPTY_DOCUMENT = '{"version":1}'
 
 
 def check_text(what: str, text: str, most: int = MOST_NAME) -> None:
@@ -55,7 +56,8 @@ class Owner:
 class ReservationRecord:
     """A reservation, where it is in its life, and how often that has changed.
 
-    `number` is given by the store, in the order in which reservations were accepted.
+    `number` is given by the store, in the order in which reservations were accepted. `document`
+    is what the user asked for.
     """
 
     kept: KeptReservation
@@ -68,6 +70,7 @@ class ReservationRecord:
     ended_s: int | None = None
     receipt: str | None = None
     why: str = ""
+    document: str = EMPTY_DOCUMENT
 
     @property
     def name(self) -> str:
@@ -116,7 +119,7 @@ class Decision:
     name: str
     outcome: str
     reason: str
-    details: str = '{"version":1}'
+    details: str = EMPTY_DOCUMENT
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -156,7 +159,7 @@ class Effect:
     identity: str
     kind: str
     subject: str
-    payload: str = '{"version":1}'
+    payload: str = EMPTY_DOCUMENT
     created_s: int
     due_s: int
     attempts: int = 0
@@ -177,7 +180,7 @@ class NodeRecord:
     name: str
     reported_s: int
     is_available: bool = True
-    report: str = '{"version":1}'
+    report: str = EMPTY_DOCUMENT
     pool: KeptPool | None = None
 
     def __post_init__(self) -> None:

@@ -36,6 +36,7 @@ def reservation_record(row: Row) -> ReservationRecord:
         ended_s=values[9],
         receipt=values[10],
         why=values[11],
+        document=values[12],
     )
 
 

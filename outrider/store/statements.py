@@ -102,6 +102,8 @@ VERSION_2 = (
     "CREATE INDEX decisions_by_time ON decisions (at_s)",
 )
 
+VERSION_3 = ("""ALTER TABLE reservations ADD COLUMN document TEXT NOT NULL DEFAULT '{"version":1}'""",)
+
 # The file as a whole.
 
 SET_APPLICATION_ID = f"PRAGMA application_id = {APPLICATION_ID}"
@@ -128,11 +130,12 @@ GET_SETTING = "SELECT value FROM settings WHERE name = ?"
 # Reservations.
 
 _RESERVATION = """SELECT promise, uid, user, account, state, version, number, accepted_s, changed_s, ended_s,
-    receipt, why FROM reservations"""
+    receipt, why, document FROM reservations"""
 ADD_RESERVATION = """INSERT INTO reservations (name, state, version, uid, user, account, start_s, accepted_s,
-    changed_s, promise, why) VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, '')"""
+    changed_s, promise, why, document) VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, '', ?)"""
+LAST_NUMBER_GIVEN = "SELECT seq FROM sqlite_sequence WHERE name = 'reservations'"
 CHANGE_RESERVATION = """UPDATE reservations SET state = ?, version = version + 1, start_s = ?, changed_s = ?,
-    ended_s = ?, promise = ?, receipt = ?, why = ? WHERE number = ? AND version = ?"""
+    ended_s = ?, promise = ?, receipt = ?, why = ?, document = ? WHERE number = ? AND version = ?"""
 LIVE_RESERVATION = _RESERVATION + " WHERE name = ? AND ended_s IS NULL"
 LAST_RESERVATION = _RESERVATION + " WHERE name = ? ORDER BY number DESC LIMIT 1"
 LIVE_RESERVATIONS = _RESERVATION + " WHERE ended_s IS NULL ORDER BY number"
@@ -170,6 +173,8 @@ ADD_DECISION = """INSERT INTO decisions (at_s, uid, kind, name, outcome, reason,
 _DECISION = "SELECT number, at_s, uid, kind, name, outcome, reason, details FROM decisions"
 DECISIONS = _DECISION + " WHERE number < ? ORDER BY number DESC LIMIT ?"
 DECISIONS_ABOUT = _DECISION + " WHERE name = ? AND number < ? ORDER BY number DESC LIMIT ?"
+DECISIONS_SINCE = _DECISION + " WHERE number > ? ORDER BY number LIMIT ?"
+LAST_DECISION = "SELECT seq FROM sqlite_sequence WHERE name = 'decisions'"
 ADD_ANSWER = "INSERT INTO answers (uid, key, request_hash, text, at_s) VALUES (?, ?, ?, ?, ?)"
 GET_ANSWER = "SELECT uid, key, request_hash, text, at_s FROM answers WHERE uid = ? AND key = ?"
 
@@ -187,6 +192,7 @@ DUE_EFFECTS = (
 )
 NEXT_DUE = """SELECT min(due_s) FROM todo
     WHERE number IN (SELECT min(number) FROM todo WHERE done_s IS NULL GROUP BY subject)"""
+WAITING_EFFECTS = _EFFECT + " WHERE subject = ? AND done_s IS NULL ORDER BY number LIMIT ?"
 COUNT_EFFECTS = "SELECT count(*) FROM todo WHERE done_s IS NULL"
 FINISH_EFFECT = "UPDATE todo SET done_s = ? WHERE identity = ? AND done_s IS NULL"
 POSTPONE_EFFECT = """UPDATE todo SET attempts = attempts + 1, trouble = ?, due_s = ?

@@ -121,6 +121,15 @@ class Store:
             found = self._database.rows(sql.DECISIONS_ABOUT, (name, before, most))
         return [rows.decision(row) for row in found]
 
+    def decisions_since(self, after: int, *, most: int = MOST_ROWS) -> list[Decision]:
+        """What was decided after the decision numbered `after`, the first first."""
+        found = self._database.rows(sql.DECISIONS_SINCE, (after, min(most, MOST_ROWS)))
+        return [rows.decision(row) for row in found]
+
+    def last_decision(self) -> int:
+        """The number of the last decision, even if it has been pruned; 0 before the first."""
+        return self._number(sql.LAST_DECISION)
+
     def answered(self, uid: int, key: str, request_hash: str) -> Answer | None:
         """What this very request was answered before; a Conflict if the key was another request's."""
         row = self._database.row(sql.GET_ANSWER, (uid, key))
@@ -136,6 +145,15 @@ class Store:
         found = self._database.rows(sql.DUE_EFFECTS, (now_s, min(most, MOST_ROWS)))
         return [rows.effect(row) for row in found]
 
+    def waiting_effects(self, subject: str, *, most: int = MOST_ROWS) -> list[Effect]:
+        """What is still to be done to one subject, in the order in which it will be."""
+        found = self._database.rows(sql.WAITING_EFFECTS, (subject, min(most, MOST_ROWS)))
+        return [rows.effect(row) for row in found]
+
+    def count_effects(self) -> int:
+        """How many effects are still to be carried out."""
+        return self._number(sql.COUNT_EFFECTS)
+
     def next_due_s(self) -> int | None:
         """When the next effect is to be carried out."""
         row = self._database.row(sql.NEXT_DUE)
@@ -149,6 +167,12 @@ class Store:
     def setting(self, name: str) -> str | None:
         row = self._database.row(sql.GET_SETTING, (name,))
         return None if row is None else str(row[0])
+
+    def _number(self, statement: str) -> int:
+        row = self._database.row(statement)
+        number = 0 if row is None else row[0]
+        assert isinstance(number, int)
+        return number
 
     def prune(self, before_s: int, *, most: int = MOST_ROWS) -> Pruned:
         """One step of forgetting what was over before an instant; to be repeated until it is done.

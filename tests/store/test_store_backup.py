@@ -10,6 +10,7 @@ import pytest
 
 from outrider.store.backup import back_up, put_back, verify
 from outrider.store.errors import Conflict, Damaged, Locked, Missing, TooNew
+from outrider.store.migrations import NEWEST
 from outrider.store.store import Store
 from tests.store.samples import new_store, promise_all
 
@@ -25,7 +26,7 @@ def test_a_store_in_use_is_copied_as_it_is_at_one_instant(tmp_path: Path) -> Non
         back_up(store.path, tmp_path / "copy.sqlite")
         promise_all(store, "w2", 2)
 
-        assert verify(tmp_path / "copy.sqlite") == 2
+        assert verify(tmp_path / "copy.sqlite") == NEWEST
         assert [each.name for each in store.live_reservations()] == ["w1", "w2"]
     assert names(tmp_path / "copy.sqlite") == ["w1"]
     assert (tmp_path / "copy.sqlite").stat().st_mode & 0o777 == 0o600

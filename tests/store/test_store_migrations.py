@@ -1,4 +1,4 @@
-"""A store of version 1, as it was written then, becomes one of today; half a step is none."""
+"""Stores of earlier versions, as they were written then, become one of today; half a step is none."""
 
 from __future__ import annotations
 
@@ -17,15 +17,28 @@ from outrider.store.states import State
 from outrider.store.store import Store
 from tests.store.samples import ALICE, answer, effect, promise_all, reservation, transfer
 
-VERSION_1 = Path(__file__).parent / "data" / "version-1.sqlite"
+DATA = Path(__file__).parent / "data"
+WRITTEN_S = {1: 1_790_000_000, 2: 1_795_000_000}
+"""When the committed file of each version was made."""
+
+
+def old_store(version: int, folder: Path) -> Path:
+    """A copy of a committed file, which holds one reservation and what belongs to it."""
+    path = folder / "store.sqlite"
+    shutil.copyfile(DATA / f"version-{version}.sqlite", path)
+    return path
 
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A copy of the committed file, which holds one reservation and what belongs to it."""
-    path = tmp_path / "store.sqlite"
-    shutil.copyfile(VERSION_1, path)
-    return path
+    return old_store(1, tmp_path)
+
+
+@pytest.fixture(params=WRITTEN_S)
+def version(request: pytest.FixtureRequest) -> int:
+    """Each version there was before this one."""
+    assert isinstance(request.param, int)
+    return request.param
 
 
 def versions(path: Path) -> list[tuple[int, int]]:
@@ -42,8 +55,11 @@ def tables(path: Path) -> set[str]:
     return {name for (name,) in found}
 
 
-def test_a_store_of_version_1_is_read_with_all_that_is_in_it(old: Path) -> None:
-    assert versions(old) == [(1, 1_790_000_000)]
+def test_an_old_store_is_read_with_all_that_is_in_it(version: int, tmp_path: Path) -> None:
+    old, written_s = old_store(version, tmp_path), WRITTEN_S[version]
+    pool = None if version < 2 else KeptPool(node="n1", uses=(("k", 1),))
+    had = [(each, written_s) for each in range(1, version + 1)]
+    assert versions(old) == had
     with Store.open(old, 1_800_000_000) as store:
         (record,) = store.live_reservations()
         assert (record.kept, record.owner, record.state) == (reservation("old", 3), ALICE, State.ACCEPTED)
@@ -51,14 +67,31 @@ def test_a_store_of_version_1_is_read_with_all_that_is_in_it(old: Path) -> None:
         assert [(each.name, each.reason) for each in store.decisions("old")] == [("old", "it fits")]
         assert store.answered(1001, "key", "aa") == answer("key")
         assert store.due_effects(0) == [effect("reserve old")]
-        assert store.nodes() == [NodeRecord(name="n1", reported_s=9, is_available=False)]
+        assert store.nodes() == [NodeRecord(name="n1", reported_s=9, is_available=False, pool=pool)]
+        assert [each.name for each in store.kept_book(20).runs] == ([] if version < 2 else ["job 7"])
         assert store.kept_book(20).next_transfer == 4
 
-    assert versions(old) == [(1, 1_790_000_000), (2, 1_800_000_000)]
+    assert versions(old) == had + [
+        (each, 1_800_000_000) for each in range(version + 1, migrations.NEWEST + 1)
+    ]
 
 
-def test_a_migrated_store_takes_what_only_later_versions_know(old: Path) -> None:
-    pool = KeptPool(node="n1", uses=(("k", 1),))
+def test_a_reservation_from_before_documents_has_an_empty_one_and_may_get_another(
+    version: int, tmp_path: Path
+) -> None:
+    with Store.open(old_store(version, tmp_path), 5) as store:
+        (record,) = store.live_reservations()
+        assert record.document == '{"version":1}'
+        with store.promise() as promise:
+            assert promise.next_reservation_number() == record.number + 1
+            promise.change_reservation(record, 30, document='{"version":1,"text":"x"}')
+
+        assert [each.document for each in store.live_reservations()] == ['{"version":1,"text":"x"}']
+
+
+def test_a_migrated_store_takes_what_only_later_versions_know(version: int, tmp_path: Path) -> None:
+    old = old_store(version, tmp_path)
+    pool = KeptPool(node="n1", uses=(("other", 1),))
     with Store.open(old, 5) as store:
         with store.progress() as progress:
             progress.put_node(NodeRecord(name="n1", reported_s=10, pool=pool))
@@ -68,7 +101,8 @@ def test_a_migrated_store_takes_what_only_later_versions_know(old: Path) -> None
         assert [each.name for each in store.live_reservations()] == ["old", "new"]
 
 
-def test_a_migrated_store_has_the_tables_of_a_new_one(old: Path, tmp_path: Path) -> None:
+def test_a_migrated_store_has_the_tables_of_a_new_one(version: int, tmp_path: Path) -> None:
+    old = old_store(version, tmp_path)
     Store.open(old, 5).close()
     Store.create(tmp_path / "new.sqlite", 5).close()
 
@@ -105,7 +139,7 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(
 
 
 def test_there_is_a_migration_for_every_version() -> None:
-    assert len(migrations.MIGRATIONS) == migrations.NEWEST == 2
+    assert len(migrations.MIGRATIONS) == migrations.NEWEST == 3
 
 
 def test_the_docs_name_every_table_and_column(tmp_path: Path) -> None:
@@ -117,7 +151,7 @@ def test_the_docs_name_every_table_and_column(tmp_path: Path) -> None:
         name, _, columns = line.partition(" ")
         if name:
             documented[last := name] = columns
-        elif not line.lstrip().startswith(("promise:", "kept:", '"')):
+        elif not line.lstrip().startswith(("promise:", "kept:", "document:", '"')):
             documented[last] += line
 
     for name in sorted(tables(tmp_path / "store.sqlite") - {"sqlite_sequence"}):

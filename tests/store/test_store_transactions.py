@@ -385,3 +385,100 @@ def test_every_statement_of_the_store_is_understood_by_sqlite(tmp_path: Path) ->
                 store._database.connection.execute(f"EXPLAIN {text}", [None] * text.count("?")).fetchall()
 
     assert len(statements) > 50
+
+
+def test_what_the_user_asked_for_is_kept_beside_what_was_promised(tmp_path: Path) -> None:
+    first, second = '{"version":1,"workspace":"a: 1"}', '{"version":2,"workspace":"a: 2"}'
+    with new_store(tmp_path) as store:
+        with store.promise() as promise:
+            promise.add_reservation(reservation("w1"), ALICE, 10, document=first)
+            promise.add_reservation(reservation("w2"), ALICE, 10)
+        record = store.reservation("w1")
+        assert record is not None
+        with store.promise() as promise:
+            promise.change_reservation(record, 11, state=State.READY)
+        (changed, other) = store.live_reservations()
+        assert (record.document, changed.document, other.document) == (first, first, '{"version":1}')
+        with store.promise() as promise:
+            promise.change_reservation(changed, 12, document=second)
+
+    with Store.open(tmp_path / "store.sqlite", 20) as store:
+        assert [each.document for each in store.live_reservations()] == [second, '{"version":1}']
+
+
+@pytest.mark.parametrize("document", ["", "[]", "{}", '{"version":"1"}', "nonsense"])
+def test_what_is_no_document_is_refused_and_nothing_changes(tmp_path: Path, document: str) -> None:
+    with new_store(tmp_path) as store:
+        promise_all(store, "w1", 1)
+        before = store.live_reservations()
+        with pytest.raises(ValueError, match="what was asked for is not"), store.promise() as promise:
+            promise.add_reservation(reservation("w2"), ALICE, 11, document=document)
+        with pytest.raises(ValueError, match="what was asked for is not"), store.promise() as promise:
+            promise.change_reservation(before[0], 11, document=document)
+
+        assert store.live_reservations() == before
+
+
+def test_a_document_of_more_than_a_mebibyte_is_refused(tmp_path: Path) -> None:
+    padding = MOST_DOCUMENT - len('{"version":1,"x":""}')
+    with new_store(tmp_path) as store:
+        with pytest.raises(TooMuch, match="what was asked for has"), store.promise() as promise:
+            promise.add_reservation(
+                reservation("w1"), ALICE, 1, document=f'{{"version":1,"x":"{"y" * (padding + 1)}"}}'
+            )
+        with store.promise() as promise:
+            promise.add_reservation(
+                reservation("w1"), ALICE, 1, document=f'{{"version":1,"x":"{"y" * padding}"}}'
+            )
+
+        assert [len(each.document) for each in store.live_reservations()] == [MOST_DOCUMENT]
+
+
+def test_the_next_number_is_the_one_that_is_given_even_after_pruning(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        for name in ("w1", "w2", "w3"):
+            with store.promise() as promise:
+                number = promise.next_reservation_number()
+                assert promise.add_reservation(reservation(name), ALICE, 1) == number
+        with pytest.raises(Conflict, match="key of w4"):
+            promise_all(store, "w4", 1, answers=2)
+        for record in store.live_reservations():
+            with store.promise() as promise:
+                promise.change_reservation(record, 2, state=State.CANCELLED)
+        while not store.prune(100).is_done:
+            pass
+
+        assert store.past_reservations() == []
+        with store.promise() as promise:
+            assert promise.next_reservation_number() == 4
+            assert promise.add_reservation(reservation("w5"), ALICE, 1) == 4
+
+
+def test_decisions_are_told_from_where_one_left_off(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        assert (store.last_decision(), store.decisions_since(0)) == (0, [])
+        with store.promise() as promise:
+            numbers = [promise.decide(decision(f"w{each}")) for each in range(5)]
+
+        assert store.last_decision() == numbers[-1]
+        assert [each.name for each in store.decisions_since(0)] == ["w0", "w1", "w2", "w3", "w4"]
+        assert [each.name for each in store.decisions_since(numbers[1], most=2)] == ["w2", "w3"]
+        assert store.decisions_since(numbers[-1]) == []
+        while not store.prune(100).is_done:
+            pass
+        assert (store.last_decision(), store.decisions_since(0)) == (numbers[-1], [])
+
+
+def test_what_waits_for_a_subject_is_told_in_order_until_it_is_done(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        assert store.count_effects() == 0
+        with store.promise() as promise:
+            promise.todo(effect("a", "w1", due_s=50), effect("b", "w2"), effect("c", "w1", due_s=5))
+
+        assert [each.identity for each in store.waiting_effects("w1")] == ["a", "c"]
+        assert [each.identity for each in store.waiting_effects("w1", most=1)] == ["a"]
+        assert store.count_effects() == 3
+        with store.progress() as progress:
+            progress.finish_effect("a", 60)
+        assert [each.identity for each in store.waiting_effects("w1")] == ["c"]
+        assert (store.count_effects(), store.waiting_effects("w3")) == (2, [])
