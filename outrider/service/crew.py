@@ -7,12 +7,18 @@ task takes too long. Here threads never hold up the end, and what hangs is answe
 from __future__ import annotations
 
 import threading
+import traceback
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
+from outrider.service.log import TracingLog
 from outrider.service.web.front import Busy
+
+T = TypeVar("T")
 
 
 class MonotonicClock(Protocol):
@@ -149,3 +155,42 @@ class Crew:
                 with self._changed:
                     del self._running[number]
                     self._disown(owner)
+
+
+class FutureTask(Generic[T]):
+    """Something whose result somebody waits for."""
+
+    def __init__(
+        self,
+        future: Future[T],
+        function: Callable[[], T],
+        failure: Callable[[str], Exception],
+        log: TracingLog,
+        *,
+        expected: tuple[type[Exception], ...],
+    ) -> None:
+        self._future = future
+        self._function = function
+        self._failure = failure
+        self._log = log
+        self._expected = expected
+
+    def run(self) -> None:
+        if self._future.done():
+            return
+        # Given up or cancelled meanwhile: then nobody waits for what is said here.
+        with suppress(InvalidStateError):
+            try:
+                found = self._function()
+            except self._expected as error:
+                self._future.set_exception(error)
+                return
+            except Exception:  # noqa: BLE001 - whoever waits is told, whatever it is
+                self._log.trace("task failed", traceback.format_exc())
+                self._future.set_exception(self._failure("a fault of Outrider itself, which is in its log"))
+                return
+            self._future.set_result(found)
+
+    def give_up(self, words: str) -> None:
+        with suppress(InvalidStateError):
+            self._future.set_exception(self._failure(words))

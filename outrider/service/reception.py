@@ -90,7 +90,9 @@ class Reception:
             if known is not None and not _has_failed(known[1]):
                 if known[0] != submission.request_hash:
                     words = "the idempotency key was used for another submission: use a new one"
-                    raise NotDone(Trouble(code="conflict", message=words))
+                    conflict: Future[str] = Future()
+                    conflict.set_exception(NotDone(Trouble(code="conflict", message=words)))
+                    return conflict
                 return known[1]
             future = self._hand_over(caller, submission)
             self._submitted[name] = (submission.request_hash, future)

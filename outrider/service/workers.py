@@ -9,13 +9,12 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import BatchSystem, RmsError, Unavailable
 from outrider.service.answers import Trouble
-from outrider.service.crew import Crew, MonotonicClock
+from outrider.service.crew import Crew, FutureTask, MonotonicClock
 from outrider.service.log import TracingLog
 from outrider.service.meter import Meter
 from outrider.service.ports import (
@@ -104,11 +103,12 @@ class Workers:
     ) -> Future[FoundImage]:
         """What is at a URI. Raises Busy; the future raises ImageTrouble."""
         future: Future[FoundImage] = Future()
-        task = _FutureTask(
+        task = FutureTask(
             future,
             lambda: self._world.resolve(uri, digest, is_private, uid, gids),
             lambda words: ImageTrouble(f"image {uri} could not be looked up: {words}; ask again"),
             self._log,
+            expected=EXPECTED,
         )
         self._lookups.add(task, uid)
         return future
@@ -116,8 +116,12 @@ class Workers:
     def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
         """Let something be asked of the batch system in its turn. Raises Busy; the future, RmsError."""
         future: Future[T] = Future()
-        task = _FutureTask(
-            future, lambda: function(self._world.rms), lambda words: NotDone(_no_answer(words)), self._log
+        task = FutureTask(
+            future,
+            lambda: function(self._world.rms),
+            lambda words: NotDone(_no_answer(words)),
+            self._log,
+            expected=EXPECTED,
         )
         self._rms.add(task, uid)
         return future
@@ -193,42 +197,6 @@ class _Once:
         except InvalidStateError:
             return False
         return True
-
-
-class _FutureTask(Generic[T]):
-    """Something whose result somebody waits for."""
-
-    def __init__(
-        self,
-        future: Future[T],
-        function: Callable[[], T],
-        failure: Callable[[str], Exception],
-        log: TracingLog,
-    ) -> None:
-        self._future = future
-        self._function = function
-        self._failure = failure
-        self._log = log
-
-    def run(self) -> None:
-        if self._future.done():
-            return
-        # Given up or cancelled meanwhile: then nobody waits for what is said here.
-        with suppress(InvalidStateError):
-            try:
-                found = self._function()
-            except EXPECTED as error:
-                self._future.set_exception(error)
-                return
-            except Exception:  # noqa: BLE001 - whoever waits is told, whatever it is
-                self._log.trace("task failed", traceback.format_exc())
-                self._future.set_exception(self._failure("a fault of Outrider itself, which is in its log"))
-                return
-            self._future.set_result(found)
-
-    def give_up(self, words: str) -> None:
-        with suppress(InvalidStateError):
-            self._future.set_exception(self._failure(words))
 
 
 def _failure(call: Call, words: str) -> Exception:
