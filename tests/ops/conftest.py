@@ -49,7 +49,9 @@ class Running:
         self.told: list[str] = []
         self._supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._supervisor.bind(str(folder / "notify"))
-        self._supervisor.setblocking(False)
+        self._supervisor.settimeout(PATIENCE_S)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def start(self, *, is_new: bool = True) -> Running:
@@ -63,6 +65,9 @@ class Running:
         self.orders.stop.set()
         if self._thread.is_alive():
             self._thread.join(PATIENCE_S)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+            line.sendto(b"", str(self.folder / "notify"))
+        self._listener.join(PATIENCE_S)
         self._supervisor.close()
 
     @property
@@ -71,11 +76,7 @@ class Running:
 
     def has_told(self, state: str) -> bool:
         """Whether systemd was told something that begins so."""
-        while True:
-            try:
-                self.told.append(self._supervisor.recv(4096).decode())
-            except BlockingIOError:
-                return any(each.startswith(state) for each in self.told)
+        return any(each.startswith(state) for each in self.told)
 
     def ask(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         connection = UnixConnection(self.socket)
@@ -87,6 +88,11 @@ class Running:
             return response.status, response.read()
         finally:
             connection.close()
+
+    def _listen(self) -> None:
+        """As systemd does: what is not read would hold up whoever tells it."""
+        while state := self._supervisor.recv(4096):
+            self.told.append(state.decode())
 
     def _serve(self) -> None:
         environment = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "100000"}
