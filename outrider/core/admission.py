@@ -48,12 +48,21 @@ def admit(
 
 
 def assess(
-    book: Book, workspace: Workspace, now_s: int, *, policy: Policy | None = None, tells_earliest: bool = True
+    book: Book,
+    workspace: Workspace,
+    now_s: int,
+    *,
+    policy: Policy | None = None,
+    tells_earliest: bool = True,
+    is_renewal: bool = False,
 ) -> Accepted | Rejected:
-    """What `admit` would answer, with nothing changed."""
+    """What `admit` would answer, with nothing changed.
+
+    In a renewal the reservation of that name is to be replaced, and has been taken back.
+    """
     if workspace.start_s is None:
         raise ValueError(f"workspace {workspace.name} has no start: best effort is not for admission")
-    refusal = _never(book, workspace, now_s) or _refused_by(policy, workspace, now_s)
+    refusal = _never(book, workspace, now_s, is_renewal=is_renewal) or _refused_by(policy, workspace, now_s)
     if refusal is not None:
         return Rejected(refusal=refusal)
     if workspace.finish_by_s is not None:
@@ -141,7 +150,7 @@ def _assess_deadline(book: Book, workspace: Workspace, now_s: int) -> Accepted |
     return Rejected(refusal=answer, earliest_start_s=start_s)
 
 
-def _never(book: Book, workspace: Workspace, now_s: int) -> Refusal | None:
+def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) -> Refusal | None:
     """The refusal of what no state of the book would allow."""
     assert workspace.start_s is not None
     end_s = workspace.start_s + workspace.duration_s
@@ -152,7 +161,7 @@ def _never(book: Book, workspace: Workspace, now_s: int) -> Refusal | None:
         words = f"no node has the resource {unknown[0]}; known are {', '.join(layout.names)}"
     elif huge := next((name for name, amount in workspace.resources.amounts if amount > LARGEST_AMOUNT), ""):
         words = f"{workspace.resources[huge]} of {huge} are more than any node has"
-    elif workspace.name in book.entries:
+    elif workspace.name in book.entries and not is_renewal:
         words = f"a reservation named {workspace.name} exists already: choose another name"
     elif workspace.start_s < now_s:
         words = f"its start lies {now_s - workspace.start_s} s in the past: ask for a start from now on"

@@ -7,7 +7,8 @@ whole plan or by taking a reservation back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -126,20 +127,17 @@ class Book:
             for entry in self.entries.values()
         ]
 
-    def commit(self, plan: Plan, now_s: int) -> Reservation:
-        """Carry out a plan made against the book as it is."""
+    def commit(self, plan: Plan, now_s: int, *, is_renewal: bool = False) -> Reservation:
+        """Carry out a plan made against the book as it is.
+
+        In a renewal it takes the place of the reservation of that name, which has been taken back.
+        """
         workspace = plan.workspace
-        if workspace.name in self.entries:
+        if workspace.name in self.entries and not is_renewal:
             raise ValueError(f"a reservation named {workspace.name} is in the book already")
         need = self.timeline.layout.pack(workspace.resources)
         amounts = [(chosen.node, need * chosen.instances) for chosen in plan.fits]
         self.timeline.reserve_all(amounts, plan.start_s, plan.end_s)
-        if plan.insertion is not None:
-            self.link.apply(plan.insertion)
-        for transfer, start_s in plan.pushed:
-            for _, life in self.lives_of(transfer):
-                life.start_s = min(life.start_s, start_s)
-        self.next_transfer += len(plan.transfers)
         nodes = self.timeline.nodes
         reservation = Reservation(
             workspace=workspace,
@@ -150,9 +148,26 @@ class Book:
             ),
             transfers=tuple(transfer.number for transfer in plan.transfers),
         )
-        lives = self._hold(plan, now_s)
+        lives = self._stage(plan, now_s)
         self.entries[workspace.name] = Entry(reservation, plan.fits, need, plan.end_s, lives)
         return reservation
+
+    def add_copies(self, plan: Plan, now_s: int) -> Reservation:
+        """Carry out what a plan says of images, for a reservation that is in the book already."""
+        entry = self.entries[plan.workspace.name]
+        entry.lives = entry.lives + self._stage(plan, now_s)
+        transfers = entry.reservation.transfers + tuple(transfer.number for transfer in plan.transfers)
+        entry.reservation = replace(entry.reservation, transfers=transfers)
+        return entry.reservation
+
+    def _stage(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
+        if plan.insertion is not None:
+            self.link.apply(plan.insertion)
+        for transfer, start_s in plan.pushed:
+            for _, life in self.lives_of(transfer):
+                life.start_s = min(life.start_s, start_s)
+        self.next_transfer += len(plan.transfers)
+        return self._hold(plan, now_s)
 
     def _hold(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
         image, name = plan.workspace.image, plan.workspace.name
@@ -174,17 +189,52 @@ class Book:
     def cancel(self, name: str, now_s: int) -> Reservation:
         """Take a reservation back from now on: its slots, and its transfers if nobody else needs them."""
         entry = self.entries.pop(name)
-        self._release_slots(entry, now_s)
-        for node, life in entry.lives:
+        self.release_slots(entry, now_s)
+        self.let_go(entry.lives, name, now_s)
+        return entry.reservation
+
+    def let_go(self, lives: Iterable[tuple[int, Life]], name: str, now_s: int) -> tuple[int, ...]:
+        """A reservation does not need these copies any more; the transfers that nobody now needs
+        and that are out of the link."""
+        dropped: list[int] = []
+        for node, life in lives:
             is_waiting = life.transfer is not None and self.link.waits(life.transfer)
             is_dropped = self.pools.leave(node, life, name, now_s, is_waiting=is_waiting)
-            if life.transfer is not None and is_dropped:
-                others = [other for other in self._carried.get(life.transfer, []) if other[1] is not life]
-                self._carried[life.transfer] = others
-                if not others:
-                    del self._carried[life.transfer]
-                    self.link.remove(life.transfer)
-        return entry.reservation
+            if life.transfer is not None and is_dropped and self.uncarry(life.transfer, life):
+                dropped.append(life.transfer)
+        return tuple(sorted(dropped))
+
+    def uncarry(self, transfer: int, life: Life) -> bool:
+        """`transfer` does not bring this life any more. True if it brings nothing else, had not
+        begun, and has been taken out of the link."""
+        others = [other for other in self._carried.get(transfer, []) if other[1] is not life]
+        if others:
+            self._carried[transfer] = others
+            return False
+        self._carried.pop(transfer, None)
+        return self.link.remove(transfer)
+
+    @contextmanager
+    def without(self, name: str, now_s: int, *, keeps_copies: bool = False) -> Iterator[None]:
+        """For the time being a reservation takes nothing, so that a plan can be made as if it were
+        not there. Afterwards everything is as it was. `keeps_copies`: only its slots are free."""
+        entry = self.entries[name]
+        start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
+        amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+        touched = self.timeline.touched_buckets(start_s, end_s)
+        link, pools, carried = self.link.mark(), self.pools.mark(entry.lives), dict(self._carried)
+        if start_s < end_s:
+            self.timeline.release_all(amounts, start_s, end_s)
+        try:
+            if not keeps_copies:
+                self.let_go(entry.lives, name, now_s)
+            yield
+        finally:
+            self._carried = carried
+            self.pools.back_to(pools)
+            self.link.back_to(link)
+            if start_s < end_s:
+                self.timeline.put_back(amounts, start_s, end_s, touched)
 
     def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
         """A transfer ended: its images are ready. The lives it brought, with their nodes."""
@@ -215,7 +265,8 @@ class Book:
             life.start_s = min(life.start_s, now_s)
             self.pools.make_room(node, now_s)
 
-    def _release_slots(self, entry: Entry, now_s: int) -> None:
+    def release_slots(self, entry: Entry, now_s: int) -> None:
+        """Give back what a reservation takes of its nodes from now on; it ends now."""
         start_s = max(entry.reservation.start_s, now_s)
         if start_s < entry.end_s:
             amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]

@@ -48,7 +48,7 @@ def plan_at(
 
 def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, available: int) -> Plan | Refusal:
     end_s = start_s + workspace.duration_s
-    stock = _Stock(book, workspace.image, start_s, end_s, now_s)
+    stock = Stock(book, workspace.image, start_s, end_s, now_s)
     fits = fit(
         book.timeline,
         instances=workspace.instances,
@@ -68,7 +68,7 @@ def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, availab
     return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s)
 
 
-class _Stock:
+class Stock:
     """Where the image is or will be at a start, by what is already in pools or on its way.
 
     Asked node by node, because a popular image is in thousands of pools.
@@ -105,7 +105,11 @@ class _Stock:
         return True
 
     def _usable(self, lives: Sequence[Life]) -> Life | None:
+        aside = self._book.link.aside
         for life in lives:
+            if life.transfer is not None and life.transfer in aside:
+                # Nobody guarantees any more when it will have arrived.
+                continue
             if life.is_firm and life.transfer is not None:
                 # A best-effort transfer may still be delayed by deadlines on a link they share.
                 end_s = self._book.links.guaranteed_end_of(life.transfer, self._now_s)
@@ -127,7 +131,7 @@ def _plan_images(
     workspace: Workspace,
     image: Image,
     fits: list[Fit],
-    stock: _Stock,
+    stock: Stock,
     start_s: int,
     end_s: int,
     now_s: int,
@@ -142,7 +146,7 @@ def _plan_images(
     if book.terms.joins_any_image:
         missing = [node for node in missing if not _any_transfer_to(book, node, start_s, now_s)]
     names = tuple(book.timeline.nodes[node].name for node in missing)
-    transfers = _transfers(book, image, names, start_s)
+    transfers = transfers_to(book, image, names, start_s)
     insertion = None
     if transfers:
         insertion = book.link.plan(transfers, now_s)
@@ -155,11 +159,11 @@ def _plan_images(
                 nodes=names,
                 needed_s=sum(transfer.duration_s for transfer in transfers),
             )
-    lives, pushed = _stays(book, missing, transfers, insertion, now_s)
+    lives, pushed = stays(book, missing, transfers, insertion, now_s)
     # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
     kept += [(node, -1, now_s) for node in revived]
-    full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
+    full = first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
         node_name = book.timeline.nodes[full].name
         return Refusal(cause=Cause.POOL, start_s=start_s, end_s=end_s, image=image, nodes=(node_name,))
@@ -185,7 +189,7 @@ def _any_transfer_to(book: Book, node: int, start_s: int, now_s: int) -> bool:
     )
 
 
-def _transfers(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: int) -> tuple[Transfer, ...]:
+def transfers_to(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: int) -> tuple[Transfer, ...]:
     """The transfers that bring the image to `nodes` by the deadline, under the site's terms."""
     if not nodes:
         return ()
@@ -203,7 +207,7 @@ def _transfers(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: int
     )
 
 
-def _stays(
+def stays(
     book: Book, missing: list[int], transfers: tuple[Transfer, ...], insertion: Insertion | None, now_s: int
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int], ...]]:
     """From when on the new images, and those whose transfers are pushed ahead, are on disk.
@@ -231,7 +235,7 @@ def _stays(
     return lives, pushed
 
 
-def _first_full_pool(
+def first_full_pool(
     book: Book,
     image: Image,
     lives: tuple[tuple[int, int, int], ...],

@@ -319,6 +319,11 @@ def _late(book: Book, now_s: int) -> tuple[str, ...]:
     running = link.running
     if running is not None and running.deadline_s is not None and free_s > running.deadline_s:
         overdue.add(running.number)
+    overdue.update(
+        number
+        for number, aside in link.aside.items()
+        if aside.deadline_s is not None and aside.deadline_s < now_s
+    )
     late: set[str] = set()
     for standing in book.links.standings(now_s):
         number, is_firm = standing.transfer.number, standing.transfer.deadline_s is None

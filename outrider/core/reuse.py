@@ -50,6 +50,15 @@ class Lingering:
     next_use_s: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class PoolsMark:
+    """What some pools promised at some instant, to go back to."""
+
+    lives: tuple[tuple[Life, dict[str, int], int], ...]
+    pools: dict[int, tuple[dict[str, list[Life]], int]]
+    where: dict[str, int]
+
+
 Rank = Callable[[Lingering, int], tuple[int, ...]]
 """A sort key for an image at an instant: the smallest is given up first."""
 
@@ -250,6 +259,39 @@ class Pools:
         unwanted_s = now_s if life.transfer is None else max(now_s, life.ready_s)
         self._expire(node, life, max(life.users.values(), default=unwanted_s))
         return False
+
+    def lose(self, node: int, life: Life) -> None:
+        """The copy is not there, or never will be, whoever needs it."""
+        if life.is_firm and life.transfer is not None:
+            self.arrived(life.transfer, node, life)
+        self._drop(node, life)
+
+    def forget(self, node: int, key: str) -> None:
+        """An image that nobody needs is not in the pool any more."""
+        if self.pools[node].lingering.pop(key, None) is not None:
+            self._forget_if_gone(node, key)
+
+    def mark(self, lives: Iterable[tuple[int, Life]]) -> PoolsMark:
+        """The pools of these lives as they are, to go back to once their users have left."""
+        lives = tuple(lives)
+        pools = {node: self.pools[node] for node, _ in lives}
+        return PoolsMark(
+            lives=tuple((life, dict(life.users), life.expires_s) for _, life in lives),
+            pools={
+                node: ({key: list(each) for key, each in pool.lives.items()}, pool.promised_bytes)
+                for node, pool in pools.items()
+            },
+            where={life.image.key: self.mask_with(life.image.key) for _, life in lives},
+        )
+
+    def back_to(self, mark: PoolsMark) -> None:
+        """Undo that users have left. Whoever watches a life looks at its end when it is due."""
+        for life, users, expires_s in mark.lives:
+            life.users, life.expires_s = dict(users), expires_s
+        for node, (lives, promised_bytes) in mark.pools.items():
+            self.pools[node].lives = {key: list(each) for key, each in lives.items()}
+            self.pools[node].promised_bytes = promised_bytes
+        self._where.update(mark.where)
 
     def revive(self, node: int, key: str, image: Image, now_s: int, until_s: int) -> Life | None:
         """Make a life of what lingers, with no transfer; None if it does not linger."""

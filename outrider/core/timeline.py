@@ -288,6 +288,21 @@ class Timeline:
                     if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
                         self._touched[bucket] = mask ^ bit
 
+    def touched_buckets(self, start_s: int, end_s: int) -> dict[int, int]:
+        """What the index says of [start_s, end_s), for `put_back`."""
+        touched = self._touched
+        buckets = range(start_s // BUCKET_S, (end_s - 1) // BUCKET_S + 1)
+        return {bucket: touched[bucket] for bucket in buckets if bucket in touched}
+
+    def put_back(
+        self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int, touched: dict[int, int]
+    ) -> None:
+        """Take again what `release_all` has just given back; the index says `touched` again."""
+        self.changes += 1
+        for number, need in amounts:
+            self.rows[number].reserve(need, start_s, end_s)
+        self._touched.update(touched)
+
     def fill(self, leases: Iterable[Lease], now_s: int) -> None:
         """Reserve many at once in a table in which nothing is reserved; what was over long ago is left out.
 

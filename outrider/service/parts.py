@@ -1,36 +1,46 @@
-"""What the service is really made of: the desk, the batch systems it knows, and the outer world."""
+"""What works on one site's state: made together, and made anew together when it is loaded again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
-from cachemgr.clock import SystemClock
-from outrider.rms.base import BatchSystem
-from outrider.service.config import Config
-from outrider.service.errors import BackendError
-from outrider.service.log import TracingLog
-from outrider.service.nodes.embedded import EmbeddedNodes
-from outrider.service.nodes.virtual import EmbeddedError, Shape
-from outrider.service.ports import World
+from outrider.metadata.policies import Policies
+from outrider.service.admitting import Admitting
+from outrider.service.agenda import Agenda
+from outrider.service.executing import Executing
+from outrider.service.lifetimes import Lifetimes
+from outrider.service.mending import Mending
+from outrider.service.meter import Log, Meter
+from outrider.service.reconciling import Reconciling
+from outrider.service.site import Site
+from outrider.service.staff import Staff
+from outrider.service.views import Views
 
 
-class VirtualBackend:
-    """Nodes with real pools on this machine, and a batch system in this process."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """Everything that knows the site."""
 
-    def __init__(self, nodes: EmbeddedNodes, world: World) -> None:
-        self._nodes = nodes
-        self._world = world
+    site: Site
+    admitting: Admitting
+    executing: Executing
+    mending: Mending
+    lifetimes: Lifetimes
+    reconciling: Reconciling
+    views: Views
 
-    @property
-    def world(self) -> World:
-        return self._world
 
-    def start(self) -> None:
-        try:
-            self._nodes.start()
-        except EmbeddedError as error:
-            raise BackendError(str(error)) from error
-
-    def stop(self) -> None:
-        self._nodes.stop()
+def make_parts(site: Site, staff: Staff, agenda: Agenda, policies: Policies, log: Log, meter: Meter) -> Parts:
+    admitting = Admitting(site, policies)
+    executing = Executing(site, staff, agenda, log, meter)
+    mending = Mending(site, staff, admitting, executing, log)
+    lifetimes = Lifetimes(site, agenda, admitting, executing, log, meter)
+    return Parts(
+        site=site,
+        admitting=admitting,
+        executing=executing,
+        mending=mending,
+        lifetimes=lifetimes,
+        reconciling=Reconciling(site, staff, admitting, executing, mending, lifetimes, log),
+        views=Views(site, staff),
+    )

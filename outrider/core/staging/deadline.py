@@ -41,8 +41,20 @@ class Insertion:
     pushed: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class LinkMark:
+    """What waits on a link at some instant, to go back to."""
+
+    waiting: tuple[Transfer, ...]
+    latest: tuple[int, ...]
+    keys: tuple[int, ...]
+
+
 class DeadlineLink:
-    """One link's waiting transfers, and the one that runs."""
+    """One link's waiting transfers, and the one that runs.
+
+    What runs may be put aside: it goes on outside of the plan, which no longer says when it ends.
+    """
 
     def __init__(self, *, reserve_s: int | None = None) -> None:
         if reserve_s is not None and reserve_s < 0:
@@ -50,6 +62,7 @@ class DeadlineLink:
         self.reserve_s = reserve_s
         self.running: Transfer | None = None
         self.busy_until_s = 0
+        self.aside: dict[int, Transfer] = {}
         self._waiting: list[Transfer] = []
         self._latest: list[int] = []
         # What the sequence is sorted by: the deadline, or less where a gap further ahead was used.
@@ -64,6 +77,10 @@ class DeadlineLink:
             raise ValueError(f"transfer {self.running.number} and {transfer.number} cannot both run")
         self.running = transfer
         self.busy_until_s = until_s
+
+    def resume_aside(self, transfer: Transfer) -> None:
+        """Put back a transfer that went on outside of the plan before a restart."""
+        self.aside[transfer.number] = transfer
 
     def resume_waiting(self, transfers: Sequence[Transfer]) -> None:
         """Put back what waited before a restart; latest starts may have passed in the meantime.
@@ -194,6 +211,27 @@ class DeadlineLink:
         self.running = None
         self.busy_until_s = now_s
         return transfer
+
+    def set_aside(self, now_s: int) -> Transfer:
+        """Let the running transfer go on outside of the plan, so that the next may begin."""
+        transfer = self.finish(now_s)
+        self.aside[transfer.number] = transfer
+        return transfer
+
+    def end(self, number: int, now_s: int) -> Transfer:
+        """A transfer that had begun has really ended, early or late, on the link or beside it."""
+        if number in self.aside:
+            return self.aside.pop(number)
+        if self.running is None or self.running.number != number:
+            raise ValueError(f"transfer {number} does not run on this link")
+        return self.finish(now_s)
+
+    def mark(self) -> LinkMark:
+        return LinkMark(tuple(self._waiting), tuple(self._latest), tuple(self._keys))
+
+    def back_to(self, mark: LinkMark) -> None:
+        """Let that wait which waited when `mark` was made; nothing may have begun since."""
+        self._waiting, self._latest, self._keys = list(mark.waiting), list(mark.latest), list(mark.keys)
 
     def planned(self, now_s: int) -> list[tuple[Transfer, int]]:
         """Every waiting transfer with the start it has if nothing else happens."""

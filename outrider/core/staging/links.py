@@ -30,7 +30,8 @@ class Standing:
     """A transfer that waits or runs, and what tells its place on the link besides its own values.
 
     `start_s` and `end_s` are when a best-effort transfer on a link of its own begins and ends by
-    the plan; `end_s` also when a running one with a deadline does. `left_bytes` is what is still
+    the plan; `end_s` also when a running one with a deadline does. One that has a deadline, has
+    begun and has no `end_s` was put aside: any number may be. `left_bytes` is what is still
     to be sent where two classes share a link: an old value only makes the plan more careful.
     """
 
@@ -79,8 +80,18 @@ class Links(Protocol):
     def stall(self, lost_s: int, *, has_deadline: bool) -> None:
         """What runs has lost so much time."""
 
+    def set_aside(self, now_s: int) -> Transfer:
+        """Let the running transfer with a deadline go on outside of the plan; the next may begin.
+
+        What it takes of the link from now on is nobody's share: whoever carries transfers out
+        has to see to it that the others still get what they were planned with.
+        """
+
+    def end(self, number: int, now_s: int) -> Transfer:
+        """A transfer with a deadline has really ended, on the link or aside, early or late."""
+
     def standings(self, now_s: int) -> list[Standing]:
-        """All that waits or runs, of each class in its order."""
+        """All that waits or runs, of each class in its order; what was put aside comes first."""
 
     def resume(self, standings: Sequence[Standing], now_s: int) -> None:
         """Put back on links that are new what stood on them before a restart."""
@@ -159,8 +170,14 @@ class ExclusiveLinks:
         else:
             self.best_effort.stall(lost_s)
 
+    def set_aside(self, now_s: int) -> Transfer:
+        return self.deadlines.set_aside(now_s)
+
+    def end(self, number: int, now_s: int) -> Transfer:
+        return self.deadlines.end(number, now_s)
+
     def standings(self, now_s: int) -> list[Standing]:
-        found: list[Standing] = []
+        found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
             transfer, end_s = self.deadlines.running, self.deadlines.busy_until_s
             found.append(Standing(transfer=transfer, has_begun=True, end_s=end_s))
@@ -183,10 +200,17 @@ class ExclusiveLinks:
                 self.best_effort.resume(place, has_begun=each.has_begun)
 
 
+def standings_aside(link: DeadlineLink) -> list[Standing]:
+    """What was put aside, in the order of numbers."""
+    return [Standing(transfer=link.aside[number], has_begun=True) for number in sorted(link.aside)]
+
+
 def resume_deadlines(link: DeadlineLink, standings: Sequence[Standing]) -> None:
-    """The same for the transfers with a deadline, of which at most one runs."""
+    """The same for the transfers with a deadline, of which at most one runs on the link."""
     for each in standings:
-        if each.has_begun:
+        if each.has_begun and each.end_s is None:
+            link.resume_aside(each.transfer)
+        elif each.has_begun:
             assert each.end_s is not None
             link.resume_running(each.transfer, each.end_s)
     link.resume_waiting([each.transfer for each in standings if not each.has_begun])

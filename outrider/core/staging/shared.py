@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from outrider.core.model import Transfer
 from outrider.core.staging.deadline import DeadlineLink
 from outrider.core.staging.fifo import Scheduled
-from outrider.core.staging.links import LinkEvent, Standing, resume_deadlines
+from outrider.core.staging.links import LinkEvent, Standing, resume_deadlines, standings_aside
 
 
 @dataclass(slots=True)
@@ -191,9 +191,21 @@ class SharedLink:
             clock_s = max(clock_s, end_s)
         return clock_s + -(-max(0, missing) // self._rate)
 
+    def set_aside(self, now_s: int) -> Transfer:
+        self._move_to(now_s)
+        self._left_bytes = 0
+        return self.deadlines.set_aside(now_s)
+
+    def end(self, number: int, now_s: int) -> Transfer:
+        self._move_to(now_s)
+        ended = self.deadlines.end(number, now_s)
+        if self.deadlines.running is None:
+            self._left_bytes = 0
+        return ended
+
     def standings(self, now_s: int) -> list[Standing]:
         self._move_to(now_s)
-        found: list[Standing] = []
+        found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
             found.append(
                 Standing(
@@ -220,6 +232,6 @@ class SharedLink:
             if each.transfer.deadline_s is None:
                 self._wanted_bytes += left_bytes
                 self._queue.append(_Queued(each.transfer, self._wanted_bytes, each.has_begun))
-            elif each.has_begun:
+            elif each.has_begun and each.end_s is not None:
                 self._left_bytes = left_bytes
         self._expect_slot_end()

@@ -1,0 +1,257 @@
+"""From a request for a reservation to its answer: reserve, plan, modify, cancel.
+
+A plan is worked out exactly as the real answer is, up to the point at which something would be
+changed; so the two cannot differ for the same state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
+from outrider.core.book import Plan as CorePlan
+from outrider.core.kept import keep_reservation, transfers_under_way
+from outrider.core.model import Image, Workspace
+from outrider.core.refusal import Cause, Refusal
+from outrider.core.renegotiation import Renegotiated, change_end, renegotiate
+from outrider.metadata.conversion import workspace_of
+from outrider.metadata.decision import Refused as PolicyRefused
+from outrider.metadata.decision import Request, Requester, core_policy, request_of
+from outrider.metadata.errors import MetadataError
+from outrider.metadata.policies import Policies
+from outrider.service import replies
+from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.census import standing_of
+from outrider.service.documents import Document, Record, document_of
+from outrider.service.effects import reserve_effect
+from outrider.service.requests import Caller, Modify, Wanted
+from outrider.service.site import Live, Site
+from outrider.store.records import Owner
+from outrider.store.states import State, TransferState
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What somebody wants, as the core and the policies look at it."""
+
+    caller: Caller
+    account: str
+    document: Document
+    workspace: Workspace
+
+    @property
+    def requester(self) -> Requester:
+        return Requester(user=self.caller.user, groups=self.caller.groups, account=self.account)
+
+
+class Admitting:
+    """Decides, and notes what follows from it; the desk writes it down and tells."""
+
+    def __init__(self, site: Site, policies: Policies) -> None:
+        self._site = site
+        self.policies = policies
+
+    def wish(self, caller: Caller, wanted: Wanted) -> Wish | Trouble:
+        """A request in the words of the core; the name it would be booked under is in it."""
+        site = self._site
+        document = document_of(wanted, caller)
+        name = f"{document.workspace}-{site.next_number}"
+        try:
+            workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
+        except MetadataError as error:
+            return Trouble(code="invalid", message=str(error))
+        if workspace.start_s is None:
+            return Trouble(
+                code="invalid",
+                message=f"workspace {document.workspace} has no start: give one with --start, "
+                "or submit it as best effort",
+            )
+        return Wish(caller=caller, account=wanted.account, document=document, workspace=workspace)
+
+    def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
+        """A change in the words of the core. What is not asked for stays."""
+        workspace = live.reservation.workspace
+        start_s = request.start_s
+        if start_s is None:
+            # A deadline lease keeps the start that it was given unless another is asked for.
+            start_s = live.reservation.start_s
+        try:
+            workspace = replace(
+                workspace,
+                start_s=start_s,
+                duration_s=request.duration_s or workspace.duration_s,
+                instances=request.nodes or workspace.instances,
+                finish_by_s=None,
+            )
+        except ValueError as error:
+            return Trouble(code="invalid", message=str(error))
+        owner = live.record.owner
+        groups = caller.groups if caller.uid == owner.uid else ()
+        whose = Caller(uid=owner.uid, user=owner.user, groups=groups, is_admin=caller.is_admin)
+        return Wish(caller=whose, account=owner.account, document=live.document, workspace=workspace)
+
+    def plan(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+        """The answer that `reserve` would give now."""
+        admission = self._assess(wish, program) or assess(
+            self._site.book, wish.workspace, self._site.now_s, policy=self._policy(wish)
+        )
+        return replace(self._decision(wish.document, wish.workspace, admission), name="")
+
+    def reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+        """Accept the reservation, or refuse it."""
+        site = self._site
+        admission = self._assess(wish, program) or admit(
+            site.book, wish.workspace, site.now_s, policy=self._policy(wish)
+        )
+        decision = self._decision(wish.document, wish.workspace, admission)
+        if isinstance(admission, Rejected):
+            name = wish.document.workspace
+            site.note("reserve", name, decision.result, decision.reason, uid=wish.caller.uid)
+            return replace(decision, name="")
+        self._enter(wish, admission.plan)
+        site.note("reserve", decision.name, decision.result, decision.reason, uid=wish.caller.uid)
+        return decision
+
+    def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
+        """Renegotiate a reservation, or with `is_plan` say what would become of that."""
+        site = self._site
+        rejected = self._assess(wish, program)
+        if rejected is not None:
+            return replace(self._decision(live.document, wish.workspace, rejected), name=live.name)
+        if live.reservation.start_s <= site.now_s:
+            return self._extend(live, wish, request)
+        renegotiated = renegotiate(
+            site.book,
+            wish.workspace,
+            site.now_s,
+            policy=self._policy(wish, without=live),
+            is_plan=request.is_plan,
+        )
+        decision = replace(
+            self._decision(live.document, wish.workspace, renegotiated.admission), name=live.name
+        )
+        if not request.is_plan:
+            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
+            if isinstance(renegotiated.admission, Accepted):
+                self.moved(live, renegotiated, "changed by its user")
+        return decision
+
+    def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
+        """A reservation has got other nodes or times: write that down, and tell the batch system."""
+        site = self._site
+        assert isinstance(renegotiated.admission, Accepted)
+        plan = renegotiated.admission.plan
+        site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
+        self._touch(plan)
+        live.ready &= set(keep_reservation(site.book, live.name).reservation.nodes)
+        state = State.ACCEPTED if live.record.state is State.ENDANGERED else None
+        if live.record.state is State.READY and not live.is_ready:
+            state = State.PREPARING
+        saved = self._saved_bytes(live.document.image, plan)
+        site.change(
+            live,
+            kept=keep_reservation(site.book, live.name),
+            state=state,
+            why=why,
+            receipt=replace(live.kept, saved_bytes=saved, ready_s=None if state else live.kept.ready_s),
+        )
+        live.danger, live.odds_percent = "", None
+        self.confirm(live)
+
+    def confirm(self, live: Live) -> None:
+        """Let the batch system have the reservation as it is now."""
+        live.is_confirmed = False
+        live.effects += 1
+        self._site.todo([reserve_effect(live, self._site.now_s)])
+
+    def leave_book(self, live: Live) -> None:
+        """Give back its slots and the transfers that nobody else needs."""
+        site = self._site
+        if live.name not in site.book.entries:
+            return
+        waited = transfers_under_way(site.book, live.name)
+        site.book.cancel(live.name, site.now_s)
+        gone = {number for number in waited if not site.book.lives_of(number)} - site.moving.keys()
+        site.end_transfers(sorted(gone), TransferState.WITHDRAWN)
+        site.touch(set(waited) - gone)
+
+    def _assess(self, wish: Wish, program: PolicyRefused | None) -> Rejected | None:
+        """What stands in the way before the book is asked."""
+        workspace = wish.workspace
+        assert workspace.start_s is not None
+        words = ""
+        if wish.account and not wish.caller.is_admin and wish.account not in wish.caller.groups:
+            words = f"{wish.caller.user} is not in account {wish.account}: name one of your groups, or none"
+        elif len(self._site.live) >= self._site.settings.most_reservations:
+            words = (
+                f"there are {len(self._site.live)} reservations, the most that the site allows: "
+                "try again when some have ended"
+            )
+        elif program is not None:
+            words = program.sentence
+        if not words:
+            return None
+        end_s = workspace.start_s + workspace.duration_s
+        return Rejected(
+            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
+        )
+
+    def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
+        return core_policy(
+            self.policies,
+            wish.requester,
+            lambda request: standing_of(self._site, wish.caller.uid, wish.account, request, without=without),
+        )
+
+    def question(self, wish: Wish) -> Request:
+        """What the site's own program is asked."""
+        return request_of(wish.workspace, wish.requester)
+
+    def _enter(self, wish: Wish, plan: CorePlan) -> None:
+        """An accepted reservation, with all that follows from it."""
+        site = self._site
+        kept = keep_reservation(site.book, wish.workspace.name)
+        owner = Owner(uid=wish.caller.uid, user=wish.caller.user, account=wish.account)
+        record = Record(saved_bytes=self._saved_bytes(wish.document.image, plan))
+        live = site.accept(kept, owner, wish.document, record)
+        self._touch(plan)
+        self.confirm(live)
+
+    def _touch(self, plan: CorePlan) -> None:
+        site = self._site
+        numbers = {transfer.number for transfer in plan.transfers}
+        numbers.update(number for number, _ in plan.pushed)
+        numbers.update(life.transfer for _, life in plan.joined if life.transfer is not None)
+        site.touch(numbers)
+
+    def _saved_bytes(self, image: Image, plan: CorePlan) -> int:
+        return plan.saved_transfers * image.size_bytes
+
+    def _decision(self, document: Document, workspace: Workspace, admission: Accepted | Rejected) -> Decision:
+        return replies.decision(self._site, document, workspace, admission)
+
+    def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
+        """Another end for a reservation that has begun."""
+        site, before = self._site, live.reservation
+        end_s = before.start_s + wish.workspace.duration_s
+        if request.nodes not in (None, before.workspace.instances) or request.start_s is not None:
+            words = f"reservation {live.name} has begun: only its duration can be changed"
+            return Trouble(code="conflict", message=words)
+        if end_s <= site.now_s:
+            words = f"reservation {live.name} would be over already: cancel it instead"
+            return Trouble(code="conflict", message=words)
+        refusal: Refusal | None = None
+        words = self._policy(wish, without=live)(wish.workspace, site.now_s)
+        if words:
+            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, words=words)
+        else:
+            refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
+        if refusal is not None:
+            decision = self._decision(live.document, wish.workspace, Rejected(refusal=refusal))
+            return replace(decision, name=live.name)
+        decision = replies.extended(live, end_s)
+        if not request.is_plan:
+            site.change(live, kept=keep_reservation(site.book, live.name), why="changed by its user")
+            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
+            self.confirm(live)
+        return decision

@@ -1,0 +1,438 @@
+"""Carrying the plan out: transfers begin, are watched, compared with the plan, and mended.
+
+The link's schedule is the plan; what nodes report is what really happens. A transfer that ends
+early gives its time to the next, one that is late gets more of it, or goes on beside the plan
+when others would be late for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outrider.core.kept import keep_reservation, keep_transfers
+from outrider.core.model import Transfer
+from outrider.core.refusal import Refusal
+from outrider.core.restaging import lose_copy, restage
+from outrider.service.agenda import Agenda, Topic
+from outrider.service.meter import Log, Meter
+from outrider.service.odds import MOST_SAMPLES, odds_percent
+from outrider.service.site import Live, Moving, Site
+from outrider.service.staff import Arrived, Failed, Missed, Need, News, Staff
+from outrider.store.states import State, TransferState
+
+LONGEST_EXTENSION_S = 30
+"""By how much the time of a transfer that is late is extended at once."""
+MOST_FAILURES = 3
+"""After so many failures in a row another node is looked for."""
+SURE_PERCENT = 90
+"""Odds below which a reservation is endangered."""
+
+
+class Executing:
+    """What moves and what is ready."""
+
+    def __init__(self, site: Site, staff: Staff, agenda: Agenda, log: Log, meter: Meter) -> None:
+        self._site = site
+        self._staff = staff
+        self._agenda = agenda
+        self._log = log
+        self._meter = meter
+        self.troubled: dict[str, str] = {}
+        """Reservations for which another node is to be looked for, and why."""
+
+    def take_up(self) -> None:
+        """After a start: tell nodes what they are to have by now."""
+        site = self._site
+        running = {
+            each.transfer.number: each.transfer
+            for each in keep_transfers(site.book, site.now_s)
+            if each.standing is not None and each.standing.has_begun
+        }
+        for number, transfer in running.items():
+            if number not in site.moving:
+                site.moving[number] = Moving(transfer=transfer, begun_s=site.now_s, left=set(transfer.nodes))
+        for live in site.live.values():
+            self.arrange(live)
+
+    def arrange(self, live: Live) -> None:
+        """Let nodes know what a reservation needs of them now, and no longer needs."""
+        site = self._site
+        entry = site.book.entries.get(live.name)
+        if entry is None:
+            return
+        names = site.book.timeline.nodes
+        for node, life in entry.lives:
+            if life.transfer is None or life.transfer in site.moving:
+                self._need(live, names[node].name, life.transfer)
+        reservation = live.reservation
+        self._agenda.add(max(reservation.start_s, site.now_s), Topic.BEGIN, live.name)
+        self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
+
+    def release(self, live: Live, nodes: tuple[str, ...]) -> None:
+        """These nodes need nothing of a reservation's any more."""
+        for name in nodes:
+            self._staff.drop(name, live.name, self._site.now_s, is_stopped=True)
+
+    def run_link(self) -> None:
+        """Begin what the plan says, and deal with what should have ended by now."""
+        site, link = self._site, self._site.book.link
+        while True:
+            if link.running is not None:
+                if link.busy_until_s > site.now_s or not self._overdue(link.running):
+                    return
+                continue
+            following = link.next_start(site.now_s)
+            if following is None or following[0] > site.now_s:
+                return
+            self._begin(link.begin(following[1], site.now_s))
+
+    def next_s(self) -> int | None:
+        """When the link's next transfer begins, or the running one should have ended."""
+        link = self._site.book.link
+        if link.running is not None:
+            return link.busy_until_s
+        following = link.next_start(self._site.now_s)
+        return None if following is None else following[0]
+
+    def heard(self, news: list[News]) -> None:
+        """What a node has said."""
+        for each in news:
+            live = self._site.live.get(each.owner)
+            if live is None:
+                continue
+            if isinstance(each, Arrived):
+                self._arrived(live, each.node)
+            elif isinstance(each, Missed):
+                self._missed(live, each.node)
+            elif isinstance(each, Failed):
+                self._failed(live, each.node)
+            else:
+                self._moved(live, each.node)
+
+    def _begin(self, transfer: Transfer) -> None:
+        site = self._site
+        site.book.transfer_begun(transfer.number, site.now_s)
+        site.moving[transfer.number] = Moving(transfer=transfer, begun_s=site.now_s, left=set(transfer.nodes))
+        site.touch([transfer.number])
+        self._log.info(
+            "transfer begins",
+            transfer=transfer.number,
+            image=transfer.image.uri,
+            node=",".join(transfer.nodes[:8]),
+            bytes=transfer.image.size_bytes,
+            deadline_s=transfer.deadline_s,
+        )
+        for name in self._users(transfer.number):
+            live = site.live.get(name)
+            if live is None:
+                continue
+            self.arrange(live)
+            if live.record.state is State.ACCEPTED:
+                site.change(live, state=State.PREPARING)
+
+    def _overdue(self, transfer: Transfer) -> bool:
+        """The planned time of a transfer is over. True if the link has been freed."""
+        site, link = self._site, self._site.book.link
+        moving = site.moving[transfer.number]
+        left_s = max(1, min(LONGEST_EXTENSION_S, self._left_s(moving)))
+        others = link.latest_starts()
+        if others and others[0][1] < site.now_s + left_s:
+            # Whoever comes next would be late for this one.
+            site.book.links.set_aside(site.now_s)
+            moving.is_aside = True
+            site.touch([transfer.number])
+            self._log.warning("transfer goes on beside the plan", transfer=transfer.number)
+            return True
+        link.busy_until_s = site.now_s + left_s
+        self._judge(moving)
+        return False
+
+    def _left_s(self, moving: Moving) -> int:
+        """How long a transfer will still take at the rate of late."""
+        rate = self._slowest(moving)[1]
+        left = moving.transfer.image.size_bytes - self._slowest(moving)[0]
+        return LONGEST_EXTENSION_S if rate <= 0 else -(-left // rate)
+
+    def _slowest(self, moving: Moving) -> tuple[int, int]:
+        """The bytes and the rate of the node that has the least, of those that do not have all."""
+        found: list[tuple[int, int]] = []
+        for name in sorted(moving.left):
+            member = self._staff.members.get(name)
+            needs = [] if member is None else member.needs.values()
+            for need in needs:
+                if need.transfer == moving.transfer.number:
+                    found.append((need.arrived_bytes, need.rate))
+                    break
+            else:
+                found.append((0, 0))
+        return min(found, default=(moving.transfer.image.size_bytes, 0))
+
+    def _arrived(self, live: Live, node: str) -> None:
+        live.ready.add(node)
+        need = self._staff.members[node].needs[live.name]
+        if need.transfer is not None:
+            self._credit(live, need)
+            self._done(need.transfer, node)
+        if live.is_ready:
+            self._all_ready(live)
+
+    def _credit(self, live: Live, need: Need) -> None:
+        """Note where a node's copy came from. In a chain each node that is told pays once."""
+        kept = live.kept
+        transfer = self._site.moving.get(need.transfer or 0)
+        is_own = transfer is not None and transfer.transfer.number in live.reservation.transfers
+        if not is_own:
+            return
+        sources = kept.sources
+        if need.source and need.source not in sources and len(sources) < 8:
+            sources = (*sources, need.source)
+        live.kept = replace(kept, sources=sources, transferred_bytes=kept.transferred_bytes + need.size_bytes)
+
+    def _done(self, number: int, node: str) -> None:
+        """A transfer has brought its image to a node."""
+        site = self._site
+        moving = site.moving.get(number)
+        if moving is None:
+            return
+        moving.left.discard(node)
+        if not moving.left:
+            self._end(moving)
+
+    def _end(self, moving: Moving, state: TransferState = TransferState.DONE) -> None:
+        site, number = self._site, moving.transfer.number
+        (kept,) = keep_transfers(site.book, site.now_s, [number])
+        site.book.links.end(number, site.now_s)
+        del site.moving[number]
+        users = self._users(number)
+        site.book.transfer_done(number, site.now_s)
+        if state is TransferState.DONE:
+            site.done_transfer(kept)
+        else:
+            site.end_transfers([number], state)
+        for name in users:
+            entry, live = site.book.entries.get(name), site.live.get(name)
+            if entry is not None and live is not None:
+                self.arrange(live)
+        took_s = site.now_s - moving.begun_s
+        self._meter.observe("outrider_transfer_seconds", took_s)
+        self._meter.count("outrider_link_bytes_total", by=moving.transfer.image.size_bytes)
+        self._log.info(
+            "transfer ended", transfer=number, seconds=took_s, planned_s=moving.transfer.duration_s
+        )
+        self.run_link()
+
+    def _all_ready(self, live: Live) -> None:
+        """The image is on all nodes of a reservation."""
+        site, state = self._site, live.record.state
+        start_s = live.reservation.start_s
+        kept = live.kept if live.kept.ready_s is not None else replace(live.kept, ready_s=site.now_s)
+        after = State.READY if site.now_s < start_s else State.ACTIVE
+        was_endangered = state is State.ENDANGERED
+        live.danger, live.odds_percent = "", None
+        if state is after:
+            return
+        site.change(live, state=after, receipt=kept, why="")
+        spare_s = start_s - site.now_s
+        site.note("ready", live.name, after.value, f"its image is on all nodes, {spare_s} s before its start")
+        if was_endangered:
+            self._log.info("reservation is out of danger", reservation=live.name)
+        self._log.info("reservation is ready", reservation=live.name, spare_s=spare_s)
+
+    def _missed(self, live: Live, node: str) -> None:
+        """An image that was counted on is not in a pool: bring it there anew."""
+        site = self._site
+        live.ready.discard(node)
+        entry = site.book.entries.get(live.name)
+        if entry is None:
+            return
+        names = site.book.timeline.nodes
+        number = site.book.timeline.number_of[node]
+        if not any(each == number and life.transfer is None for each, life in entry.lives):
+            # The copy was replaced in the meantime: what is on its way will be seen.
+            return
+        self._log.warning("image is missing", node=names[number].name, image=live.document.uri)
+        self._lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
+
+    def _lose(self, node: str, key: str, why: str) -> None:
+        """Everybody who counts on a copy that is not there gets another."""
+        site = self._site
+        lost = lose_copy(site.book, node, key, site.now_s)
+        site.end_transfers(lost.dropped, TransferState.WITHDRAWN)
+        self.prune()
+        for name in lost.users:
+            live = site.live.get(name)
+            if live is not None:
+                self.restage(live, why)
+
+    def prune(self) -> None:
+        """Do not wait for copies under way that nobody needs any more."""
+        site = self._site
+        for number, moving in list(site.moving.items()):
+            needed = {
+                site.book.timeline.nodes[node].name for node, life in site.book.lives_of(number) if life.users
+            }
+            moving.left &= needed
+            if not moving.left:
+                self._end(moving, TransferState.DONE if needed else TransferState.FAILED)
+
+    def restage(self, live: Live, why: str) -> None:
+        """Plan transfers for what a reservation lacks; as soon as may be if not in time."""
+        site = self._site
+        answer = restage(site.book, live.name, site.now_s)
+        site.change(live, kept=keep_reservation(site.book, live.name))
+        if isinstance(answer, Refusal):
+            self.troubled[live.name] = f"{why}, and cannot be brought there again: {answer.sentence()}"
+            return
+        site.touch(transfer.number for transfer in answer.transfers)
+        live.ready &= {node for node in live.ready if self._has_copy(live, node)}
+        if live.record.state is State.READY:
+            site.change(live, state=State.PREPARING, why=why)
+        site.note("repair", live.name, "planned", f"{why}: it is brought there again")
+        if answer.is_late:
+            self.troubled[live.name] = f"{why}: it can be there again only after the start"
+        self.arrange(live)
+
+    def _has_copy(self, live: Live, node: str) -> bool:
+        member = self._staff.members.get(node)
+        need = None if member is None else member.needs.get(live.name)
+        return need is not None and need.is_there
+
+    def _failed(self, live: Live, node: str) -> None:
+        need = self._staff.members[node].needs.get(live.name)
+        if need is None:
+            return
+        self._log.warning(
+            "transfer fails",
+            node=node,
+            image=need.uri,
+            transfer=need.transfer,
+            failures=need.failures,
+            words=need.words,
+        )
+        if need.failures >= MOST_FAILURES:
+            self.troubled[live.name] = f"image {need.uri} does not reach {node}: {need.words}"
+        moving = None if need.transfer is None else self._site.moving.get(need.transfer)
+        if moving is not None:
+            self._judge(moving)
+
+    def _moved(self, live: Live, node: str) -> None:
+        need = self._staff.members[node].needs[live.name]
+        moving = None if need.transfer is None else self._site.moving.get(need.transfer)
+        if moving is None:
+            return
+        arrived = self._slowest(moving)[0]
+        if not moving.rates or moving.rates[-1][0] < self._site.now_s:
+            moving.rates.append((self._site.now_s, arrived))
+            del moving.rates[:-MOST_SAMPLES]
+        self._judge(moving)
+
+    def _judge(self, moving: Moving) -> None:
+        """Compare progress with the plan; warn, and give more rate, before a deadline is lost."""
+        site = self._site
+        for name in self._users(moving.transfer.number):
+            live = site.live.get(name)
+            if live is None or live.is_ready:
+                continue
+            start_s = live.reservation.start_s
+            left_s = start_s - site.now_s
+            if (
+                moving.rates
+                and site.now_s - moving.begun_s < 2 * site.settings.progress_every_s
+                and left_s > 0
+            ):
+                continue
+            left = moving.transfer.image.size_bytes - self._slowest(moving)[0]
+            odds = odds_percent(moving.rates, left, left_s)
+            live.odds_percent = odds
+            if odds < SURE_PERCENT and not self._is_early(moving, left_s):
+                self._hasten(moving, live)
+                self.endanger(
+                    live,
+                    f"image {live.document.uri} has {left} bytes to go to {_names(moving)}, "
+                    f"with {max(left_s, 0)} s left; the odds are {odds} %",
+                )
+            elif odds >= SURE_PERCENT and live.danger.startswith("image "):
+                self.save(live)
+
+    def _is_early(self, moving: Moving, left_s: int) -> bool:
+        """Too little has been seen, and there is time enough to see more."""
+        return len(moving.rates) < 2 and left_s > moving.transfer.duration_s + self._site.settings.spread_s
+
+    def _hasten(self, moving: Moving, live: Live) -> None:
+        """More rate: what is endangered is not held to the planned one."""
+        if moving.is_unlimited:
+            return
+        moving.is_unlimited = True
+        for node in sorted(moving.left):
+            member = self._staff.members.get(node)
+            need = None if member is None else member.needs.get(live.name)
+            if need is not None:
+                need.rate_bytes_per_s = None
+                need.is_told = False
+                self._staff.hurry(node, live.name, self._site.now_s)
+
+    def endanger(self, live: Live, words: str) -> None:
+        """Say that a promise may not be kept; once, until it is safe again."""
+        site = self._site
+        is_new = not live.danger
+        live.danger = words
+        if live.record.state is State.ENDANGERED or live.record.state.is_final:
+            return
+        site.change(live, state=State.ENDANGERED, why=words)
+        if is_new:
+            site.note("alarm", live.name, State.ENDANGERED.value, words)
+            self._meter.count("outrider_alarms_total", "endangered")
+            self._log.warning("reservation is endangered", reservation=live.name, words=words)
+
+    def save(self, live: Live) -> None:
+        """What was endangered will be kept after all."""
+        site = self._site
+        live.danger, live.odds_percent = "", None
+        if live.record.state is not State.ENDANGERED:
+            return
+        if live.is_ready:
+            self._all_ready(live)
+            return
+        moves = any(self._site.moving.get(number) for number in live.reservation.transfers)
+        site.change(live, state=State.PREPARING if moves else State.ACCEPTED, why="")
+        site.note("alarm", live.name, "safe", "it is no longer endangered")
+
+    def _users(self, number: int) -> list[str]:
+        """The reservations that wait for a transfer, in the order of their starts."""
+        entries = self._site.book.entries
+        users = {
+            user for _, life in self._site.book.lives_of(number) for user in life.users if user in entries
+        }
+        return sorted(users, key=lambda name: (entries[name].reservation.start_s, name))
+
+    def _need(self, live: Live, node: str, transfer: int | None) -> None:
+        site, document = self._site, live.document
+        moving = None if transfer is None else site.moving[transfer]
+        member = self._staff.members.get(node)
+        before = None if member is None else member.needs.get(live.name)
+        until_s = live.reservation.end_s + site.settings.grace_s
+        if before is not None and (before.transfer, before.until_s) == (transfer, until_s):
+            return
+        nodes = () if moving is None else moving.transfer.nodes
+        place = nodes.index(node) if node in nodes else 0
+        need = Need(
+            owner=live.name,
+            digest=document.digest,
+            uri=document.uri,
+            size_bytes=document.size_bytes,
+            format=document.format,
+            readers=document.readers,
+            until_s=until_s,
+            transfer=transfer,
+            deadline_s=None if moving is None else moving.transfer.deadline_s,
+            rate_bytes_per_s=None
+            if moving is None or moving.is_unlimited
+            else site.settings.link_rate_bytes_per_s,
+            upstream=tuple(reversed(nodes[:place])),
+        )
+        self._staff.need(node, need, site.now_s)
+
+
+def _names(moving: Moving) -> str:
+    names = sorted(moving.left)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,26 @@
+"""Answers as they are kept for whoever asks the same again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from outrider.service.answers import Decision, ImageView, PlannedTransfer
+
+VERSION = 1
+
+
+def write_decision(decision: Decision) -> str:
+    return json.dumps({"version": VERSION} | asdict(decision), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_decision(text: str) -> Decision:
+    found: dict[str, Any] = json.loads(text)
+    version = found.pop("version")
+    if version != VERSION:
+        raise ValueError(f"an answer of version {version} is not known: update outriderd")
+    found["image"] = ImageView(**found["image"])
+    found["transfers"] = tuple(PlannedTransfer(**each) for each in found["transfers"])
+    found["remedies"] = tuple(found["remedies"])
+    return Decision(**found)

@@ -1,0 +1,70 @@
+"""The nodes of a site as they are written down, so that a start need not wait for the batch system."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from outrider.core.model import Node, Resources
+from outrider.rms.base import NodeState, RmsNode
+from outrider.service.settings import Settings
+from outrider.store.records import NodeRecord
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listed:
+    """A node as it was last seen."""
+
+    name: str
+    capacity: Resources
+    state: NodeState
+    limit_bytes: int | None = None
+
+    def node(self, settings: Settings) -> Node:
+        limit_bytes = settings.pool_bytes if self.limit_bytes is None else self.limit_bytes
+        return Node(name=self.name, capacity=self.capacity, pool_bytes=limit_bytes)
+
+
+def read_roster(records: Iterable[NodeRecord]) -> dict[str, Listed]:
+    """The nodes that are written down, by name."""
+    found: dict[str, Listed] = {}
+    for record in records:
+        fields: dict[str, Any] = json.loads(record.report)
+        if fields.get("version") != VERSION or "capacity" not in fields:
+            continue
+        found[record.name] = Listed(
+            name=record.name,
+            capacity=Resources.from_mapping(fields["capacity"]),
+            state=NodeState(fields["state"]),
+            limit_bytes=fields["limit_bytes"],
+        )
+    return found
+
+
+def record_of(listed: Listed, now_s: int) -> NodeRecord:
+    fields = {
+        "version": VERSION,
+        "capacity": dict(listed.capacity.amounts),
+        "state": listed.state.value,
+        "limit_bytes": listed.limit_bytes,
+    }
+    return NodeRecord(
+        name=listed.name,
+        reported_s=now_s,
+        is_available=listed.state is NodeState.UP,
+        report=json.dumps(fields, separators=(",", ":")),
+    )
+
+
+def seen(node: RmsNode, before: Listed | None) -> Listed:
+    limit_bytes = None if before is None else before.limit_bytes
+    return Listed(name=node.name, capacity=node.capacity, state=node.state, limit_bytes=limit_bytes)
+
+
+def is_same_site(one: dict[str, Listed], other: dict[str, Listed]) -> bool:
+    """Whether a book over one is a book over the other: the same nodes with the same capacities."""
+    return list(one) == list(other) and all(one[name].capacity == other[name].capacity for name in one)
