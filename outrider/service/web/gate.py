@@ -7,6 +7,7 @@ MUNGE vouches for a request with its body; behind it nothing waits for a client 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -79,7 +80,7 @@ class Gate:
 
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer, line: Line) -> None:
         try:
-            headers = _headers(scope)
+            headers = _headers(scope, self._limits.head_bytes)
             body = await self._body(headers, receive)
             scope["state"]["caller"] = await self._caller(scope, headers, body, line)
             _check_json(headers, body)
@@ -176,11 +177,15 @@ def fault() -> Refusal:
     return refusal(500, words, code="unavailable")
 
 
-def _headers(scope: Scope) -> dict[str, str]:
+def _headers(scope: Scope, most_bytes: int) -> dict[str, str]:
     """The headers by their names in lower case. One that must not differ from itself stands once."""
     raw = scope["headers"]
     if len(raw) > MOST_HEADERS:
         raise refused(431, f"a request has at most {MOST_HEADERS} headers")
+    # A head that comes in one piece is not measured where requests are taken apart.
+    size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(map(len, itertools.chain(*raw)))
+    if size > most_bytes:
+        raise refused(431, f"the head of a request has at most {most_bytes} bytes")
     found: dict[str, str] = {}
     for name_bytes, value in raw:
         name = name_bytes.decode("latin-1").lower()
