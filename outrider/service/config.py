@@ -220,13 +220,29 @@ class AdministratorsSection(Section):
     groups: Names = Field((), description="names of groups")
 
 
+class ReadersSection(Section):
+    """Who may use an image."""
+
+    users: Names = Field((), description="names of users")
+    groups: Names = Field((), description="names of groups")
+
+    @model_validator(mode="after")
+    def _is_somebody(self) -> Self:
+        if not (self.users or self.groups):
+            contradiction("names nobody: give users or groups, or leave it out for everybody")
+        return self
+
+
 class ImageSection(Section):
-    """An image that users may name without knowing where it is."""
+    """An image that users may name without knowing where it is. The administrator vouches for it."""
 
     uri: Uri = Field(description="where it is")
-    digest: Digest | None = Field(None, description="what its bytes must hash to; else it is found out")
-    size_bytes: Size | None = Field(None, alias="size", description="its size; else it is found out")
-    private: bool = Field(False, description="whether only those may use it who may read it at its source")
+    digest: Digest = Field(description="what its bytes hash to")
+    size_bytes: Size = Field(alias="size", description="its size, to the byte")
+    format: Literal["qcow2", "raw", "squashfs", "sif", "file"] | None = Field(
+        None, description="how it is packed; without it the nodes find out"
+    )
+    readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
 
 
 class BackendSection(Section):

@@ -64,13 +64,14 @@ class MakeDesk(Protocol):
         policies: Policies,
         now_s: int,
         *,
+        batch_system: str,
         log: TracingLog,
         meter: Meter,
     ) -> DeskLike: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class Providers:
     """What is put in from outside, so that tests can put in something else."""
 
     make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
@@ -89,7 +90,7 @@ class Orders:
 
 def serve(
     config: Config,
-    parts: Parts,
+    providers: Providers,
     orders: Orders,
     log: TracingLog,
     environment: Mapping[str, str],
@@ -100,10 +101,10 @@ def serve(
     sockets = Sockets(config)
     try:
         policies = read_policy_book(config)
-        backend = parts.make_backend(config, log, environment)
+        backend = providers.make_backend(config, log, environment)
         backend.start()
         try:
-            service = _Service(config, parts, policies, backend.world, log, accepts_loss=accepts_loss)
+            service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
             service.live(sockets, orders, environment)
         finally:
             backend.stop()
@@ -130,7 +131,7 @@ class _Service:
     def __init__(
         self,
         config: Config,
-        parts: Parts,
+        providers: Providers,
         policies: PolicyBook,
         world: World,
         log: TracingLog,
@@ -138,8 +139,9 @@ class _Service:
         accepts_loss: bool,
     ) -> None:
         self._config = config
-        self._parts = parts
+        self._providers = providers
         self._policies = policies
+        self._world = world
         self._log = log
         self._accepts_loss = accepts_loss
         self._clock = SystemClock()
@@ -148,8 +150,8 @@ class _Service:
         self._workers = Workers(
             world,
             self._settings,
-            carry_effect=parts.carry_effect,
-            ask_program=parts.ask_program,
+            carry_effect=providers.carry_effect,
+            ask_program=providers.ask_program,
             clock=self._clock,
             log=log,
             meter=self._metrics,
@@ -208,8 +210,14 @@ class _Service:
         now_s = self._clock.now_s()
         store = Store.open(Path(self._config.store_path), now_s, accepts_loss=self._accepts_loss)
         try:
-            desk = self._parts.make_desk(
-                store, self._settings, self._policies.current, now_s, log=self._log, meter=self._metrics
+            desk = self._providers.make_desk(
+                store,
+                self._settings,
+                self._policies.current,
+                now_s,
+                batch_system=self._world.rms.name,
+                log=self._log,
+                meter=self._metrics,
             )
         except BaseException:
             store.close()

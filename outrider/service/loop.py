@@ -19,6 +19,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from cachemgr.clock import SystemClock
+from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
 from outrider.service.desk import Event, Outcome
 from outrider.service.inbox import Inbox
@@ -47,6 +48,8 @@ class DeskLike(Protocol):
     def handle(self, event: Event, now_s: int) -> Outcome: ...
 
     def next_s(self) -> int | None: ...
+
+    def set_policies(self, policies: Policies) -> None: ...
 
 
 class Clock(Protocol):
@@ -140,13 +143,13 @@ class Loop(Generic[D]):
         )
         return future
 
-    def renew(self) -> Future[None]:
-        """Make the desk anew between two events, for what it is only told when it is made. Raises Busy."""
+    def set_policies(self, policies: Policies) -> Future[None]:
+        """Let others be in force from the next request on. Raises Busy."""
         future: Future[None] = Future()
         self._inbox.put_request(
             _Waiting(
                 at_s=self._clock.monotonic_s(),
-                bring=partial(self._bring_renewal, future),
+                bring=partial(self._bring_policies, policies, future),
                 drop=future.cancel,
             )
         )
@@ -261,14 +264,9 @@ class Loop(Generic[D]):
         if generation == self._generation:
             self._handle(Finished(call=call, result=result), "finished")
 
-    def _bring_renewal(self, future: Future[None]) -> None:
+    def _bring_policies(self, policies: Policies, future: Future[None]) -> None:
         if future.set_running_or_notify_cancel():
-            self._close(_LOST)
-            try:
-                self._open()
-            except Exception as error:
-                future.set_exception(error)
-                raise
+            self._desk.set_policies(policies)
             future.set_result(None)
 
     def _handle(self, event: Event, kind: str) -> None:

@@ -23,7 +23,7 @@ from outrider.store.errors import StoreError
 
 if TYPE_CHECKING:
     from outrider.service.config import Config
-    from outrider.service.life import Orders, Parts
+    from outrider.service.life import Orders, Providers
 
 DEFAULT_FILE = "/etc/outrider/outriderd.yaml"
 
@@ -52,13 +52,13 @@ def main(
     argv: Sequence[str] | None = None,
     environment: Mapping[str, str] | None = None,
     stream: TextIO | None = None,
-    parts: Parts | None = None,
+    providers: Providers | None = None,
 ) -> int:
     """Run a command line and return its exit code; errors are lines on stderr."""
     environment = os.environ if environment is None else environment
     stream = stream or sys.stderr
     try:
-        _run(_parser().parse_args(argv), environment, stream, parts)
+        _run(_parser().parse_args(argv), environment, stream, providers)
     except SystemExit as finished:  # argparse, after --help and --version
         return finished.code if isinstance(finished.code, int) else EXIT_OK
     except (ServiceError, StoreError) as error:
@@ -94,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--check", action="store_true", help="check configuration and policies, and end")
-    instead.add_argument("--schema", action="store_true", help="print the configuration's JSON Schema, and end")
+    instead.add_argument(
+        "--schema", action="store_true", help="print the configuration's JSON Schema, and end"
+    )
     instead.add_argument("--init", action="store_true", help="make an empty store, and end")
     parser.add_argument(
         "--init-if-empty",
@@ -110,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(
-    arguments: argparse.Namespace, environment: Mapping[str, str], stream: TextIO, parts: Parts | None
+    arguments: argparse.Namespace, environment: Mapping[str, str], stream: TextIO, providers: Providers | None
 ) -> None:
     try:
         from outrider.service.life import create_store
@@ -131,7 +133,7 @@ def _run(
     if arguments.init or arguments.init_if_empty:
         create_store(config, only_if_empty=not arguments.init)
     if not arguments.init:
-        _serve(config, parts, environment, stream, accepts_loss=arguments.accept_loss)
+        _serve(config, providers, environment, stream, accepts_loss=arguments.accept_loss)
 
 
 def _print_schema() -> None:
@@ -161,7 +163,7 @@ def _check_policies(config: Config) -> None:
 
 def _serve(
     config: Config,
-    parts: Parts | None,
+    providers: Providers | None,
     environment: Mapping[str, str],
     stream: TextIO,
     *,
@@ -176,7 +178,7 @@ def _serve(
     log = make_log(
         stream, level=config.log.level, format=config.log.format, clock=clock, environment=environment
     )
-    serve(config, parts or _real_parts(), orders, log, environment, accepts_loss=accepts_loss)
+    serve(config, providers or _real_providers(), orders, log, environment, accepts_loss=accepts_loss)
 
 
 def _obey_signals(orders: Orders) -> None:
@@ -185,10 +187,10 @@ def _obey_signals(orders: Orders) -> None:
     signal.signal(signal.SIGHUP, lambda *_: orders.reload.set())
 
 
-def _real_parts() -> Parts:
-    from outrider.service.parts import real_parts
+def _real_providers() -> Providers:
+    from outrider.service.backends import real_providers
 
-    return real_parts()
+    return real_providers()
 
 
 if __name__ == "__main__":

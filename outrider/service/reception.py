@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any
 
@@ -115,20 +115,17 @@ class Reception:
         )
 
     def reload_policies(self) -> Reloaded:
-        before = self._policies.current
         try:
             policies = self._policies.read_again()
         except (MetadataError, OSError) as error:
             words = f"the policies stay as they are: {error}"
             raise NotDone(Trouble(code="invalid", message=words)) from error
         try:
-            self._loop.renew().result(RELOAD_S)
-        except TimeoutError as error:
+            # A desk that is made anew before it hears of them takes them from the book of policies.
+            self._loop.set_policies(policies).result(RELOAD_S)
+        except (TimeoutError, CancelledError) as error:
             words = "the policies were read, but the desk has not taken them yet: ask for the status"
             raise NotDone(Trouble(code="unavailable", message=words)) from error
-        except Exception:
-            self._policies.current = before
-            raise
         self._log.info("policies read", rules=len(policies.rules))
         return Reloaded(rules=len(policies.rules))
 

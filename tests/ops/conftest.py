@@ -16,7 +16,7 @@ import pytest
 
 from outrider.service.configfile import load_config
 from outrider.service.life import Orders, create_store, serve
-from tests.ops.fakes import PATIENCE_S, FakeParts, eventually, text_log, written
+from tests.ops.fakes import PATIENCE_S, FakeProviders, eventually, text_log, written
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -42,7 +42,7 @@ class Running:
         )
         self.socket = folder / "o.sock"
         self.config = load_config([self.file], {})
-        self.fake = FakeParts()
+        self.fake = FakeProviders()
         self.orders = Orders()
         self.stream = io.StringIO()
         self.error: Exception | None = None
@@ -97,7 +97,7 @@ class Running:
     def _serve(self) -> None:
         environment = {"NOTIFY_SOCKET": str(self.folder / "notify"), "WATCHDOG_USEC": "100000"}
         try:
-            serve(self.config, self.fake.parts, self.orders, text_log(self.stream), environment)
+            serve(self.config, self.fake.providers, self.orders, text_log(self.stream), environment)
         except Exception as error:  # noqa: BLE001 - for the test to look at
             self.error = error
 

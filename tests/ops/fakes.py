@@ -18,7 +18,7 @@ from outrider.rms.twin.system import Twin
 from outrider.service.answers import Answer, DecisionList, Replied, Status, Trouble
 from outrider.service.config import Config
 from outrider.service.desk import Event, Outcome
-from outrider.service.life import Parts
+from outrider.service.life import Providers
 from outrider.service.log import TracingLog, make_log
 from outrider.service.meter import Meter
 from outrider.service.ports import (
@@ -95,6 +95,9 @@ class FakeDesk:
 
     def next_s(self) -> int | None:
         return self.due_s
+
+    def set_policies(self, policies: Policies) -> None:
+        self.policies = policies
 
     def handle(self, event: Event, now_s: int) -> Outcome:
         match event:
@@ -174,7 +177,7 @@ class FakeBackend:
 
 
 @dataclass
-class FakeParts:
+class FakeProviders:
     """A service with a small desk: everything else is the real thing."""
 
     backend: FakeBackend = field(default_factory=FakeBackend)
@@ -182,8 +185,8 @@ class FakeParts:
     settings: Settings | None = None
 
     @property
-    def parts(self) -> Parts:
-        return Parts(
+    def providers(self) -> Providers:
+        return Providers(
             make_backend=self._backend,
             make_desk=self._desk,
             carry_effect=carry_nothing,
@@ -200,6 +203,7 @@ class FakeParts:
         policies: Policies,
         now_s: int,
         *,
+        batch_system: str,
         log: TracingLog,
         meter: Meter,
     ) -> FakeDesk:

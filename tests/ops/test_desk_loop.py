@@ -213,15 +213,6 @@ def test_beat_grows_old_while_the_desk_hangs(driven: Driven) -> None:
     eventually(lambda: driven.loop.beat_age_s < 0.1, "another beat")
 
 
-def test_renewal_makes_a_desk_between_two_events(driven: Driven) -> None:
-    driven.show("a-1")
-    driven.loop.renew().result(PATIENCE_S)
-    driven.show("b-2")
-
-    assert [each.heard for each in driven.desks] == [["a-1"], ["b-2"]]
-    assert driven.closed == 1
-
-
 def test_status_is_known_without_being_asked_for(driven: Driven) -> None:
     eventually(lambda: driven.loop.status is not None, "the status")
     found = driven.loop.status

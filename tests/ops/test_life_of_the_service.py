@@ -158,9 +158,10 @@ def test_policies_are_read_again_on_demand(running: Make, folder: Path) -> None:
         f"{POLICIES}  - {{name: more, users: [ada]}}\n".replace("{name: all}", "{name: all, users: [bob]}")
     )
     service.orders.reload.set()
-    eventually(lambda: len(service.fake.desks) == 2, "the new desk", service.stream)
-    policies = service.fake.desks[1].policies
+    eventually(lambda: "policies read" in service.stream.getvalue(), "the new policies", service.stream)
+    policies = service.fake.desks[0].policies
 
+    assert len(service.fake.desks) == 1
     assert policies is not None
     assert [each.name for each in policies.rules] == ["all", "more"]
 

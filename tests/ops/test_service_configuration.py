@@ -12,6 +12,7 @@ from outrider.service.configfile import files_of, load_config, variables
 from outrider.service.settings import Settings
 from tests.ops.fakes import written
 
+D = "sha256:" + "0" * 64
 LEAST = "version: 1\nbackend: {kind: embedded}\n"
 
 
@@ -75,20 +76,22 @@ def test_later_files_count_more_and_mappings_are_joined(tmp_path: Path) -> None:
     main = written(
         tmp_path / "outriderd.yaml",
         LEAST
-        + "site: a\nlink: {rate: 1GB, spread: 7s}\nimages: {u: {uri: https://h/u}}\n"
+        + "site: a\nlink: {rate: 1GB, spread: 7s}\n"
+        + f"images: {{u: {{uri: https://h/u, size: 1GB, digest: {D}}}}}\n"
         + "administrators: {users: [ada, bob]}\n",
     )
     written(tmp_path / "conf.d/10-x.yaml", "site: b\nlink: {rate: 2GB}\n")
     written(
         tmp_path / "conf.d/20-y.yaml",
-        "site: c\nimages: {v: {uri: https://h/v, private: true}}\nadministrators: {users: [eve]}\n",
+        f"site: c\nimages: {{v: {{uri: https://h/v, size: 1, digest: {D}, readers: {{users: [ada]}}}}}}\n"
+        "administrators: {users: [eve]}\n",
     )
     written(tmp_path / "conf.d/30-z.yaml.old", "site: d\n")
     config = load_config(files_of(main), {})
 
     assert config.site == "c"
     assert (config.link.rate_bytes_per_s, config.link.spread_s) == (2 * 10**9, 7)
-    assert {name: image.private for name, image in config.images.items()} == {"u": False, "v": True}
+    assert {name: image.readers is None for name, image in config.images.items()} == {"u": True, "v": False}
     assert administrators_of(config).users == {"eve"}
 
 
@@ -128,9 +131,11 @@ def test_fault_of_a_variable_names_the_variable(tmp_path: Path) -> None:
 
 
 def test_misspelt_key_is_told_the_right_one(tmp_path: Path) -> None:
-    assert faults(tmp_path, LEAST + "link: {rat: 1}\nimages: {u: {uri: https://h/u, siz: 4}}\n") == [
+    assert faults(
+        tmp_path, LEAST + f"link: {{rat: 1}}\nimages: {{u: {{digest: {D}, siz: 4, uri: https://h/u}}}}\n"
+    ) == [
         "o.yaml:3:8: link.rat: there is no such key; did you mean rate?",
-        "o.yaml:4:32: images.u.siz: there is no such key; did you mean size?",
+        f"o.yaml:4:{23 + len(D)}: images.u.siz: there is no such key; did you mean size?",
     ]
 
 
@@ -144,8 +149,8 @@ def test_misspelt_key_is_told_the_right_one(tmp_path: Path) -> None:
         ("tcp: {listen: '1.2.3.4:0', munge: true}", "is no address"),
         ("timings: {look: 5m, sight: 6m}", "less than two looks"),
         ("backup: {every: 5s}", "less than 60 seconds"),
-        ("images: {u: {uri: https://me:secret@h/u}}", "a user or a password"),
-        ("images: {'a b': {uri: https://h/u}}", "is not a name"),
+        (f"images: {{u: {{uri: https://me:secret@h/u, size: 1, digest: {D}}}}}", "a user or a password"),
+        (f"images: {{'a b': {{uri: https://h/u, size: 1, digest: {D}}}}}", "is not a name"),
         ("images: 3", "is not a mapping"),
         ("images: {u: 3}", "3 is not a mapping"),
         ("link: {reserve: soon}", "is no number with a unit"),
