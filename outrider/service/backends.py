@@ -11,7 +11,8 @@ from cachemgr.clock import SystemClock
 from outrider.metadata.decision import Allowed, Refused
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
-from outrider.rms.base import BatchSystem, RmsNode
+from outrider.rms.base import RmsError, RmsNode
+from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.rms.twin import Twin
 from outrider.service.catalogued import CataloguedNodes
 from outrider.service.config import Config, ImageSection
@@ -25,7 +26,7 @@ from outrider.service.loop import DeskLike
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.virtual import EmbeddedError, Shape
-from outrider.service.ports import AskProgram, Readers, World
+from outrider.service.ports import AskProgram, Nodes, Readers, Resolve, World
 from outrider.service.settings import Settings
 from outrider.store.store import Store
 
@@ -77,17 +78,36 @@ def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]
         clock=clock,
         catalogue=catalogue,
     )
-    rms_nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.nodes]
-    rms: BatchSystem = Twin(rms_nodes, clock=clock)
-    return VirtualBackend(nodes, World(rms=rms, nodes=CataloguedNodes(nodes, catalogue), resolve=resolver))
+    return VirtualBackend(
+        nodes, CataloguedNodes(nodes, catalogue), resolver, _batch_system(config, clock, log)
+    )
+
+
+def _batch_system(config: Config, clock: SystemClock, log: TracingLog) -> EmbeddedSystem | Twin:
+    section = config.backend
+    nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.nodes]
+    if section.kind == "twin":
+        return Twin(nodes, clock=clock)
+    folder = Path(config.backend_folder)
+    try:
+        for each in (folder, folder / "jobs"):
+            each.mkdir(mode=0o711, parents=True, exist_ok=True)
+        return EmbeddedSystem(
+            nodes, folder / "jobs.json", clock=clock, launcher=ProcessLauncher(folder / "jobs"), log=log
+        )
+    except (RmsError, OSError) as error:
+        raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error
 
 
 class VirtualBackend:
     """Nodes with real pools on this machine, and a batch system in this process."""
 
-    def __init__(self, nodes: EmbeddedNodes, world: World) -> None:
+    def __init__(
+        self, nodes: EmbeddedNodes, told: Nodes, resolve: Resolve, rms: EmbeddedSystem | Twin
+    ) -> None:
         self._nodes = nodes
-        self._world = world
+        self._rms = rms
+        self._world = World(rms=rms, nodes=told, resolve=resolve)
 
     @property
     def world(self) -> World:
@@ -98,8 +118,13 @@ class VirtualBackend:
             self._nodes.start()
         except EmbeddedError as error:
             raise BackendError(str(error)) from error
+        if isinstance(self._rms, EmbeddedSystem):
+            self._rms.start()
 
     def stop(self) -> None:
+        """End the nodes' daemons. Jobs go on, and the next service finds them."""
+        if isinstance(self._rms, EmbeddedSystem):
+            self._rms.stop()
         self._nodes.stop()
 
 

@@ -65,6 +65,8 @@ class Running:
         self.orders.stop.set()
         if self._thread.is_alive():
             self._thread.join(PATIENCE_S)
+        if not self._listener.is_alive():
+            return
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
             line.sendto(b"", str(self.folder / "notify"))
         self._listener.join(PATIENCE_S)

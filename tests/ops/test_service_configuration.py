@@ -135,7 +135,7 @@ def test_misspelt_key_is_told_the_right_one(tmp_path: Path) -> None:
         tmp_path, LEAST + f"link: {{rat: 1}}\nimages: {{u: {{digest: {D}, siz: 4, uri: https://h/u}}}}\n"
     ) == [
         "o.yaml:3:8: link.rat: there is no such key; did you mean rate?",
-        f"o.yaml:4:{23 + len(D)}: images.u.siz: there is no such key; did you mean size?",
+        f"o.yaml:4:{24 + len(D)}: images.u.siz: there is no such key; did you mean size?",
     ]
 
 
