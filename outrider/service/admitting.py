@@ -234,7 +234,8 @@ class Admitting:
         """Another end for a reservation that has begun."""
         site, before = self._site, live.reservation
         end_s = before.start_s + wish.workspace.duration_s
-        if request.nodes not in (None, before.workspace.instances) or request.start_s is not None:
+        is_other = request.nodes not in (None, before.workspace.instances) or request.start_s is not None
+        if is_other or request.duration_s is None:
             words = f"reservation {live.name} has begun: only its duration can be changed"
             return Trouble(code="conflict", message=words)
         if end_s <= site.now_s:

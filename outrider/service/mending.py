@@ -66,15 +66,8 @@ class Mending:
         site = self._site
         self._tried_s[live.name] = site.now_s + RETRY_S
         bad = self.bad_nodes(live)
-        if not bad and not live.is_ready and live.name in site.book.entries:
-            # Its nodes will do: what is late there is late.
-            self._executing.endanger(live, why)
-            if live.odds_percent is not None and live.odds_percent >= 90:
-                self._forget(live)
-            return
         if not bad:
-            self._forget(live)
-            self._executing.save(live)
+            self._on_its_nodes(live, why)
             return
         if live.reservation.start_s <= site.now_s:
             self._executing.endanger(live, why)
@@ -93,6 +86,24 @@ class Mending:
         site.note("repair", live.name, "moved", f"{why}: it has other nodes now")
         self._log.warning("reservation is moved", reservation=live.name, words=why)
         self._forget(live)
+
+    def _on_its_nodes(self, live: Live, why: str) -> None:
+        """Its nodes will do: what it lacks there is brought again, and what is late there is late."""
+        site = self._site
+        entry = site.book.entries.get(live.name)
+        if entry is None:
+            self._executing.endanger(live, why)
+            return
+        if {node for node, _ in entry.lives} != {chosen.node for chosen in entry.fits}:
+            self._executing.restage(live, why)
+        start_s = live.reservation.start_s
+        coming = [life for _, life in entry.lives if life.transfer is not None]
+        is_whole = len(entry.lives) == len(entry.fits)
+        if is_whole and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
+            self._forget(live)
+            self._executing.save(live)
+        else:
+            self._executing.endanger(live, why)
 
     def _forget(self, live: Live) -> None:
         self._executing.troubled.pop(live.name, None)
