@@ -16,6 +16,7 @@ from outrider.core.restaging import lose_copy, restage
 from outrider.service.agenda import Agenda, Topic
 from outrider.service.meter import Log, Meter
 from outrider.service.odds import MOST_SAMPLES, odds_percent
+from outrider.service.replies import reason_of
 from outrider.service.site import Live, Moving, Site
 from outrider.service.staff import Arrived, Failed, Missed, Need, News, Staff
 from outrider.store.states import State, TransferState
@@ -287,7 +288,7 @@ class Executing:
         answer = restage(site.book, live.name, site.now_s)
         site.change(live, kept=keep_reservation(site.book, live.name))
         if isinstance(answer, Refusal):
-            self.troubled[live.name] = f"{why}, and cannot be brought there again: {answer.sentence()}"
+            self.troubled[live.name] = f"{why}, and cannot be brought there again: {reason_of(answer)}"
             return
         site.touch(transfer.number for transfer in answer.transfers)
         live.ready &= {node for node in live.ready if self._has_copy(live, node)}

@@ -7,6 +7,7 @@ from outrider.core.renegotiation import renegotiate
 from outrider.service.admitting import Admitting
 from outrider.service.executing import Executing
 from outrider.service.meter import Log
+from outrider.service.replies import reason_of
 from outrider.service.site import Live, Site
 from outrider.service.staff import Staff
 
@@ -76,7 +77,7 @@ class Mending:
         among = frozenset(node.name for node in site.book.timeline.nodes) - bad
         renegotiated = renegotiate(site.book, before.workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
-            words = renegotiated.admission.refusal.sentence()
+            words = reason_of(renegotiated.admission.refusal)
             self._executing.endanger(live, f"{why}; and no other nodes will do: {words}")
             return
         self._admitting.moved(live, renegotiated, f"moved to other nodes, since {why}")
