@@ -23,6 +23,7 @@ from outrider.service.backups import Backups
 from outrider.service.config import Config, administrators_of, settings_of
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.errors import InputError, ServiceError, SocketError, StuckError
+from outrider.service.gauges import MeteredStore
 from outrider.service.log import TracingLog
 from outrider.service.loop import DeskLike, Loop, Opened
 from outrider.service.meter import Meter
@@ -36,6 +37,7 @@ from outrider.service.web.front import Busy, NotDone
 from outrider.service.web.munge import Munge
 from outrider.service.web_thread import WebThread
 from outrider.service.workers import Workers
+from outrider.store.errors import Missing
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
@@ -101,6 +103,7 @@ def serve(
     sockets = Sockets(config)
     try:
         policies = read_policy_book(config)
+        _check_store(config)
         backend = providers.make_backend(config, log, environment)
         backend.start()
         try:
@@ -111,6 +114,16 @@ def serve(
     finally:
         sockets.leave()
     log.info("service stopped")
+
+
+def _check_store(config: Config) -> None:
+    """What is not there need not be opened: the nodes' side is not started for nothing."""
+    path = Path(config.store_path)
+    if not path.exists():
+        raise Missing(
+            f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
+            "backup back (see docs/operations.md): a new one would forget every promise"
+        )
 
 
 def read_policy_book(config: Config) -> PolicyBook:
@@ -208,7 +221,8 @@ class _Service:
     def _open(self) -> Opened[DeskLike]:
         """The store and a desk over it; by the loop's thread."""
         now_s = self._clock.now_s()
-        store = Store.open(Path(self._config.store_path), now_s, accepts_loss=self._accepts_loss)
+        store = MeteredStore.open(Path(self._config.store_path), now_s, accepts_loss=self._accepts_loss)
+        store.measure(self._metrics, self._clock.monotonic_s)
         try:
             desk = self._providers.make_desk(
                 store,

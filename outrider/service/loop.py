@@ -22,6 +22,7 @@ from cachemgr.clock import SystemClock
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
 from outrider.service.desk import Event, Outcome
+from outrider.service.gauges import show_status
 from outrider.service.inbox import Inbox
 from outrider.service.log import TracingLog
 from outrider.service.meter import Meter
@@ -29,7 +30,7 @@ from outrider.service.ports import Call, Finished, Result
 from outrider.service.requests import Asked, Caller, Request, ShowStatus, Ticked
 
 TURN_S = 1.0
-"""At least so often the loop shows that it lives."""
+"""At least so often the loop shows that it lives, and looks whether it promises if it did not."""
 STATUS_EVERY_S = 5.0
 LONGEST_PAUSE_S = 60.0
 
@@ -218,7 +219,8 @@ class Loop(Generic[D]):
         self._meter.set("outrider_inbox_requests", len(self._inbox))
         if self._wait_s() <= 0:
             self._tick()
-        if self._beat_s - self._status_s >= STATUS_EVERY_S:
+        is_promising = self._status is not None and self._status.is_promising
+        if self._beat_s - self._status_s >= (STATUS_EVERY_S if is_promising else TURN_S):
             self._look_at_status()
         waiting = self._inbox.take(min(TURN_S, max(0.0, self._wait_s())))
         if waiting is not None:
@@ -250,7 +252,10 @@ class Loop(Generic[D]):
         if future.done():
             answer = future.result()
             self._status = answer if isinstance(answer, Status) else None
-        self._meter.set("outrider_ready", int(self._status is not None and self._status.is_promising))
+        if self._status is None:
+            self._meter.set("outrider_ready", 0)
+        else:
+            show_status(self._status, self._meter)
 
     def _bring_request(self, ticket: int, caller: Caller, request: Request, future: Future[Answer]) -> None:
         # Who hung up while waiting wants nothing any more.

@@ -15,6 +15,7 @@ from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import BatchSystem, RmsError, Unavailable
 from outrider.service.answers import Trouble
 from outrider.service.crew import Crew, FutureTask, MonotonicClock
+from outrider.service.gauges import PoolGauges
 from outrider.service.log import TracingLog
 from outrider.service.meter import Meter
 from outrider.service.ports import (
@@ -24,6 +25,7 @@ from outrider.service.ports import (
     FoundImage,
     ImageTrouble,
     Look,
+    NodeReport,
     NodeTrouble,
     Result,
     TellNode,
@@ -42,7 +44,6 @@ EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 MOST_LOOKUPS = 64
 MOST_LOOKUPS_OF_ONE = 8
 """Of one user, running and waiting: nobody fills all places with large files."""
-MOST_SUBMISSIONS = 256
 MOST_PROGRAMS = 4
 STEPS_S = 10
 """A lookup may take so many times as long as a call: a large file is read from end to end."""
@@ -69,7 +70,7 @@ class Workers:
         self._ask_program = ask_program
         self._clock = clock
         self._log = log
-        self._meter = meter
+        self.meter = meter
         self._nodes = Crew("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
         self._rms = Crew("the batch system", 1, clock=clock, timeout_s=call_timeout_s)
         self._programs = Crew("the site's program", MOST_PROGRAMS, clock=clock, timeout_s=call_timeout_s)
@@ -81,7 +82,7 @@ class Workers:
             most_waiting=MOST_LOOKUPS,
             most_of_one=MOST_LOOKUPS_OF_ONE,
         )
-        self._submissions = 0
+        self.pools = PoolGauges(meter)
 
     def carry_out(self, call: Call, done: Done) -> None:
         """Do what the desk calls for. `done` is told once what came of it, errors included."""
@@ -136,7 +137,8 @@ class Workers:
         ):
             if given_up := crew.expire():
                 self._log.error("calls given up", to=to, calls=given_up)
-            self._meter.set("outrider_calls_running", crew.running, to)
+            self.meter.set("outrider_calls_running", crew.running, to)
+        self.pools.show()
 
     def close(self) -> None:
         """Begin nothing any more. What is under way ends with the process at the latest."""
@@ -180,8 +182,10 @@ class _CallTask:
 
     def _end(self, result: Result) -> None:
         if self._once(result):
+            if isinstance(result, NodeReport):
+                self._workers.pools.note(result)
             outcome = "failed" if isinstance(result, Exception) else "done"
-            self._workers._meter.count("outrider_calls_total", self._to, outcome)
+            self._workers.meter.count("outrider_calls_total", self._to, outcome)
 
 
 class _Once:

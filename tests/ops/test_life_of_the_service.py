@@ -87,8 +87,9 @@ def test_store_is_not_made_in_silence(running: Make) -> None:
     service.start(is_new=False)
 
     assert isinstance(service.error, Missing)
+    assert "outriderd --init" in str(service.error)
     assert not Path(service.config.store_path).exists()
-    assert service.fake.backend.stopped == 1
+    assert service.fake.backend.started == 0
 
 
 def test_second_service_on_the_socket_is_refused_and_the_first_goes_on(running: Make) -> None:
