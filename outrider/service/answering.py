@@ -161,6 +161,8 @@ class Answering:
         if isinstance(request, Reserve):
             self._decided[decision.result] = self._decided.get(decision.result, 0) + 1
             self._meter.count("outrider_decisions_total", decision.result, decision.cause or "-")
+            if decision.result == "accepted":
+                self._meter.count("outrider_saved_bytes_total", by=decision.saved_bytes)
             self._log.info(
                 "reservation decided",
                 result=decision.result,
