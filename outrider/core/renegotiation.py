@@ -122,10 +122,11 @@ def _carry_out(book: Book, entry: Entry, plan: Plan, now_s: int, *, keeps_copies
     return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
 
 
-def change_end(book: Book, name: str, end_s: int, now_s: int) -> Refusal | None:
+def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool = False) -> Refusal | None:
     """Let a reservation that has begun end earlier or later, on its nodes; None if it does.
 
-    Its copies stay as long as it does. A refusal changes nothing. To end it now is to cancel it.
+    Its copies stay as long as it does. A refusal changes nothing, and neither does a question
+    (`is_plan`). To end it now is to cancel it.
     The workspace in the reservation still says what was asked for at first.
     """
     entry = book.entries[name]
@@ -135,6 +136,8 @@ def change_end(book: Book, name: str, end_s: int, now_s: int) -> Refusal | None:
         refusal = _refuse_longer(book, entry, end_s, now_s)
         if refusal is not None:
             return refusal
+    if is_plan:
+        return None
     amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
     if end_s > entry.end_s:
         book.timeline.reserve_all(amounts, entry.end_s, end_s)

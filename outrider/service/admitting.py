@@ -7,6 +7,7 @@ changed; so the two cannot differ for the same state.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 
 from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.book import Plan as CorePlan
@@ -38,6 +39,7 @@ class Wish:
     account: str
     document: Document
     workspace: Workspace
+    zone: tzinfo
 
     @property
     def requester(self) -> Requester:
@@ -66,7 +68,9 @@ class Admitting:
                 message=f"workspace {document.workspace} has no start: give one with --start, "
                 "or submit it as best effort",
             )
-        return Wish(caller=caller, account=wanted.account, document=document, workspace=workspace)
+        return Wish(
+            caller=caller, account=wanted.account, document=document, workspace=workspace, zone=wanted.zone
+        )
 
     def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
         """A change in the words of the core. What is not asked for stays."""
@@ -88,14 +92,20 @@ class Admitting:
         owner = live.record.owner
         groups = caller.groups if caller.uid == owner.uid else ()
         whose = Caller(uid=owner.uid, user=owner.user, groups=groups, is_admin=caller.is_admin)
-        return Wish(caller=whose, account=owner.account, document=live.document, workspace=workspace)
+        return Wish(
+            caller=whose,
+            account=owner.account,
+            document=live.document,
+            workspace=workspace,
+            zone=request.zone,
+        )
 
     def plan(self, wish: Wish, program: PolicyRefused | None) -> Decision:
         """The answer that `reserve` would give now."""
         admission = self._assess(wish, program) or assess(
             self._site.book, wish.workspace, self._site.now_s, policy=self._policy(wish)
         )
-        return replace(self._decision(wish.document, wish.workspace, admission), name="")
+        return replace(self._decision(wish, admission), name="")
 
     def reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
         """Accept the reservation, or refuse it."""
@@ -103,7 +113,7 @@ class Admitting:
         admission = self._assess(wish, program) or admit(
             site.book, wish.workspace, site.now_s, policy=self._policy(wish)
         )
-        decision = self._decision(wish.document, wish.workspace, admission)
+        decision = self._decision(wish, admission)
         if isinstance(admission, Rejected):
             name = wish.document.workspace
             site.note("reserve", name, decision.result, decision.reason, uid=wish.caller.uid)
@@ -117,7 +127,7 @@ class Admitting:
         site = self._site
         rejected = self._assess(wish, program)
         if rejected is not None:
-            return replace(self._decision(live.document, wish.workspace, rejected), name=live.name)
+            return replace(self._decision(wish, rejected), name=live.name)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)
         renegotiated = renegotiate(
@@ -127,9 +137,7 @@ class Admitting:
             policy=self._policy(wish, without=live),
             is_plan=request.is_plan,
         )
-        decision = replace(
-            self._decision(live.document, wish.workspace, renegotiated.admission), name=live.name
-        )
+        decision = replace(self._decision(wish, renegotiated.admission), name=live.name)
         if not request.is_plan:
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
             if isinstance(renegotiated.admission, Accepted):
@@ -227,14 +235,15 @@ class Admitting:
     def _saved_bytes(self, image: Image, plan: CorePlan) -> int:
         return plan.saved_transfers * image.size_bytes
 
-    def _decision(self, document: Document, workspace: Workspace, admission: Accepted | Rejected) -> Decision:
-        return replies.decision(self._site, document, workspace, admission)
+    def _decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
+        return replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
 
     def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
         """Another end for a reservation that has begun."""
         site, before = self._site, live.reservation
         end_s = before.start_s + wish.workspace.duration_s
-        if request.nodes not in (None, before.workspace.instances) or request.start_s is not None:
+        is_other = request.nodes not in (None, before.workspace.instances) or request.start_s is not None
+        if is_other or request.duration_s is None:
             words = f"reservation {live.name} has begun: only its duration can be changed"
             return Trouble(code="conflict", message=words)
         if end_s <= site.now_s:
@@ -247,7 +256,7 @@ class Admitting:
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:
-            decision = self._decision(live.document, wish.workspace, Rejected(refusal=refusal))
+            decision = self._decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
         decision = replies.extended(live, end_s)
         if not request.is_plan:

@@ -7,7 +7,6 @@ from outrider.metadata.policies import Policies
 from outrider.service.admitting import Wish
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.meter import Log, Meter
-from outrider.service.parts import Parts
 from outrider.service.ports import AskProgram
 from outrider.service.recall import read_decision, write_decision
 from outrider.service.requests import (
@@ -27,8 +26,9 @@ from outrider.service.requests import (
     Show,
     ShowTimeline,
 )
+from outrider.service.rights import may_read
 from outrider.service.site import Live
-from outrider.service.views import may_read
+from outrider.service.workings import Workings
 from outrider.store.errors import Conflict
 from outrider.store.records import Answer as StoredAnswer
 
@@ -38,7 +38,7 @@ Deciding = Reserve | Plan | Modify
 class Answering:
     """Answers requests about one site. A StoreError is the desk's to deal with."""
 
-    def __init__(self, parts: Parts, log: Log, meter: Meter, decided: dict[str, int]) -> None:
+    def __init__(self, parts: Workings, log: Log, meter: Meter, decided: dict[str, int]) -> None:
         self._parts = parts
         self._log = log
         self._meter = meter
@@ -46,20 +46,20 @@ class Answering:
 
     def look_up(self, request: Request, caller: Caller, states: dict[str, str]) -> Answer:
         """Answer whoever only looks."""
-        views = self._parts.views
+        views, site_views = self._parts.views, self._parts.site_views
         if isinstance(request, Show):
             found = views.find(request.name, caller)
             return found if isinstance(found, Trouble) else views.details(found, caller)
         if isinstance(request, ListReservations):
             return views.reservations(request, caller)
         if isinstance(request, ListImages):
-            return views.images(request, caller)
+            return site_views.images(request, caller)
         if isinstance(request, ListNodes):
-            return views.nodes(request, states)
+            return site_views.nodes(request, states)
         if isinstance(request, ListTransfers):
-            return views.transfers(request, caller)
+            return site_views.transfers(request, caller)
         if isinstance(request, ShowTimeline):
-            return views.timeline(request)
+            return site_views.timeline(request)
         if isinstance(request, Explain):
             return views.explanation(request.name, caller)
         assert isinstance(request, ListDecisions)

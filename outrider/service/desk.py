@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from outrider.core.reuse import Rank
 from outrider.metadata.decision import Allowed
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
@@ -23,7 +22,6 @@ from outrider.service.answering import Answering
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.batchside import BatchSide
 from outrider.service.meter import Log, Meter
-from outrider.service.parts import Parts, make_parts
 from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeReport, TellNode
 from outrider.service.requests import Asked, Cancel, Modify, Plan, Reconcile, Reserve, ShowStatus, Ticked
 from outrider.service.roster import Listed
@@ -31,6 +29,7 @@ from outrider.service.settings import Settings
 from outrider.service.site import Site
 from outrider.service.staff import Staff
 from outrider.service.status import status_of
+from outrider.service.workings import Workings, make_workings
 from outrider.store.errors import StoreError
 from outrider.store.records import Effect
 from outrider.store.store import Store
@@ -62,7 +61,6 @@ class Desk:
         *,
         log: Log,
         meter: Meter,
-        rank: Rank,
         batch_system: str = "",
     ) -> None:
         self._store = store
@@ -70,14 +68,13 @@ class Desk:
         self._policies = policies
         self._log = log
         self._meter = meter
-        self._rank = rank
         self._batch_system = batch_system
         self._now_s = self._started_s = now_s
         self._agenda = Agenda()
         self._staff = Staff(settings, self._agenda)
         self._batch = BatchSide(store, settings, now_s, log)
         self._roster: dict[str, Listed] = {}
-        self._parts: Parts | None = None
+        self._parts: Workings | None = None
         self._answering: Answering | None = None
         self._store_trouble = ""
         self._parked: dict[int, Asked] = {}
@@ -330,7 +327,7 @@ class Desk:
                 promise.set("loaded_s", str(self._now_s))
             self._roster = roster.read_roster(self._store.nodes())
             nodes = [each.node(self._settings) for each in self._roster.values()]
-            site = Site(self._store, self._settings, nodes, self._now_s, self._rank) if nodes else None
+            site = Site(self._store, self._settings, nodes, self._now_s) if nodes else None
         except StoreError as error:
             self._broken(error)
             return
@@ -339,7 +336,7 @@ class Desk:
         if site is None:
             return
         self._staff.assemble(self._roster, site.live.keys(), self._now_s)
-        parts = make_parts(site, self._staff, self._agenda, self._policies, self._log, self._meter)
+        parts = make_workings(site, self._staff, self._agenda, self._policies, self._log, self._meter)
         self._parts = parts
         self._answering = Answering(parts, self._log, self._meter, self._decided)
         for number, node in enumerate(site.book.timeline.nodes):

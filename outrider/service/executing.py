@@ -16,6 +16,7 @@ from outrider.core.restaging import lose_copy, restage
 from outrider.service.agenda import Agenda, Topic
 from outrider.service.meter import Log, Meter
 from outrider.service.odds import MOST_SAMPLES, odds_percent
+from outrider.service.replies import reason_of
 from outrider.service.site import Live, Moving, Site
 from outrider.service.staff import Arrived, Failed, Missed, Need, News, Staff
 from outrider.store.states import State, TransferState
@@ -24,8 +25,14 @@ LONGEST_EXTENSION_S = 30
 """By how much the time of a transfer that is late is extended at once."""
 MOST_FAILURES = 3
 """After so many failures in a row another node is looked for."""
-SURE_PERCENT = 90
-"""Odds below which a reservation is endangered."""
+HASTE_PERCENT = 90
+"""Odds below which a transfer is not held to its planned rate any more."""
+ALARM_PERCENT = 50
+"""Odds below which a reservation is endangered: at its mean rate, its image would be late."""
+SAFE_PERCENT = 75
+"""Odds from which it no longer is."""
+FIRST_LOOK_S = 5
+"""Before so much of a transfer has been seen, its rate says nothing."""
 
 
 class Executing:
@@ -281,7 +288,7 @@ class Executing:
         answer = restage(site.book, live.name, site.now_s)
         site.change(live, kept=keep_reservation(site.book, live.name))
         if isinstance(answer, Refusal):
-            self.troubled[live.name] = f"{why}, and cannot be brought there again: {answer.sentence()}"
+            self.troubled[live.name] = f"{why}, and cannot be brought there again: {reason_of(answer)}"
             return
         site.touch(transfer.number for transfer in answer.transfers)
         live.ready &= {node for node in live.ready if self._has_copy(live, node)}
@@ -335,28 +342,28 @@ class Executing:
                 continue
             start_s = live.reservation.start_s
             left_s = start_s - site.now_s
-            if (
-                moving.rates
-                and site.now_s - moving.begun_s < 2 * site.settings.progress_every_s
-                and left_s > 0
-            ):
-                continue
             left = moving.transfer.image.size_bytes - self._slowest(moving)[0]
-            odds = odds_percent(moving.rates, left, left_s)
-            live.odds_percent = odds
-            if odds < SURE_PERCENT and not self._is_early(moving, left_s):
+            if self._is_early(moving, left, left_s):
+                continue
+            odds = live.odds_percent = odds_percent(moving.rates, left, left_s)
+            if odds < HASTE_PERCENT:
                 self._hasten(moving, live)
+            if odds < ALARM_PERCENT:
                 self.endanger(
                     live,
                     f"image {live.document.uri} has {left} bytes to go to {_names(moving)}, "
                     f"with {max(left_s, 0)} s left; the odds are {odds} %",
                 )
-            elif odds >= SURE_PERCENT and live.danger.startswith("image "):
+            elif odds >= SAFE_PERCENT and live.danger.startswith("image "):
                 self.save(live)
 
-    def _is_early(self, moving: Moving, left_s: int) -> bool:
-        """Too little has been seen, and there is time enough to see more."""
-        return len(moving.rates) < 2 and left_s > moving.transfer.duration_s + self._site.settings.spread_s
+    def _is_early(self, moving: Moving, left_bytes: int, left_s: int) -> bool:
+        """Too little has been seen to tell, and at the planned rate there is time enough."""
+        site = self._site
+        is_new = len(moving.rates) < 2 or site.now_s - moving.begun_s < max(
+            FIRST_LOOK_S, 2 * site.settings.progress_every_s
+        )
+        return is_new and left_bytes <= left_s * site.settings.link_rate_bytes_per_s
 
     def _hasten(self, moving: Moving, live: Live) -> None:
         """More rate: what is endangered is not held to the planned one."""

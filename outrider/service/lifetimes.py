@@ -16,6 +16,7 @@ from outrider.service.documents import Record
 from outrider.service.effects import RESERVE, unreserve_effect
 from outrider.service.executing import Executing
 from outrider.service.meter import Log, Meter
+from outrider.service.replies import reason_of
 from outrider.service.requests import Caller
 from outrider.service.site import Live, Site
 from outrider.store.records import Effect
@@ -149,6 +150,6 @@ class Lifetimes:
                 site.note("repair", live.name, "moved", why)
                 self._admitting.confirm(live)
                 return
-            why = f"{why}; {answer.refusal.sentence()}"
+            why = f"{why}; {reason_of(answer.refusal)}"
         self._executing.endanger(live, why)
         self._agenda.add(max(live.reservation.end_s, site.now_s), Topic.END, live.name)

@@ -225,7 +225,7 @@ class Reconciling:
             return
         past = site.store.reservation(name)
         if past is None:
-            yield f"reservation {name} is in the batch system, and nothing is known of it: its nodes are its own"
+            yield f"reservation {name} is in the batch system, and nothing is known of it"
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
