@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from multiprocessing import Pool
 
@@ -20,7 +19,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=1, help="how many at a time")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--log", action="store_true", help="print the whole log of --seed")
-    parser.add_argument("--brief", action="store_true", help="print one line for each failure")
+    parser.add_argument("--brief", action="store_true", help="print one line for each kind of failure")
     options = parser.parse_args(argv)
     if options.seed is not None:
         run = simulate(options.seed, keeps_all=options.log)
@@ -41,7 +40,7 @@ def _runs(seeds: Iterable[int], processes: int) -> Iterator[Run]:
 
 def _many(runs: Iterator[Run], is_brief: bool) -> int:
     count = failed = events = simulated_s = told = deaths = 0
-    kinds: Counter[str] = Counter()
+    kinds: dict[str, list[int]] = {}
     for run in runs:
         count += 1
         events += run.events
@@ -50,14 +49,16 @@ def _many(runs: Iterator[Run], is_brief: bool) -> int:
         deaths += run.deaths
         if run.violation:
             failed += 1
-            kinds[_kind(run.violation)] += 1
-            _report(run, is_brief=is_brief)
+            kinds.setdefault(_kind(run.violation), []).append(run.seed)
+            if not is_brief:
+                _report(run, is_brief=False)
     print(  # noqa: T201
         f"{count} seeds, {failed} failed; {events} lines, {simulated_s} simulated seconds, "
         f"{told} promises, {deaths} deaths of the service"
     )
-    for kind, times in kinds.most_common():
-        print(f"{times:6} {kind}")  # noqa: T201
+    for kind, seeds in sorted(kinds.items(), key=lambda each: (-len(each[1]), each[0])):
+        first = ", ".join(map(str, sorted(seeds)[:6]))
+        print(f"{len(seeds):6} {kind}: seeds {first}")  # noqa: T201
     return 1 if failed else 0
 
 
@@ -70,8 +71,7 @@ def _kind(violation: str) -> str:
 def _report(run: Run, *, is_brief: bool) -> None:
     if run.violation and not is_brief:
         print("\n".join(run.lines[-SHOWN_LINES:]))  # noqa: T201
-    words = run.violation.splitlines()[0][:300] if is_brief and run.violation else run.violation
-    print(f"seed {run.seed}: {words or 'nothing found'} (digest {run.digest})")  # noqa: T201
+    print(f"seed {run.seed}: {run.violation or 'nothing found'} (digest {run.digest})")  # noqa: T201
 
 
 if __name__ == "__main__":

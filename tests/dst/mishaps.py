@@ -7,8 +7,8 @@ from contextlib import suppress
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.rms.base import Refused, RmsReservation, Submission
-from outrider.rms.twin import Twin
+from outrider.rms.base import Refused, RmsReservation, Sight, Submission
+from outrider.rms.twin import Faults, Twin
 from tests.dst.clockwork import Clockwork, Trace
 from tests.dst.knobs import Knobs
 from tests.dst.office import Office
@@ -80,9 +80,10 @@ class Mishaps:
             pool.limit_bytes = max(pool.limit_bytes, self._knobs.pool_bytes)
             self._twin.outside.repair(pool.name)
         self._twin.faults.be_unreachable_until(0)
-        for job in self._twin.look().jobs:
+        sight = look_in(self._twin)
+        for job in sight.jobs:
             self._twin.outside.cancel(job.key)
-        for each in self._twin.look().reservations:
+        for each in sight.reservations:
             if not each.is_ours:
                 self._twin.outside.delete_reservation(each.name)
         self._network.wake()
@@ -191,7 +192,7 @@ class Mishaps:
             self._trace.note(f"mishap: an administrator reserves {wanted.nodes} from {start_s}")
 
     def delete_ours(self) -> None:
-        ours = sorted(each.name for each in self._twin.look().reservations if each.is_ours)
+        ours = sorted(each.name for each in look_in(self._twin).reservations if each.is_ours)
         if not ours:
             return
         name = self._random.choice(ours)
@@ -216,3 +217,14 @@ class Mishaps:
 
     def step_clock(self) -> None:
         self._office.step_clock(self._random.choice((-20, -3, 3, 20, 90)))
+
+
+def look_in(twin: Twin) -> Sight:
+    """What there is, whether or not the twin answers, and without using up a fault."""
+    faults, twin.faults = twin.faults, Faults()
+    world = twin._world
+    world.faults, kept = twin.faults, world.faults
+    try:
+        return twin.look()
+    finally:
+        twin.faults, world.faults = faults, kept

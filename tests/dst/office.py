@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from outrider.core.reuse import Lingering
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Replied
 from outrider.service.desk import Desk, Event
@@ -65,14 +64,10 @@ class Notes:
         pass
 
 
-def least_used(image: Lingering, now_s: int) -> tuple[int, ...]:
-    return (image.uses, image.last_use_s)
-
-
 def make_desk(
     store: FailingStore, settings: Settings, policies: Policies, now_s: int, notes: Notes
 ) -> Desk:
-    return Desk(store, settings, policies, now_s, log=notes, meter=notes, rank=least_used)
+    return Desk(store, settings, policies, now_s, log=notes, meter=notes)
 
 
 class Office:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from outrider.service.documents import read_record
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Violation
+from tests.dst.mishaps import look_in
 from tests.dst.office import Office
 from tests.dst.pools import Network
 from tests.dst.safety import Safety
@@ -50,7 +51,7 @@ class Settling:
                 raise Violation(f"{name} could have been met, and {record.state.value}: {record.why}")
         if store.count_effects():
             raise Violation(f"{store.count_effects()} effects are never carried out: {store.due_effects(1 << 60)}")
-        ours = [each.name for each in self._twin.look().reservations if each.is_ours]
+        ours = [each.name for each in look_in(self._twin).reservations if each.is_ours]
         if ours:
             raise Violation(f"the batch system still has {ours}")
         self._network.move()

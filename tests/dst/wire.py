@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import assert_never
 
-from outrider.rms.base import NodeState, RmsError
+from outrider.rms.base import RmsError
 from outrider.rms.twin import Fault, Twin
 from outrider.service.effects import RESERVE, carry_out
 from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeTrouble, Result, TellNode
@@ -137,9 +137,3 @@ class Wire:
             return error
         return None
 
-
-def is_usable(twin: Twin, network: Network, name: str) -> bool:
-    """Whether a node is up for both the batch system and the service."""
-    pool = network.pools[name]
-    states = {node.name: node.state for node in twin.look().nodes}
-    return pool.is_up and pool.is_reachable and states[name] is NodeState.UP
