@@ -295,11 +295,7 @@ class People:
         if isinstance(request, Reserve) and before is not None:
             raise Violation(f"the name {answer.name} is given twice")
         told = Told(
-            name=answer.name,
-            caller=caller,
-            start_s=answer.start_s,
-            end_s=answer.end_s,
-            at_s=self._clock.now_s(),
+            name=answer.name, caller=caller, start_s=answer.start_s, end_s=answer.end_s, at_s=self._clock.now_s()
         )
         if before is not None:
             told.is_asked_to_end = before.is_asked_to_end

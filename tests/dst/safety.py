@@ -117,9 +117,7 @@ class Safety:
                     if placement.node == name
                 )
                 if taken > self._knobs.cpus:
-                    raise Violation(
-                        f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}"
-                    )
+                    raise Violation(f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}")
 
     def _check_told(self) -> None:
         """Whatever somebody was told is in the store, and is over only for a reason."""
@@ -156,9 +154,7 @@ class Safety:
         digest = read_document(record.document).digest
         brought = sum(pool.brought_bytes.get(digest, 0) for pool in self._network.pools.values())
         if receipt.transferred_bytes > brought:
-            raise Violation(
-                f"{name} is said to have moved {receipt.transferred_bytes}, of {brought} that were"
-            )
+            raise Violation(f"{name} is said to have moved {receipt.transferred_bytes}, of {brought} that were")
 
     def _watch_start(self, record: ReservationRecord) -> None:
         name, start_s = record.name, record.kept.reservation.start_s

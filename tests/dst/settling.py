@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from outrider.rms.twin import Twin
 from outrider.service.documents import read_record
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Violation
@@ -10,6 +9,7 @@ from tests.dst.mishaps import look_in
 from tests.dst.office import Office
 from tests.dst.pools import Network
 from tests.dst.safety import Safety
+from outrider.rms.twin import Twin
 
 MARGIN_S = 400
 """What starts so long after the end of all trouble must be met: the longest wait before a retry
@@ -50,9 +50,7 @@ class Settling:
             if record.state is not State.ENDED or not read_record(record.receipt).is_met:
                 raise Violation(f"{name} could have been met, and {record.state.value}: {record.why}")
         if store.count_effects():
-            raise Violation(
-                f"{store.count_effects()} effects are never carried out: {store.due_effects(1 << 60)}"
-            )
+            raise Violation(f"{store.count_effects()} effects are never carried out: {store.due_effects(1 << 60)}")
         ours = [each.name for each in look_in(self._twin).reservations if each.is_ours]
         if ours:
             raise Violation(f"the batch system still has {ours}")

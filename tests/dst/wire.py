@@ -136,3 +136,4 @@ class Wire:
         except RmsError as error:
             return error
         return None
+
