@@ -21,6 +21,7 @@ from outrider.service.requests import (
 from outrider.service.web.asking import Asker
 from outrider.service.web.bodies import DecisionsQuery, MostQuery, NodesQuery, TimelineQuery
 from outrider.service.web.errors import refused
+from outrider.service.web.protocol import Line
 from outrider.service.web.routing import ERRORS, By, answered
 from outrider.service.web.understanding import understand_nodes
 
@@ -88,13 +89,12 @@ async def _newer_decisions(
     asker: Asker, caller: Caller, wanted: ListDecisions, wait_s: int, request: Request
 ) -> DecisionList:
     """Ask until there is something newer, the time is over, the client hangs up or the service stops."""
+    line: Line = request.state.line
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s
     while True:
         found = await asker.ask(caller, wanted, DecisionList)
         rest_s = until_s - loop.time()
-        if found.decisions or rest_s <= 0 or request.state.line.is_closing:
+        if found.decisions or rest_s <= 0 or line.is_closing:
             return found
         await asyncio.sleep(min(asker.limits.poll_every_s, rest_s))
-        if await request.is_disconnected():
-            return found
