@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,13 @@ def test_empty_table_is_a_remark_and_no_output(service: Service, capsys: pytest.
 
     assert main(["transfers"]) == 0
     assert capsys.readouterr() == ("", "outrider: no transfers\n")
+
+
+def test_instant_that_no_calendar_has_is_no_traceback(
+    service: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    never = replace(samples.STATUS, next_start_s=10**30, link_busy_until_s=-(10**30), last_look_s=10**20)
+    service.on("GET", "/v1/status", never)
+
+    assert main(["status"]) == 0
+    assert "the next starts 9000-01-01 00:00\n" in capsys.readouterr().out

@@ -125,6 +125,8 @@ def explain(arguments: argparse.Namespace) -> None:
 
 
 def cancel(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.words import nodes_in_words
+    from outrider.cli.client import printable_line
     from outrider.service.answers import ReservationDetails
 
     asking = session(arguments)
@@ -134,10 +136,9 @@ def cancel(arguments: argparse.Namespace) -> None:
             print_json(answer)
             continue
         view = asking.read(ReservationDetails, answer).reservation
-        from outrider.cli.asking.words import nodes_in_words
-
         times = asking.when.period(view.start_s, view.end_s)
-        print(f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}")
+        told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
+        print(printable_line(told))
 
 
 def _me() -> str:
