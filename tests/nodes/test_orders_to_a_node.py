@@ -234,6 +234,19 @@ def test_failed_transfer_is_reported_with_its_reason_until_the_image_is_there(
     assert tell().arriving == ()
 
 
+def test_failed_transfer_is_forgotten_once_the_image_came_another_way(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    carrier.contents = {B: CONTENT}
+    tell(fetch())
+    node.settle()
+    node.ask("add", uri=B)
+    node.settle()
+
+    assert [each["state"] for each in node.ask("transfers")["transfers"]] == ["failed", "done"]
+    assert tell().arriving == ()
+
+
 def test_wrong_bytes_are_a_failure_and_no_image(node: Inside, tell: Tell, carrier: ScriptedCarrier) -> None:
     carrier.contents = {A: b"x" * len(CONTENT)}
     tell(fetch())
@@ -285,6 +298,7 @@ def test_public_wish_does_not_open_a_private_image_that_is_there(node: Inside, t
 def test_second_reader_of_a_private_image_has_to_come_by_its_own_address(node: Inside, tell: Tell) -> None:
     tell(fetch(readers=Readers(uids=(61001,))))
     arrived(tell, node)
+    node.settle()
     by_another = tell(fetch(uri=B, sources=(B,), readers=Readers(uids=(61002,))))
     by_the_same = tell(fetch(readers=Readers(uids=(61001, 61002))))
 
@@ -302,7 +316,7 @@ def test_second_reader_of_a_private_image_that_arrives_will_have_it(
     by_the_same = tell(fetch(readers=Readers(uids=(61001, 61003)), owner="d-1"))
     (before,) = node.ask("transfers")["transfers"]
     gate.set()
-    arrived(tell, node)
+    node.settle()
 
     assert [codes(each) for each in (by_another, public, by_the_same)] == [
         ["not-allowed"],
