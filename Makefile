@@ -1,6 +1,6 @@
 # make demo   the simulator's flagship comparison        make test   lint and every test
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
-# make cachemgr.pyz   the node side as one file            make man    its manual page, from its parser
+# make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -33,6 +33,7 @@ cachemgr.pyz:
 
 man: $(READY)
 	$(BIN)/python -m tools.manpage
+	$(BIN)/python -m tools.usermanpage
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'

@@ -48,10 +48,10 @@ the daemon's socket, if the configuration says nothing else
 
 def page() -> str:
     top = parser()
-    parts = [HEAD, ".SH OPTIONS\n", *(_option(each) for each in options(top)), ".SH VERBS\n"]
+    parts = [HEAD, ".SH OPTIONS\n", *(option_entry(each) for each in options(top)), ".SH VERBS\n"]
     parts += [_verb(verb, below) for verb, below in verbs(top).items()]
     parts += [TAIL, ".SH EXIT STATUS\n"]
-    parts += [f".TP\n.B {code}\n{_escaped(meaning)}\n" for code, meaning in meanings().items()]
+    parts += [f".TP\n.B {code}\n{escaped(meaning)}\n" for code, meaning in meanings().items()]
     return "".join(parts)
 
 
@@ -59,14 +59,14 @@ def _verb(verb: str, below: argparse.ArgumentParser) -> str:
     actions = [each for each in options(below) if "--help" not in each.option_strings]
     named = [str(each.metavar) for each in below._actions if not each.option_strings]
     usage = " ".join([verb, *named, *(["[options]"] if actions else [])])
-    text = f'.SS "cachemgr {_escaped(usage)}"\n{_escaped(below.description or "")}\n'
-    return text + "".join(_option(each) for each in actions)
+    text = f'.SS "cachemgr {escaped(usage)}"\n{escaped(below.description or "")}\n'
+    return text + "".join(option_entry(each) for each in actions)
 
 
-def _option(action: argparse.Action) -> str:
-    value = "" if action.nargs == 0 else f" \\fI{_escaped(_value(action))}\\fR"
-    names = ", ".join(f"\\fB{_escaped(name)}\\fR" for name in action.option_strings)
-    return f".TP\n{names}{value}\n{_escaped(action.help or '')}\n"
+def option_entry(action: argparse.Action) -> str:
+    value = "" if action.nargs == 0 else f" \\fI{escaped(_value(action))}\\fR"
+    names = ", ".join(f"\\fB{escaped(name)}\\fR" for name in action.option_strings)
+    return f".TP\n{names}{value}\n{escaped(action.help or '')}\n"
 
 
 def _value(action: argparse.Action) -> str:
@@ -75,7 +75,7 @@ def _value(action: argparse.Action) -> str:
     return str(action.metavar or action.dest.upper())
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     plain = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "").replace("%%", "%")
     plain = plain.replace("…", "...")
     return re.sub(r"^([.'])", r"\\&\1", plain, flags=re.MULTILINE)

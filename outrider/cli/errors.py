@@ -31,9 +31,67 @@ class MissingPartError(CommandError):
     meaning = "an optional library that this command needs is not installed"
 
 
+class RefusedError(CommandError):
+    """The service's no. Why, and what else would work, has been printed as the command's result."""
+
+    exit_code = 4
+    meaning = "the service refused: what was asked for cannot be promised"
+
+
+class UnreachableError(CommandError):
+    exit_code = 5
+    meaning = "the service does not answer, or what answers is not outriderd"
+
+
+class NotAllowedError(CommandError):
+    exit_code = 6
+    meaning = "you may not do this"
+
+
+class NotFoundError(CommandError):
+    exit_code = 7
+    meaning = "there is no such reservation, or what else was named"
+
+
+class ConflictError(CommandError):
+    exit_code = 8
+    meaning = "a name stands for several, or the request contradicts an earlier one"
+
+
+class UnavailableError(CommandError):
+    exit_code = 9
+    meaning = "the service, or the batch system behind it, cannot do this now; try again later"
+
+
+class StoreFailedError(CommandError):
+    """What went wrong with a store, with the exit code that each kind has there, from 20 to 29."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class BrokenError(CommandError):
+    exit_code = 10
+    meaning = "the reservation that was watched has failed"
+
+
+ERRORS: tuple[type[CommandError], ...] = (
+    InputError,
+    OutputError,
+    MissingPartError,
+    RefusedError,
+    UnreachableError,
+    NotAllowedError,
+    NotFoundError,
+    ConflictError,
+    UnavailableError,
+    BrokenError,
+    CommandError,
+)
 MEANINGS = {
-    EXIT_OK: "done",
-    **{each.exit_code: each.meaning for each in (InputError, OutputError, MissingPartError, CommandError)},
+    EXIT_OK: "done; for a reservation: accepted",
+    **{each.exit_code: each.meaning for each in ERRORS},
     EXIT_INTERRUPTED: "interrupted by Ctrl-C; no file is left half-written",
     EXIT_PIPE_CLOSED: "whoever read the output went away",
 }

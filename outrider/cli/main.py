@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from outrider import __version__
-from outrider.cli import check, simulate
+from outrider.cli import asking, check, completion, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -23,6 +23,8 @@ from outrider.cli.errors import (
 )
 
 _EPILOG = f"""examples:
+  outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
+  outrider show render-17                        how far it is
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling
@@ -36,12 +38,15 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
-        arguments = _parser().parse_args(argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        arguments = parser().parse_args(words)
+        arguments.words = words
         arguments.command(arguments)
     except SystemExit as finished:  # argparse, after --help and --version
         return finished.code if isinstance(finished.code, int) else EXIT_OK
     except CommandError as error:
-        print(f"outrider: {error}", file=sys.stderr)
+        if str(error):
+            print(f"outrider: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("outrider: interrupted", file=sys.stderr)
@@ -67,18 +72,21 @@ def run() -> None:
     sys.exit(code)
 
 
-def _parser() -> Parser:
-    parser = Parser(
+def parser() -> Parser:
+    """All commands, as help, completion and the manual page show them."""
+    top = Parser(
         prog="outrider",
         description="Has the image a job needs on its nodes before the job's clock starts.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"outrider {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
-    parser.set_defaults(command=_no_command)
-    simulate.add(commands)
+    top.add_argument("--version", action="version", version=f"outrider {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    top.set_defaults(command=_no_command)
+    asking.add(commands)
     check.add(commands)
-    return parser
+    simulate.add(commands)
+    completion.add(commands, parser)
+    return top
 
 
 def _no_command(arguments: object) -> None:

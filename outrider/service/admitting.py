@@ -208,7 +208,9 @@ class Admitting:
         return core_policy(
             self.policies,
             wish.requester,
-            lambda request: standing_of(self._site, wish.caller.uid, wish.account, request, without=without),
+            lambda request: standing_of(
+                self._site, self.policies, wish.caller.uid, wish.account, request, without=without
+            ),
         )
 
     def question(self, wish: Wish) -> Request:

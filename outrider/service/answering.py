@@ -100,7 +100,7 @@ class Answering:
         if isinstance(request, Plan):
             return admitting.plan(wish, program)
         if isinstance(request, Reserve):
-            answer: Answer = admitting.reserve(wish, program)
+            answer: Answer = self._reserve(wish, program)
         else:
             assert live is not None
             answer = self._modify(live, wish, request, program)
@@ -124,6 +124,14 @@ class Answering:
         why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
         self._parts.lifetimes.cancel(found, caller, why)
         return views.details(found.record, caller)
+
+    def _reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+        parts = self._parts
+        decision = parts.admitting.reserve(wish, program)
+        if decision.result == "accepted":
+            # Its image may be there or on its way already; and its beginning and end are to come.
+            parts.executing.arrange(parts.site.live[decision.name])
+        return decision
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
         parts, before = self._parts, set(live.nodes)

@@ -66,7 +66,7 @@ class Live:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return self.reservation.nodes
+        return self.record.kept.reservation.nodes
 
     @property
     def is_ready(self) -> bool:

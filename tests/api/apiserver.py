@@ -361,3 +361,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def image_trouble(words: str) -> Future[Any]:
     return done(ImageTrouble(words))
+
+
+def check_error(reply: Reply, status: int, code: str) -> Any:
+    """The form of every error. Its content is returned."""
+    assert (reply.status, reply.json["code"]) == (status, code), reply.body
+    assert reply.headers["content-type"] == "application/json"
+    assert set(reply.json) == {"code", "message", "problems"}
+    assert reply.json["message"]
+    assert "\n" not in reply.json["message"]
+    assert "Traceback" not in reply.json["message"]
+    for problem in reply.json["problems"]:
+        assert set(problem) == {"line", "column", "key", "message"}
+    return reply.json

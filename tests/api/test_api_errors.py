@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -14,26 +13,13 @@ from tests.api.apiserver import (
     BEST_EFFORT,
     DIGEST,
     WORKSPACE,
-    Reply,
     ScriptedFront,
     Server,
+    check_error,
     done,
     image_trouble,
     wait_until,
 )
-
-
-def check_error(reply: Reply, status: int, code: str) -> Any:
-    """The form of every error. Its content is returned."""
-    assert (reply.status, reply.json["code"]) == (status, code), reply.body
-    assert reply.headers["content-type"] == "application/json"
-    assert set(reply.json) == {"code", "message", "problems"}
-    assert reply.json["message"]
-    assert "\n" not in reply.json["message"]
-    assert "Traceback" not in reply.json["message"]
-    for problem in reply.json["problems"]:
-        assert set(problem) == {"line", "column", "key", "message"}
-    return reply.json
 
 
 @pytest.mark.parametrize(
@@ -62,14 +48,14 @@ def test_full_queue_says_when_to_ask_again(api: Server, front: ScriptedFront) ->
     front.answers["ShowStatus"] = Busy("1000 requests wait: ask again", retry_after_s=7)
     reply = api.get("/v1/status")
 
-    check_error(reply, 503, "busy")
+    assert check_error(reply, 503, "busy")
     assert reply.headers["retry-after"] == "7"
 
 
 def test_full_queue_for_images_is_busy_too(api: Server, front: ScriptedFront) -> None:
     front.found = Busy("too many images are looked up")
 
-    check_error(api.post("/v1/plans", {"workspace": WORKSPACE}), 503, "busy")
+    assert check_error(api.post("/v1/plans", {"workspace": WORKSPACE}), 503, "busy")
 
 
 def test_faults_of_a_workspace_have_their_places(api: Server, front: ScriptedFront) -> None:
@@ -179,7 +165,7 @@ def test_zone_that_nobody_knows_is_refused(api: Server) -> None:
     ],
 )
 def test_query_of_another_form_is_refused(api: Server, front: ScriptedFront, target: str) -> None:
-    check_error(api.get(target), 422, "invalid")
+    assert check_error(api.get(target), 422, "invalid")
 
     assert front.asked == []
 
@@ -190,7 +176,7 @@ def test_query_of_another_form_is_refused(api: Server, front: ScriptedFront, tar
 def test_change_that_says_nothing_sensible_is_refused(api: Server, body: object) -> None:
     reply = api.send("PATCH", "/v1/reservations/render-17", json.dumps(body).encode())
 
-    check_error(reply, 422, "invalid")
+    assert check_error(reply, 422, "invalid")
 
 
 @pytest.mark.parametrize(
@@ -205,17 +191,26 @@ def test_change_that_says_nothing_sensible_is_refused(api: Server, body: object)
     ],
 )
 def test_job_of_another_form_is_refused(api: Server, body: object) -> None:
-    check_error(api.post("/v1/submissions", body), 422, "invalid")
+    assert check_error(api.post("/v1/submissions", body), 422, "invalid")
+
+
+def test_job_cannot_have_a_time_of_its_own(api: Server, front: ScriptedFront) -> None:
+    found = check_error(
+        api.post("/v1/submissions", {"argv": ["true"], "workspace": WORKSPACE}), 422, "invalid"
+    )
+
+    assert "reserve it" in found["message"]
+    assert front.asked == []
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../../b//c", "/", "/a\nb", ""])
 def test_backup_goes_to_a_full_path_only(api: Server, path: str) -> None:
-    check_error(api.post("/v1/backups", {"path": path}), 422, "invalid")
+    assert check_error(api.post("/v1/backups", {"path": path}), 422, "invalid")
 
 
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/reservations/", "/docs", "/redoc", "/v2/status", "/%00"])
 def test_unknown_path_is_not_found(api: Server, path: str) -> None:
-    check_error(api.get(path), 404, "not-found")
+    assert check_error(api.get(path), 404, "not-found")
 
 
 def test_wrong_method_names_the_right_one(api: Server) -> None:
@@ -236,7 +231,7 @@ def test_policies_that_are_faulty_are_told_and_not_taken(api: Server, front: Scr
 def test_job_that_the_batch_system_refuses_is_told(api: Server, front: ScriptedFront) -> None:
     front.job = NotDone(Trouble(code="conflict", message="no such reservation"))
 
-    check_error(api.post("/v1/submissions", {"argv": ["true"]}), 409, "conflict")
+    assert check_error(api.post("/v1/submissions", {"argv": ["true"]}), 409, "conflict")
 
 
 def test_fault_of_the_service_is_in_its_log_and_not_in_the_answer(
@@ -247,9 +242,9 @@ def test_fault_of_the_service_is_in_its_log_and_not_in_the_answer(
     front.answers["ShowStatus"] = done("no Status")
     second = shared.get("/v1/status")
 
-    check_error(reply, 500, "unavailable")
+    assert check_error(reply, 500, "unavailable")
     assert b"secret" not in reply.body
-    check_error(second, 500, "unavailable")
+    assert check_error(second, 500, "unavailable")
     # The client is answered first.
     wait_until(lambda: len(shared.tally.lines) == 2)
     traces = [str(fields["trace"]) for level, _, fields in shared.tally.lines if level == "error"]

@@ -18,8 +18,7 @@ from outrider.service.web.front import Administrators
 from outrider.service.web.identity import KEPT_S, MOST_KEPT, Users, look_up
 from outrider.service.web.limits import Limits
 from outrider.service.web.server import listen_unix
-from tests.api.apiserver import ScriptedFront, Server
-from tests.api.test_api_errors import check_error
+from tests.api.apiserver import ScriptedFront, Server, check_error
 
 NAMELESS_UID = 54_321
 

@@ -17,16 +17,17 @@ from outrider.service.answers import DecisionList, ImageList, ImageOnNodes
 from outrider.service.web.limits import Limits
 from outrider.service.web.strictjson import JsonError, parse_json
 from tests.api.apiserver import (
+    DECISION,
     DIGEST,
     STATUS,
     WORKSPACE,
     ScriptedFront,
     Server,
     UnixConnection,
+    check_error,
     done,
     wait_until,
 )
-from tests.api.test_api_errors import check_error
 
 MIB = 1024 * 1024
 Serve = Callable[..., Server]
@@ -43,7 +44,7 @@ def received(connection: socket.socket) -> bytes:
 def test_body_of_more_than_a_mebibyte_is_refused_by_its_length(api: Server, front: ScriptedFront) -> None:
     reply = api.send("POST", "/v1/plans", b"{" + b" " * MIB + b"}")
 
-    check_error(reply, 413, "invalid")
+    assert check_error(reply, 413, "invalid")
     assert front.asked == []
 
 
@@ -119,7 +120,7 @@ def test_reading_hostile_json_takes_one_pass() -> None:
     "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""]
 )
 def test_body_that_is_not_declared_as_json_is_refused(api: Server, kind: str) -> None:
-    check_error(api.send("POST", "/v1/plans", b"{}", Content_Type=kind), 415, "invalid")
+    assert check_error(api.send("POST", "/v1/plans", b"{}", Content_Type=kind), 415, "invalid")
 
 
 def test_declared_charset_is_accepted(api: Server) -> None:
@@ -131,7 +132,7 @@ def test_declared_charset_is_accepted(api: Server) -> None:
 
 @pytest.mark.parametrize("key", ["a b", "x" * 129, "käse", "a\tb"])
 def test_key_of_another_form_is_refused(api: Server, key: str) -> None:
-    check_error(api.get("/v1/status", Idempotency_Key=key), 400, "invalid")
+    assert check_error(api.get("/v1/status", Idempotency_Key=key), 400, "invalid")
 
 
 @pytest.mark.parametrize("name", [b"Idempotency-Key", b"Authorization", b"Content-Type"])
@@ -146,7 +147,7 @@ def test_header_that_stands_twice_is_refused(api: Server, name: bytes) -> None:
 def test_too_many_headers_are_refused(api: Server) -> None:
     headers = {f"X-{number}": "1" for number in range(70)}
 
-    check_error(api.get("/v1/status", **headers), 431, "invalid")
+    assert check_error(api.get("/v1/status", **headers), 431, "invalid")
 
 
 @pytest.mark.parametrize("size", [20_000, 200_000])
@@ -263,9 +264,23 @@ def test_user_with_too_many_requests_under_way_is_told_to_wait(serve: Serve, pen
     for each in waiting:
         each.join()
 
-    check_error(refused, 503, "busy")
+    assert check_error(refused, 503, "busy")
     assert refused.headers["retry-after"] == "1"
     assert server.get("/v1/images").status == 200
+
+
+def test_bodies_of_all_together_are_bounded(serve: Serve, pending: Future[Any]) -> None:
+    server = serve(limits=Limits(bodies_bytes=2000))
+    server.front.answers["Plan"] = pending
+    waiting = threading.Thread(target=server.post, args=("/v1/plans", {"workspace": WORKSPACE + "#" * 1500}))
+    waiting.start()
+    wait_until(lambda: len(server.front.asked) == 1)
+    refused = server.post("/v1/submissions", {"argv": ["true", "x" * 500]})
+    pending.set_result(DECISION)
+    waiting.join()
+
+    assert check_error(refused, 503, "busy")
+    assert server.post("/v1/submissions", {"argv": ["true", "x" * 500]}).status == 201
 
 
 def test_user_with_too_many_connections_is_refused(serve: Serve) -> None:

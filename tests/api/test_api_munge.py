@@ -6,15 +6,18 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from outrider.service.web.limits import Limits
 from outrider.service.web.munge import Munge, NotVouched, hash_request
-from tests.api.apiserver import WORKSPACE, Reply, Server, wait_until
-from tests.api.test_api_errors import check_error
+from tests.api.apiserver import STATUS, WORKSPACE, Reply, Server, check_error, wait_until
 
 UID = 54_321
 
@@ -135,7 +138,25 @@ def test_body_that_was_changed_on_the_way_is_noticed(remote: Server, munged: Mun
     credential = munged.encode(hash_request("POST", "/v1/plans", "", WORKSPACE.encode()))
     reply = send(remote, credential, "POST", "/v1/plans", WORKSPACE.encode() + b" ")
 
-    check_error(reply, 401, "not-allowed")
+    assert check_error(reply, 401, "not-allowed")
+
+
+def test_user_of_several_hosts_has_one_users_share(serve: Callable[..., Server], munged: Munged) -> None:
+    server = serve(munge=Munge(socket=munged.socket), limits=Limits(requests_per_user=1))
+    server.front.answers["ShowStatus"] = pending = Future[Any]()
+
+    def ask(path: str, uid: int) -> Reply:
+        return send(server, munged.encode(hash_request("GET", path, "", b""), uid=uid), "GET", path)
+
+    waiting = threading.Thread(target=ask, args=("/v1/status", UID))
+    waiting.start()
+    wait_until(lambda: len(server.front.asked) == 1)
+    own, others = ask("/v1/images", UID), ask("/v1/images", UID + 1)
+    pending.set_result(STATUS)
+    waiting.join()
+
+    assert check_error(own, 503, "busy")
+    assert others.status == 200
 
 
 def test_credential_that_has_expired_is_refused(remote: Server, munged: Munged) -> None:
@@ -166,7 +187,7 @@ def test_credential_of_another_payload_is_refused(remote: Server, munged: Munged
     ["", "MUNGE:AAAA:", "MUNGE:" + "A" * 9000 + ":", "--socket=/tmp/x", "MUNGE:../../x:", "MUNGE:$(id):"],
 )
 def test_what_is_no_credential_is_refused(remote: Server, credential: str) -> None:
-    check_error(send(remote, credential, "GET", "/v1/status"), 401, "not-allowed")
+    assert check_error(send(remote, credential, "GET", "/v1/status"), 401, "not-allowed")
 
 
 def test_request_without_credential_is_told_what_to_send(remote: Server) -> None:
@@ -199,6 +220,6 @@ def test_decoder_that_fails_is_the_services_trouble(
     credential = munged.encode(hash_request("GET", "/v1/status", "", b""))
     reply = send(server, credential, "GET", "/v1/status")
 
-    check_error(reply, 503, "unavailable")
+    assert check_error(reply, 503, "unavailable")
     assert [event for _, event, _ in server.tally.lines] == ["credential not decoded"]
     assert server.front.asked == []

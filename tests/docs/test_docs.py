@@ -14,7 +14,7 @@ import pytest
 
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import MEANINGS
-from outrider.cli.main import _parser, main
+from outrider.cli.main import main, parser
 from outrider.cli.simulate import figure, table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,13 +41,13 @@ def prose(page: Path) -> str:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Every `outrider sim …` of a page: behind a prompt in a fenced block, or between backticks."""
+    """Every `outrider …` of a page: behind a prompt in a fenced block, or between backticks."""
     for body in fenced(page, "console"):
         for line in body.splitlines():
             if line.startswith("$ outrider"):
                 yield line.removeprefix("$ ")
     for code in INLINE.findall(prose(page)):
-        if code.startswith("outrider sim ") and "…" not in code:
+        if code.startswith("outrider ") and "…" not in code:
             yield code
 
 
@@ -76,14 +76,19 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
             yield from leaves(child)
 
 
-LEAVES = list(leaves(_parser()))
+LEAVES = list(leaves(parser()))
 NAMES = {leaf.prog for leaf in LEAVES}
-PAGE_OF = {"outrider check": "docs/workspace.md"}
-"""Where a command's options are documented, if not with those of the simulator."""
+
+
+def page_of(leaf: argparse.ArgumentParser) -> str:
+    """Where a command's options are documented."""
+    if leaf.prog == "outrider check":
+        return "docs/workspace.md"
+    return "docs/simulator.md" if leaf.prog.startswith("outrider sim ") else "docs/outrider.md"
 
 
 def parsed(command: str) -> argparse.Namespace:
-    return _parser().parse_args(words(command))
+    return parser().parse_args(words(command))
 
 
 @pytest.mark.parametrize(("page", "command"), SHOWN)
@@ -106,7 +111,7 @@ def test_docs_show_every_command() -> None:
 
 @pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.prog)
 def test_every_option_of_a_command_is_documented(leaf: Parser) -> None:
-    page = (ROOT / PAGE_OF.get(leaf.prog, "docs/simulator.md")).read_text()
+    page = (ROOT / page_of(leaf)).read_text()
     options = [option for action in leaf._actions for option in action.option_strings if option != "-h"]
     missing = [option for option in options if not re.search(rf"`{re.escape(option)}[ `]", page)]
 
@@ -126,7 +131,7 @@ def test_every_option_group_of_run_is_documented() -> None:
 
 
 def test_exit_codes_in_the_docs_are_those_of_the_program() -> None:
-    section = (ROOT / "docs/simulator.md").read_text().split("### Exit codes")[1].split("\n## ")[0]
+    section = (ROOT / "docs/outrider.md").read_text().split("## Exit codes")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", section, re.MULTILINE)
 
     assert {int(code): meaning for code, meaning in rows} == MEANINGS

@@ -23,7 +23,7 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 MOST_ARGUMENT_BYTES = 100_000
 MOST_OUTPUTS = 1_000
 """Output files that are kept; the oldest go."""
-REAP_S = 5.0
+REAP_S = 2.0
 # Waits for a word on its stdin, becomes the user, and then the command. Whoever launched it and
 # died before it could write down that it did leaves no command running that nobody knows of.
 PROGRAM = """
@@ -109,7 +109,10 @@ class ProcessLauncher:
 
     def adopt(self, identity: str) -> Handle | None:
         found = _Mark.read(identity)
-        return _Orphan(found) if found is not None and found.is_there() else None
+        if found is None:
+            return None
+        orphan = _Orphan(found)
+        return None if orphan.is_over() else orphan
 
     def _drop_old_outputs(self) -> None:
         self._folder.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -152,6 +155,15 @@ class _Mark:
     def is_there(self) -> bool:
         state, start = _stat(self.pid)
         return state not in ("", "Z", "X") and start == self.start and self.boot == _boot()
+
+    def end_rest(self) -> None:
+        """What a leader that is over has left of its group.
+
+        A number is not given away while a group has it. So, if there is no process of that
+        number, the group is the leader's or empty.
+        """
+        if _stat(self.pid)[1] in (0, self.start) and self.boot == _boot():
+            self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
         """To all of its session's first group, which has the number of its leader."""
@@ -199,7 +211,9 @@ class _Child:
     def kill(self) -> None:
         if self._child.returncode is None:
             self._mark.signal(signal.SIGKILL)
-            self._child.wait(REAP_S)
+            # One that hangs in a dead file system dies when that answers; nobody waits for it here.
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(REAP_S)
         self._close()
 
     def stop(self) -> None:
@@ -235,7 +249,10 @@ class _Orphan:
         """Its service did that, or died and took it along."""
 
     def is_over(self) -> bool:
-        return not self._mark.is_there()
+        if self._mark.is_there():
+            return False
+        self._mark.end_rest()
+        return True
 
     def ask_to_end(self) -> None:
         self._signal(signal.SIGTERM)

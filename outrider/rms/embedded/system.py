@@ -58,7 +58,7 @@ class EmbeddedHooks:
     """What happens on the nodes. `image_of` gives what a job finds in OUTRIDER_IMAGE.
 
     They are called with the batch system standing still, so they have to be quick. An epilog
-    comes when the job's command is over or stands still.
+    comes when the job's command is over; of a suspended job, which needs its instance still, none.
     """
 
     prolog: Prolog = go_on
@@ -285,8 +285,10 @@ class EmbeddedSystem:
 
     def _epilog(self, job: RmsJob, node: str) -> None:
         now = self._world.jobs.get(job.key)
-        self._runs.off_nodes(job.key, None if now is None else now.state)
-        self._hooks.epilog(job, node)
+        state = None if now is None else now.state
+        self._runs.off_nodes(job.key, state)
+        if state is not JobState.SUSPENDED:
+            self._hooks.epilog(job, node)
 
     def _fail(self, job: Job, why: str) -> None:
         self._log.warning("job cannot go on", job=job.key, reason=why)

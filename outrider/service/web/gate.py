@@ -11,6 +11,7 @@ import itertools
 import re
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from outrider.service.meter import Log, Meter
@@ -53,7 +54,8 @@ class Gate:
         self._limits = limits
         self._meter = meter
         self._log = log
-        self._slots = Slots(limits.requests_per_user)
+        self._slots = Slots()
+        self._bodies_bytes = 0
         self._crew = Crew("credentials to be decoded", threads=2)
 
     def close(self) -> None:
@@ -66,23 +68,24 @@ class Gate:
         line: Line = scope["state"]["line"]
         answer = _Answer(send)
         began_s = asyncio.get_running_loop().time()
-        if not self._slots.take(line.who):
-            most = self._limits.requests_per_user
-            await answer.refuse(
-                of_busy(Busy(f"{most} requests of yours are under way: wait for one")).refusal
-            )
-        else:
-            try:
-                await self._pass(scope, receive, answer, line)
-            finally:
-                self._slots.give(line.who)
+        request = _Taken()
+        try:
+            await self._pass(scope, receive, answer, line, request)
+        finally:
+            self._bodies_bytes -= request.body_bytes
+            for who in request.slots:
+                self._slots.give(who)
         self._measure(scope, answer.status, asyncio.get_running_loop().time() - began_s)
 
-    async def _pass(self, scope: Scope, receive: Receive, answer: _Answer, line: Line) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, answer: _Answer, line: Line, taken: _Taken) -> None:
+        limits = self._limits
         try:
-            headers = _headers(scope, self._limits.head_bytes)
-            body = await self._body(headers, receive)
-            scope["state"]["caller"] = await self._caller(scope, headers, body, line)
+            self._take(line.who, limits.requests_per_user if line.peer else limits.requests_per_host, taken)
+            headers = _headers(scope, limits.head_bytes)
+            body = await self._body(headers, receive, taken)
+            scope["state"]["caller"] = caller = await self._caller(scope, headers, body, line)
+            if caller is not None and line.peer is None:
+                self._take(f"uid {caller.uid}", limits.requests_per_user, taken)
             _check_json(headers, body)
             await self._app(scope, _again(body, receive), answer.send)
         except _Gone:
@@ -99,7 +102,11 @@ class Gate:
                 return
             await answer.refuse(fault())
 
-    async def _body(self, headers: dict[str, str], receive: Receive) -> bytes:
+    def _take(self, who: str, most: int, taken: _Taken) -> None:
+        self._slots.take(who, most)
+        taken.slots.append(who)
+
+    async def _body(self, headers: dict[str, str], receive: Receive, taken: _Taken) -> bytes:
         most = self._limits.body_bytes
         announced = headers.get("content-length", "0")
         if not announced.isdecimal() or len(announced) > 18 or int(announced) > most:
@@ -109,9 +116,14 @@ class Gate:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise _Gone
-            body += message.get("body", b"")
+            part = message.get("body", b"")
+            body += part
+            taken.body_bytes += len(part)
+            self._bodies_bytes += len(part)
             if len(body) > most:
                 raise _too_large(most)
+            if self._bodies_bytes > self._limits.bodies_bytes:
+                raise Busy("too much is being sent to the service at once: ask again in a moment")
             if not message.get("more_body", False):
                 return bytes(body)
 
@@ -146,6 +158,14 @@ class Gate:
         route = getattr(scope.get("route"), "path", "other")
         self._meter.count("outrider_requests_total", route, str(status or 499))
         self._meter.observe("outrider_request_seconds", seconds, route)
+
+
+@dataclass(kw_only=True, slots=True)
+class _Taken:
+    """What a request holds until it is over."""
+
+    slots: list[str] = field(default_factory=list)
+    body_bytes: int = 0
 
 
 class _Answer:

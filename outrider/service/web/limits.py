@@ -32,25 +32,29 @@ class Limits:
     unread_s: float = 30
     """A client that does not take its answer for so long is cut off."""
     requests_per_user: int = 64
+    requests_per_host: int = 512
+    """Over TCP, where a host has many users and none of them is known yet."""
     connections_per_user: int = 128
+    connections_per_host: int = 512
     connections: int = 800
     """Of all users together; below the usual limit of 1,024 open files."""
+    bodies_bytes: int = 256 * 1024 * 1024
+    """All bodies in memory together, whoever sent them."""
     poll_every_s: float = 0.5
     """How often a long poll asks the desk."""
 
 
 class Slots:
-    """Counts what each user has under way."""
+    """Counts what each user, or each host, has under way."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._taken: Counter[str] = Counter()
 
-    def take(self, who: str) -> bool:
-        if self._taken[who] >= self._most:
-            return False
+    def take(self, who: str, most: int) -> None:
+        """One more, to be given back. Raises Busy."""
+        if self._taken[who] >= most:
+            raise Busy(f"{most} requests of {who} are under way: wait for one of them")
         self._taken[who] += 1
-        return True
 
     def give(self, who: str) -> None:
         self._taken[who] -= 1

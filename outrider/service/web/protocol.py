@@ -126,7 +126,8 @@ class PeerProtocol(H11Protocol):
             return True
         others: set[object] = set(self.connections)
         own = sum(isinstance(each, PeerProtocol) and each.line.who == self.line.who for each in others)
-        return own > self._limits.connections_per_user
+        limits = self._limits
+        return own > (limits.connections_per_user if self.line.peer else limits.connections_per_host)
 
     def _refuse(self, refused: Refusal) -> None:
         """Answer without the application, and close."""

@@ -12,7 +12,7 @@ from outrider.service.web.asking import Asker
 from outrider.service.web.bodies import SubmitBody
 from outrider.service.web.front import Submit
 from outrider.service.web.routing import ERRORS, By, Key, answered
-from outrider.service.web.understanding import hash_of, understand, understand_duration
+from outrider.service.web.understanding import hash_of, understand_duration, understand_job
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +36,7 @@ def submission_routes(asker: Asker) -> APIRouter:
 
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
-    workspace = await asker.read(lambda: understand(body, now_s)) if body.workspace else None
+    workspace = await asker.read(lambda: understand_job(body, now_s)) if body.workspace else None
     image = await asker.resolve(caller, workspace) if workspace else None
     deployment = workspace.deployment if workspace else None
     duration_s = understand_duration(body.duration) if body.duration else None

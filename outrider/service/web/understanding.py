@@ -54,6 +54,18 @@ def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
     return workspace
 
 
+def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
+    """The same for a job, which starts when the batch system has room: no time is passed over."""
+    workspace = understand(body, now_s)
+    if workspace.deployment is not None and not workspace.deployment.is_best_effort:
+        words = (
+            "the workspace says when, and a job of its own cannot: reserve it and submit with the "
+            "reservation's name, or leave start and finish_by out"
+        )
+        raise _fault("deployment.start", words)
+    return workspace
+
+
 def understand_change(
     name: str, body: ChangeBody, now_s: int, *, is_plan: bool, key: str, hashed: str
 ) -> Modify:

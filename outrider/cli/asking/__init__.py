@@ -1,0 +1,20 @@
+"""Commands that ask the service over its socket, and print what it answers."""
+
+from __future__ import annotations
+
+from outrider.cli.arguments import Subparsers
+from outrider.cli.asking import (
+    administration,
+    configuration,
+    listing,
+    reservations,
+    reserve,
+    submit,
+    timeline,
+    watch,
+)
+
+
+def add(commands: Subparsers) -> None:
+    for module in (reserve, reservations, watch, timeline, listing, submit, configuration, administration):
+        module.add(commands)

@@ -1,0 +1,162 @@
+"""`outrider list`, `show`, `explain` and `cancel`: reservations that there are."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import sys
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Subparsers
+from outrider.cli.asking.session import Session, add_asking, add_header_option, session
+from outrider.cli.client import Json, in_path
+from outrider.cli.errors import InputError
+from outrider.cli.output import print_json
+
+if TYPE_CHECKING:
+    from outrider.service.answers import ReservationView
+
+STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
+PAST_STATES = STATES[5:]
+_NAME = "the reservation: render-17, or render if that is clear"
+_LIST = """The table's columns have no blanks but the last. What is not yours to see is a hyphen.
+
+examples:
+  outrider list
+  outrider list --mine --past
+  outrider list --state endangered --noheader
+"""
+_SHOW = """examples:
+  outrider show render-17
+  outrider show render --json
+"""
+_EXPLAIN = """examples:
+  outrider explain render-17
+"""
+_CANCEL = """What is under way for these reservations alone is stopped; images that have arrived stay in the
+pools until their space is wanted.
+
+examples:
+  outrider cancel render-17
+  outrider cancel render-17 render-18
+"""
+
+
+def add(commands: Subparsers) -> None:
+    parser = add_asking(commands, "list", list_reservations, "list reservations", _LIST)
+    add_header_option(parser)
+    parser.add_argument(
+        "--past", action="store_true", help="those that are over instead of those that are not"
+    )
+    owners = parser.add_mutually_exclusive_group()
+    owners.add_argument("--user", metavar="USER", help="those of this user")
+    owners.add_argument("--mine", action="store_true", help="your own")
+    parser.add_argument(
+        "--state",
+        metavar="STATE",
+        action="append",
+        choices=STATES,
+        help=f"in this state: {', '.join(STATES)}",
+    )
+    parser = add_asking(
+        commands, "show", show, "show a reservation, and how far its image is on each node", _SHOW
+    )
+    parser.add_argument("name", metavar="NAME", help=_NAME)
+    parser = add_asking(commands, "explain", explain, "say why a reservation is as it is", _EXPLAIN)
+    parser.add_argument("name", metavar="NAME", help=_NAME)
+    parser = add_asking(commands, "cancel", cancel, "give reservations back", _CANCEL)
+    parser.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
+
+
+def list_reservations(arguments: argparse.Namespace) -> None:
+    from outrider.service.answers import ReservationList
+
+    asking = session(arguments)
+    states = arguments.state or []
+    is_past = arguments.past or (bool(states) and all(state in PAST_STATES for state in states))
+    query = {
+        "past": "true" if is_past else None,
+        "user": _me() if arguments.mine else arguments.user,
+        "state": ",".join(states) or None,
+    }
+    answer = asking.pages("/v1/reservations", query, "reservations")
+    if asking.is_json:
+        print_json(answer)
+        return
+    found = asking.read(ReservationList, answer).reservations
+    if not found:
+        print(
+            "outrider: no such reservations" if any(query.values()) else "outrider: no reservations",
+            file=sys.stderr,
+        )
+    header = ("NAME", "STATE", "USER", ">NODES", "NODELIST", "START", "END", "READY", "IMAGE", "REMARK")
+    asking.table(header, [_row(each, asking) for each in found])
+
+
+def show(arguments: argparse.Namespace) -> None:
+    from outrider.service.answers import ReservationDetails
+
+    asking = session(arguments)
+    answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}")
+    if asking.is_json:
+        print_json(answer)
+        return
+    from outrider.cli.asking.details import details_screen
+
+    print(details_screen(asking.read(ReservationDetails, answer), asking.when, asking.paint))
+
+
+def explain(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.terminal import GAP
+    from outrider.cli.client import printable_line
+    from outrider.service.answers import Explanation
+
+    asking = session(arguments)
+    answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}/explanation")
+    if asking.is_json:
+        print_json(answer)
+        return
+    explanation = asking.read(Explanation, answer)
+    print(asking.paint(printable_line(explanation.name), "bold"))
+    for sentence in explanation.sentences:
+        print(f"  {printable_line(sentence)}")
+    if explanation.decisions:
+        print()
+    for each in explanation.decisions:
+        told = " ".join(part for part in (each.kind, each.outcome) if part)
+        reason = f": {each.reason}" if each.reason else ""
+        print(f"  {asking.when.stamp(each.at_s)}{GAP}{printable_line(told + reason)}")
+
+
+def cancel(arguments: argparse.Namespace) -> None:
+    from outrider.service.answers import ReservationDetails
+
+    asking = session(arguments)
+    for name in arguments.names:
+        answer: Json = asking.client.delete(f"/v1/reservations/{in_path(name)}")
+        if asking.is_json:
+            print_json(answer)
+            continue
+        view = asking.read(ReservationDetails, answer).reservation
+        from outrider.cli.asking.words import nodes_in_words
+
+        times = asking.when.period(view.start_s, view.end_s)
+        print(f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}")
+
+
+def _me() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError) as error:
+        raise InputError("--mine: this user has no name here; give one with --user") from error
+
+
+def _row(view: ReservationView, asking: Session) -> tuple[object, ...]:
+    from outrider.cli.asking.words import image_name
+
+    remark = view.why or ("" if view.is_confirmed else "the batch system does not have it yet")
+    return (
+        view.name, view.state, view.user, view.node_count, view.nodes, asking.when.column(view.start_s),
+        asking.when.column(view.end_s), asking.when.column(view.ready_s),
+        image_name(view.image.uri, view.image.digest), remark,
+    )  # fmt: skip

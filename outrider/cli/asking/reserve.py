@@ -1,0 +1,160 @@
+"""`outrider reserve`, `plan` and `modify`: ask for a promise, and show it or the reason why not."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Subparsers
+from outrider.cli.asking import wanted as wants
+from outrider.cli.asking.session import Session, add_asking, print_problems, session
+from outrider.cli.client import FaultyRequestError, Json, in_path
+from outrider.cli.errors import CommandError, InputError, RefusedError
+from outrider.cli.output import print_json
+
+if TYPE_CHECKING:
+    from outrider.service.answers import Decision
+
+_FORMS = """Times are Slurm's forms and ISO 8601, in the zone that TZ names or else the machine's.
+What is accepted is a promise: the image is on all nodes when the reservation starts. What is
+refused comes with the earliest start that would be accepted, and the exit code 4.
+"""
+_RESERVE = f"""{_FORMS}
+examples:
+  outrider reserve ws.yaml --start 14:00
+  outrider reserve ws.yaml --finish-by "tomorrow 08:00" --nodes 8
+  outrider reserve --image https://images.example.org/ubuntu.qcow2 --nodes 4 --start now+1hour -t 2h
+"""
+_PLAN = f"""Nothing is reserved: this says what outrider reserve would be answered now.
+{_FORMS}
+examples:
+  outrider plan ws.yaml --start 14:00
+  outrider plan --image ubuntu.qcow2 --nodes 64 --finish-by "tomorrow 08:00" -t 4h
+"""
+_MODIFY = """What is not given stays. If the change is refused, the reservation stays as it was.
+
+examples:
+  outrider modify render-17 --start 15:00
+  outrider modify render-17 --duration 4h --plan
+"""
+
+
+def add(commands: Subparsers) -> None:
+    for verb, command, summary, epilog in (
+        ("reserve", reserve, "ask for nodes that have the image when the time comes", _RESERVE),
+        ("plan", plan, "see what a reservation would be answered, without making it", _PLAN),
+    ):
+        parser = add_asking(commands, verb, command, summary, epilog)
+        wants.add_workspace_options(parser)
+        wants.add_deployment_options(parser)
+        parser.add_argument("--account", metavar="ACCOUNT", default="", help="whom it is charged to")
+        parser.set_defaults(verb=verb)
+    parser = add_asking(
+        commands, "modify", modify, "change a reservation's times or number of nodes", _MODIFY
+    )
+    parser.add_argument("name", metavar="NAME", help="the reservation: render-17, or render if that is clear")
+    wants.add_deployment_options(parser, are_all=False)
+    parser.add_argument("--plan", action="store_true", help="say what would be answered, and change nothing")
+
+
+def reserve(arguments: argparse.Namespace) -> None:
+    _ask(arguments, "/v1/reservations", "is reserved", "is refused")
+
+
+def plan(arguments: argparse.Namespace) -> None:
+    _ask(arguments, "/v1/plans", "would be accepted", "would be refused")
+
+
+def modify(arguments: argparse.Namespace) -> None:
+    asking = session(arguments)
+    change: dict[str, Json] = {
+        key: value for key in ("start", "duration") if (value := getattr(arguments, key)) is not None
+    }
+    if arguments.nodes is not None:
+        change["nodes"] = _node_count(arguments.nodes)
+    if not change:
+        raise InputError("nothing to change: give --start, --duration or --nodes")
+    query = {"plan": "true" if arguments.plan else "false"}
+    try:
+        answer = asking.client.patch(
+            f"/v1/reservations/{in_path(arguments.name)}", {**change, "zone": asking.zone_name}, query
+        )
+    except FaultyRequestError as error:
+        print_problems(error, None)
+        raise InputError(str(error)) from error
+    accepted, refused = ("would be changed", "would not be changed") if arguments.plan else (
+        "is changed", "stays as it was")  # fmt: skip
+    _print(asking, answer, arguments, accepted, refused, drops_finish=False)
+
+
+def _node_count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0 and len(text) < 9):
+        raise InputError(f"--nodes: {text!r} is not a whole number of 1 or more")
+    return int(text)
+
+
+def _ask(arguments: argparse.Namespace, path: str, accepted: str, refused: str) -> None:
+    asking = session(arguments)
+    wish = wants.wanted(arguments)
+    try:
+        answer = asking.client.post(path, wish.body(asking.zone_name, arguments.account))
+    except FaultyRequestError as error:
+        print_problems(error, wish.file)
+        raise InputError(f"faults found: {len(error.problems)}; nothing was reserved") from error
+    drops_finish = "finish_by" in wish.text or bool(wish.options.get("finish_by"))
+    _print(asking, answer, arguments, accepted, refused, drops_finish=drops_finish)
+
+
+def _print(
+    asking: Session,
+    answer: Json,
+    arguments: argparse.Namespace,
+    accepted: str,
+    refused: str,
+    *,
+    drops_finish: bool,
+) -> None:
+    """The decision on stdout, and the exit code that says which it was."""
+    from outrider.service.answers import Decision
+
+    decision = asking.read(Decision, answer)
+    if asking.is_json:
+        print_json(answer)
+    elif decision.result == "accepted":
+        print(_accepted(asking, decision, arguments, accepted))
+    else:
+        from outrider.cli.asking.decision import refused_screen
+
+        again = ""
+        if decision.earliest_start_s is not None:
+            start_s = wants.typable_start_s(decision.earliest_start_s, asking.when.now_s)
+            start = asking.when.exact(start_s)
+            again = wants.words_with_start(arguments.words, start, drops_finish=drops_finish)
+        print(refused_screen(decision, asking.when, asking.paint, refused, again))
+    if decision.result != "accepted":
+        raise RefusedError
+
+
+def _accepted(asking: Session, decision: Decision, arguments: argparse.Namespace, head: str) -> str:
+    from outrider.cli.asking.decision import accepted_screen, next_steps
+
+    if decision.name and not head.startswith("would"):
+        following = next_steps(decision.name, decision.node_count, _batch_system(asking))
+    else:
+        following = wants.without_plan(arguments.words)
+    return accepted_screen(decision, asking.when, asking.paint, head, following)
+
+
+def _batch_system(asking: Session) -> str:
+    """Which one it is, for the next command; a promise is not spoilt by not finding out."""
+    try:
+        answer = asking.client.get("/v1/status")
+    except CommandError as error:
+        print(
+            f"outrider: the reservation stands, but the service's status cannot be had: {error}",
+            file=sys.stderr,
+        )
+        return ""
+    found = answer.get("batch_system") if isinstance(answer, dict) else None
+    return found if isinstance(found, str) else ""

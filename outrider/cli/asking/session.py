@@ -1,0 +1,146 @@
+"""What every command that asks the service shares: its options, the client, the zone, the form of output."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from outrider.cli.arguments import Command, Parser, Subparsers, add_command
+from outrider.cli.client import SOCKET, TIMEOUT_S, Client, FaultyRequestError, Json, Query
+from outrider.cli.errors import InputError
+from outrider.cli.quantities import positive
+
+if TYPE_CHECKING:
+    from outrider.cli.asking.terminal import Paint
+    from outrider.cli.asking.words import When
+
+T = TypeVar("T")
+MOST_PAGES = 1_000
+COMMON = ("json", "utc", "socket", "timeout")
+"""Options of every command that asks the service."""
+SOCKET_VARIABLE = "OUTRIDER_SOCKET"
+_ZONES = "/zoneinfo/"
+_OPTIONS_OF = {"metadata.image.uri": "image", "metadata.image": "image", "deployment": ""}
+"""Keys that are not called like the option they come from, or come from several."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """One command's dealings with the service."""
+
+    client: Client
+    zone: tzinfo
+    zone_name: str
+    is_json: bool
+    has_header: bool
+    when: When
+    paint: Paint
+
+    def read(self, kind: type[T], value: Json) -> T:
+        from outrider.cli.asking.reading import read
+
+        return read(kind, value)
+
+    def pages(self, path: str, query: Query, key: str) -> dict[str, Json]:
+        """All pages of a list as one object, as if it had come at once."""
+        whole: dict[str, Json] = {}
+        items: list[Json] = []
+        after: Json = None
+        for _ in range(MOST_PAGES):
+            asked = {**query, **({"after": after} if isinstance(after, (str, int)) else {})}
+            page = self.client.get(path, asked)
+            whole = page if isinstance(page, dict) else {}
+            found = whole.get(key)
+            items += found if isinstance(found, list) else []
+            following = whole.get("next_after")
+            if following in (None, "") or following == after:
+                break
+            after = following
+        return {**whole, key: items} if whole else {}
+
+    def table(self, header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+        from outrider.cli.asking.terminal import table
+
+        if rows:
+            print(table(header, rows, self.paint, has_header=self.has_header))
+
+
+def add_asking(commands: Subparsers, name: str, command: Command, summary: str, epilog: str) -> Parser:
+    """A command with the options that all have that ask the service."""
+    parser = add_command(commands, name, command, summary, epilog)
+    group = parser.add_argument_group("common options")
+    group.add_argument("--json", action="store_true", help="print the service's answer as it is, as JSON")
+    group.add_argument("--utc", action="store_true", help="read and show times in UTC instead of TZ's zone")
+    group.add_argument(
+        "--socket", metavar="PATH", help=f"the service's socket (OUTRIDER_SOCKET, or {SOCKET})"
+    )
+    group.add_argument(
+        "--timeout", metavar="SECONDS", type=positive, default=TIMEOUT_S,
+        help=f"how long to wait for an answer, restarts of the service included ({TIMEOUT_S})",
+    )  # fmt: skip
+    return parser
+
+
+def add_header_option(parser: Parser) -> None:
+    parser.add_argument("-n", "--noheader", action="store_true", help="leave the table's first line out")
+
+
+def session(arguments: argparse.Namespace) -> Session:
+    """Where a command meets the clock, the environment and the terminal."""
+    from cachemgr.clock import SystemClock
+    from outrider.cli.asking.terminal import paint_for
+    from outrider.cli.asking.words import When
+
+    clock = SystemClock()
+    zone, zone_name = zone_of(os.environ, is_utc=arguments.utc)
+    path = arguments.socket or os.environ.get(SOCKET_VARIABLE) or SOCKET
+    return Session(
+        client=Client(path, clock, timeout_s=arguments.timeout),
+        zone=zone,
+        zone_name=zone_name,
+        is_json=arguments.json,
+        has_header=not getattr(arguments, "noheader", False),
+        when=When(now_s=clock.now_s(), zone=zone),
+        paint=paint_for(sys.stdout, os.environ),
+    )
+
+
+def zone_of(
+    environment: Mapping[str, str], *, is_utc: bool, localtime: Path = Path("/etc/localtime")
+) -> tuple[tzinfo, str]:
+    """The user's zone, and its name for the service; empty if it has none that another machine knows."""
+    if is_utc:
+        return UTC, "UTC"
+    from outrider.metadata.errors import TextError
+    from outrider.metadata.zones import user_zone
+
+    try:
+        zone = user_zone(environment, localtime=localtime)
+    except TextError as error:
+        raise InputError(str(error)) from error
+    named = environment.get("TZ", "").removeprefix(":")
+    if not named:
+        path = os.path.realpath(localtime)
+        named = path.partition(_ZONES)[2] if _ZONES in path else ""
+    return zone, "UTC" if zone is UTC else named
+
+
+def print_problems(error: FaultyRequestError, file: str | None) -> None:
+    """The faults as a compiler lists them, each on a line that editors can jump to.
+
+    Without a file all that there is was made of options, so these are what is named.
+    """
+    for each in error.problems:
+        if each.line and file is not None:
+            about = f"{each.key}: " if each.key else ""
+            print(f"{file}:{each.line}:{each.column}: {about}{each.message}")
+        else:
+            last = each.key.rpartition(".")[2].replace("_", "-").lstrip("-")
+            option = _OPTIONS_OF.get(each.key, last)
+            print(f"--{option}: {each.message}" if option else each.message)

@@ -1,0 +1,197 @@
+"""What a user wants, from a workspace's file or from options alone, as the service takes it.
+
+The file's text is sent as it is and read there; so is each option. Nothing is understood twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from outrider.cli.arguments import Parser
+from outrider.cli.client import Json, printable_line
+from outrider.cli.errors import InputError
+
+MOST_BYTES = 1 << 20
+MOST_NAME = 63
+SOON_S, TYPING_S = 600, 30
+MOST_FILE_NAME = 255
+NOTHING = "none"
+"""What is typed to take a key out of what the file says."""
+BY_OPTIONS = "(options)"
+_OF_IMAGE = ("digest", "size", "private", "name")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A workspace's text, where it came from, and what replaces keys of its deployment.
+
+    `file` is None if the text was made of options.
+    """
+
+    text: str
+    file: str | None
+    options: dict[str, str | None]
+
+    def body(self, zone: str, account: str) -> dict[str, Json]:
+        return {
+            "workspace": self.text,
+            "file": BY_OPTIONS if self.file is None else sent_file(self.file),
+            "options": {**self.options},
+            "zone": zone,
+            "account": account,
+        }
+
+
+def add_deployment_options(parser: Parser, *, are_all: bool = True) -> None:
+    """Keys of a deployment. With a file they replace what it says; `none` takes a key out."""
+    group = parser.add_argument_group(
+        "what is wanted", "Each replaces what the file says; none takes it out."
+    )
+    group.add_argument("-N", "--nodes", metavar="N", help="how many nodes")
+    group.add_argument("--start", metavar="TIME", help="when it starts: 14:00, now+2hours, 2027-01-31T14:00")
+    group.add_argument("-t", "--duration", metavar="TIME", help="for how long: 2h30m, or 90 for minutes")
+    if not are_all:
+        return
+    group.add_argument(
+        "--finish-by", metavar="TIME", help="when it has ended at the latest; it may start at any time"
+    )
+    group.add_argument("--instances-per-node", metavar="N", help="how many instances run on each node")
+    group.add_argument("--cpus", metavar="N", help="processors of each instance")
+    group.add_argument("--memory", metavar="SIZE", help="memory of each instance: 8GiB")
+    group.add_argument("--gpus", metavar="N", help="graphics processors of each instance")
+
+
+def add_workspace_options(parser: Parser) -> None:
+    parser.add_argument("file", metavar="WORKSPACE", nargs="?", help="the workspace's file; - for stdin")
+    group = parser.add_argument_group("without a file")
+    group.add_argument(
+        "--image", metavar="URI", help="where the image is: a URI, a path, or a name in the catalogue"
+    )
+    group.add_argument("--digest", metavar="DIGEST", help="what its bytes must hash to: sha256:…")
+    group.add_argument("--size", metavar="SIZE", help="its size: 600MB, 2GiB")
+    group.add_argument("--private", action="store_true", help="only who may read it at its source may use it")
+    group.add_argument("--name", metavar="TEXT", help="what the workspace is called (the image's name)")
+
+
+def wanted(arguments: argparse.Namespace) -> Wanted:
+    """The workspace that a command line speaks of."""
+    given = [name for name in _OF_IMAGE if getattr(arguments, name)]
+    if arguments.file is not None:
+        if arguments.image is not None or given:
+            culprit = "image" if arguments.image is not None else given[0]
+            raise InputError(
+                f"--{culprit} and {arguments.file}: the file names the image; give one of the two"
+            )
+        return Wanted(
+            text=read_text(arguments.file), file=shown_file(arguments.file), options=options_of(arguments)
+        )
+    if arguments.image is None:
+        raise InputError(
+            f"name a workspace's file, or an image with --image (see outrider {arguments.verb} --help)"
+        )
+    return Wanted(text=_document(arguments), file=None, options=options_of(arguments))
+
+
+def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:
+    keys = ("nodes", "instances_per_node", "cpus", "memory", "gpus", "duration", "start", "finish_by")
+    given = {key: getattr(arguments, key, None) for key in keys}
+    return {key: None if text.lower() == NOTHING else text for key, text in given.items() if text is not None}
+
+
+def shown_file(path: str) -> str:
+    return "(stdin)" if path == "-" else path
+
+
+def sent_file(path: str) -> str:
+    """A file's name as far as the service takes it; it is only told in errors."""
+    return printable_line(shown_file(path)[-MOST_FILE_NAME:])
+
+
+def read_text(path: str) -> str:
+    """A file's text, of which no more is read than the service takes."""
+    try:
+        if path == "-":
+            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with open(path, "rb") as file:
+                content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror or error}); check its name, and who may read it"
+        ) from error
+    # Options and quoting go into the same request, which may not be longer than this.
+    if len(content) > MOST_BYTES // 2:
+        raise InputError(
+            f"{shown_file(path)}: more than {MOST_BYTES // 2} bytes are no workspace; check its name"
+        )
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{shown_file(path)}:{line}:1: is not UTF-8: save it in that encoding") from error
+
+
+def _document(arguments: argparse.Namespace) -> str:
+    """A workspace with this image and nothing else. JSON is YAML."""
+    image: dict[str, Json] = {"uri": uri_of(arguments.image)}
+    if arguments.digest:
+        image["digest"] = arguments.digest
+    if arguments.size:
+        image["size"] = int(arguments.size) if _is_number(arguments.size) else arguments.size
+    if arguments.private:
+        image["private"] = True
+    name = arguments.name or name_from(arguments.image)
+    return json.dumps({"version": 1, "metadata": {"name": name, "image": image}, "deployment": {}})
+
+
+def uri_of(image: str) -> str:
+    """An image's address; a path, which begins with a slash or a dot, is this machine's file."""
+    return Path(image).absolute().as_uri() if image.startswith(("/", "./", "../")) else image
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def name_from(uri: str) -> str:
+    """A workspace's name after its image: the last part of its address without an ending."""
+    last = re.split(r"[?#]", uri)[0].rstrip("/").rpartition("/")[2]
+    stem = last.partition(".")[0] or last
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:MOST_NAME]
+    return plain or "workspace"
+
+
+def typable_start_s(earliest_s: int, now_s: int) -> int:
+    """The start to ask for instead: if it is soon, a full minute that leaves time to type."""
+    if earliest_s > now_s + SOON_S:
+        return earliest_s
+    return -(-(earliest_s + TYPING_S) // 60) * 60
+
+
+def words_with_start(words: Sequence[str], start: str, *, drops_finish: bool) -> str:
+    """The command line that was typed, with this start in it, as a shell takes it."""
+    kept: list[str] = []
+    skips = False
+    for word in words:
+        if skips:
+            skips = False
+        elif word in ("--start", "--finish-by"):
+            skips = True
+        elif not word.startswith(("--start=", "--finish-by=")):
+            kept.append(word)
+    more = ["--finish-by", NOTHING] if drops_finish else []
+    return shlex.join(["outrider", *kept, "--start", start, *more])
+
+
+def without_plan(words: Sequence[str]) -> str:
+    """The command line that does what was planned."""
+    verb, *others = words
+    kept = [word for word in others if word != "--plan"]
+    return shlex.join(["outrider", "reserve" if verb == "plan" else verb, *kept])

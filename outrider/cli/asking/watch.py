@@ -1,0 +1,195 @@
+"""`outrider watch`: progress as it happens, in place on a terminal, as plain lines elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from outrider.cli.arguments import Subparsers
+from outrider.cli.asking.session import Session, add_asking, session
+from outrider.cli.client import Json, in_path, printable_line
+from outrider.cli.errors import BrokenError
+from outrider.cli.quantities import positive
+
+if TYPE_CHECKING:
+    from outrider.cli.asking.words import When
+    from outrider.service.answers import ReservationDetails, TransferList
+
+OVER = ("ended", "cancelled", "failed")
+READY = ("ready", "active", *OVER)
+EVERY_S = 2
+_EPILOG = """With a name it ends when that reservation is over, or with --until ready when its image is on all
+nodes; the exit code is 10 if it has failed. Without a name it shows all transfers until Ctrl-C.
+Where output is no terminal there is a line for each change of state and each tenth of the way.
+
+examples:
+  outrider watch render-17
+  outrider watch render-17 --until ready && echo go
+  outrider watch
+"""
+
+
+class _Clock(Protocol):
+    def now_s(self) -> int: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Screen:
+    """A block of lines on a terminal that is drawn anew over itself."""
+
+    def __init__(
+        self, write: Callable[[str], object], columns: Callable[[], int], lines: Callable[[], int]
+    ) -> None:
+        self._write = write
+        self._columns = columns
+        self._lines = lines
+        self._drawn = 0
+
+    def show(self, text: str, changes: dict[str, str]) -> None:
+        """Lines that do not fit are cut: what has scrolled away cannot be drawn over."""
+        from cachemgr.cli.progress import cut
+
+        shown = [printable_line(line) for line in text.split("\n")]
+        most = self._lines() - 1
+        if len(shown) > most:
+            shown = [*shown[: most - 1], f"and {len(shown) - most + 1} more lines"]
+        back = f"\x1b[{self._drawn}F" if self._drawn else ""
+        body = "".join(f"{cut(line, self._columns() - 1)}\x1b[K\n" for line in shown)
+        self._write(f"{back}{body}\x1b[J")
+        self._drawn = len(shown)
+
+
+def add(commands: Subparsers) -> None:
+    parser = add_asking(commands, "watch", watch, "follow a reservation, or all transfers", _EPILOG)
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the reservation; without it all transfers")
+    parser.add_argument(
+        "--until",
+        metavar="WHEN",
+        choices=("ready", "over"),
+        default="over",
+        help="end when it is ready, or over (over)",
+    )
+    parser.add_argument(
+        "--every", metavar="SECONDS", type=positive, default=EVERY_S, help=f"how often to look ({EVERY_S})"
+    )
+
+
+def watch(arguments: argparse.Namespace) -> None:
+    from cachemgr.clock import SystemClock
+
+    follow(session(arguments), arguments, SystemClock())
+
+
+def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
+    """Look, show, wait, until it is over."""
+    from outrider.cli.asking.terminal import columns, is_live, lines
+
+    is_drawn = is_live(os.environ) and not asking.is_json
+    view: Screen | Lines = Screen(_written, columns, lines) if is_drawn else Lines()
+    ends_with = READY if arguments.until == "ready" else OVER
+    while True:
+        text, changes, state = _look(asking, arguments.name, clock.now_s())
+        view.show(text, changes)
+        if arguments.name and state in ends_with:
+            if state == "failed":
+                raise BrokenError(f"{arguments.name} has failed; see outrider explain {arguments.name}")
+            return
+        clock.sleep(arguments.every)
+
+
+class Lines:
+    """A line for what has changed since the last look."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+
+    def show(self, text: str, changes: dict[str, str]) -> None:
+        for subject, line in changes.items():
+            if self._last.get(subject) != line:
+                print(printable_line(line), flush=True)
+        self._last = changes
+
+
+def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str, str], str]:
+    """The screen, a line for each thing that can change, and the state if one reservation is watched."""
+    from outrider.cli.asking.words import When
+    from outrider.service.answers import ReservationDetails, TransferList
+
+    when = When(now_s=now_s, zone=asking.zone)
+    if name is None:
+        answer = asking.client.get("/v1/transfers")
+        found = asking.read(TransferList, answer)
+        changes = _json_line(answer) if asking.is_json else _transfer_changes(found, when)
+        return transfers_screen(found, when), changes, ""
+    answer = asking.client.get(f"/v1/reservations/{in_path(name)}")
+    details = asking.read(ReservationDetails, answer)
+    state = details.reservation.state
+    return reservation_screen(details, when), (
+        _json_line(answer) if asking.is_json else _reservation_changes(details, when)
+    ), state  # fmt: skip
+
+
+def _json_line(answer: Json) -> dict[str, str]:
+    import json
+
+    return {"": json.dumps(answer, ensure_ascii=False)}
+
+
+def reservation_screen(details: ReservationDetails, when: When) -> str:
+    from outrider.cli.asking.details import details_screen
+    from outrider.cli.asking.terminal import plain_paint
+
+    return details_screen(details, when, plain_paint, is_watched=True)
+
+
+def transfers_screen(found: TransferList, when: When) -> str:
+    """Each transfer on two lines: what goes where for whom, and how far it is."""
+    from outrider.cli.asking.staging import transfer_line
+    from outrider.cli.asking.terminal import plain_paint
+    from outrider.cli.asking.words import image_name, plural
+
+    running = sum(each.state == "running" for each in found.transfers)
+    written = [f"{when.clock(when.now_s)}  {plural(len(found.transfers), 'transfer')}, {running} running"]
+    for each in found.transfers:
+        whom = f" for {', '.join(each.for_reservations)}" if each.for_reservations else ""
+        written.append(f"{image_name(each.image.uri, each.image.digest)} to {each.nodes}{whom}, {each.state}")
+        written.append(f"  {transfer_line(each, when, plain_paint)}")
+    return "\n".join(written)
+
+
+def _reservation_changes(details: ReservationDetails, when: When) -> dict[str, str]:
+    """Groups of nodes to the tenth of their way, so that a log does not get a line every two seconds."""
+    from outrider.cli.asking.staging import groups
+    from outrider.cli.asking.words import percent
+
+    view = details.reservation
+    why = f": {view.why}" if view.why else ""
+    changes = {"": f"{view.name} is {view.state}{why}"}
+    if details.ended_s is None:
+        for each in groups(details.staging):
+            tenths = percent(each.arrived_bytes, each.size_bytes) // 10 * 10
+            reached = f", {tenths} %" if each.state == "arriving" else ""
+            words = f": {each.words}" if each.words else ""
+            changes[each.nodes] = f"{view.name}: {each.nodes} {each.state}{reached}{words}"
+    return changes
+
+
+def _transfer_changes(found: TransferList, when: When) -> dict[str, str]:
+    from outrider.cli.asking.words import image_name, percent
+
+    changes = {}
+    for each in found.transfers:
+        tenths = percent(each.arrived_bytes, each.total_bytes) // 10 * 10
+        late = ", late" if each.is_late else ""
+        named = image_name(each.image.uri, each.image.digest)
+        changes[str(each.number)] = f"{each.number}: {named} to {each.nodes} {each.state}, {tenths} %{late}"
+    return changes
+
+
+def _written(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

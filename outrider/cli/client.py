@@ -1,0 +1,280 @@
+"""HTTP over the service's unix socket, with the standard library alone.
+
+A request is sent again while the service restarts: a change carries a key by which the service
+knows it again, so nothing is done twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote, urlencode
+
+from outrider.cli.errors import (
+    CommandError,
+    ConflictError,
+    InputError,
+    NotAllowedError,
+    NotFoundError,
+    UnavailableError,
+    UnreachableError,
+)
+
+if TYPE_CHECKING:
+    from cachemgr.clock import Clock
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+Query: TypeAlias = Mapping[str, "str | int | None"]
+
+SOCKET = "/run/outrider/outriderd.sock"
+TIMEOUT_S = 30
+NEW_PATIENCE_S = 3
+"""How long a service that has never answered is waited for: it may be about to start."""
+PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
+MOST_ANSWER_BYTES = 64 * 2**20
+MOST_PATH_BYTES = 107
+"""What the system takes as a socket's path."""
+_GONE = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, http.client.RemoteDisconnected)
+_ERRORS: dict[str, type[CommandError]] = {
+    "not-found": NotFoundError,
+    "not-allowed": NotAllowedError,
+    "ambiguous": ConflictError,
+    "conflict": ConflictError,
+    "invalid": InputError,
+    "unavailable": UnavailableError,
+    "busy": UnavailableError,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """A fault of what was sent, with its place; line 0 is an option."""
+
+    line: int
+    column: int
+    key: str
+    message: str
+
+
+class FaultyRequestError(InputError):
+    """The service has read what was sent and found these faults."""
+
+    def __init__(self, message: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+class _NotThere(Exception):
+    """Nothing was sent, because nobody listens."""
+
+
+class _Lost(Exception):
+    """The connection ended before the answer did."""
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Answer:
+    status: int
+    retry_after_s: int
+    body: bytes
+
+
+class Client:
+    """The service behind a socket. Every method returns the answer's JSON or raises a CommandError."""
+
+    def __init__(self, path: str, clock: Clock, *, timeout_s: int = TIMEOUT_S) -> None:
+        if len(os.fsencode(path)) > MOST_PATH_BYTES:
+            raise InputError(
+                f"--socket {path}: longer than the {MOST_PATH_BYTES} bytes a socket's path may have"
+            )
+        self.path = path
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._has_answered = False
+
+    def get(self, path: str, query: Query | None = None, *, wait_s: int = 0) -> Json:
+        """`wait_s`: how long the service may take on top, for a question that waits for news."""
+        return self._ask("GET", path, query, None, wait_s=wait_s)
+
+    def post(self, path: str, body: Json) -> Json:
+        return self._ask("POST", path, None, body)
+
+    def patch(self, path: str, body: Json, query: Query | None = None) -> Json:
+        return self._ask("PATCH", path, query, body)
+
+    def delete(self, path: str) -> Json:
+        return self._ask("DELETE", path, None, None)
+
+    def _ask(self, method: str, path: str, query: Query | None, body: Json, *, wait_s: int = 0) -> Json:
+        target = path + _query(query or {})
+        headers = {"Accept": "application/json", "Connection": "close"}
+        if method != "GET":
+            headers["Idempotency-Key"] = new_key()
+        content = None
+        if body is not None:
+            content = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape")
+            headers["Content-Type"] = "application/json"
+        answer = self._answered(method, target, content, headers, wait_s)
+        self._has_answered = True
+        return self._understood(answer)
+
+    def _answered(
+        self, method: str, target: str, content: bytes | None, headers: dict[str, str], wait_s: int
+    ) -> _Answer:
+        """The answer, asked for again while the service restarts or is too busy to take it on."""
+        began_s = self._clock.monotonic_s()
+        pause_s = PAUSE_S
+        while True:
+            left_s = began_s + self._timeout_s - self._clock.monotonic_s()
+            try:
+                answer = self._once(method, target, content, headers, max(left_s, 1.0) + wait_s)
+                wanted_s = float(answer.retry_after_s) if answer.status == 503 else 0.0
+                if not wanted_s or wanted_s > left_s:
+                    return answer
+            except _NotThere as error:
+                patience_s = self._timeout_s if self._has_answered else min(NEW_PATIENCE_S, self._timeout_s)
+                wanted_s = pause_s
+                if self._clock.monotonic_s() + pause_s > began_s + patience_s:
+                    raise UnreachableError(
+                        f"outriderd is not running: nobody listens on {self.path} ({error}). Start it with "
+                        "systemctl start outriderd, or name its socket with --socket or OUTRIDER_SOCKET"
+                    ) from error
+            except _Lost as error:
+                wanted_s = pause_s
+                if pause_s > left_s:
+                    raise UnreachableError(
+                        f"outriderd on {self.path} hung up without an answer ({error}); whether it did "
+                        "what was asked is not known: see outrider list, and the service's log"
+                    ) from error
+            self._clock.sleep(wanted_s)
+            pause_s = min(2 * pause_s, MOST_PAUSE_S)
+
+    def _once(
+        self, method: str, target: str, content: bytes | None, headers: dict[str, str], timeout_s: float
+    ) -> _Answer:
+        connection = _Connection(self.path, timeout_s)
+        try:
+            self._connect(connection)
+            connection.request(method, target, body=content, headers=headers)
+            response = connection.getresponse()
+            body = response.read(MOST_ANSWER_BYTES + 1)
+        except _GONE as error:
+            raise _Lost(str(error) or type(error).__name__) from error
+        except TimeoutError as error:
+            raise UnreachableError(
+                f"outriderd on {self.path} did not answer within {timeout_s:.0f} s: give it longer with "
+                "--timeout, and see its log"
+            ) from error
+        except http.client.IncompleteRead as error:
+            raise _Lost("the answer is cut off") from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise self._stranger() from error
+        except OSError as error:
+            raise UnreachableError(
+                f"{self.path}: {error.strerror or error}; see the service's log"
+            ) from error
+        finally:
+            connection.close()
+        if len(body) > MOST_ANSWER_BYTES:
+            raise UnreachableError(
+                f"outriderd's answer is larger than {MOST_ANSWER_BYTES} bytes: ask for less"
+            )
+        after = response.headers.get("Retry-After", "")
+        is_number = after.isascii() and after.isdigit() and len(after) < 6
+        return _Answer(status=response.status, retry_after_s=int(after) if is_number else 0, body=body)
+
+    def _connect(self, connection: _Connection) -> None:
+        try:
+            connection.connect()
+        except PermissionError as error:
+            raise NotAllowedError(
+                f"you may not connect to {self.path}: ask the administrator for access to the socket "
+                "and its folder"
+            ) from error
+        except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
+            raise _NotThere(error.strerror or str(error)) from error
+        except OSError as error:
+            if error.errno in (errno.ENOTSOCK, errno.EPROTOTYPE, errno.ENOTDIR):
+                raise self._stranger() from error
+            raise
+
+    def _understood(self, answer: _Answer) -> Json:
+        try:
+            content: Json = json.loads(answer.body)
+        except (ValueError, RecursionError) as error:
+            raise self._stranger() from error
+        if 200 <= answer.status < 300:
+            return content
+        code = content.get("code") if isinstance(content, dict) else None
+        if not isinstance(content, dict) or not isinstance(code, str) or code not in _ERRORS:
+            raise self._stranger(f" (HTTP status {answer.status})")
+        message = content.get("message")
+        words = printable_line(message if isinstance(message, str) else code)
+        problems = _problems(content.get("problems"))
+        if problems:
+            raise FaultyRequestError(words, problems)
+        raise _ERRORS[code](words)
+
+    def _stranger(self, detail: str = "") -> UnreachableError:
+        return UnreachableError(
+            f"what answers on {self.path} is not outriderd, or one of another version{detail}: "
+            "see outrider --version, and name the right socket with --socket or OUTRIDER_SOCKET"
+        )
+
+
+def new_key() -> str:
+    """A random name for one request: a UUID of version 4."""
+    from uuid import UUID
+
+    return str(UUID(bytes=os.urandom(16), version=4))
+
+
+def in_path(name: str) -> str:
+    """A name as one step of a path: whatever is in it, it names nothing else."""
+    return quote(name, safe="") if name not in (".", "..") else name.replace(".", "%2E")
+
+
+def printable_line(text: str) -> str:
+    """What comes from elsewhere must not move the cursor or forge a line."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _query(query: Query) -> str:
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"?{urlencode(given)}" if given else ""
+
+
+def _problems(found: Json) -> tuple[Problem, ...]:
+    if not isinstance(found, list):
+        return ()
+    return tuple(
+        Problem(
+            line=_number(each.get("line")),
+            column=_number(each.get("column")),
+            key=printable_line(str(each.get("key") or "")),
+            message=printable_line(str(each.get("message") or "")),
+        )
+        for each in found
+        if isinstance(each, dict)
+    )
+
+
+def _number(value: Json) -> int:
+    return value if isinstance(value, int) else 0
