@@ -114,7 +114,12 @@ def test_copy_of_a_store_in_use_is_a_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("target", "code"),
-    [("copy.sqlite", "invalid"), ("{}/../x", "invalid"), ("{}/none/x", "invalid"), ("{}/s.sqlite", "conflict")],
+    [
+        ("copy.sqlite", "invalid"),
+        ("{}/../x", "invalid"),
+        ("{}/none/x", "invalid"),
+        ("{}/s.sqlite", "conflict"),
+    ],
 )
 def test_copy_goes_only_where_it_can(tmp_path: Path, target: str, code: str) -> None:
     Store.create(tmp_path / "s.sqlite", NOON).close()

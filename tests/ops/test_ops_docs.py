@@ -52,7 +52,9 @@ def test_every_exit_code_is_documented_once() -> None:
 
 
 def test_every_option_is_documented_with_its_help() -> None:
-    rows = dict(re.findall(r"^\| `(--[a-z-]+)(?: FILE)?` \| (.+) \|$", section(PAGE, "The command"), re.MULTILINE))
+    rows = dict(
+        re.findall(r"^\| `(--[a-z-]+)(?: FILE)?` \| (.+) \|$", section(PAGE, "The command"), re.MULTILINE)
+    )
     options = {action.option_strings[-1] for action in _parser()._actions}
 
     assert set(rows) == options
@@ -156,7 +158,9 @@ def test_bounds_that_alerts_name_are_bounds_of_histograms() -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    rows = re.findall(r"^\| `(Outrider\w+)` \| .{20,} \|$", section(OPERATIONS, "What to watch"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(Outrider\w+)` \| .{20,} \|$", section(OPERATIONS, "What to watch"), re.MULTILINE
+    )
 
     assert sorted(rows) == sorted(name for name, _ in alerts())
 
