@@ -199,9 +199,14 @@ class Staff:
     def due(self, node: str, at_s: int) -> None:
         """The agenda says that it is time for a node."""
         member = self.members.get(node)
-        if member is not None and member.due_s == at_s:
-            member.due_s = None
-            self._ready.append(node)
+        if member is None or member.due_s != at_s:
+            return
+        member.due_s = None
+        if member.call is not None and at_s >= member.called_s + LOST_CALL_S:
+            # Given up here, since it may be one of those that keep all others from being called.
+            member.call = None
+            self._under_way -= 1
+        self._ready.append(node)
 
     def calls(self, now_s: int) -> Iterator[TellNode]:
         """What is to be said to nodes now, as many at once as may be."""
@@ -210,9 +215,9 @@ class Staff:
             if member is None:
                 continue
             if member.call is not None:
-                if now_s - member.called_s < LOST_CALL_S:
-                    continue
-                self._under_way -= 1
+                # Should no answer come, it is told anew.
+                self._plan_at(member, member.called_s + LOST_CALL_S)
+                continue
             self._number += 1
             call = TellNode(
                 node=member.name,
@@ -298,7 +303,10 @@ class Staff:
             was_there, need.is_there = need.is_there, True
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
-            need.next_s = max(now_s + 1, order.until_s - self._settings.pin_lease_s // 2)
+            # What lasts as long as it is needed is not renewed.
+            lease_s = self._settings.pin_lease_s
+            renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
+            need.next_s = max(now_s + 1, renewed_s)
             return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
         if code != "missing":
             return self._failed(member, need, f"{words or code}", now_s)
