@@ -251,17 +251,33 @@ class Executing:
     def _missed(self, live: Live, node: str) -> None:
         """An image that was counted on is not in a pool: bring it there anew."""
         site = self._site
-        live.ready.discard(node)
+        self._not_ready(live, node)
         entry = site.book.entries.get(live.name)
         if entry is None:
             return
         names = site.book.timeline.nodes
         number = site.book.timeline.number_of[node]
-        if not any(each == number and life.transfer is None for each, life in entry.lives):
+        lives = [life for each, life in entry.lives if each == number]
+        for life in lives:
+            if life.transfer in site.moving:
+                # It was there, and the same transfer still goes on to other nodes: here, too.
+                site.moving[life.transfer].left.add(node)
+        if not any(life.transfer is None for life in lives):
             # The copy was replaced in the meantime: what is on its way will be seen.
             return
         self._log.warning("image is missing", node=names[number].name, image=live.document.uri)
         self._lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
+
+    def _not_ready(self, live: Live, node: str) -> None:
+        """A node has lost its copy. That it was there once makes no promise kept before the start."""
+        site = self._site
+        live.ready.discard(node)
+        receipt = None
+        if live.kept.ready_s is not None and site.now_s < live.reservation.start_s:
+            receipt = replace(live.kept, ready_s=None)
+        state = State.PREPARING if live.record.state is State.READY else None
+        if receipt is not None or state is not None:
+            site.change(live, state=state, receipt=receipt)
 
     def _lose(self, node: str, key: str, why: str) -> None:
         """Everybody who counts on a copy that is not there gets another."""
