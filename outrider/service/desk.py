@@ -291,6 +291,8 @@ class Desk:
         if self._parts is not None:
             self._parts.site.book.timeline.forget_before(self._now_s)
             self._parts.site.book.pools.settle(self._now_s)
+            # These are statistics that only a simulation wants.
+            self._parts.site.book.pools.stays.clear()
         self._meter.set("outrider_last_reconcile_timestamp_seconds", self._now_s)
 
     def _tend_store(self) -> None:

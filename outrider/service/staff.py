@@ -34,6 +34,8 @@ MOST_ORDERS = 64
 """Orders in one call; the rest follow in the next."""
 RETRY_S = 5
 MOST_RETRY_S = 120
+FIRST_PER_S = 50
+"""So many nodes a second are asked for the first time."""
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
 
@@ -149,7 +151,7 @@ class Staff:
             self._under_way -= member.call is not None
         for number, name in enumerate(names):
             if name not in self.members:
-                delay_s = number * self._settings.reconcile_every_s // (2 * len(names))
+                delay_s = min(number // FIRST_PER_S, self._settings.reconcile_every_s // 2)
                 self.members[name] = Member(name=name, compare_s=now_s + delay_s)
         for member in self.members.values():
             for owner in [owner for owner in member.needs if owner not in owners]:

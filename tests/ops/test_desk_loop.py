@@ -208,6 +208,7 @@ def test_beat_grows_old_while_the_desk_hangs(driven: Driven) -> None:
     eventually(lambda: driven.desks[0].heard == ["stuck"], "being stuck")
     before_s = driven.loop.beat_age_s
     eventually(lambda: driven.loop.beat_age_s > before_s + 0.1, "the ageing")
+    assert not driven.desks[0].go.is_set()
     driven.desks[0].go.set()
 
     eventually(lambda: driven.loop.beat_age_s < 0.1, "another beat")
