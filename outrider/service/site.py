@@ -83,7 +83,8 @@ class Moving:
     is_aside: bool = False
     rates: list[tuple[int, int]] = field(default_factory=list)
     """Instants, and the bytes that had arrived on the slowest node by then."""
-    is_unlimited: bool = False
+    rate_bytes_per_s: int = 0
+    judged_s: int | None = None
 
 
 class PaddedLinks(ExclusiveLinks):
