@@ -22,6 +22,7 @@ from cachemgr.fetch.wire import Body, ChunkedBody, Head, exchange, number_in, re
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Mapping
 
     from cachemgr.clock import Clock
 
@@ -51,20 +52,28 @@ class WebSource:
         self._validator = validator
 
     def resolve(self, timeout_s: float) -> Resolved:
-        """Ask for the size: by HEAD, or by a range of one byte where HEAD is refused or says nothing."""
-        head, body = self._request("HEAD", {}, timeout_s)
+        head, size = self.look_up(timeout_s)
+        self._validator = _validator_of(head)
+        return Resolved(size, self._location.path.rpartition("/")[2], self._validator)
+
+    def look_up(self, timeout_s: float, headers: Mapping[str, str] | None = None) -> tuple[Head, int]:
+        """What the server says of the file, and its size.
+
+        By HEAD, or by a range of one byte where HEAD is refused or says nothing of the size.
+        """
+        asked = dict(headers or {})
+        head, body = self._request("HEAD", asked, timeout_s)
         body.close()
         size = head.length_bytes() if head.status == 200 else None
         if size is None:
-            head, body = self._request("GET", {"Range": "bytes=0-0"}, timeout_s)
+            head, body = self._request("GET", {**asked, "Range": "bytes=0-0"}, timeout_s)
             body.close()
             _refuse(head)
             _, size = _content_range(head) if head.status == 206 else (0, head.length_bytes())
         if size is None:
             raise SourceFault(f"{self.name} does not say how large it is", is_final=True)
         _refuse_encoding(head)
-        self._validator = _validator_of(head)
-        return Resolved(size, self._location.path.rpartition("/")[2], self._validator)
+        return head, size
 
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> AnyBody:
         headers = {}

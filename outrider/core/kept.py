@@ -183,7 +183,7 @@ def keep_transfers(book: Book, now_s: int, only: Collection[int] | None = None) 
     """The transfers that wait or run; of those in `only`, if given, whoever is missing is no more."""
     return tuple(
         _keep_transfer(book, standing)
-        for standing in book.links.standings(now_s)
+        for standing in book.links.standings(now_s, only)
         if only is None or standing.transfer.number in only
     )
 

@@ -6,6 +6,8 @@ a refusal, like a question that was only asked, leaves the book as it was to the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from outrider.core.admission import Accepted, Policy, Rejected, assess
@@ -49,8 +51,8 @@ def renegotiate(
     copies make possible beyond that; policy included. The new plan stays on the nodes of the
     old one, or uses the copies that are there or on their way, unless that takes more
     transfers than an entirely new plan does: so a transfer is kept when its node is used on
-    and its deadline is not after the new start. Its deadline stays what it was. A transfer
-    with a later deadline is of no use to the new plan, even if it runs.
+    and its deadline, or its planned end if it runs, is not after the new start. Its deadline
+    stays what it was.
 
     `among`: only these nodes may be used. `is_plan`: only to know the answer. In an entry of
     the book the renewed reservation keeps its place among the others.
@@ -83,7 +85,7 @@ def _choose(
     name = workspace.name
     with book.without(name, now_s):
         anew = assess(book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, is_renewal=True)
-    with book.without(name, now_s, keeps_copies=True):
+    with book.without(name, now_s, keeps_copies=True), _ready_when_ended(book, now_s):
         if isinstance(anew, Accepted):
             kept = _stay(book, entry, anew.plan, now_s)
             return _Choice(admission=anew) if kept is None else _Choice(admission=kept, keeps_copies=True)
@@ -91,6 +93,27 @@ def _choose(
     if isinstance(beside, Accepted):
         return _Choice(admission=beside, keeps_copies=True)
     return _Choice(admission=anew)
+
+
+@contextmanager
+def _ready_when_ended(book: Book, now_s: int) -> Iterator[None]:
+    """For the time being count on the copies that are arriving from the planned end of their
+    transfer on, and not only from its deadline on."""
+    lives = _arriving(book)
+    instants = [life.ready_s for life in lives]
+    if book.link.busy_until_s > now_s:
+        for life in lives:
+            life.ready_s = min(life.ready_s, book.link.busy_until_s)
+    try:
+        yield
+    finally:
+        for life, ready_s in zip(lives, instants, strict=True):
+            life.ready_s = ready_s
+
+
+def _arriving(book: Book) -> list[Life]:
+    running = book.link.running
+    return [] if running is None else [life for _, life in book.lives_of(running.number)]
 
 
 def _stay(book: Book, entry: Entry, anew: Plan, now_s: int) -> Accepted | None:
@@ -111,6 +134,10 @@ def _carry_out(book: Book, entry: Entry, plan: Plan, now_s: int, *, keeps_copies
         dropped = book.let_go(entry.lives, name, now_s)
         reservation = book.commit(plan, now_s, is_renewal=True)
         return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
+    arriving = _arriving(book)
+    if any(life in arriving and life.ready_s > plan.start_s for _, life in plan.joined):
+        for life in arriving:
+            life.ready_s = min(life.ready_s, book.link.busy_until_s)
     reservation = book.commit(plan, now_s, is_renewal=True)
     used: list[Life] = []
     for node, life in plan.joined:
@@ -122,10 +149,11 @@ def _carry_out(book: Book, entry: Entry, plan: Plan, now_s: int, *, keeps_copies
     return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
 
 
-def change_end(book: Book, name: str, end_s: int, now_s: int) -> Refusal | None:
+def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool = False) -> Refusal | None:
     """Let a reservation that has begun end earlier or later, on its nodes; None if it does.
 
-    Its copies stay as long as it does. A refusal changes nothing. To end it now is to cancel it.
+    Its copies stay as long as it does. A refusal changes nothing, and neither does a question
+    (`is_plan`). To end it now is to cancel it.
     The workspace in the reservation still says what was asked for at first.
     """
     entry = book.entries[name]
@@ -135,6 +163,8 @@ def change_end(book: Book, name: str, end_s: int, now_s: int) -> Refusal | None:
         refusal = _refuse_longer(book, entry, end_s, now_s)
         if refusal is not None:
             return refusal
+    if is_plan:
+        return None
     amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
     if end_s > entry.end_s:
         book.timeline.reserve_all(amounts, entry.end_s, end_s)

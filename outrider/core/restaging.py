@@ -8,7 +8,7 @@ allows, else as early as nobody else is harmed by it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outrider.core.book import Book, Entry, Plan, Shipping
 from outrider.core.model import Image, Transfer
@@ -52,7 +52,7 @@ def lose_copy(book: Book, node: str, key: str, now_s: int) -> LostCopy:
         users.update(life.users)
         transfer = life.transfer
         pools.lose(number, life)
-        if transfer is not None and book.uncarry(transfer, life):
+        if transfer is not None and _brings_no_more(book, transfer, life):
             dropped.append(transfer)
     entries = [(user, entry) for user in users if (entry := book.entries.get(user)) is not None]
     for _, entry in entries:
@@ -83,12 +83,22 @@ def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]
         if not life.users:
             life.expires_s = now_s
         book.pools.arrived(transfer, number, life)
-        if book.uncarry(transfer, life):
+        if _brings_no_more(book, transfer, life):
             dropped.append(transfer)
         if key in pool.lingering:
             # It is what the life promises from now on.
             del pool.lingering[key]
     return tuple(sorted(dropped))
+
+
+def _brings_no_more(book: Book, transfer: int, life: Life) -> bool:
+    """A transfer does not bring this copy any more. True if it is therefore out of the link."""
+    is_out = book.uncarry(transfer, life)
+    others = book.lives_of(transfer)
+    if others and life.is_firm:
+        # Best effort goes on to expect the other copies.
+        book.pools.expect(transfer, others[0][1])
+    return is_out
 
 
 def awaited(book: Book, node: str) -> tuple[str, ...]:
@@ -136,34 +146,57 @@ class _Sources:
 def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
     """Plan how a reservation gets its image on those of its nodes where it lacks it.
 
-    By its start, if the link allows. Otherwise what others bring to a node anyhow is waited
-    for, and the rest has the earliest deadline that harms nobody. A copy that cannot be there
-    before the reservation ends, or for which a pool has no room, is refused and changes
-    nothing. The reservation may have begun.
+    By its start, if the link allows. Otherwise at the earliest deadline that harms nobody, or
+    with what others bring to its nodes anyhow, if that is there as early. A copy that cannot
+    be there before the reservation ends, or for which a pool has no room, is refused and
+    changes nothing. The reservation may have begun.
     """
     entry = book.entries[name]
     image, start_s = entry.reservation.workspace.image, max(entry.reservation.start_s, now_s)
     if image is None or entry.end_s <= now_s:
         return Restaged(deadline_s=start_s)
     found = _sources(book, entry, image, start_s, now_s)
-    missing = tuple(sorted((*found.missing, *(node for node, _ in found.coming))))
-    plan = _plan(book, entry, image, found.joined, found.revived, missing, start_s, now_s)
+    every = replace(
+        found, coming=(), missing=tuple(sorted((*found.missing, *(node for node, _ in found.coming))))
+    )
+    plan = _plan(book, entry, image, every, start_s, now_s)
     if isinstance(plan, Refusal) and (plan.cause is Cause.LINK or found.coming):
-        late_s = _late_deadline(book, image, found.missing, start_s, now_s)
-        joined = found.joined + found.coming
-        for deadline_s in late_s:
-            plan = _plan(book, entry, image, joined, found.revived, found.missing, deadline_s, now_s)
-            if isinstance(plan, Plan) or plan.cause is Cause.POOL:
-                break
+        plan = _plan_late(book, entry, image, every, start_s, now_s)
+        if found.coming:
+            waiting = _plan_late(book, entry, image, found, start_s, now_s)
+            if isinstance(plan, Refusal) or (
+                isinstance(waiting, Plan) and _ready_s(waiting, now_s) <= _ready_s(plan, now_s)
+            ):
+                plan = waiting
     if isinstance(plan, Refusal):
         return plan
-    ready_s = [life.ready_s for _, life in plan.joined]
-    ready_s += [now_s] * bool(plan.revived) + [plan.start_s] * bool(plan.transfers)
-    deadline_s = max(ready_s, default=now_s)
+    deadline_s = _ready_s(plan, now_s)
     if deadline_s >= entry.end_s:
-        return _never_there(book, entry, image, missing)
+        return _never_there(book, entry, image, every.missing)
     book.add_copies(plan, now_s)
     return Restaged(transfers=plan.transfers, deadline_s=deadline_s, is_late=deadline_s > start_s)
+
+
+def _plan_late(
+    book: Book, entry: Entry, image: Image, sources: _Sources, start_s: int, now_s: int
+) -> Plan | Refusal:
+    """What is missing by the earliest deadline that leaves everybody else theirs."""
+    link = book.link
+    is_one = book.terms.shipping is Shipping.RELAY and sources.missing
+    needed_s = (1 if is_one else len(sources.missing)) * book.deadline_duration_s(image)
+    plan = _plan(book, entry, image, sources, link.earliest_deadline(needed_s, now_s, start_s), now_s)
+    if isinstance(plan, Plan) or plan.cause is Cause.POOL:
+        return plan
+    # A gap before a release, or before what is late already, is of no use: behind all that waits.
+    waits_s = [transfer.deadline_s or 0 for transfer, _ in link.latest_starts()]
+    last_s = max((now_s, link.busy_until_s, start_s, *waits_s))
+    return _plan(book, entry, image, sources, last_s + needed_s, now_s)
+
+
+def _ready_s(plan: Plan, now_s: int) -> int:
+    """By when all is there that a plan brings or counts on."""
+    instants = [life.ready_s for _, life in plan.joined]
+    return max((now_s, *instants, plan.start_s if plan.transfers else now_s))
 
 
 def _sources(book: Book, entry: Entry, image: Image, start_s: int, now_s: int) -> _Sources:
@@ -203,14 +236,13 @@ def _plan(
     book: Book,
     entry: Entry,
     image: Image,
-    joined: tuple[tuple[int, Life], ...],
-    revived: tuple[int, ...],
-    missing: tuple[int, ...],
+    sources: _Sources,
     deadline_s: int,
     now_s: int,
 ) -> Plan | Refusal:
     """Copies for some nodes by a deadline; the slots are there already."""
-    end_s = entry.end_s
+    end_s, missing = entry.end_s, sources.missing
+    joined = sources.joined + sources.coming
     names = tuple(book.timeline.nodes[node].name for node in missing)
     transfers = transfers_to(book, image, names, deadline_s)
     insertion = book.link.plan(transfers, now_s) if transfers else None
@@ -225,7 +257,7 @@ def _plan(
         )
     lives, pushed = stays(book, list(missing), transfers, insertion, now_s)
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
-    kept += [(node, -1, now_s) for node in revived]
+    kept += [(node, -1, now_s) for node in sources.revived]
     full = first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
         node_name = book.timeline.nodes[full].name
@@ -239,22 +271,9 @@ def _plan(
         insertion=insertion,
         lives=lives,
         joined=joined,
-        revived=revived,
+        revived=sources.revived,
         pushed=pushed,
     )
-
-
-def _late_deadline(
-    book: Book, image: Image, missing: tuple[int, ...], start_s: int, now_s: int
-) -> tuple[int, int]:
-    """The earliest deadline that leaves everybody else theirs, and one behind all that waits."""
-    link = book.link
-    copies = min(1, len(missing)) if book.terms.shipping is Shipping.RELAY else len(missing)
-    needed_s = copies * book.deadline_duration_s(image)
-    # A release may make a gap useless that is wide enough.
-    waits_s = [transfer.deadline_s or 0 for transfer, _ in link.latest_starts()]
-    last_s = max((now_s, link.busy_until_s, start_s, *waits_s))
-    return link.earliest_deadline(needed_s, now_s, start_s), last_s + needed_s
 
 
 def _never_there(book: Book, entry: Entry, image: Image, missing: tuple[int, ...]) -> Refusal:

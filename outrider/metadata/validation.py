@@ -98,6 +98,9 @@ def _note_all(document: Document, errors: list[ErrorDetails], schema: Schema) ->
 def _note(document: Document, error: ErrorDetails, schema: Schema) -> None:
     kind, path = error["type"], error["loc"]
     context = error.get("ctx", {})
+    if path and path[-1] == "[key]":
+        document.add_problem(path[:-1], _wrong(kind, error["input"], context), of_key=True)
+        return
     if kind == "extra_forbidden":
         document.add_problem(path, _unknown(path, schema), of_key=True)
     elif kind == "missing":
@@ -144,6 +147,7 @@ _WANTED = {
     "int_type": "a whole number",
     "string_type": "a text: put it in quotes",
     "bool_type": "true or false",
+    "dict_type": "a mapping: write keys and values below it",
     "model_type": "a mapping: write keys and values below it",
     "list_type": "a list: write items with a hyphen before each",
     "tuple_type": "a list: write items with a hyphen before each",
@@ -172,7 +176,9 @@ def _at(schema: Schema, path: Path) -> Schema:
         if isinstance(step, int):
             following: object = found.get("items", {})
         else:
-            following = cast(Schema, found.get("properties", {})).get(step, {})
+            # A mapping of names has no properties: all of its values are alike.
+            alike = next(iter(cast(Schema, found.get("patternProperties", {})).values()), {})
+            following = cast(Schema, found.get("properties", {})).get(step, alike)
         found = {**_resolved(cast(Schema, following), schema)}
     return found
 

@@ -7,9 +7,11 @@ changed; so the two cannot differ for the same state.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 
 from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.book import Plan as CorePlan
+from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.kept import keep_reservation, transfers_under_way
 from outrider.core.model import Image, Workspace
 from outrider.core.refusal import Cause, Refusal
@@ -25,6 +27,7 @@ from outrider.service.census import standing_of
 from outrider.service.documents import Document, Record, document_of
 from outrider.service.effects import reserve_effect
 from outrider.service.requests import Caller, Modify, Wanted
+from outrider.service.roster import parts, whole
 from outrider.service.site import Live, Site
 from outrider.store.records import Owner
 from outrider.store.states import State, TransferState
@@ -38,6 +41,7 @@ class Wish:
     account: str
     document: Document
     workspace: Workspace
+    zone: tzinfo
 
     @property
     def requester(self) -> Requester:
@@ -60,13 +64,16 @@ class Admitting:
             workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:
             return Trouble(code="invalid", message=str(error))
+        workspace = replace(workspace, resources=whole(workspace.resources))
         if workspace.start_s is None:
             return Trouble(
                 code="invalid",
                 message=f"workspace {document.workspace} has no start: give one with --start, "
                 "or submit it as best effort",
             )
-        return Wish(caller=caller, account=wanted.account, document=document, workspace=workspace)
+        return Wish(
+            caller=caller, account=wanted.account, document=document, workspace=workspace, zone=wanted.zone
+        )
 
     def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:
         """A change in the words of the core. What is not asked for stays."""
@@ -88,14 +95,20 @@ class Admitting:
         owner = live.record.owner
         groups = caller.groups if caller.uid == owner.uid else ()
         whose = Caller(uid=owner.uid, user=owner.user, groups=groups, is_admin=caller.is_admin)
-        return Wish(caller=whose, account=owner.account, document=live.document, workspace=workspace)
+        return Wish(
+            caller=whose,
+            account=owner.account,
+            document=live.document,
+            workspace=workspace,
+            zone=request.zone,
+        )
 
     def plan(self, wish: Wish, program: PolicyRefused | None) -> Decision:
         """The answer that `reserve` would give now."""
         admission = self._assess(wish, program) or assess(
             self._site.book, wish.workspace, self._site.now_s, policy=self._policy(wish)
         )
-        return replace(self._decision(wish.document, wish.workspace, admission), name="")
+        return replace(self._decision(wish, admission), name="")
 
     def reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
         """Accept the reservation, or refuse it."""
@@ -103,7 +116,7 @@ class Admitting:
         admission = self._assess(wish, program) or admit(
             site.book, wish.workspace, site.now_s, policy=self._policy(wish)
         )
-        decision = self._decision(wish.document, wish.workspace, admission)
+        decision = self._decision(wish, admission)
         if isinstance(admission, Rejected):
             name = wish.document.workspace
             site.note("reserve", name, decision.result, decision.reason, uid=wish.caller.uid)
@@ -117,7 +130,7 @@ class Admitting:
         site = self._site
         rejected = self._assess(wish, program)
         if rejected is not None:
-            return replace(self._decision(live.document, wish.workspace, rejected), name=live.name)
+            return replace(self._decision(wish, rejected), name=live.name)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)
         renegotiated = renegotiate(
@@ -127,9 +140,7 @@ class Admitting:
             policy=self._policy(wish, without=live),
             is_plan=request.is_plan,
         )
-        decision = replace(
-            self._decision(live.document, wish.workspace, renegotiated.admission), name=live.name
-        )
+        decision = replace(self._decision(wish, renegotiated.admission), name=live.name)
         if not request.is_plan:
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
             if isinstance(renegotiated.admission, Accepted):
@@ -189,18 +200,41 @@ class Admitting:
             )
         elif program is not None:
             words = program.sentence
-        if not words:
-            return None
         end_s = workspace.start_s + workspace.duration_s
+        if not words:
+            words = self._too_large(workspace)
+            refusal = Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, words=words)
+            return Rejected(refusal=refusal) if words else None
         return Rejected(
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
         )
+
+    def _too_large(self, workspace: Workspace) -> str:
+        """Why the site could not give this even if it were empty; nothing if it could."""
+        timeline, wanted = self._site.book.timeline, parts(workspace.resources)
+        unknown = timeline.layout.unknown(workspace.resources)
+        if unknown:
+            return f"no node has {unknown[0]}"
+        huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
+        if huge:
+            return f"{wanted[huge[0]]} of {huge[0]} are more than any node has"
+        need = timeline.layout.pack(workspace.resources)
+        room = sum(
+            nodes.bit_count()
+            for capacity, nodes in timeline.by_capacity.items()
+            if timeline.layout.most(need, capacity, 1)
+        )
+        if room >= workspace.instances:
+            return ""
+        return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
 
     def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(
             self.policies,
             wish.requester,
-            lambda request: standing_of(self._site, wish.caller.uid, wish.account, request, without=without),
+            lambda request: standing_of(
+                self._site, self.policies, wish.caller.uid, wish.account, request, without=without
+            ),
         )
 
     def question(self, wish: Wish) -> Request:
@@ -227,14 +261,15 @@ class Admitting:
     def _saved_bytes(self, image: Image, plan: CorePlan) -> int:
         return plan.saved_transfers * image.size_bytes
 
-    def _decision(self, document: Document, workspace: Workspace, admission: Accepted | Rejected) -> Decision:
-        return replies.decision(self._site, document, workspace, admission)
+    def _decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
+        return replies.decision(self._site, wish.document, wish.workspace, admission, wish.zone)
 
     def _extend(self, live: Live, wish: Wish, request: Modify) -> Answer:
         """Another end for a reservation that has begun."""
         site, before = self._site, live.reservation
         end_s = before.start_s + wish.workspace.duration_s
-        if request.nodes not in (None, before.workspace.instances) or request.start_s is not None:
+        is_other = request.nodes not in (None, before.workspace.instances) or request.start_s is not None
+        if is_other or request.duration_s is None:
             words = f"reservation {live.name} has begun: only its duration can be changed"
             return Trouble(code="conflict", message=words)
         if end_s <= site.now_s:
@@ -247,7 +282,7 @@ class Admitting:
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:
-            decision = self._decision(live.document, wish.workspace, Rejected(refusal=refusal))
+            decision = self._decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
         decision = replies.extended(live, end_s)
         if not request.is_plan:

@@ -7,7 +7,6 @@ from outrider.metadata.policies import Policies
 from outrider.service.admitting import Wish
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.meter import Log, Meter
-from outrider.service.parts import Parts
 from outrider.service.ports import AskProgram
 from outrider.service.recall import read_decision, write_decision
 from outrider.service.requests import (
@@ -27,8 +26,9 @@ from outrider.service.requests import (
     Show,
     ShowTimeline,
 )
+from outrider.service.rights import may_read
 from outrider.service.site import Live
-from outrider.service.views import may_read
+from outrider.service.workings import Workings
 from outrider.store.errors import Conflict
 from outrider.store.records import Answer as StoredAnswer
 
@@ -38,7 +38,7 @@ Deciding = Reserve | Plan | Modify
 class Answering:
     """Answers requests about one site. A StoreError is the desk's to deal with."""
 
-    def __init__(self, parts: Parts, log: Log, meter: Meter, decided: dict[str, int]) -> None:
+    def __init__(self, parts: Workings, log: Log, meter: Meter, decided: dict[str, int]) -> None:
         self._parts = parts
         self._log = log
         self._meter = meter
@@ -46,20 +46,20 @@ class Answering:
 
     def look_up(self, request: Request, caller: Caller, states: dict[str, str]) -> Answer:
         """Answer whoever only looks."""
-        views = self._parts.views
+        views, site_views = self._parts.views, self._parts.site_views
         if isinstance(request, Show):
             found = views.find(request.name, caller)
             return found if isinstance(found, Trouble) else views.details(found, caller)
         if isinstance(request, ListReservations):
             return views.reservations(request, caller)
         if isinstance(request, ListImages):
-            return views.images(request, caller)
+            return site_views.images(request, caller)
         if isinstance(request, ListNodes):
-            return views.nodes(request, states)
+            return site_views.nodes(request, states)
         if isinstance(request, ListTransfers):
-            return views.transfers(request, caller)
+            return site_views.transfers(request, caller)
         if isinstance(request, ShowTimeline):
-            return views.timeline(request)
+            return site_views.timeline(request)
         if isinstance(request, Explain):
             return views.explanation(request.name, caller)
         assert isinstance(request, ListDecisions)
@@ -100,7 +100,7 @@ class Answering:
         if isinstance(request, Plan):
             return admitting.plan(wish, program)
         if isinstance(request, Reserve):
-            answer: Answer = admitting.reserve(wish, program)
+            answer: Answer = self._reserve(wish, program)
         else:
             assert live is not None
             answer = self._modify(live, wish, request, program)
@@ -124,6 +124,14 @@ class Answering:
         why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
         self._parts.lifetimes.cancel(found, caller, why)
         return views.details(found.record, caller)
+
+    def _reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+        parts = self._parts
+        decision = parts.admitting.reserve(wish, program)
+        if decision.result == "accepted":
+            # Its image may be there or on its way already; and its beginning and end are to come.
+            parts.executing.arrange(parts.site.live[decision.name])
+        return decision
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
         parts, before = self._parts, set(live.nodes)
@@ -161,6 +169,8 @@ class Answering:
         if isinstance(request, Reserve):
             self._decided[decision.result] = self._decided.get(decision.result, 0) + 1
             self._meter.count("outrider_decisions_total", decision.result, decision.cause or "-")
+            if decision.result == "accepted":
+                self._meter.count("outrider_saved_bytes_total", by=decision.saved_bytes)
             self._log.info(
                 "reservation decided",
                 result=decision.result,

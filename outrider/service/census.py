@@ -3,26 +3,47 @@
 from __future__ import annotations
 
 from outrider.metadata.decision import Request, Standing
+from outrider.metadata.policies import Policies
 from outrider.service.site import Live, Site
 
 
-def standing_of(site: Site, uid: int, account: str, request: Request, *, without: Live | None) -> Standing:
-    """What is booked without the request, and without the reservation that it would replace."""
-    others = [live for live in site.live.values() if live is not without]
-    own = [live for live in others if live.record.owner.uid == uid]
-    overlapping = [
-        live
-        for live in others
-        if live.reservation.start_s < request.end_s and request.start_s < live.reservation.end_s
-    ]
+def standing_of(
+    site: Site, policies: Policies, uid: int, account: str, request: Request, *, without: Live | None
+) -> Standing:
+    """What is booked without the request, and without the reservation that it would replace.
+
+    What no rule asks about is not counted, since that takes as long as there are reservations.
+    """
+    own = [live for live in site.owned(uid) if live is not without] if _is_personal(policies) else []
+    peak_nodes = peak_nodes_of_account = 0
+    if _is_shared(policies):
+        overlapping = [
+            live
+            for live in site.live.values()
+            if live is not without
+            and live.reservation.start_s < request.end_s
+            and request.start_s < live.reservation.end_s
+        ]
+        peak_nodes = _peak(overlapping, request.start_s)
+        of_account = [live for live in overlapping if live.record.owner.account == account]
+        peak_nodes_of_account = _peak(of_account, request.start_s)
     return Standing(
         machine_nodes=len(site.book.timeline.nodes),
-        peak_nodes=_peak(overlapping, request.start_s),
-        peak_nodes_of_account=_peak(
-            [live for live in overlapping if live.record.owner.account == account], request.start_s
-        ),
+        peak_nodes=peak_nodes,
+        peak_nodes_of_account=peak_nodes_of_account,
         reservations=len(own),
         node_seconds=sum(_node_seconds(live, site.now_s) for live in own),
+    )
+
+
+def _is_personal(policies: Policies) -> bool:
+    return any(rule.reservations is not None or rule.node_hours is not None for rule in policies.rules)
+
+
+def _is_shared(policies: Policies) -> bool:
+    return policies.machine_share_percent is not None or any(
+        rule.machine_share_percent is not None or rule.account_share_percent is not None
+        for rule in policies.rules
     )
 
 

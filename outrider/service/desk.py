@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from outrider.core.reuse import Rank
 from outrider.metadata.decision import Allowed
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
@@ -23,7 +22,6 @@ from outrider.service.answering import Answering
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.batchside import BatchSide
 from outrider.service.meter import Log, Meter
-from outrider.service.parts import Parts, make_parts
 from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeReport, TellNode
 from outrider.service.requests import Asked, Cancel, Modify, Plan, Reconcile, Reserve, ShowStatus, Ticked
 from outrider.service.roster import Listed
@@ -31,6 +29,7 @@ from outrider.service.settings import Settings
 from outrider.service.site import Site
 from outrider.service.staff import Staff
 from outrider.service.status import status_of
+from outrider.service.workings import Workings, make_workings
 from outrider.store.errors import StoreError
 from outrider.store.records import Effect
 from outrider.store.store import Store
@@ -62,7 +61,6 @@ class Desk:
         *,
         log: Log,
         meter: Meter,
-        rank: Rank,
         batch_system: str = "",
     ) -> None:
         self._store = store
@@ -70,14 +68,13 @@ class Desk:
         self._policies = policies
         self._log = log
         self._meter = meter
-        self._rank = rank
         self._batch_system = batch_system
         self._now_s = self._started_s = now_s
         self._agenda = Agenda()
         self._staff = Staff(settings, self._agenda)
         self._batch = BatchSide(store, settings, now_s, log)
         self._roster: dict[str, Listed] = {}
-        self._parts: Parts | None = None
+        self._parts: Workings | None = None
         self._answering: Answering | None = None
         self._store_trouble = ""
         self._parked: dict[int, Asked] = {}
@@ -113,7 +110,9 @@ class Desk:
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""
-        instants = [self._agenda.next_s(), self._batch.due_s]
+        instants = [self._agenda.next_s()]
+        if not self._store_trouble:
+            instants.append(self._batch.due_s)
         if self._parts is not None:
             instants += [self._parts.executing.next_s(), self._parts.mending.next_s()]
         return min((at_s for at_s in instants if at_s is not None), default=None)
@@ -256,6 +255,12 @@ class Desk:
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
+        waiting = self._store.waiting_effects(effect.subject)
+        if waiting and waiting[-1].identity != identity:
+            # A later one says what should be now, and waits for this one to be out of its way.
+            site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
+            self._log.info("effect is given up", effect=identity, words=words)
+            return
         site.write_lightly(lambda progress: progress.postpone_effect(identity, words, now_s + wait_s))
         self._log.warning("effect fails", effect=identity, words=words, again_s=wait_s)
         if isinstance(result, Refused):
@@ -286,6 +291,8 @@ class Desk:
         if self._parts is not None:
             self._parts.site.book.timeline.forget_before(self._now_s)
             self._parts.site.book.pools.settle(self._now_s)
+            # These are statistics that only a simulation wants.
+            self._parts.site.book.pools.stays.clear()
         self._meter.set("outrider_last_reconcile_timestamp_seconds", self._now_s)
 
     def _tend_store(self) -> None:
@@ -330,7 +337,7 @@ class Desk:
                 promise.set("loaded_s", str(self._now_s))
             self._roster = roster.read_roster(self._store.nodes())
             nodes = [each.node(self._settings) for each in self._roster.values()]
-            site = Site(self._store, self._settings, nodes, self._now_s, self._rank) if nodes else None
+            site = Site(self._store, self._settings, nodes, self._now_s) if nodes else None
         except StoreError as error:
             self._broken(error)
             return
@@ -339,7 +346,7 @@ class Desk:
         if site is None:
             return
         self._staff.assemble(self._roster, site.live.keys(), self._now_s)
-        parts = make_parts(site, self._staff, self._agenda, self._policies, self._log, self._meter)
+        parts = make_workings(site, self._staff, self._agenda, self._policies, self._log, self._meter)
         self._parts = parts
         self._answering = Answering(parts, self._log, self._meter, self._decided)
         for number, node in enumerate(site.book.timeline.nodes):

@@ -64,8 +64,8 @@ def carry_out(effect: Effect, rms: BatchSystem) -> None:
 
 def _effect(kind: str, live: Live, payload: dict[str, object], now_s: int) -> Effect:
     return Effect(
-        # The version makes each change of a reservation an effect of its own.
-        identity=f"{kind} {live.name} {live.record.number} {live.record.version}",
+        # Each change of a reservation is an effect of its own, and so is the same once more, later.
+        identity=f"{kind} {live.name} {live.record.number} {live.record.version} {now_s}",
         kind=kind,
         subject=live.name,
         payload=json.dumps(payload, separators=(",", ":")),

@@ -16,10 +16,14 @@ from outrider.service.documents import Record
 from outrider.service.effects import RESERVE, unreserve_effect
 from outrider.service.executing import Executing
 from outrider.service.meter import Log, Meter
+from outrider.service.replies import reason_of
 from outrider.service.requests import Caller
 from outrider.service.site import Live, Site
 from outrider.store.records import Effect
 from outrider.store.states import State
+
+FIRST_WORD_S = 5
+"""Within this time nodes have been told what a new reservation needs, and have answered."""
 
 
 class Lifetimes:
@@ -98,6 +102,11 @@ class Lifetimes:
             site.change(live, state=State.ACTIVE)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
             return
+        told_s = live.record.accepted_s + FIRST_WORD_S
+        if site.now_s < told_s:
+            # It was to start at once, with what is in the pools: they have not been asked yet.
+            self._agenda.add(told_s, Topic.BEGIN, live.name)
+            return
         lacking = sorted(set(live.nodes) - live.ready)
         self._executing.endanger(
             live, f"its time has come, and image {live.document.uri} is not on {', '.join(lacking[:3])}"
@@ -149,6 +158,6 @@ class Lifetimes:
                 site.note("repair", live.name, "moved", why)
                 self._admitting.confirm(live)
                 return
-            why = f"{why}; {answer.refusal.sentence()}"
+            why = f"{why}; {reason_of(answer.refusal)}"
         self._executing.endanger(live, why)
         self._agenda.add(max(live.reservation.end_s, site.now_s), Topic.END, live.name)

@@ -7,6 +7,7 @@ from outrider.core.renegotiation import renegotiate
 from outrider.service.admitting import Admitting
 from outrider.service.executing import Executing
 from outrider.service.meter import Log
+from outrider.service.replies import reason_of
 from outrider.service.site import Live, Site
 from outrider.service.staff import Staff
 
@@ -66,15 +67,8 @@ class Mending:
         site = self._site
         self._tried_s[live.name] = site.now_s + RETRY_S
         bad = self.bad_nodes(live)
-        if not bad and not live.is_ready and live.name in site.book.entries:
-            # Its nodes will do: what is late there is late.
-            self._executing.endanger(live, why)
-            if live.odds_percent is not None and live.odds_percent >= 90:
-                self._forget(live)
-            return
         if not bad:
-            self._forget(live)
-            self._executing.save(live)
+            self._on_its_nodes(live, why)
             return
         if live.reservation.start_s <= site.now_s:
             self._executing.endanger(live, why)
@@ -83,7 +77,7 @@ class Mending:
         among = frozenset(node.name for node in site.book.timeline.nodes) - bad
         renegotiated = renegotiate(site.book, before.workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
-            words = renegotiated.admission.refusal.sentence()
+            words = reason_of(renegotiated.admission.refusal)
             self._executing.endanger(live, f"{why}; and no other nodes will do: {words}")
             return
         self._admitting.moved(live, renegotiated, f"moved to other nodes, since {why}")
@@ -93,6 +87,25 @@ class Mending:
         site.note("repair", live.name, "moved", f"{why}: it has other nodes now")
         self._log.warning("reservation is moved", reservation=live.name, words=why)
         self._forget(live)
+
+    def _on_its_nodes(self, live: Live, why: str) -> None:
+        """Its nodes will do: what it lacks there is brought again, and what is late there is late."""
+        site = self._site
+        entry = site.book.entries.get(live.name)
+        if entry is None:
+            self._executing.endanger(live, why)
+            return
+        if {node for node, _ in entry.lives} != {chosen.node for chosen in entry.fits}:
+            self._executing.restage(live, why)
+        start_s = live.reservation.start_s
+        coming = [life for _, life in entry.lives if life.transfer is not None]
+        is_whole = len(entry.lives) == len(entry.fits)
+        is_in_time = live.is_ready or start_s > site.now_s
+        if is_whole and is_in_time and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
+            self._forget(live)
+            self._executing.save(live)
+        else:
+            self._executing.endanger(live, why)
 
     def _forget(self, live: Live) -> None:
         self._executing.troubled.pop(live.name, None)

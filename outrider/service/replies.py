@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, tzinfo
+
 from outrider.core.admission import Accepted, Rejected
 from outrider.core.book import Plan
 from outrider.core.model import Transfer, Workspace
-from outrider.core.refusal import Cause
+from outrider.core.refusal import Cause, Refusal
 from outrider.metadata.hostlists import fold
+from outrider.metadata.times import format_instant
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
 from outrider.service.documents import Document
 from outrider.service.site import Live, Site
@@ -24,11 +27,11 @@ def image_view(document: Document, *, is_shown: bool = True) -> ImageView:
 
 
 def decision(
-    site: Site, document: Document, workspace: Workspace, admission: Accepted | Rejected
+    site: Site, document: Document, workspace: Workspace, admission: Accepted | Rejected, zone: tzinfo
 ) -> Decision:
     """What was decided about a workspace, booked under its name if it was."""
     if isinstance(admission, Rejected):
-        return _refused(document, workspace, admission)
+        return _refused(document, workspace, admission, zone)
     return _accepted(site, document, workspace, admission.plan)
 
 
@@ -72,7 +75,15 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
     )
 
 
-def _refused(document: Document, workspace: Workspace, rejected: Rejected) -> Decision:
+def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
+    """Why something is refused, with its times as they are in that zone."""
+    if refusal.cause is Cause.SLOTS and not refusal.words:
+        start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
+        return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
+    return refusal.sentence(lambda at_s: format_instant(at_s, zone=zone))
+
+
+def _refused(document: Document, workspace: Workspace, rejected: Rejected, zone: tzinfo) -> Decision:
     refusal, earliest_s = rejected.refusal, rejected.earliest_start_s
     return Decision(
         result="refused",
@@ -84,7 +95,7 @@ def _refused(document: Document, workspace: Workspace, rejected: Rejected) -> De
         node_count=workspace.instances,
         image=image_view(document),
         cause=refusal.cause.value,
-        reason=refusal.sentence(),
+        reason=reason_of(refusal, zone),
         earliest_start_s=earliest_s,
         remedies=_remedies(workspace, rejected),
     )

@@ -6,6 +6,7 @@ Who asks is known from the system (`Caller`) and never from what was sent.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, tzinfo
 
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.ports import FoundImage
@@ -31,6 +32,8 @@ class Wanted:
     workspace: WorkspaceFile
     image: FoundImage
     account: str = ""
+    zone: tzinfo = UTC
+    """In which zone a refusal's reason names times."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +65,7 @@ class Modify:
     duration_s: int | None = None
     nodes: int | None = None
     is_plan: bool = False
+    zone: tzinfo = UTC
     key: str = ""
     request_hash: str = ""
 

@@ -14,7 +14,7 @@ from outrider.core.book import Book, Shipping, Terms
 from outrider.core.kept import KeptReservation, KeptTransfer, keep_done, keep_transfers
 from outrider.core.model import Node, Reservation, Transfer
 from outrider.core.restoring import Lost
-from outrider.core.reuse import Pools, Rank
+from outrider.core.reuse import Lingering, Pools
 from outrider.core.staging.links import ExclusiveLinks
 from outrider.service.documents import (
     Document,
@@ -66,7 +66,7 @@ class Live:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        return self.reservation.nodes
+        return self.record.kept.reservation.nodes
 
     @property
     def is_ready(self) -> bool:
@@ -86,23 +86,32 @@ class Moving:
     is_unlimited: bool = False
 
 
+class PaddedLinks(ExclusiveLinks):
+    """Links on which every transfer for a reservation is given a few seconds beside its bytes."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(rate_bytes_per_s=settings.link_rate_bytes_per_s, reserve_s=settings.reserve_s)
+        self._spread_s = settings.spread_s
+
+    def deadline_duration_s(self, size_bytes: int) -> int:
+        return super().deadline_duration_s(size_bytes) + self._spread_s
+
+
 class Site:
     """One site's state in memory, and what is still to be written of it."""
 
-    def __init__(
-        self, store: Store, settings: Settings, nodes: Sequence[Node], now_s: int, rank: Rank
-    ) -> None:
+    def __init__(self, store: Store, settings: Settings, nodes: Sequence[Node], now_s: int) -> None:
         self.store = store
         self.settings = settings
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
-        links = ExclusiveLinks(rate_bytes_per_s=settings.link_rate_bytes_per_s, reserve_s=settings.reserve_s)
+        links = PaddedLinks(settings)
         restored = load_book(
             store,
             nodes,
             terms,
             links=links,
-            pools=Pools(nodes, keep_bytes=KEPT_BYTES, rank=rank),
+            pools=Pools(nodes, keep_bytes=KEPT_BYTES, rank=_oldest_first),
             now_s=now_s,
         )
         self.book: Book = restored.book
@@ -252,6 +261,11 @@ class Site:
     def todo(self, effects: Iterable[Effect]) -> None:
         chosen = tuple(effects)
         self.write(lambda promise: promise.todo(*chosen))
+
+
+def _oldest_first(entry: Lingering, now_s: int) -> tuple[int, ...]:
+    """What a node gives up first is its own policy's choice: this is only what is expected of it."""
+    return (entry.last_use_s,)
 
 
 def _end(progress: Progress, ended: dict[int, TransferState], now_s: int) -> None:

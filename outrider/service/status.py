@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from outrider import __version__
 from outrider.service.answers import Status
-from outrider.service.parts import Parts
 from outrider.service.settings import Settings
 from outrider.service.staff import Staff
+from outrider.service.workings import Workings
 
 
 def status_of(
-    parts: Parts | None,
+    parts: Workings | None,
     settings: Settings,
     staff: Staff,
     *,

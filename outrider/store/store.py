@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from outrider.core.kept import KeptBook
 from outrider.store import rows
@@ -44,19 +45,19 @@ class Store:
         self._database = database
 
     @classmethod
-    def create(cls, path: Path, now_s: int) -> Store:
+    def create(cls, path: Path, now_s: int) -> Self:
         """An empty store where there is none."""
         return cls(Database(path, now_s, is_new=True))
 
     @classmethod
-    def open(cls, path: Path, now_s: int, *, accepts_loss: bool = False) -> Store:
+    def open(cls, path: Path, now_s: int, *, accepts_loss: bool = False) -> Self:
         """The store that is there, brought to this version.
 
         `accepts_loss` opens one whose log is gone: what was promised last may be missing.
         """
         return cls(Database(path, now_s, accepts_loss=accepts_loss))
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 
 from outrider.rms.twin import GRID_ENGINE, SLURM, Rules
+from tests.contract.embedded_harness import embedded
 from tests.contract.harness import Harness, Scene
 from tests.contract.twin_harness import TwinHarness
 
@@ -18,6 +19,8 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "twin-asked-twice": lambda: nullcontext(TwinHarness(Rules(), is_asked_twice=True)),
     "twin-like-slurm": lambda: nullcontext(TwinHarness(SLURM)),
     "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
+    "embedded": embedded,
+    "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
 }
 
 

@@ -21,7 +21,7 @@ of exactly that time, so a few minutes' reserve accepts more.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.core.model import Transfer
@@ -64,6 +64,7 @@ class DeadlineLink:
         self.busy_until_s = 0
         self.aside: dict[int, Transfer] = {}
         self._waiting: list[Transfer] = []
+        self._by_number: dict[int, Transfer] = {}
         self._latest: list[int] = []
         # What the sequence is sorted by: the deadline, or less where a gap further ahead was used.
         self._keys: list[int] = []
@@ -98,6 +99,7 @@ class DeadlineLink:
             keyed.append((transfer.deadline_s, transfer.number, transfer))
         keyed.sort(key=lambda each: each[:2])
         self._waiting = [transfer for _, _, transfer in keyed]
+        self._by_number = {transfer.number: transfer for transfer in self._waiting}
         self._keys = [deadline_s for deadline_s, _, _ in keyed]
         next_s = keyed[-1][0] if keyed else 0
         latest: list[int] = []
@@ -168,6 +170,7 @@ class DeadlineLink:
         self._latest[position - len(insertion.pushed) : position] = insertion.pushed
         self._latest[position:position] = insertion.latest
         self._waiting[position:position] = insertion.transfers
+        self._by_number.update({transfer.number: transfer for transfer in insertion.transfers})
         self._keys[position:position] = [insertion.key_s] * count
 
     def moved(self, insertion: Insertion) -> tuple[Transfer, ...]:
@@ -177,16 +180,17 @@ class DeadlineLink:
 
     def remove(self, number: int) -> bool:
         """Take a waiting transfer out; those before it may then start later. False if not waiting."""
-        index = next((i for i, transfer in enumerate(self._waiting) if transfer.number == number), -1)
-        if index < 0:
+        if number not in self._by_number:
             return False
+        index = next(i for i, transfer in enumerate(self._waiting) if transfer.number == number)
+        del self._by_number[number]
         del self._waiting[index], self._latest[index], self._keys[index]
         self._slacken(index)
         return True
 
     def waits(self, number: int) -> bool:
         """Whether a transfer is planned and has not begun."""
-        return any(transfer.number == number for transfer in self._waiting)
+        return number in self._by_number
 
     def next_start(self, now_s: int) -> tuple[int, int] | None:
         """When the next transfer starts and its index; None if nothing waits or one runs."""
@@ -197,6 +201,7 @@ class DeadlineLink:
         if self.running is not None:
             raise ValueError(f"transfer {self.running.number} still runs on this link")
         transfer = self._waiting.pop(index)
+        del self._by_number[transfer.number]
         del self._latest[index], self._keys[index]
         self._slacken(index)
         self.running = transfer
@@ -232,10 +237,17 @@ class DeadlineLink:
     def back_to(self, mark: LinkMark) -> None:
         """Let that wait which waited when `mark` was made; nothing may have begun since."""
         self._waiting, self._latest, self._keys = list(mark.waiting), list(mark.latest), list(mark.keys)
+        self._by_number = {transfer.number: transfer for transfer in self._waiting}
 
     def planned(self, now_s: int) -> list[tuple[Transfer, int]]:
         """Every waiting transfer with the start it has if nothing else happens."""
         return [(self._waiting[index], start_s) for start_s, index in self._starts(now_s, repeat=True)]
+
+    def waiting(self, only: Collection[int] | None = None) -> list[Transfer]:
+        """The waiting transfers in their order, or those with these numbers in the order of these."""
+        if only is None:
+            return list(self._waiting)
+        return [self._by_number[number] for number in sorted(only) if number in self._by_number]
 
     def latest_starts(self) -> list[tuple[Transfer, int]]:
         """Every waiting transfer with the latest start that keeps all deadlines."""

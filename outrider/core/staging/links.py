@@ -7,7 +7,7 @@ is told the time and says which transfers began and ended up to then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,8 +90,11 @@ class Links(Protocol):
     def end(self, number: int, now_s: int) -> Transfer:
         """A transfer with a deadline has really ended, on the link or aside, early or late."""
 
-    def standings(self, now_s: int) -> list[Standing]:
-        """All that waits or runs, of each class in its order; what was put aside comes first."""
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
+        """All that waits or runs, of each class in its order; what was put aside comes first.
+
+        With `only`, of the thousands that wait for a deadline none but these.
+        """
 
     def resume(self, standings: Sequence[Standing], now_s: int) -> None:
         """Put back on links that are new what stood on them before a restart."""
@@ -176,12 +179,12 @@ class ExclusiveLinks:
     def end(self, number: int, now_s: int) -> Transfer:
         return self.deadlines.end(number, now_s)
 
-    def standings(self, now_s: int) -> list[Standing]:
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
         found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
             transfer, end_s = self.deadlines.running, self.deadlines.busy_until_s
             found.append(Standing(transfer=transfer, has_begun=True, end_s=end_s))
-        found += [Standing(transfer=transfer) for transfer, _ in self.deadlines.latest_starts()]
+        found += [Standing(transfer=transfer) for transfer in self.deadlines.waiting(only)]
         for index, each in enumerate(self.best_effort.upcoming()):
             has_begun = index == 0 and self.best_effort.is_running
             found.append(

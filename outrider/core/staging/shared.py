@@ -23,7 +23,7 @@ second begins. So all events fall on whole seconds and everything is exact in in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from outrider.core.model import Transfer
@@ -203,7 +203,7 @@ class SharedLink:
             self._left_bytes = 0
         return ended
 
-    def standings(self, now_s: int) -> list[Standing]:
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
         self._move_to(now_s)
         found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
@@ -215,7 +215,7 @@ class SharedLink:
                     left_bytes=self._left_bytes,
                 )
             )
-        found += [Standing(transfer=transfer) for transfer, _ in self.deadlines.latest_starts()]
+        found += [Standing(transfer=transfer) for transfer in self.deadlines.waiting(only)]
         until_bytes = self._sent_bytes
         for queued in self._queue:
             left_bytes, until_bytes = queued.until_bytes - until_bytes, queued.until_bytes

@@ -67,6 +67,11 @@ class Twin:
         return "twin"
 
     @property
+    def world(self) -> World:
+        """What goes on behind it, for whoever keeps that or lets it drive something real."""
+        return self._world
+
+    @property
     def log(self) -> tuple[Happening, ...]:
         """What happened, in order; of very long histories the last part."""
         return tuple(self._world.log)

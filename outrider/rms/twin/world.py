@@ -52,6 +52,26 @@ class World:
         self._has_changed = False
         self._last_number = 0
 
+    @property
+    def last_number(self) -> int:
+        """The number of the job that was submitted last."""
+        return self._last_number
+
+    def restore(
+        self,
+        *,
+        jobs: Iterable[Job],
+        ended: dict[str, str],
+        reservations: Iterable[RmsReservation],
+        last_number: int,
+    ) -> None:
+        """Puts what an earlier world knew into this one, which is new. Time has not passed for it."""
+        self.jobs = {job.key: job for job in sorted(jobs, key=lambda job: job.number)}
+        self.ended = dict(ended)
+        self.reservations = {each.name: each for each in reservations}
+        self._last_number = last_number
+        self._has_changed = True
+
     def advance(self, now_s: int) -> None:
         """Lets time pass until then. A hook that asks for it in the middle of a step gets no more."""
         if self._is_stepping:

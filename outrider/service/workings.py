@@ -13,12 +13,13 @@ from outrider.service.mending import Mending
 from outrider.service.meter import Log, Meter
 from outrider.service.reconciling import Reconciling
 from outrider.service.site import Site
+from outrider.service.siteviews import SiteViews
 from outrider.service.staff import Staff
 from outrider.service.views import Views
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parts:
+class Workings:
     """Everything that knows the site."""
 
     site: Site
@@ -28,14 +29,17 @@ class Parts:
     lifetimes: Lifetimes
     reconciling: Reconciling
     views: Views
+    site_views: SiteViews
 
 
-def make_parts(site: Site, staff: Staff, agenda: Agenda, policies: Policies, log: Log, meter: Meter) -> Parts:
+def make_workings(
+    site: Site, staff: Staff, agenda: Agenda, policies: Policies, log: Log, meter: Meter
+) -> Workings:
     admitting = Admitting(site, policies)
     executing = Executing(site, staff, agenda, log, meter)
     mending = Mending(site, staff, admitting, executing, log)
     lifetimes = Lifetimes(site, agenda, admitting, executing, log, meter)
-    return Parts(
+    return Workings(
         site=site,
         admitting=admitting,
         executing=executing,
@@ -43,4 +47,5 @@ def make_parts(site: Site, staff: Staff, agenda: Agenda, policies: Policies, log
         lifetimes=lifetimes,
         reconciling=Reconciling(site, staff, admitting, executing, mending, lifetimes, log),
         views=Views(site, staff),
+        site_views=SiteViews(site, staff),
     )

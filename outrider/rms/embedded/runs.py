@@ -1,0 +1,103 @@
+"""Jobs and their commands, brought together: what runs in the world runs on the machine, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from outrider.rms.base import JobState
+from outrider.rms.embedded.launching import Command, Handle, Launcher
+from outrider.rms.twin.jobs import Job
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One start of a job. `start_s` tells it from an earlier one."""
+
+    handle: Handle
+    start_s: int
+    is_begun: bool = False
+    is_stopped: bool = False
+    is_ending: bool = False
+
+
+class Runs:
+    """Every command that was launched and is not known to be over, by its job."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        command_of: Callable[[Job], Command],
+        fail: Callable[[Job, str], None],
+    ) -> None:
+        self._launcher = launcher
+        self._command_of = command_of
+        self._fail = fail
+        self.all: dict[str, Run] = {}
+
+    def over(self) -> list[str]:
+        """The jobs whose commands have ended."""
+        return [job for job, run in self.all.items() if run.handle.is_over()]
+
+    def off_nodes(self, job: str, state: JobState | None) -> None:
+        """Before an epilog: a job that is on no node any more does nothing there."""
+        run = self.all.get(job)
+        if run is None or run.is_stopped:
+            return
+        if state is JobState.SUSPENDED:
+            run.handle.stop()
+            run.is_stopped = True
+        else:
+            self._end(job)
+
+    def follow(self, jobs: Mapping[str, Job]) -> None:
+        """Let each command be as its job is; what is launched waits for `begin`."""
+        for key in list(self.all):
+            self._follow_one(key, jobs.get(key))
+        for job in list(jobs.values()):
+            if job.state is JobState.RUNNING and job.leaving is None and job.key not in self.all:
+                self._launch(job)
+
+    def begin(self) -> None:
+        """Let go what was launched: that it was is on the disk."""
+        for run in self.all.values():
+            if not run.is_begun:
+                run.handle.begin()
+                run.is_begun = True
+
+    def end_all(self) -> None:
+        for key in list(self.all):
+            self._end(key)
+
+    def leave_all(self) -> None:
+        for run in self.all.values():
+            run.handle.leave()
+        self.all = {}
+
+    def _follow_one(self, key: str, job: Job | None) -> None:
+        run = self.all[key]
+        if job is None:
+            self._end(key)
+        elif job.state is JobState.RUNNING and run.is_stopped:
+            run.handle.go_on()
+            run.is_stopped, run.start_s = False, job.start_s or 0
+        elif job.state is JobState.RUNNING and run.start_s != job.start_s:
+            self._end(key)
+        elif job.state is JobState.RUNNING:
+            is_ending = job.leaving is not None and job.leaving.to is not JobState.SUSPENDED
+            if is_ending and not run.is_ending:
+                run.handle.ask_to_end()
+                run.is_ending = True
+        elif not run.is_stopped:
+            self.off_nodes(key, job.state)
+
+    def _launch(self, job: Job) -> None:
+        try:
+            handle = self._launcher.launch(self._command_of(job))
+        except (OSError, KeyError) as error:
+            self._fail(job, f"its command cannot be started: {error}")
+            return
+        self.all[job.key] = Run(handle, job.start_s or 0)
+
+    def _end(self, key: str) -> None:
+        self.all.pop(key).handle.kill()

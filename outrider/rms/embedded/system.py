@@ -1,0 +1,312 @@
+"""The embedded batch system: each call lets the twin's world catch up, and the machine follow.
+
+What a call changes is in the journal before it returns. Between calls, `tick` lets time pass.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from outrider.rms.base import (
+    JobState,
+    NodeState,
+    Refused,
+    RmsJob,
+    RmsNode,
+    RmsReservation,
+    Sight,
+    Submission,
+    Unavailable,
+)
+from outrider.rms.embedded import journal
+from outrider.rms.embedded.journal import JournalError, Kept, KeptRun
+from outrider.rms.embedded.launching import Command, Launcher
+from outrider.rms.embedded.runs import Run, Runs
+from outrider.rms.twin import Hooks, Outside, Rules, Twin
+from outrider.rms.twin.jobs import OCCUPYING, Job
+from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
+from outrider.rms.twin.system import Clock
+
+RULES = Rules(kill_s=2)
+"""A job that has to go is told, and killed two seconds later."""
+TICK_S = 1.0
+MOST_JOBS = 10_000
+MOST_RESERVATIONS = 10_000
+MOST_METADATA = 65_536
+GONE = "its command was gone when the service came back"
+
+
+class Log(Protocol):
+    def info(self, event: str, **fields: object) -> None: ...
+
+    def warning(self, event: str, **fields: object) -> None: ...
+
+
+def no_image(job: RmsJob) -> str:
+    """A job that is told of no image."""
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EmbeddedHooks:
+    """What happens on the nodes. `image_of` gives what a job finds in OUTRIDER_IMAGE.
+
+    They are called with the batch system standing still, so they have to be quick. An epilog
+    comes when the job's command is over; of a suspended job, which needs its instance still, none.
+    """
+
+    prolog: Prolog = go_on
+    epilog: Epilog = pass_by
+    image_of: Callable[[RmsJob], str] = no_image
+
+
+class EmbeddedSystem:
+    """A BatchSystem of virtual nodes on this machine. Any thread may call."""
+
+    def __init__(
+        self,
+        nodes: Iterable[RmsNode],
+        path: Path,
+        *,
+        clock: Clock,
+        launcher: Launcher,
+        log: Log,
+        hooks: EmbeddedHooks | None = None,
+        rules: Rules = RULES,
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._launcher = launcher
+        self._log = log
+        self._hooks = hooks or EmbeddedHooks()
+        self._guard = threading.RLock()
+        self._written = b""
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._tick_on, name="embedded batch system", daemon=True)
+        twin_hooks = Hooks(prolog=self._hooks.prolog, epilog=self._epilog, work_s=lambda submission: None)
+        self._twin = Twin(nodes, clock=clock, rules=rules, hooks=twin_hooks)
+        self._world = self._twin.world
+        self._runs = Runs(launcher, self._command_of, self._fail)
+        self._restore()
+
+    @property
+    def name(self) -> str:
+        return "embedded"
+
+    @property
+    def outside(self) -> Outside:
+        """What users and administrators do to it; `tick` follows."""
+        return self._twin.outside
+
+    def start(self) -> None:
+        """Let time pass from now on, until `stop`."""
+        self._thread.start()
+
+    def stop(self, *, ends_jobs: bool = False) -> None:
+        """Commands go on and are found again by the next service, or all end."""
+        self._is_stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        with self._guard:
+            if ends_jobs:
+                for job in self._world.all_jobs():
+                    if job.state in OCCUPYING or job.key in self._runs.all:
+                        self._world.end(job, "the service was stopped")
+                self._runs.end_all()
+                self._write()
+            self._runs.leave_all()
+
+    def tick(self) -> None:
+        """Let what has become due happen, and follow what commands have done."""
+        with self._guard:
+            self._settle()
+
+    def look(self) -> Sight:
+        with self._call():
+            return self._twin.look()
+
+    def reserve(self, wanted: RmsReservation) -> None:
+        with self._call():
+            known = self._world.reservations
+            if wanted.name not in known and len(known) >= MOST_RESERVATIONS:
+                raise Refused(f"there are {len(known)} reservations: this batch system keeps no more")
+            self._twin.reserve(wanted)
+
+    def unreserve(self, name: str) -> None:
+        with self._call():
+            self._twin.unreserve(name)
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        with self._call():
+            self._twin.bind(job, reservation)
+
+    def hold(self, job: str, reason: str) -> None:
+        with self._call():
+            self._twin.hold(job, reason)
+
+    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+        with self._call():
+            self._twin.release(job, nodes)
+
+    def note(self, job: str, text: str) -> None:
+        with self._call():
+            self._twin.note(job, text)
+
+    def suspend(self, job: str) -> None:
+        with self._call():
+            self._twin.suspend(job)
+
+    def resume(self, job: str) -> None:
+        with self._call():
+            self._twin.resume(job)
+
+    def cancel(self, job: str, reason: str) -> None:
+        with self._call():
+            self._twin.cancel(job, reason)
+
+    def submit(self, submission: Submission) -> str:
+        with self._call():
+            self._check(submission)
+            return self._twin.submit(submission)
+
+    def _check(self, submission: Submission) -> None:
+        if len(self._world.jobs) >= MOST_JOBS:
+            raise Refused(
+                f"there are {len(self._world.jobs)} jobs: cancel some, or wait until some have ended"
+            )
+        if submission.metadata is not None and len(submission.metadata) > MOST_METADATA:
+            raise Refused(f"a job's metadata have at most {MOST_METADATA} characters")
+        reason = self._launcher.refusal(submission)
+        if reason is not None:
+            raise Refused(f"the job cannot be run: {reason}")
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._guard:
+            self._settle()
+            yield
+            self._follow()
+
+    def _settle(self) -> None:
+        """Commands that have ended end their jobs; then time passes; then commands follow."""
+        for key in self._runs.over():
+            job = self._world.jobs.get(key)
+            if job is None:
+                continue
+            if job.state is JobState.RUNNING and job.leaving is None:
+                # Its work has taken as long as it has: the world ends it as done.
+                job.work_s = 0
+            elif job.state not in OCCUPYING:
+                self._world.end(job, "its command ended while it was suspended")
+        self._twin.advance(self._clock.now_s())
+        self._follow()
+
+    def _follow(self) -> None:
+        self._runs.follow(self._world.jobs)
+        try:
+            self._write()
+        except OSError as error:
+            raise Unavailable(
+                f"the embedded batch system cannot write {self._path} ({error.strerror}): make room, and ask "
+                "again"
+            ) from error
+        self._runs.begin()
+
+    def _write(self) -> None:
+        """The journal, if anything has changed."""
+        world = self._world
+        data = journal.encode(
+            Kept(
+                jobs=tuple(world.all_jobs()),
+                ended=world.ended,
+                reservations=tuple(world.all_reservations()),
+                nodes={name: node.state for name, node in world.nodes.items()},
+                runs={key: _kept(run) for key, run in self._runs.all.items()},
+                last_number=world.last_number,
+            )
+        )
+        if data != self._written:
+            journal.write(self._path, data)
+            self._written = data
+
+    def _restore(self) -> None:
+        kept = journal.read(self._path)
+        if kept is None:
+            return
+        world = self._world
+        named = {name for job in kept.jobs for name in job.nodes}
+        named |= {name for reservation in kept.reservations for name in reservation.nodes}
+        unknown = sorted(named - set(world.nodes))
+        if unknown:
+            raise JournalError(
+                f"the journal {self._path} has jobs or reservations on {', '.join(unknown)}, of which the "
+                "configuration says nothing: name these nodes, or move the journal away"
+            )
+        world.restore(
+            jobs=kept.jobs,
+            ended=dict(kept.ended),
+            reservations=kept.reservations,
+            last_number=kept.last_number,
+        )
+        for name, state in kept.nodes.items():
+            if name in world.nodes and state is not NodeState.UP:
+                world.set_node(name, state, "as it was before the service was started")
+        for key, run in kept.runs.items():
+            self._adopt(key, run)
+
+    def _adopt(self, key: str, kept: KeptRun) -> None:
+        """Find a command again. One that is gone has ended its job, however far it came."""
+        handle = self._launcher.adopt(kept.identity)
+        job = self._world.jobs.get(key)
+        if handle is not None:
+            self._runs.all[key] = Run(
+                handle, kept.start_s, is_begun=kept.is_begun, is_stopped=kept.is_stopped
+            )
+        elif job is not None:
+            self._log.warning("command is gone", job=key, has_begun=kept.is_begun)
+            self._fail(job, GONE)
+
+    def _command_of(self, job: Job) -> Command:
+        seen = job.seen()
+        variables = {"OUTRIDER_JOB": job.key, "OUTRIDER_NODES": ",".join(job.nodes)}
+        if job.reservation is not None:
+            variables["OUTRIDER_RESERVATION"] = job.reservation
+        image = self._hooks.image_of(seen)
+        if image:
+            variables["OUTRIDER_IMAGE"] = image
+        return Command(job=job.key, uid=seen.uid, argv=job.submission.argv, variables=variables)
+
+    def _epilog(self, job: RmsJob, node: str) -> None:
+        now = self._world.jobs.get(job.key)
+        state = None if now is None else now.state
+        self._runs.off_nodes(job.key, state)
+        if state is not JobState.SUSPENDED:
+            self._hooks.epilog(job, node)
+
+    def _fail(self, job: Job, why: str) -> None:
+        self._log.warning("job cannot go on", job=job.key, reason=why)
+        self._world.end(job, why)
+
+    def _tick_on(self) -> None:
+        while not self._is_stopping.wait(TICK_S):
+            try:
+                self.tick()
+            except Unavailable as error:
+                self._log.warning("journal not written", reason=str(error))
+            except Exception:  # noqa: BLE001 - a thread's outermost loop: a hook's fault must not stop time
+                self._log.warning("tick failed", traceback=traceback.format_exc())
+
+
+def _kept(run: Run) -> KeptRun:
+    return KeptRun(
+        identity=run.handle.identity,
+        start_s=run.start_s,
+        is_begun=run.is_begun,
+        is_stopped=run.is_stopped,
+    )

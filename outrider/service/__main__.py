@@ -1,0 +1,8 @@
+"""`python -m outrider.service`: outriderd as a module, where its script is not installed."""
+
+from __future__ import annotations
+
+from outrider.service.main import run
+
+if __name__ == "__main__":
+    run()

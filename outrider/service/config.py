@@ -1,0 +1,383 @@
+"""outriderd's configuration: one file, a folder of further ones, and the environment.
+
+The models are the only definition of what may be written: `outriderd --schema` prints them as
+JSON Schema, and the table of the documentation is compared with them. How files are found, laid
+over one another and read is in `configfile`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic.config import JsonDict
+
+from outrider.core.model import Resources
+from outrider.metadata.durations import parse_duration
+from outrider.metadata.errors import TextError, shown
+from outrider.metadata.fields import Account, Digest, Duration, Hosts, Memory, Mode, Name, Size, Uri
+from outrider.metadata.validation import Section, contradiction, named
+from outrider.service.settings import Settings
+from outrider.service.web.front import Administrators
+
+MOST_NAMES = 1_000
+MOST_IMAGES = 10_000
+AT_ONCE = "at-once"
+LATER = ("slurm", "gridengine")
+LONGEST_SOCKET = 103
+"""Bytes of a socket's path that Linux takes, less what a new one is called until it is in place."""
+LEAST_BACKUP_S = 60
+MOST_CALL_S = 150
+"""Less than what the desk waits until it asks a node again."""
+
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]{2,39}\]|[A-Za-z0-9][A-Za-z0-9.-]{0,252}):([0-9]{1,5})")
+_PATH = re.compile(r"/[^\x00-\x1f\x7f]{1,1000}")
+
+
+def _path(value: object) -> str:
+    if not isinstance(value, str) or not _PATH.fullmatch(value):
+        raise TextError(f"{named(value)} is no full path: write one that begins with a slash")
+    if ".." in value.split("/"):
+        raise TextError(f"{shown(value)} has .. as a part: write the path without it")
+    return value.rstrip("/") or "/"
+
+
+def _socket(value: str) -> str:
+    if len(value.encode()) > LONGEST_SOCKET:
+        raise TextError(f"is {len(value.encode())} bytes long: a socket's path has {LONGEST_SOCKET} at most")
+    return value
+
+
+def _address(value: object) -> str:
+    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not 0 < int(found[2]) < 65_536:
+        raise TextError(f"{named(value)} is no address: write one like 10.0.0.1:6820 or [::1]:6820")
+    return found[0]
+
+
+def _reserve(value: object) -> int | None:
+    if value == AT_ONCE:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise TextError(f"{named(value)} is no time: write one like 10m, or {AT_ONCE}")
+    return parse_duration(str(value))
+
+
+def _mapping_of_names(value: object) -> object:
+    if not isinstance(value, dict):
+        raise TextError(f"{named(value)} is not a mapping: write a name and what it stands for below it")
+    if len(value) > MOST_IMAGES:
+        raise TextError(f"has {len(value)} names: there can be {MOST_IMAGES}")
+    return value
+
+
+def _text(check: Callable[..., object], **schema: object) -> tuple[BeforeValidator, WithJsonSchema]:
+    return BeforeValidator(check), WithJsonSchema({"type": "string", **schema})
+
+
+Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"])]
+SocketPath = Annotated[Path, AfterValidator(_socket)]
+Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]
+Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]
+S = TypeVar("S", bound=Section)
+Names = Annotated[tuple[Account, ...], Field(max_length=MOST_NAMES, strict=False)]
+
+
+def _given(text: str) -> JsonDict:
+    return {"default": text}
+
+
+def _all_defaults(section: type[S]) -> Callable[[], S]:
+    return lambda: section.model_validate({})
+
+
+class TcpSection(Section):
+    """Listening beyond this machine. Who asks is vouched for by MUNGE, and by nothing else."""
+
+    listen: Address = Field(description="address and port")
+    munge: bool = Field(False, description="true, once this machine and those that ask share a MUNGE key")
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        if not self.munge:
+            contradiction("has to be true: without MUNGE nobody knows who asks over the network", "munge")
+        return self
+
+
+class LinkSection(Section):
+    """The link over which images come, and how it is used."""
+
+    rate_bytes_per_s: Size = Field(
+        125_000_000,
+        alias="rate",
+        description="bytes a second that all transfers for reservations may take together",
+        json_schema_extra=_given("125MB"),
+    )
+    reserve_s: Reserve = Field(
+        600,
+        alias="reserve",
+        description="how long before its latest start a transfer begins if the link is idle; "
+        "at-once: as soon as it is",
+        json_schema_extra=_given("10m"),
+    )
+    shipping: Literal["relay", "per-node"] = Field(
+        "relay", description="relay: nodes pass an image on while it arrives; per-node: each fetches its own"
+    )
+    spread_s: Duration = Field(
+        10,
+        alias="spread",
+        description="added to the planned time of each transfer, for all that is not sending",
+        json_schema_extra=_given("10s"),
+    )
+
+
+class PoolsSection(Section):
+    """The nodes' pools of images."""
+
+    size_bytes: Size | None = Field(
+        None, alias="size", description="taken for the size of a pool that has never reported"
+    )
+
+
+class TimingsSection(Section):
+    """How often things are looked at, and how long they are waited for."""
+
+    look_s: Duration = Field(
+        30,
+        alias="look",
+        description="how often the batch system is looked at",
+        json_schema_extra=_given("30s"),
+    )
+    progress_s: Duration = Field(
+        2,
+        alias="progress",
+        description="how often a node is asked while an image arrives there",
+        json_schema_extra=_given("2s"),
+    )
+    reconcile_s: Duration = Field(
+        300,
+        alias="reconcile",
+        description="how often store, batch system and nodes are compared as a whole",
+        json_schema_extra=_given("5m"),
+    )
+    sight_s: Duration = Field(
+        300,
+        alias="sight",
+        description="nothing is promised when the batch system has not been seen for so long",
+        json_schema_extra=_given("5m"),
+    )
+    away_s: Duration = Field(
+        120,
+        alias="away",
+        description="a node whose pool has not answered for so long is promised to nobody",
+        json_schema_extra=_given("2m"),
+    )
+    pins_s: Duration = Field(
+        86_400,
+        alias="pins",
+        description="how long a pin lasts on its own; it is renewed before",
+        json_schema_extra=_given("1d"),
+    )
+    grace_s: Duration = Field(
+        300,
+        alias="grace",
+        description="how long after a reservation's end its images stay pinned",
+        json_schema_extra=_given("5m"),
+    )
+    history_s: Duration = Field(
+        90 * 86_400,
+        alias="history",
+        description="how long reservations that are over are remembered",
+        json_schema_extra=_given("90d"),
+    )
+    call_s: Duration = Field(
+        120,
+        alias="call",
+        description="when a call to a node or to the batch system is given up",
+        json_schema_extra=_given("2m"),
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.sight_s < 2 * self.look_s:
+            contradiction("is less than two looks at the batch system: a late one would stop all", "sight")
+        if self.call_s > MOST_CALL_S:
+            contradiction(f"is more than {MOST_CALL_S} seconds, when a call is taken for lost anyway", "call")
+        return self
+
+
+class LimitsSection(Section):
+    """What is too much."""
+
+    reservations: int = Field(100_000, ge=1, le=1_000_000, description="reservations that are not over")
+    calls: int = Field(64, ge=1, le=1_000, description="calls to nodes under way at once")
+    requests: int = Field(1_000, ge=1, le=100_000, description="requests that wait for the desk")
+    resolving: int = Field(4, ge=1, le=64, description="images that are looked up or read at once")
+
+
+class AdministratorsSection(Section):
+    """Who may see and do everything, besides root."""
+
+    users: Names = Field((), description="users who may see and do everything")
+    groups: Names = Field((), description="groups whose members may")
+
+
+class ReadersSection(Section):
+    """Who may use an image."""
+
+    users: Names = Field((), description="users who may use it")
+    groups: Names = Field((), description="groups whose members may use it")
+
+    @model_validator(mode="after")
+    def _is_somebody(self) -> Self:
+        if not (self.users or self.groups):
+            contradiction("names nobody: give users or groups, or leave it out for everybody")
+        return self
+
+
+class ImageSection(Section):
+    """An image that users may name without knowing where it is. The administrator vouches for it."""
+
+    uri: Uri = Field(description="where it is")
+    digest: Digest = Field(description="what its bytes hash to")
+    size_bytes: Size = Field(alias="size", description="its size, to the byte")
+    format: Literal["qcow2", "raw", "squashfs", "sif", "file"] | None = Field(
+        None, description="how it is packed; without it the nodes find out"
+    )
+    readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
+
+
+class BackendSection(Section):
+    """The batch system, and where the nodes are."""
+
+    kind: Literal["embedded", "twin", "slurm", "gridengine"] = Field(
+        description="embedded: pools of its own on this machine, jobs are its processes; "
+        "twin: the same pools, but jobs only in memory, for trying things out"
+    )
+    nodes: Hosts = Field(("n1", "n2", "n3", "n4"), description="names", json_schema_extra=_given("n[1-4]"))
+    cpus: int = Field(1, ge=1, le=65_536, description="processors of each node")
+    memory_mib: Memory = Field(
+        1024, alias="memory", description="memory of each node", json_schema_extra=_given("1GiB")
+    )
+    pool_bytes: Size = Field(
+        10 * 2**30, alias="pool", description="size of each node's pool", json_schema_extra=_given("10GiB")
+    )
+    rate_bytes_per_s: Size | None = Field(
+        None, alias="rate", description="bytes a second that each node takes in; without it there is no limit"
+    )
+    folder: Path | None = Field(
+        None, description="where pools and jobs are; without it, embedded in the state folder"
+    )
+
+    @model_validator(mode="after")
+    def _is_here(self) -> Self:
+        if self.kind in LATER:
+            contradiction(
+                f"{self.kind} cannot be driven by this version yet: write embedded, or wait for one that can",
+                "kind",
+            )
+        return self
+
+    @property
+    def capacity(self) -> Resources:
+        return Resources.of(cpus=self.cpus, memory_mib=self.memory_mib)
+
+
+class LogSection(Section):
+    """What is written to stderr, where systemd's journal takes it."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least that is written"
+    )
+    format: Literal["text", "json"] = Field("text", description="lines of words, or JSON objects")
+
+
+class BackupSection(Section):
+    """Copies of the store, made while the service runs."""
+
+    folder: Path | None = Field(None, description="where they go, on another disk; without it none are made")
+    every_s: Duration = Field(3_600, alias="every", description="how often", json_schema_extra=_given("1h"))
+    keep: int = Field(48, ge=1, le=10_000, description="how many stay; the oldest go first")
+
+    @model_validator(mode="after")
+    def _is_bearable(self) -> Self:
+        if self.every_s < LEAST_BACKUP_S:
+            contradiction(f"is less than {LEAST_BACKUP_S} seconds: each copy reads the whole store", "every")
+        return self
+
+
+class Config(Section):
+    """outriderd's configuration, version 1."""
+
+    version: Literal[1] = Field(description="which version of this form it is")
+    site: Name = Field("site", description="what the site is called")
+    state: Path = Field("/var/lib/outrider", description="the folder of what must not be lost")
+    store: Path | None = Field(
+        None, description="the store's file, on a local disk; without it outriderd.sqlite in the state folder"
+    )
+    socket: SocketPath = Field("/run/outrider/outriderd.sock", description="where users' programs ask")
+    socket_mode: Mode = Field("0666", description="who may ask at all; who asks is known from the kernel")
+    tcp: TcpSection | None = Field(None, description="where programs on other machines ask")
+    policies: Path | None = Field(
+        None, description="the file of policies; without it whoever may ask may reserve"
+    )
+    link: LinkSection = Field(default_factory=_all_defaults(LinkSection), description="the link and its use")
+    pools: PoolsSection = Field(
+        default_factory=_all_defaults(PoolsSection), description="the nodes' pools of images"
+    )
+    timings: TimingsSection = Field(
+        default_factory=_all_defaults(TimingsSection), description="how often, how long"
+    )
+    limits: LimitsSection = Field(
+        default_factory=_all_defaults(LimitsSection), description="what is too much"
+    )
+    administrators: AdministratorsSection = Field(
+        default_factory=_all_defaults(AdministratorsSection), description="who may see and do everything"
+    )
+    images: Annotated[dict[Name, ImageSection], BeforeValidator(_mapping_of_names)] = Field(
+        default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
+    )
+    backend: BackendSection = Field(description="the batch system, and where the nodes are")
+    log: LogSection = Field(default_factory=_all_defaults(LogSection), description="what is written down")
+    backup: BackupSection = Field(
+        default_factory=_all_defaults(BackupSection), description="copies of the store"
+    )
+
+    @property
+    def store_path(self) -> str:
+        return self.store or f"{self.state}/outriderd.sqlite"
+
+    @property
+    def backend_folder(self) -> str:
+        return self.backend.folder or f"{self.state}/embedded"
+
+
+def settings_of(config: Config) -> Settings:
+    """What the desk is told of the configuration."""
+    timings, link = config.timings, config.link
+    return Settings(
+        site=config.site,
+        link_rate_bytes_per_s=link.rate_bytes_per_s,
+        reserve_s=link.reserve_s,
+        shipping=link.shipping,
+        pool_bytes=config.pools.size_bytes,
+        spread_s=link.spread_s,
+        look_every_s=timings.look_s,
+        progress_every_s=timings.progress_s,
+        reconcile_every_s=timings.reconcile_s,
+        most_sight_age_s=timings.sight_s,
+        away_after_s=timings.away_s,
+        pin_lease_s=timings.pins_s,
+        grace_s=timings.grace_s,
+        keep_history_s=timings.history_s,
+        most_reservations=config.limits.reservations,
+        most_calls=config.limits.calls,
+    )
+
+
+def administrators_of(config: Config) -> Administrators:
+    return Administrators(
+        users=frozenset(config.administrators.users), groups=frozenset(config.administrators.groups)
+    )

@@ -1,0 +1,65 @@
+"""The site's own images, by short names: an administrator vouches for them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from outrider.service.ports import FoundImage, ImageTrouble, Readers
+
+SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CatalogueImage:
+    """`readers` is None for an image that everybody may use."""
+
+    name: str
+    uri: str
+    digest: str
+    size_bytes: int
+    format: str = ""
+    readers: Readers | None = None
+
+
+class Catalogue:
+    """Names and what they stand for. What is not an address is looked for here."""
+
+    def __init__(self, images: Iterable[CatalogueImage] = ()) -> None:
+        self._images = {image.name: image for image in sorted(images, key=lambda image: image.name)}
+
+    def source_of(self, uri: str) -> str:
+        """Where the bytes of an image are that a workspace names so."""
+        found = self._images.get(uri)
+        return uri if found is None else found.uri
+
+    def readers_of(self, uri: str) -> Readers | None:
+        """For whom a private image of the catalogue is."""
+        found = self._images.get(uri)
+        return None if found is None else found.readers
+
+    def find(self, name: str, *, is_private: bool, uid: int, gids: tuple[int, ...]) -> FoundImage:
+        image = self._images.get(name)
+        if image is None:
+            raise ImageTrouble(f"there is no image {name!r} in the catalogue{self._suggestion(name)}")
+        readers = image.readers
+        if readers is not None:
+            if uid != 0 and uid not in readers.uids and not set(gids) & set(readers.gids):
+                raise ImageTrouble(
+                    f"the image {name} of the catalogue is not for you: ask the administrators for it"
+                )
+            if not is_private:
+                raise ImageTrouble(
+                    f"the image {name} of the catalogue is not for everybody: write `private: true`"
+                )
+        return FoundImage(size_bytes=image.size_bytes, digest=image.digest, format=image.format)
+
+    def _suggestion(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._images, n=1)
+        if near:
+            return f": did you mean {near[0]}?"
+        if not self._images:
+            return ", which is empty: write an address such as https://images.example.org/render.qcow2"
+        more = ", …" if len(self._images) > SHOWN else ""
+        return f": it has {', '.join(list(self._images)[:SHOWN])}{more}"

@@ -1,0 +1,135 @@
+"""From an image's address, and who asks, to what is there: the service's `Resolve`.
+
+What only some may read at its source never becomes everybody's in a pool: such an image has to
+be called private, and is then for those who may read it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from cachemgr.errors import BadRequest, Unsuitable
+from cachemgr.fetch.connect import WebSettings
+from cachemgr.fetch.uris import parse
+from cachemgr.instances.formats import HEAD_BYTES, admitted
+from cachemgr.sizes import in_words
+from outrider.service.images import web
+from outrider.service.images.catalogue import Catalogue
+from outrider.service.images.hashing import Hashes
+from outrider.service.images.opening import NOBODY, OpenAs
+from outrider.service.images.web import Clock
+from outrider.service.ports import FoundImage, ImageTrouble
+
+MOST_IMAGE_BYTES = 1 << 44
+
+
+class Resolver:
+    """Called as `Resolve`; any thread may. `most_bytes` is the largest image that is promised."""
+
+    def __init__(
+        self,
+        *,
+        open_as: OpenAs,
+        hashes: Hashes,
+        clock: Clock,
+        web_settings: WebSettings | None = None,
+        catalogue: Catalogue | None = None,
+        most_bytes: int = MOST_IMAGE_BYTES,
+    ) -> None:
+        self._open_as = open_as
+        self._hashes = hashes
+        self._clock = clock
+        # Never the site's netrc file: its passwords are not for whoever may name an address.
+        self._web = web_settings or WebSettings()
+        self._catalogue = catalogue or Catalogue()
+        self._most_bytes = most_bytes
+        if self._web.netrc_file is not None:
+            raise ValueError("users' images are looked up without the site's passwords: netrc_file is set")
+
+    def __call__(
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+    ) -> FoundImage:
+        if "://" not in uri and not uri.startswith("/"):
+            found = self._catalogue.find(uri, is_private=is_private, uid=uid, gids=gids)
+        else:
+            try:
+                location = parse(uri)
+            except BadRequest as error:
+                raise ImageTrouble(str(error)) from error
+            if location.user is not None or location.password is not None:
+                raise ImageTrouble(
+                    f"the address {location.name} holds a user or a password, which others could see: "
+                    "write it without"
+                )
+            if location.scheme == "file":
+                found = self._of_file(location.path, is_private=is_private, uid=uid, gids=gids)
+            elif location.scheme in ("http", "https"):
+                found = web.look(location, digest, self._web, self._clock)
+            else:
+                raise ImageTrouble(
+                    f"images come from file, http and https addresses, not from {location.scheme}: ask the "
+                    f"administrators to put {location.name} into the catalogue"
+                )
+        self._check(uri, digest, found)
+        return found
+
+    def _check(self, uri: str, digest: str, found: FoundImage) -> None:
+        if digest and digest != found.digest:
+            raise ImageTrouble(
+                f"the image {uri} has the digest {found.digest}, not {digest}: correct the digest or the "
+                "address"
+            )
+        if found.size_bytes <= 0:
+            raise ImageTrouble(f"the image {uri} is empty: was it written to its end?")
+        if found.size_bytes > self._most_bytes:
+            raise ImageTrouble(
+                f"the image {uri} has {in_words(found.size_bytes)}: at most {in_words(self._most_bytes)} "
+                "are staged here"
+            )
+
+    def _of_file(self, path: str, *, is_private: bool, uid: int, gids: tuple[int, ...]) -> FoundImage:
+        file = self._open_as(path, uid, gids)
+        try:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
+                raise ImageTrouble(f"{path} is not a regular file: name an image")
+            if not is_private and not self._is_everybodys(path, found):
+                raise ImageTrouble(
+                    f"not everybody may read the image {path}: write `private: true`, so that it is for you "
+                    "alone on the nodes as well, or let everybody read it"
+                )
+            # Before it is read to its end: an image that is too large takes as long.
+            self._check(path, "", FoundImage(size_bytes=found.st_size, digest=""))
+            image_format = _format_of(file, path, found.st_size)
+            digest = self._hashes.digest_of(file, path)
+            return FoundImage(size_bytes=os.fstat(file).st_size, digest=digest, format=image_format)
+        finally:
+            os.close(file)
+
+    def _is_everybodys(self, path: str, opened: os.stat_result) -> bool:
+        """Whether somebody without any rights of their own opens the same file at that path.
+
+        Its mode alone does not tell: it may lie in a folder that others cannot enter.
+        """
+        if not opened.st_mode & stat.S_IROTH:
+            return False
+        try:
+            file = self._open_as(path, NOBODY, ())
+        except ImageTrouble:
+            return False
+        try:
+            found = os.fstat(file)
+        finally:
+            os.close(file)
+        return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _format_of(file: int, path: str, size_bytes: int) -> str:
+    """What the content says it is. One that would be refused in a pool is refused here, not there."""
+    try:
+        return admitted(os.pread(file, HEAD_BYTES, 0), size_bytes)
+    except Unsuitable as error:
+        raise ImageTrouble(f"the image {path} cannot be staged: {error}") from error
+    except OSError as error:
+        raise ImageTrouble(f"the image {path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,113 @@
+"""Images on web servers: their size and, where a server or a file beside them tells, their digest."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import replace
+from typing import Protocol
+
+from cachemgr.fetch.connect import WebSettings
+from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.uris import Location
+from cachemgr.fetch.web import WebSource
+from cachemgr.fetch.wire import Head
+from outrider.service.ports import FoundImage, ImageTrouble
+
+LOOK_S = 30.0
+MOST_BESIDE_BYTES = 4_096
+SUFFIX = ".sha256"
+# RFC 9530 with colons, RFC 3230 without.
+REPR_DIGEST = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*")
+DIGEST = re.compile(r"\s*sha-256\s*=\s*([A-Za-z0-9+/=]{44})\s*", re.IGNORECASE)
+BESIDE = re.compile(r"([0-9A-Fa-f]{64})(?:[ \t]+\*?([^\s].*?))?\s*")
+
+
+class Clock(Protocol):
+    def now_s(self) -> int: ...
+
+    def monotonic_s(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+def look(location: Location, given: str, settings: WebSettings, clock: Clock) -> FoundImage:
+    """Size and digest of what lies there; what a user gave is compared with what the server says."""
+    name = location.name
+    try:
+        head, size_bytes = WebSource(location, settings, clock).look_up(
+            LOOK_S, {"Want-Repr-Digest": "sha-256=10", "Want-Digest": "sha-256"}
+        )
+    except SourceFault as fault:
+        raise ImageTrouble(f"the image {name} cannot be looked up: {fault}") from fault
+    told = _told(head)
+    if not given and told is None:
+        told = _beside(location, settings, clock)
+    if not given and told is None:
+        raise ImageTrouble(
+            f"the server does not say the digest of {name}: write its digest (sha256sum prints it), or put "
+            f"{SUFFIX} with it beside the image"
+        )
+    if given and told is not None and given != told:
+        raise ImageTrouble(
+            f"the image {name} has the digest {told} by its server, not {given}: correct the digest"
+        )
+    return FoundImage(size_bytes=size_bytes, digest=given or told or "")
+
+
+def _told(head: Head) -> str | None:
+    """What the answer's header says; of several algorithms sha-256 counts."""
+    for name, form in (("repr-digest", REPR_DIGEST), ("digest", DIGEST)):
+        for part in head.headers.get(name, "").split(","):
+            found = form.fullmatch(part)
+            if found is None:
+                continue
+            try:
+                digest = base64.b64decode(found[1], validate=True)
+            except binascii.Error:
+                continue
+            if len(digest) == 32:
+                return f"sha256:{digest.hex()}"
+    return None
+
+
+def _beside(location: Location, settings: WebSettings, clock: Clock) -> str | None:
+    """What a file of the image's name and `.sha256` says; None if there is none.
+
+    An address with a question mark means what only its server knows: beside it there is nothing.
+    """
+    if "?" in location.target:
+        return None
+    beside = replace(location, path=location.path + SUFFIX, target=location.target + SUFFIX)
+    source = WebSource(beside, settings, clock)
+    try:
+        _, size_bytes = source.look_up(LOOK_S)
+        if size_bytes > MOST_BESIDE_BYTES:
+            return None
+        text = _read(source, size_bytes)
+    except SourceFault:
+        return None
+    found = BESIDE.fullmatch(text.decode("utf-8", "replace"))
+    image = location.path.rpartition("/")[2]
+    # `sha256sum` writes the path that it was told, of which only the last part says something here.
+    if found is None or (found[2] or image).rpartition("/")[2] != image:
+        raise ImageTrouble(
+            f"{beside.name} is not one line with the digest of {image}: correct it, or write the digest"
+        )
+    return f"sha256:{found[1].lower()}"
+
+
+def _read(source: WebSource, size_bytes: int) -> bytes:
+    body = source.open(0, size_bytes, LOOK_S)
+    found = b""
+    try:
+        with memoryview(bytearray(MOST_BESIDE_BYTES + 1)) as block:
+            while len(found) <= MOST_BESIDE_BYTES:
+                count = body.read_into(block, LOOK_S)
+                if not count:
+                    break
+                found += block[:count]
+    finally:
+        body.close()
+    return found[: MOST_BESIDE_BYTES + 1]

@@ -1,0 +1,69 @@
+"""What waits for the desk: requests, of which there are only so many, and results, which go first."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+from outrider.service.web.front import Busy
+
+Item = TypeVar("Item")
+
+
+class Inbox(Generic[Item]):
+    """Two queues under one lock. Any thread may put; one takes.
+
+    A result is never refused: there are no more of them than calls, whose number is limited. And
+    since what is known of nodes decides what can be promised, results are looked at first.
+    """
+
+    def __init__(self, most_requests: int) -> None:
+        self._most_requests = most_requests
+        self._requests: deque[Item] = deque()
+        self._results: deque[Item] = deque()
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def put_request(self, item: Item) -> None:
+        """Raises Busy if too many wait, or if nothing is taken any more."""
+        with self._changed:
+            if self._is_closed:
+                raise Busy("the service is stopping: ask again when it is back", retry_after_s=5)
+            if len(self._requests) >= self._most_requests:
+                raise Busy(f"{self._most_requests} requests wait already: ask again in a moment")
+            self._requests.append(item)
+            self._changed.notify()
+
+    def put_result(self, item: Item) -> None:
+        with self._changed:
+            if not self._is_closed:
+                self._results.append(item)
+                self._changed.notify()
+
+    def take(self, timeout_s: float) -> Item | None:
+        """The next one; None if none came in time, or if it was closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._results or self._requests or self._is_closed, timeout_s)
+            if self._is_closed:
+                return None
+            if self._results:
+                return self._results.popleft()
+            return self._requests.popleft() if self._requests else None
+
+    def close(self) -> list[Item]:
+        """Take nothing on any more; what was still waiting."""
+        with self._changed:
+            left = [*self._results, *self._requests]
+            self._results.clear()
+            self._requests.clear()
+            self._is_closed = True
+            self._changed.notify_all()
+            return left
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def __len__(self) -> int:
+        return len(self._requests)

@@ -1,0 +1,80 @@
+"""Prolog and epilog of virtual nodes: an instance of its image for each job, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cachemgr.client import Client
+from cachemgr.errors import CacheError
+from outrider.rms.base import RmsJob
+from outrider.rms.embedded import EmbeddedHooks
+from outrider.rms.twin import NotReady
+from outrider.service.meter import Log
+from outrider.service.nodes.agent import Clock
+
+ASK_S = 10.0
+GRACE_S = 600
+UNLIMITED_S = 86_400
+"""How long the instance of a job without a limit is leased at first."""
+
+DigestOf = Callable[[RmsJob], str | None]
+"""Which image a job was promised; None if none was."""
+
+
+class PoolHooks:
+    """What the hooks of real nodes do, on the pools of virtual ones. Nothing is ever transferred here."""
+
+    def __init__(self, sockets: Mapping[str, str], digest_of: DigestOf, *, clock: Clock, log: Log) -> None:
+        self._sockets = dict(sockets)
+        self._digest_of = digest_of
+        self._clock = clock
+        self._log = log
+        self._paths: dict[tuple[str, str], str] = {}
+
+    def as_hooks(self) -> EmbeddedHooks:
+        return EmbeddedHooks(prolog=self.prolog, epilog=self.epilog, image_of=self.image_of)
+
+    def prolog(self, job: RmsJob, node: str) -> NotReady | None:
+        """An instance for the job's user, or why the job has to wait."""
+        digest = self._digest_of(job)
+        if digest is None or node not in self._sockets:
+            return None
+        lease_s = UNLIMITED_S if job.limit_s is None else job.limit_s + GRACE_S
+        try:
+            made = self._ask(
+                node,
+                "instance",
+                name=digest,
+                owner=_owner(job),
+                uid=job.uid,
+                until_s=self._clock.now_s() + lease_s,
+            )
+        except CacheError as error:
+            return NotReady(f"node {node}: {error}")
+        path = made.get("path")
+        if not isinstance(path, str) or made.get("state") == "prepared":
+            return NotReady(f"node {node}: its instances need mounts, which only a service of root can make")
+        self._paths[job.key, node] = path
+        return None
+
+    def epilog(self, job: RmsJob, node: str) -> None:
+        self._paths.pop((job.key, node), None)
+        if node not in self._sockets or self._digest_of(job) is None:
+            return
+        try:
+            self._ask(node, "release", owner=_owner(job))
+        except CacheError as error:
+            # Its lease ends, and then the node's daemon removes it.
+            self._log.warning("instance not released", job=job.key, node=node, reason=str(error))
+
+    def image_of(self, job: RmsJob) -> str:
+        """Where the job finds its image: on the first of its nodes."""
+        return self._paths.get((job.key, job.nodes[0]), "") if job.nodes else ""
+
+    def _ask(self, node: str, verb: str, **fields: object) -> dict[str, object]:
+        with Client(self._sockets[node]) as client:
+            return client.ask(verb, fields, timeout_s=ASK_S)
+
+
+def _owner(job: RmsJob) -> str:
+    return f"job-{job.key}"

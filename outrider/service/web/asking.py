@@ -1,0 +1,106 @@
+"""Routes ask the service through this: answers of the right kind come back, or a refusal is raised."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from outrider.metadata.workspace import WorkspaceFile
+from outrider.service.answers import Answer, Trouble
+from outrider.service.ports import FoundImage, ImageTrouble
+from outrider.service.requests import Caller, Request, Wanted
+from outrider.service.web.bodies import WorkspaceBody
+from outrider.service.web.errors import ErrorProblem, of_trouble, refused
+from outrider.service.web.front import Front, NotDone
+from outrider.service.web.limits import Crew, Limits
+from outrider.service.web.understanding import understand_reservation
+
+Kind = TypeVar("Kind", bound=Answer)
+Found = TypeVar("Found")
+
+
+class Asker:
+    """Asks the front, within time. Two threads read workspaces, one does what administrators ask."""
+
+    def __init__(self, front: Front, limits: Limits) -> None:
+        self.front = front
+        self.limits = limits
+        self._readers = Crew("workspaces to be read", threads=2)
+        self._steward = Crew("administrators", threads=1, most_waiting=16)
+
+    def close(self) -> None:
+        self._readers.close()
+        self._steward.close()
+
+    async def ask(self, caller: Caller, request: Request, kind: type[Kind]) -> Kind:
+        """The answer of this kind. A Trouble is raised as a refusal."""
+        answer = await self.wait_for(self.front.ask(caller, request))
+        if isinstance(answer, Trouble):
+            raise of_trouble(answer)
+        if not isinstance(answer, kind):
+            raise TypeError(f"{type(request).__name__} was answered with a {type(answer).__name__}")
+        return answer
+
+    async def wanted(self, caller: Caller, body: WorkspaceBody) -> Wanted:
+        """The reservation that a body asks for, with its image as found."""
+        now_s = self.front.now_s()
+        workspace = await self.read(lambda: understand_reservation(body, now_s))
+        return Wanted(workspace=workspace, image=await self.resolve(caller, workspace), account=body.account)
+
+    async def resolve(self, caller: Caller, workspace: WorkspaceFile) -> FoundImage:
+        image = workspace.metadata.image
+        resolved = self.front.resolve(image.uri, image.digest or "", image.private, caller.uid, caller.gids)
+        try:
+            found = await self.wait_for(resolved)
+        except ImageTrouble as error:
+            problem = ErrorProblem(key="metadata.image.uri", message=str(error))
+            raise refused(422, str(error), problems=[problem]) from error
+        if image.size_bytes is not None and image.size_bytes != found.size_bytes:
+            words = (
+                f"{image.uri} has {found.size_bytes} bytes, not {image.size_bytes}: correct the size or "
+                "leave it out"
+            )
+            problem = ErrorProblem(key="metadata.image.size", message=words)
+            raise refused(422, words, problems=[problem])
+        return found
+
+    async def read(self, function: Callable[[], Found]) -> Found:
+        """What a function makes of a workspace's text."""
+        return await self._readers.do(function)
+
+    async def administer(self, caller: Caller, function: Callable[[], Found]) -> Found:
+        """Something that blocks, for administrators alone."""
+        check_admin(caller)
+        try:
+            return await self._steward.do(function)
+        except NotDone as error:
+            raise of_trouble(error.trouble) from error
+
+    async def wait_for(self, future: Future[Found]) -> Found:
+        """What a Future brings. When the time is over it is left alone: the service may still do it."""
+        wrapped = asyncio.wrap_future(future)
+        wrapped.add_done_callback(_note_seen)
+        try:
+            return await asyncio.wait_for(asyncio.shield(wrapped), self.limits.answer_s)
+        except TimeoutError as error:
+            words = (
+                f"there was no answer within {self.limits.answer_s:g} s, and it may still be done: ask again "
+                "with the same Idempotency-Key"
+            )
+            raise refused(503, words, code="unavailable") from error
+        except NotDone as error:
+            raise of_trouble(error.trouble) from error
+
+
+def check_admin(caller: Caller) -> None:
+    if not caller.is_admin:
+        words = f"{caller.user} is no administrator of this service: ask one of them"
+        raise refused(403, words, code="not-allowed")
+
+
+def _note_seen(future: asyncio.Future[Found]) -> None:
+    """An error that comes after nobody waits any more is no news."""
+    if not future.cancelled():
+        future.exception()

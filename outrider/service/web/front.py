@@ -1,0 +1,126 @@
+"""What the API needs of the service behind it, as one Protocol, with the values that go over it.
+
+Nothing here knows HTTP. Whoever implements `Front` knows no more of the API than this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.metadata.workspace import WorkspaceFile
+from outrider.service.answers import Answer, Trouble
+from outrider.service.ports import FoundImage
+from outrider.service.requests import Caller, Request
+
+
+class Busy(Exception):
+    """A queue is full: the request was not taken on. `retry_after_s` says when to ask again."""
+
+    def __init__(self, words: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(words)
+        self.retry_after_s = retry_after_s
+
+
+class NotDone(Exception):
+    """What was asked could not be done; the trouble is for whoever asked."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Administrators:
+    """Who may do everything: these users, the members of these groups, and root."""
+
+    users: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Health:
+    """How the service is. `is_alive`: its loop turns. `is_ready`: it promises, or `troubles` says why
+    it does not."""
+
+    is_alive: bool
+    is_ready: bool
+    troubles: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """What the service runs with, without secrets; plain data that JSON can hold."""
+
+    settings: Mapping[str, object]
+    policies: Mapping[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reloaded:
+    """The policies that are in force now."""
+
+    rules: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BackedUp:
+    """A copy of the store that was written and read again."""
+
+    path: str
+    reservations: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submit:
+    """A job to be handed to the batch system in the caller's name.
+
+    `reservation` is one to run in, or None. `duration_s` is None for the batch system's own
+    limit. `workspace` is what the job runs on, with its image as found and the text as the user
+    wrote it, or all three are None.
+    """
+
+    argv: tuple[str, ...]
+    nodes: int = 1
+    reservation: str | None = None
+    duration_s: int | None = None
+    account: str = ""
+    workspace: WorkspaceFile | None = None
+    image: FoundImage | None = None
+    metadata: str | None = None
+    key: str = ""
+    request_hash: str = ""
+
+
+class Front(Protocol):
+    """The service, for as many callers at once as there are. Every method may be called by any
+    thread. Those that return a Future do not block; the others may, but for `now_s`, `health`
+    and `metrics_text`, which are quick."""
+
+    def now_s(self) -> int: ...
+
+    def ask(self, caller: Caller, request: Request) -> Future[Answer]:
+        """The desk's answer, once it is on disk. Raises Busy if the desk has too much to do."""
+
+    def resolve(
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+    ) -> Future[FoundImage]:
+        """What is at a URI; the Future raises ImageTrouble. Raises Busy."""
+
+    def submit(self, caller: Caller, submission: Submit) -> Future[str]:
+        """Hand a job over; its key. Raises Busy; the Future raises NotDone."""
+
+    def health(self) -> Health: ...
+
+    def metrics_text(self) -> bytes:
+        """In the text format of Prometheus, version 0.0.4."""
+
+    def config(self) -> Configuration: ...
+
+    def reload_policies(self) -> Reloaded:
+        """Read the policies again. Raises NotDone, and the old ones stay in force."""
+
+    def back_up(self, path: str) -> BackedUp:
+        """Write a copy of the store to a file that is not there yet. Raises NotDone."""

@@ -1,0 +1,69 @@
+"""Who asks: from a user's number, as the kernel or MUNGE vouches for it, to a caller with names and groups.
+
+The names come from the machine's user database, which may be a slow network service: they are
+asked for in a thread and kept for a minute.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from collections import OrderedDict
+from collections.abc import Callable
+
+from outrider.service.requests import Caller
+from outrider.service.web.front import Administrators
+from outrider.service.web.limits import Crew
+
+MOST_KEPT = 1_024
+KEPT_S = 60
+
+
+class Users:
+    """Callers by their numbers. `monotonic_s` tells how old an entry is."""
+
+    def __init__(self, administrators: Administrators, monotonic_s: Callable[[], float]) -> None:
+        self._administrators = administrators
+        self._monotonic_s = monotonic_s
+        self._crew = Crew("users to be looked up", threads=2)
+        self._kept: OrderedDict[tuple[int, int], tuple[float, Caller]] = OrderedDict()
+
+    async def caller(self, uid: int, gid: int) -> Caller:
+        """The user of that number. Raises Busy."""
+        now_s = self._monotonic_s()
+        found = self._kept.get((uid, gid))
+        if found is not None and now_s - found[0] < KEPT_S:
+            return found[1]
+        caller = await self._crew.do(lambda: look_up(uid, gid, self._administrators))
+        self._kept[uid, gid] = (now_s, caller)
+        self._kept.move_to_end((uid, gid))
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+        return caller
+
+    def close(self) -> None:
+        self._crew.close()
+
+
+def look_up(uid: int, gid: int, administrators: Administrators) -> Caller:
+    """The caller with all groups of the user database; one that it does not know has their number for
+    a name, and the group that was vouched for."""
+    gids: tuple[int, ...]
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        user, gids = str(uid), (gid,)
+    else:
+        user = entry.pw_name
+        gids = tuple(sorted(set(os.getgrouplist(user, entry.pw_gid))))
+    groups = tuple(_group_name(each) for each in gids)
+    is_admin = uid == 0 or user in administrators.users or not administrators.groups.isdisjoint(groups)
+    return Caller(uid=uid, user=user, gids=gids, groups=groups, is_admin=is_admin)
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

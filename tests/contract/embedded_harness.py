@@ -1,0 +1,210 @@
+"""The embedded batch system's harness: its own rules and journal, and commands in clock time.
+
+Real processes would make the contract as slow as its reservations are long; what they do is
+tested on its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from outrider.core.model import Resources
+from outrider.rms.base import BatchSystem, JobState, RmsNode, RmsReservation, Sight, Submission
+from outrider.rms.embedded import Command, EmbeddedSystem, Handle
+from outrider.rms.embedded.system import RULES
+from outrider.rms.twin import Outside
+from tests.contract.harness import Lags, Person
+from tests.contract.twin_harness import CAPACITY, NODES, SetClock
+
+
+@dataclass
+class SleepingCommand:
+    """`sleep N` by a clock that a test sets; it does not sleep on while it stands still."""
+
+    identity: str
+    clock: SetClock
+    left_s: int
+    since_s: int | None = None
+    is_dead: bool = False
+
+    def begin(self) -> None:
+        if self.since_s is None:
+            self.since_s = self.clock.now_s()
+
+    def is_over(self) -> bool:
+        return self.is_dead or (self.since_s is not None and self.clock.now_s() - self.since_s >= self.left_s)
+
+    def ask_to_end(self) -> None:
+        """It does as it likes, so that only `kill` ends it."""
+
+    def kill(self) -> None:
+        self.is_dead = True
+
+    def stop(self) -> None:
+        if self.since_s is not None:
+            self.left_s -= self.clock.now_s() - self.since_s
+        self.since_s = None
+
+    def go_on(self) -> None:
+        self.since_s = self.clock.now_s()
+
+    def leave(self) -> None:
+        """It sleeps on."""
+
+
+@dataclass
+class ClockLauncher:
+    """Whatever was launched, over any number of services."""
+
+    clock: SetClock
+    launched: dict[str, SleepingCommand] = field(default_factory=dict)
+
+    def refusal(self, submission: Submission) -> str | None:
+        return None
+
+    def launch(self, command: Command) -> Handle:
+        identity = str(len(self.launched))
+        self.launched[identity] = SleepingCommand(identity, self.clock, int(command.argv[-1]))
+        return self.launched[identity]
+
+    def adopt(self, identity: str) -> Handle | None:
+        found = self.launched[identity]
+        return None if found.is_over() else found
+
+
+class Quiet:
+    """A log that nobody reads."""
+
+    def info(self, event: str, **fields: object) -> None:
+        pass
+
+    def warning(self, event: str, **fields: object) -> None:
+        pass
+
+
+class Restarted:
+    """A batch system whose service dies before each call, and is started anew."""
+
+    name = "embedded"
+
+    def __init__(self, start: Callable[[], EmbeddedSystem]) -> None:
+        self._start = start
+
+    def look(self) -> Sight:
+        return self._start().look()
+
+    def reserve(self, wanted: RmsReservation) -> None:
+        self._start().reserve(wanted)
+
+    def unreserve(self, name: str) -> None:
+        self._start().unreserve(name)
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        self._start().bind(job, reservation)
+
+    def hold(self, job: str, reason: str) -> None:
+        self._start().hold(job, reason)
+
+    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+        self._start().release(job, nodes)
+
+    def note(self, job: str, text: str) -> None:
+        self._start().note(job, text)
+
+    def suspend(self, job: str) -> None:
+        self._start().suspend(job)
+
+    def resume(self, job: str) -> None:
+        self._start().resume(job)
+
+    def cancel(self, job: str, reason: str) -> None:
+        self._start().cancel(job, reason)
+
+    def submit(self, submission: Submission) -> str:
+        return self._start().submit(submission)
+
+
+class EmbeddedHarness:
+    """Four nodes, whose service may die before every call."""
+
+    def __init__(self, folder: Path, *, is_restarted: bool) -> None:
+        self._clock = SetClock()
+        self._launcher = ClockLauncher(self._clock)
+        self._path = folder / "journal"
+        self._is_restarted = is_restarted
+        self._now = self._start()
+        self.system: BatchSystem = Restarted(self._again) if is_restarted else self._now
+        self.nodes = NODES
+        self.whole_node: Resources = CAPACITY
+        self.people = (Person(user="alice", uid=61001), Person(user="bob", uid=61002))
+        self.unstarted_at_end: JobState = RULES.unstarted_at_end
+        self.reruns_after_failure = RULES.reruns_after_failure
+        self.lags = Lags(change_s=RULES.pass_every_s, end_s=RULES.kill_s, save_s=0, requeue_s=0, lead_s=30)
+
+    def _start(self) -> EmbeddedSystem:
+        nodes = [RmsNode(name=name, capacity=CAPACITY) for name in NODES]
+        return EmbeddedSystem(nodes, self._path, clock=self._clock, launcher=self._launcher, log=Quiet())
+
+    def _again(self) -> EmbeddedSystem:
+        if self._is_restarted:
+            self._now = self._start()
+        return self._now
+
+    @property
+    def _outside(self) -> Outside:
+        return self._again().outside
+
+    def now_s(self) -> int:
+        return self._clock.now_s()
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self._clock.sleep(1)
+            self._now.tick()
+
+    def command(self, run_s: int) -> tuple[str, ...]:
+        return ("sleep", str(run_s))
+
+    def submit_as_user(self, submission: Submission) -> str:
+        return self._kept(self._outside.submit(submission))
+
+    def hold_as_user(self, job: str) -> None:
+        self._outside.hold(job)
+        self._now.tick()
+
+    def shown_to_user(self, job: str) -> str:
+        return self._outside.shown(job)
+
+    def reserve_as_administrator(self, wanted: RmsReservation) -> None:
+        self._outside.reserve(wanted)
+        self._now.tick()
+
+    def delete_as_administrator(self, reservation: str) -> None:
+        self._outside.delete_reservation(reservation)
+        self._now.tick()
+
+    def fail(self, node: str) -> None:
+        self._outside.fail(node)
+        self._now.tick()
+
+    def drain(self, node: str) -> None:
+        self._outside.drain(node)
+        self._now.tick()
+
+    def repair(self, node: str) -> None:
+        self._outside.repair(node)
+        self._now.tick()
+
+    def _kept(self, key: str) -> str:
+        self._now.tick()
+        return key
+
+
+@contextmanager
+def embedded(*, is_restarted: bool = False) -> Iterator[EmbeddedHarness]:
+    with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
+        yield EmbeddedHarness(Path(folder), is_restarted=is_restarted)

@@ -1,0 +1,80 @@
+"""What differs between simulated worlds: sizes, rates, and how much goes wrong. Drawn from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from outrider.service.settings import Settings
+
+MEGABYTE = 10**6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Knobs:
+    """One world. Chances are those of one call, one transaction or one mishap."""
+
+    nodes: int
+    images: tuple[int, ...]
+    """Sizes in bytes."""
+    pool_bytes: int
+    cpus: int
+    allows_parts: bool
+    """Whether anybody asks for less than a whole node."""
+    settings: Settings
+    origin_rate: int
+    """Bytes a second of the images' server; more than the service plans with, but for slow links."""
+    node_rate: int
+    requests: int
+    troubled_s: int
+    """For how long things go wrong; afterwards nothing does."""
+    request_loss: float = 0.0
+    node_faults: float = 0.0
+    batch_faults: float = 0.0
+    store_faults: float = 0.0
+    deaths: float = 0.0
+    mishaps: int = 0
+    wrong_digests: float = 0.0
+    clock_steps: int = 0
+
+
+def draw(random: Random) -> Knobs:
+    """A world: now and then a calm one, where every promise has to be met."""
+    severity = random.choice((0.0, 0.3, 0.6, 1.0, 1.0))
+    link_rate = 10 * MEGABYTE
+    is_slow = severity > 0 and random.random() < 0.25
+    troubled_s = random.choice((300, 600, 900))
+    settings = Settings(
+        link_rate_bytes_per_s=link_rate,
+        reserve_s=random.choice((None, 0, 30, 120)),
+        shipping=random.choice(("relay", "relay", "per-node")),
+        pool_bytes=None,
+        look_every_s=random.choice((15, 30, 60)),
+        progress_every_s=random.choice((2, 5)),
+        reconcile_every_s=random.choice((60, 120)),
+        most_sight_age_s=300,
+        away_after_s=random.choice((30, 60)),
+        pin_lease_s=random.choice((600, 86_400)),
+        grace_s=60,
+        most_calls=random.choice((1, 2, 64)),
+    )
+    return Knobs(
+        nodes=random.randint(2, 5),
+        images=tuple(random.choice((20, 50, 100, 300)) * MEGABYTE for _ in range(random.randint(1, 3))),
+        pool_bytes=random.choice((350, 700, 10_000)) * MEGABYTE,
+        cpus=4,
+        allows_parts=random.random() < 0.3,
+        settings=settings,
+        origin_rate=link_rate // 2 if is_slow else link_rate * 13 // 10,
+        node_rate=20 * MEGABYTE,
+        requests=random.randint(4, 14),
+        troubled_s=troubled_s,
+        request_loss=0.15 * severity,
+        node_faults=0.12 * severity,
+        batch_faults=0.2 * severity,
+        store_faults=0.01 * severity * random.choice((0, 1)),
+        deaths=0.01 * severity * random.choice((0, 1)),
+        mishaps=round(severity * random.randint(0, 10)),
+        wrong_digests=0.05 * severity * random.choice((0, 1)),
+        clock_steps=random.choice((0, 0, 1, 3)) if severity else 0,
+    )

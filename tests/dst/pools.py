@@ -1,0 +1,294 @@
+"""The nodes' pools and the bytes on their way to them, as far as the service can tell them from real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from outrider.service.ports import (
+    Arriving,
+    Fetch,
+    NodeImage,
+    NodeReport,
+    Order,
+    OrderResult,
+    Pin,
+    Relay,
+    Source,
+    Stop,
+    TellNode,
+    Unpin,
+)
+from tests.dst.clockwork import Clockwork, Trace
+
+STEP_MS = 1000
+"""Between two looks at the bytes that move."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """An image on its way to a node."""
+
+    digest: str
+    uri: str
+    size_bytes: int
+    sources: tuple[Source, ...]
+    owners: dict[str, int]
+    rate_bytes_per_s: int | None
+    arrived_bytes: int = 0
+    rate: int = 0
+    source: Source | None = None
+    has_failed: bool = False
+    words: str = ""
+
+
+@dataclass(slots=True)
+class Pool:
+    """One node. What is in it outlives the daemon."""
+
+    name: str
+    limit_bytes: int
+    images: dict[str, NodeImage] = field(default_factory=dict)
+    pins: dict[str, dict[str, int]] = field(default_factory=dict)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    is_up: bool = True
+    is_reachable: bool = True
+    tampered_ms: int = -1
+    """When somebody last took something out of it."""
+    brought_bytes: dict[str, int] = field(default_factory=dict)
+
+    def pinned(self, digest: str, now_s: int) -> bool:
+        return any(until_s > now_s for until_s in self.pins.get(digest, {}).values())
+
+    def is_pinned_for(self, digest: str, owner: str, now_s: int) -> bool:
+        return digest in self.images and self.pins.get(digest, {}).get(owner, 0) > now_s
+
+    def used_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.images.values()) + sum(
+            each.size_bytes for each in self.flows.values()
+        )
+
+
+class Network:
+    """All pools, the server that images come from, and what moves."""
+
+    def __init__(
+        self,
+        clock: Clockwork,
+        trace: Trace,
+        random: Random,
+        *,
+        names: tuple[str, ...],
+        limit_bytes: int,
+        origin_rate: int,
+        node_rate: int,
+        wrong_digests: float,
+    ) -> None:
+        self._clock = clock
+        self._trace = trace
+        self._random = random
+        self.pools = {name: Pool(name=name, limit_bytes=limit_bytes) for name in names}
+        self.origin_rate = origin_rate
+        self.node_rate = node_rate
+        self.wrong_digests = wrong_digests
+        self.is_origin_up = True
+        self._moved_ms = 0
+        self._is_moving = False
+
+    def tell(self, call: TellNode) -> NodeReport:
+        """What a node does with orders, and what it says then."""
+        self.move()
+        pool, now_s = self.pools[call.node], self._clock.now_s()
+        results = tuple(self._carry_out(pool, order, now_s) for order in call.orders)
+        self._keep_moving()
+        return NodeReport(
+            node=pool.name,
+            at_s=now_s,
+            limit_bytes=pool.limit_bytes,
+            used_bytes=pool.used_bytes(),
+            arriving=tuple(_arriving(flow) for flow in pool.flows.values()),
+            images=tuple(pool.images.values()) if call.wants_images else None,
+            results=results,
+        )
+
+    def empty(self, name: str) -> None:
+        """Somebody removes all images by hand."""
+        self.move()
+        pool = self.pools[name]
+        pool.images.clear()
+        pool.pins.clear()
+        pool.tampered_ms = self._clock.now_ms
+
+    def move(self) -> None:
+        """Let bytes move up to now, a step at a time."""
+        while self._moved_ms < self._clock.now_ms:
+            step_ms = min(STEP_MS, self._clock.now_ms - self._moved_ms)
+            flows = [
+                (pool, flow)
+                for pool in self.pools.values()
+                if pool.is_up
+                for flow in pool.flows.values()
+                if not flow.has_failed
+            ]
+            if not flows:
+                self._moved_ms = self._clock.now_ms
+                return
+            self._moved_ms += step_ms
+            self._step(flows, step_ms)
+
+    def _keep_moving(self) -> None:
+        """Time has to be told while anything moves, so that what fails does so in time."""
+        if not self._is_moving and any(
+            not flow.has_failed for pool in self.pools.values() if pool.is_up for flow in pool.flows.values()
+        ):
+            self._is_moving = True
+            self._clock.after(STEP_MS, self._moved, order=1)
+
+    def _moved(self) -> None:
+        self._is_moving = False
+        self.move()
+        self._keep_moving()
+
+    def wake(self) -> None:
+        """A node or the server is back: what was on its way goes on."""
+        self._keep_moving()
+
+    def _step(self, flows: list[tuple[Pool, Flow]], step_ms: int) -> None:
+        for pool, flow in flows:
+            flow.source = self._source(pool, flow)
+        from_origin = sum(isinstance(flow.source, str) for _, flow in flows)
+        for pool, flow in sorted(flows, key=lambda each: -each[1].arrived_bytes):
+            if flow.source is None:
+                self._fail(pool, flow, "no source has it", keeps=True)
+                continue
+            rate = self.origin_rate // max(1, from_origin)
+            most = flow.size_bytes
+            if isinstance(flow.source, Relay):
+                rate = self.node_rate
+                above = self.pools[flow.source.node].flows.get(flow.digest)
+                most = flow.size_bytes if above is None else above.arrived_bytes
+            if flow.rate_bytes_per_s is not None:
+                rate = min(rate, flow.rate_bytes_per_s)
+            before = flow.arrived_bytes
+            flow.arrived_bytes = max(before, min(before + rate * step_ms // 1000, most))
+            flow.rate = (flow.arrived_bytes - before) * 1000 // step_ms
+            if flow.arrived_bytes >= flow.size_bytes:
+                self._complete(pool, flow)
+
+    def _complete(self, pool: Pool, flow: Flow) -> None:
+        pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + flow.size_bytes
+        if self.wrong_digests and self._random.random() < self.wrong_digests:
+            flow.arrived_bytes = 0
+            self._fail(pool, flow, "its digest is another")
+            return
+        del pool.flows[flow.digest]
+        now_s = self._clock.now_s()
+        pool.images[flow.digest] = NodeImage(
+            digest=flow.digest, size_bytes=flow.size_bytes, uri=flow.uri, added_s=now_s, last_use_s=now_s
+        )
+        pins = pool.pins.setdefault(flow.digest, {})
+        for owner, until_s in flow.owners.items():
+            pins[owner] = max(until_s, pins.get(owner, 0))
+        self._trace.note(f"node {pool.name} has {flow.digest[7:11]}")
+
+    def _fail(self, pool: Pool, flow: Flow, words: str, *, keeps: bool = False) -> None:
+        flow.has_failed, flow.words, flow.rate = True, words, 0
+        self._trace.note(f"node {pool.name} fails {flow.digest[7:11]}: {words}")
+
+    def _source(self, pool: Pool, flow: Flow) -> Source | None:
+        for source in flow.sources:
+            if isinstance(source, str):
+                if self.is_origin_up:
+                    return source
+            elif self._passes_on(source, pool.name):
+                return source
+        return None
+
+    def _passes_on(self, source: Relay, to: str) -> bool:
+        """Whether a node has something to pass on that does not come from the one that asks."""
+        seen = {to}
+        name = source.node
+        while name not in seen:
+            seen.add(name)
+            pool = self.pools.get(name)
+            if pool is None or not pool.is_up:
+                return False
+            if source.digest in pool.images:
+                return True
+            flow = pool.flows.get(source.digest)
+            if flow is None or flow.has_failed:
+                return False
+            if not isinstance(flow.source, Relay):
+                return flow.source is not None or self.is_origin_up
+            name = flow.source.node
+        return False
+
+    def _carry_out(self, pool: Pool, order: Order, now_s: int) -> OrderResult:
+        code = ""
+        if isinstance(order, Fetch):
+            code = self._fetch(pool, order, now_s)
+        elif isinstance(order, Pin):
+            if order.digest in pool.images:
+                pool.pins.setdefault(order.digest, {})[order.owner] = order.until_s
+            else:
+                code = "missing"
+        elif isinstance(order, Unpin):
+            pool.pins.get(order.digest, {}).pop(order.owner, None)
+            flow = pool.flows.get(order.digest)
+            if flow is not None:
+                flow.owners.pop(order.owner, None)
+            elif order.digest not in pool.images:
+                code = "missing"
+        elif isinstance(order, Stop):
+            pool.flows.pop(order.digest, None)
+        return OrderResult(order=order, code=code, words=code and f"{code} on {pool.name}")
+
+    def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
+        if order.digest in pool.images:
+            pool.pins.setdefault(order.digest, {})[order.owner] = order.until_s
+            return ""
+        flow = pool.flows.get(order.digest)
+        if flow is None:
+            if not self._make_room(pool, order.size_bytes, now_s):
+                return "no-room"
+            flow = pool.flows[order.digest] = Flow(
+                digest=order.digest,
+                uri=order.uri,
+                size_bytes=order.size_bytes,
+                sources=order.sources,
+                owners={},
+                rate_bytes_per_s=order.rate_bytes_per_s,
+            )
+        flow.owners[order.owner] = order.until_s
+        flow.sources = order.sources
+        flow.rate_bytes_per_s = order.rate_bytes_per_s
+        flow.has_failed = False
+        return ""
+
+    def _make_room(self, pool: Pool, size_bytes: int, now_s: int) -> bool:
+        """Remove what nobody needs, the longest unused first, until there is room."""
+        spare = [each for each in pool.images.values() if not pool.pinned(each.digest, now_s)]
+        spare.sort(key=lambda each: (each.last_use_s, each.digest))
+        free = pool.limit_bytes - pool.used_bytes()
+        if free + sum(each.size_bytes for each in spare) < size_bytes:
+            return False
+        for each in spare:
+            if free >= size_bytes:
+                break
+            del pool.images[each.digest]
+            pool.pins.pop(each.digest, None)
+            free += each.size_bytes
+        return True
+
+
+def _arriving(flow: Flow) -> Arriving:
+    source = flow.source
+    return Arriving(
+        digest=flow.digest,
+        size_bytes=flow.size_bytes,
+        arrived_bytes=flow.arrived_bytes,
+        rate_bytes_per_s=flow.rate,
+        source=source.node if isinstance(source, Relay) else source or "",
+        has_failed=flow.has_failed,
+        words=flow.words,
+    )

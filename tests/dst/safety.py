@@ -1,0 +1,197 @@
+"""What has to hold after every event, whatever has gone wrong so far."""
+
+from __future__ import annotations
+
+import sqlite3
+from itertools import combinations
+from pathlib import Path
+
+from outrider.service.documents import read_document, read_record
+from outrider.store.records import ReservationRecord
+from outrider.store.states import State
+from tests.dst.clockwork import Clockwork, Trace, Violation
+from tests.dst.knobs import Knobs
+from tests.dst.mishaps import Mishaps
+from tests.dst.office import Office
+from tests.dst.people import People
+from tests.dst.pools import Network
+
+READ = "SELECT name, version, number FROM reservations"
+REPORT_S = 400
+"""After so long the service must have noticed that something was taken out of a pool."""
+
+
+class Safety:
+    """Looks at the store from outside, and compares it with what people know and what is so."""
+
+    def __init__(
+        self,
+        clock: Clockwork,
+        trace: Trace,
+        knobs: Knobs,
+        path: Path,
+        network: Network,
+        office: Office,
+        people: People,
+        mishaps: Mishaps,
+    ) -> None:
+        self._clock = clock
+        self._trace = trace
+        self._knobs = knobs
+        self._path = path
+        self._network = network
+        self._office = office
+        self._people = people
+        self._mishaps = mishaps
+        self._connection: sqlite3.Connection | None = None
+        self._versions: dict[str, int] = {}
+        self.records: dict[str, ReservationRecord] = {}
+        self.met_at_start: dict[str, bool] = {}
+        self.checks = 0
+        self._seen_transactions = -1
+        office.handled = self.check
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def check(self) -> None:
+        store, desk = self._office.store, self._office.desk
+        if store is None or desk is None:
+            return
+        transactions = store.transactions + (self._office.generation << 32)
+        if transactions != self._seen_transactions:
+            self._seen_transactions = transactions
+            if self._read():
+                self._check_capacity()
+            self._check_told()
+        self._check_ready()
+        self.checks += 1
+
+    def _read(self) -> bool:
+        """What has changed in the store; False if nothing has."""
+        store = self._office.store
+        assert store is not None
+        if self._connection is None:
+            self._connection = sqlite3.connect(self._path)
+        has_changed = False
+        for name, version, _ in self._connection.execute(READ).fetchall():
+            if self._versions.get(name) == version:
+                continue
+            record = store.reservation(name)
+            assert record is not None
+            before = self.records.get(name)
+            if before is not None and record.version < before.version:
+                raise Violation(f"reservation {name} has gone back to version {record.version}")
+            self._versions[name] = record.version
+            self.records[name] = record
+            has_changed = True
+            self._trace.note(
+                f"  store: {name} is {record.state.value} {record.kept.reservation.start_s}"
+                f"-{record.kept.reservation.end_s} on {','.join(record.kept.reservation.nodes)} {record.why}"
+            )
+            if record.state.is_final and (before is None or not before.state.is_final):
+                self._check_end(record)
+            if before is None:
+                self._watch_start(record)
+        return has_changed
+
+    def _check_capacity(self) -> None:
+        """On no node, at no instant, is more promised than it has."""
+        live = [record for record in self.records.values() if not record.state.is_final]
+        for name in self._network.pools:
+            on_node = [
+                record.kept.reservation
+                for record in live
+                if name in record.kept.reservation.nodes and record.state is not State.ENDANGERED
+            ]
+            for one, other in combinations(on_node, 2):
+                if not (one.start_s < other.end_s and other.start_s < one.end_s):
+                    continue
+                at_s = max(one.start_s, other.start_s)
+                taken = sum(
+                    each.workspace.resources["cpus"] * placement.instances
+                    for each in on_node
+                    if each.start_s <= at_s < each.end_s
+                    for placement in each.placements
+                    if placement.node == name
+                )
+                if taken > self._knobs.cpus:
+                    raise Violation(f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}")
+
+    def _check_told(self) -> None:
+        """Whatever somebody was told is in the store, and is over only for a reason."""
+        for told in self._people.told.values():
+            record = self.records.get(told.name)
+            if record is None:
+                raise Violation(f"{told.name} was accepted and is not in the store")
+            reservation = record.kept.reservation
+            if not told.is_unsure and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s):
+                if record.state.is_final:
+                    continue
+                raise Violation(
+                    f"{told.name} was promised for {told.start_s}-{told.end_s}, "
+                    f"and is {reservation.start_s}-{reservation.end_s}"
+                )
+
+    def _check_end(self, record: ReservationRecord) -> None:
+        """A reservation is over: rightly so, and with a receipt that is true."""
+        told = self._people.told.get(record.name)
+        name, store = record.name, self._office.store
+        assert store is not None
+        if record.state is State.CANCELLED:
+            if not (told is None or told.is_asked_to_end or name in self._mishaps.deleted):
+                raise Violation(f"{name} was cancelled, and nobody wanted that: {record.why}")
+            return
+        receipt = read_record(record.receipt)
+        lines = store.decisions(name)
+        if not receipt.is_met and not any(
+            line.outcome in ("endangered", "failed") and line.kind == "alarm" for line in lines
+        ):
+            raise Violation(f"{name} was not met, and nobody was warned: {record.why}")
+        if receipt.is_met and self.met_at_start.get(name) is False and not self._knobs.clock_steps:
+            raise Violation(f"{name} is said to have been met, and was not: {receipt}")
+        digest = read_document(record.document).digest
+        brought = sum(pool.brought_bytes.get(digest, 0) for pool in self._network.pools.values())
+        if receipt.transferred_bytes > brought:
+            raise Violation(f"{name} is said to have moved {receipt.transferred_bytes}, of {brought} that were")
+
+    def _watch_start(self, record: ReservationRecord) -> None:
+        name, start_s = record.name, record.kept.reservation.start_s
+
+        def look() -> None:
+            now = self.records.get(name)
+            if now is None or now.state.is_final:
+                return
+            if now.kept.reservation.start_s > self._clock.now_s():
+                self._watch_start(now)
+            elif now.kept.reservation.start_s == start_s:
+                self._network.move()
+                self.met_at_start[name] = self.is_there(now)
+
+        # Whole seconds are compared: what is so before the next one begins was so in time.
+        wait_ms = (start_s - self._clock.now_s()) * 1000 - self._clock.now_ms % 1000
+        self._clock.after(wait_ms + 999, look, order=9)
+
+    def is_there(self, record: ReservationRecord) -> bool:
+        """Whether the image is on all nodes of a reservation, pinned for it."""
+        digest, now_s = read_document(record.document).digest, self._clock.now_s()
+        return all(
+            self._network.pools[node].is_pinned_for(digest, record.name, now_s)
+            for node in record.kept.reservation.nodes
+        )
+
+    def _check_ready(self) -> None:
+        """What is called ready is so, unless somebody has just meddled with a pool."""
+        for record in self.records.values():
+            if record.state not in (State.READY, State.ACTIVE):
+                continue
+            if record.kept.reservation.end_s <= self._office.now_s():
+                continue
+            meddled = any(
+                0 <= self._clock.now_ms - self._network.pools[node].tampered_ms < REPORT_S * 1000
+                for node in record.kept.reservation.nodes
+                if self._network.pools[node].tampered_ms >= 0
+            )
+            if not meddled and not self.is_there(record):
+                raise Violation(f"{record.name} is {record.state.value}, and its image is not there")

@@ -1,0 +1,139 @@
+"""Calls on their way to nodes and to the batch system, and their results on the way back.
+
+They are late, lost, carried out twice, answered twice, or answered to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import assert_never
+
+from outrider.rms.base import RmsError
+from outrider.rms.twin import Fault, Twin
+from outrider.service.effects import RESERVE, carry_out
+from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeTrouble, Result, TellNode
+from tests.dst.clockwork import Clockwork, Trace, Violation
+from tests.dst.knobs import Knobs
+from tests.dst.pools import Network
+
+TIMEOUT_MS = 20_000
+"""After so long whoever carries calls out gives up."""
+LONGEST_DELAY_MS = 60_000
+
+Deliver = Callable[[Finished], None]
+
+
+class Wire:
+    """Carries calls out. `is_calm`: nothing goes wrong any more."""
+
+    def __init__(
+        self, clock: Clockwork, trace: Trace, random: Random, knobs: Knobs, network: Network, twin: Twin
+    ) -> None:
+        self._clock = clock
+        self._trace = trace
+        self._random = random
+        self._knobs = knobs
+        self._network = network
+        self._twin = twin
+        self.is_calm = False
+        self.under_way = 0
+
+    def send(self, call: Call, deliver: Deliver) -> None:
+        """`deliver` belongs to the service that asked, and knows whether that is still alive."""
+        self.under_way += 1
+        if isinstance(call, TellNode):
+            self._tell(call, deliver)
+        elif isinstance(call, (Look, Carry)):
+            self._ask_batch_system(call, deliver)
+        elif isinstance(call, AskProgram):
+            raise Violation("the site has no program of its own, and the service asks it")
+        else:
+            assert_never(call)
+
+    def _delay_ms(self) -> int:
+        if not self.is_calm and self._random.random() < 0.03:
+            return self._random.randrange(LONGEST_DELAY_MS)
+        return 5 + self._random.randrange(200)
+
+    def _later(self, act: Callable[[], None]) -> None:
+        self._clock.after(self._delay_ms(), act)
+
+    def _answer(self, call: Call, result: Result, deliver: Deliver, *, times: int = 1) -> None:
+        def act() -> None:
+            self._network.move()
+            deliver(Finished(call=call, result=result))
+
+        for _ in range(times):
+            self._later(act)
+
+    def _happens(self, chance: float) -> bool:
+        return not self.is_calm and self._random.random() < chance
+
+    def _tell(self, call: TellNode, deliver: Deliver) -> None:
+        silence = NodeTrouble(f"node {call.node} does not answer")
+        if self._happens(self._knobs.node_faults):
+            fault = self._random.choice(("lost", "answer lost", "never", "doubled", "twice"))
+            self._trace.note(f"wire: {fault}: tell {call.node} {call.number}")
+            if fault == "lost":
+                self._clock.after(TIMEOUT_MS, lambda: deliver(Finished(call=call, result=silence)))
+            elif fault == "answer lost":
+                self._later(lambda: self._carry_out_there(call))
+                self._clock.after(TIMEOUT_MS, lambda: deliver(Finished(call=call, result=silence)))
+            elif fault == "never":
+                self._later(lambda: self._carry_out_there(call))
+            elif fault == "doubled":
+                # Carried out twice within a moment, and answered by the first.
+                self._later(lambda: self._reach(call, deliver, silence))
+                self._later(lambda: self._carry_out_there(call))
+            else:
+                self._later(lambda: self._reach(call, deliver, silence, times=2))
+            return
+        self._later(lambda: self._reach(call, deliver, silence))
+
+    def _carry_out_there(self, call: TellNode) -> None:
+        pool = self._network.pools[call.node]
+        if pool.is_up and pool.is_reachable:
+            self._network.tell(call)
+
+    def _reach(self, call: TellNode, deliver: Deliver, silence: NodeTrouble, *, times: int = 1) -> None:
+        pool = self._network.pools[call.node]
+        if not (pool.is_up and pool.is_reachable):
+            self._clock.after(1000, lambda: deliver(Finished(call=call, result=silence)))
+            return
+        self._answer(call, self._network.tell(call), deliver, times=times)
+
+    def _ask_batch_system(self, call: Look | Carry, deliver: Deliver) -> None:
+        name = "look"
+        if isinstance(call, Carry):
+            name = "reserve" if call.effect.kind == RESERVE else "unreserve"
+        fault: str | None = None
+        if self._happens(self._knobs.batch_faults):
+            fault = self._random.choice(("unreached", "answer lost", "never", "doubled", "twice", "refused"))
+            if isinstance(call, Look) and fault == "refused":
+                fault = "unreached"
+            self._trace.note(f"wire: {fault}: {name}")
+        self._later(lambda: self._reach_batch_system(call, name, fault, deliver))
+
+    def _reach_batch_system(self, call: Look | Carry, name: str, fault: str | None, deliver: Deliver) -> None:
+        planned = {"unreached": Fault.UNREACHED, "answer lost": Fault.ANSWER_LOST, "refused": Fault.REFUSED}
+        if fault in planned:
+            self._twin.faults.plan(name, planned[fault])
+        result = self._do(call)
+        if fault == "doubled":
+            self._later(lambda: self._again(call))
+        if fault != "never":
+            self._answer(call, result, deliver, times=2 if fault == "twice" else 1)
+
+    def _again(self, call: Look | Carry) -> None:
+        self._do(call)
+
+    def _do(self, call: Look | Carry) -> Result:
+        try:
+            if isinstance(call, Look):
+                return self._twin.look()
+            carry_out(call.effect, self._twin)
+        except RmsError as error:
+            return error
+        return None
+

@@ -1,0 +1,314 @@
+"""A desk with a small world around it that does what it is told at once, or not at all.
+
+Nodes bring images at a rate; the batch system is the twin. A test lets time pass and looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC
+from pathlib import Path
+
+from outrider.core.model import Resources
+from outrider.metadata.policies import Policies, parse_policies
+from outrider.metadata.validation import Circumstances
+from outrider.metadata.workspace import parse_workspace
+from outrider.rms.base import RmsError, RmsNode
+from outrider.rms.twin import Twin
+from outrider.service.answers import Answer, Decision, ReservationDetails
+from outrider.service.desk import Desk, Outcome
+from outrider.service.effects import carry_out
+from outrider.service.ports import (
+    Arriving,
+    AskProgram,
+    Call,
+    Carry,
+    Fetch,
+    Finished,
+    FoundImage,
+    Look,
+    NodeImage,
+    NodeReport,
+    NodeTrouble,
+    OrderResult,
+    Pin,
+    TellNode,
+    Unpin,
+)
+from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked, Wanted
+from outrider.service.settings import Settings
+from outrider.store.store import Store
+
+ALICE = Caller(uid=1001, user="alice", gids=(100,), groups=("physics",))
+BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",))
+ADMIN = Caller(uid=0, user="root", is_admin=True)
+GIB = 1 << 30
+RATE = 100_000_000
+FREE = b"version: 1\nrules:\n  - name: all\n"
+
+
+def digest_of(name: str) -> str:
+    return "sha256:" + (name.encode().hex() * 64)[:64]
+
+
+class Silent:
+    """A meter and a log that remember what was written."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.counts: dict[tuple[str, ...], int] = {}
+
+    def count(self, name: str, *labels: str, by: int = 1) -> None:
+        self.counts[name, *labels] = self.counts.get((name, *labels), 0) + by
+
+    def set(self, name: str, value: float, *labels: str) -> None: ...
+
+    def observe(self, name: str, value: float, *labels: str) -> None: ...
+
+    def debug(self, event: str, **fields: object) -> None: ...
+
+    def info(self, event: str, **fields: object) -> None:
+        self.lines.append(event + "".join(f" {name}={value}" for name, value in fields.items()))
+
+    def warning(self, event: str, **fields: object) -> None:
+        self.info(f"WARNING {event}", **fields)
+
+    def error(self, event: str, **fields: object) -> None:
+        self.info(f"ERROR {event}", **fields)
+
+
+class Clock:
+    def __init__(self, now_s: int) -> None:
+        self.at_s = now_s
+
+    def now_s(self) -> int:
+        return self.at_s
+
+    def sleep(self, seconds: float) -> None:
+        self.at_s += round(seconds)
+
+
+@dataclass
+class Brought:
+    """An image that is arriving on a node."""
+
+    fetch: Fetch
+    begun_s: int
+    arrived_bytes: int = 0
+
+
+@dataclass
+class Pool:
+    """A node's pool: what is there, what arrives, and the pins."""
+
+    limit_bytes: int = 100 * GIB
+    rate_bytes_per_s: int = 1 << 40
+    images: dict[str, NodeImage] = field(default_factory=dict)
+    arriving: dict[str, Brought] = field(default_factory=dict)
+    pins: dict[tuple[str, str], int] = field(default_factory=dict)
+    is_away: bool = False
+    broken: str = ""
+    """Why nothing can be brought here, if so."""
+    fetches: list[Fetch] = field(default_factory=list)
+
+
+class Sandbox:
+    """A site with its service."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        nodes: int = 4,
+        cpus: int = 8,
+        settings: Settings | None = None,
+        policies: bytes = FREE,
+        now_s: int = 1_000_000,
+    ) -> None:
+        self.clock = Clock(now_s)
+        self.settings = settings or Settings(link_rate_bytes_per_s=RATE, reserve_s=60)
+        self.policies: Policies = parse_policies(policies, file="policies.yaml")
+        names = [f"n{number}" for number in range(1, nodes + 1)]
+        self.pools = {name: Pool() for name in names}
+        self.rms = Twin(
+            [RmsNode(name=name, capacity=Resources.of(cpus=cpus, memory_mib=65_536)) for name in names],
+            clock=self.clock,
+        )
+        self.path = folder / "store.sqlite"
+        self.store = Store.create(self.path, now_s)
+        self.log = Silent()
+        self.judge: Callable[[AskProgram], object] | None = None
+        self._tickets = 0
+        self.answers: dict[int, Answer] = {}
+        self.desk = self._desk()
+        self.turn()
+
+    @property
+    def now_s(self) -> int:
+        return self.clock.at_s
+
+    def close(self) -> None:
+        self.store.close()
+
+    def restart(self) -> None:
+        """The service dies and is started again."""
+        self.store.close()
+        self.store = Store.open(self.path, self.now_s)
+        self.desk = self._desk()
+        self.turn()
+
+    def ask(self, request: Request, caller: Caller = ALICE) -> Answer:
+        self._tickets += 1
+        self._handle(Asked(ticket=self._tickets, caller=caller, request=request))
+        return self.answers.pop(self._tickets)
+
+    def turn(self) -> None:
+        """Let the desk see what time it is."""
+        self._handle(Ticked())
+
+    def sleep(self, seconds: int) -> None:
+        """Time passes; the desk is told whenever it wants to be."""
+        until_s = self.now_s + seconds
+        while self.now_s < until_s:
+            next_s = self.desk.next_s()
+            step_s = until_s if next_s is None else min(max(next_s, self.now_s + 1), until_s)
+            self.clock.at_s = step_s
+            self.turn()
+
+    def _desk(self) -> Desk:
+        return Desk(
+            self.store,
+            self.settings,
+            self.policies,
+            self.now_s,
+            log=self.log,
+            meter=self.log,
+            batch_system="twin",
+        )
+
+    def _handle(self, event: Asked | Finished | Ticked) -> None:
+        outcome: Outcome = self.desk.handle(event, self.now_s)
+        calls: list[Call] = list(outcome.calls)
+        self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}
+        while calls:
+            call = calls.pop(0)
+            outcome = self.desk.handle(Finished(call=call, result=self._carry_out(call)), self.now_s)  # type: ignore[arg-type]
+            self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}
+            calls += outcome.calls
+
+    def _carry_out(self, call: Call) -> object:
+        try:
+            if isinstance(call, Look):
+                return self.rms.look()
+            if isinstance(call, Carry):
+                carry_out(call.effect, self.rms)
+                return None
+            if isinstance(call, AskProgram):
+                assert self.judge is not None
+                return self.judge(call)
+            return self.tell(call)
+        except (RmsError, NodeTrouble) as error:
+            return error
+
+    def tell(self, call: TellNode) -> NodeReport:
+        pool = self.pools[call.node]
+        if pool.is_away:
+            raise NodeTrouble(f"node {call.node} does not answer")
+        self._progress(pool)
+        results = tuple(self._order(pool, order) for order in call.orders)
+        self._progress(pool)
+        return NodeReport(
+            node=call.node,
+            at_s=self.now_s,
+            limit_bytes=pool.limit_bytes,
+            used_bytes=sum(image.size_bytes for image in pool.images.values()),
+            arriving=tuple(
+                Arriving(
+                    digest=digest,
+                    size_bytes=each.fetch.size_bytes,
+                    arrived_bytes=each.arrived_bytes,
+                    rate_bytes_per_s=self._rate(pool, each.fetch),
+                    source=str(each.fetch.sources[0]),
+                )
+                for digest, each in pool.arriving.items()
+            ),
+            images=tuple(pool.images.values()) if call.wants_images else None,
+            results=results,
+        )
+
+    def _order(self, pool: Pool, order: object) -> OrderResult:
+        if isinstance(order, Fetch):
+            pool.fetches.append(order)
+            if pool.broken:
+                return OrderResult(order=order, code="source", words=pool.broken)
+            pool.pins[order.digest, order.owner] = order.until_s
+            if order.digest not in pool.images:
+                pool.arriving.setdefault(order.digest, Brought(fetch=order, begun_s=self.now_s)).fetch = order
+            return OrderResult(order=order)
+        if isinstance(order, Pin):
+            if order.digest not in pool.images:
+                return OrderResult(order=order, code="missing", words="it is not in the pool")
+            pool.pins[order.digest, order.owner] = order.until_s
+            return OrderResult(order=order)
+        if isinstance(order, Unpin):
+            pool.pins.pop((order.digest, order.owner), None)
+            return OrderResult(order=order)
+        pool.arriving.pop(order.digest, None)  # type: ignore[attr-defined]
+        return OrderResult(order=order)  # type: ignore[arg-type]
+
+    def _rate(self, pool: Pool, fetch: Fetch) -> int:
+        return min(pool.rate_bytes_per_s, fetch.rate_bytes_per_s or 1 << 40)
+
+    def _progress(self, pool: Pool) -> None:
+        for digest, each in list(pool.arriving.items()):
+            seconds = self.now_s - each.begun_s
+            each.arrived_bytes = min(
+                each.fetch.size_bytes, each.arrived_bytes + seconds * self._rate(pool, each.fetch)
+            )
+            each.begun_s = self.now_s
+            if each.arrived_bytes == each.fetch.size_bytes:
+                del pool.arriving[digest]
+                pool.images[digest] = NodeImage(
+                    digest=digest, size_bytes=each.fetch.size_bytes, uri=each.fetch.uri, added_s=self.now_s
+                )
+
+
+def wanted(
+    sandbox: Sandbox,
+    *,
+    name: str = "render",
+    image: str = "ubuntu",
+    size_bytes: int = 10 * RATE,
+    nodes: int = 1,
+    cpus: int = 8,
+    start: str = "now+10minutes",
+    duration: str = "1h",
+    is_private: bool = False,
+    account: str = "",
+) -> Wanted:
+    """What a user wants, as the API would have read it."""
+    text = f"""
+version: 1
+metadata:
+  name: {name}
+  image: {{uri: "https://images.example.org/{image}", private: {str(is_private).lower()}}}
+deployment: {{nodes: {nodes}, cpus: {cpus}, duration: {duration}, start: {start}}}
+"""
+    file = parse_workspace(text.encode(), Circumstances(now_s=sandbox.now_s, zone=UTC), file="ws.yaml")
+    return Wanted(
+        workspace=file, image=FoundImage(size_bytes=size_bytes, digest=digest_of(image)), account=account
+    )
+
+
+def reserve(sandbox: Sandbox, caller: Caller = ALICE, **values: object) -> Decision:
+    """Ask for a reservation as `wanted` describes it."""
+    answer = sandbox.ask(Reserve(wanted=wanted(sandbox, **values)), caller)  # type: ignore[arg-type]
+    assert isinstance(answer, Decision), answer
+    return answer
+
+
+def show(sandbox: Sandbox, name: str, caller: Caller = ALICE) -> ReservationDetails:
+    answer = sandbox.ask(Show(name=name), caller)
+    assert isinstance(answer, ReservationDetails), answer
+    return answer

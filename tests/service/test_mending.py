@@ -1,0 +1,262 @@
+"""What goes wrong between a promise and its start: it is mended, or an alarm is raised in time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from outrider.core.model import Resources
+from outrider.rms.base import RmsReservation, Submission
+from outrider.service.answers import Decision, Explanation, Trouble
+from outrider.service.requests import Explain, Modify, Plan, Reserve
+from outrider.store.errors import Full
+from outrider.store.store import Store
+from tests.service.sandbox import ALICE, RATE, Sandbox, digest_of, reserve, show, wanted
+
+
+def nodes_of(sandbox: Sandbox, name: str = "render-1") -> str:
+    return show(sandbox, name).reservation.nodes
+
+
+def test_an_image_that_was_emptied_by_hand_is_brought_again(sandbox: Sandbox) -> None:
+    reserve(sandbox, start="now+1hours")
+    reserve(sandbox, name="later", start="now+5hours")
+    sandbox.sleep(3600 + 60)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    assert digest_of("ubuntu") in sandbox.pools["n1"].images
+    sandbox.pools["n1"].images.clear()
+    sandbox.sleep(4 * 3600)
+
+    later = show(sandbox, "later-2")
+    assert later.reservation.state == "active"
+    assert digest_of("ubuntu") in sandbox.pools["n1"].images
+
+
+def test_a_node_that_goes_down_is_replaced_before_the_start(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=2, start="now+1hours")
+    assert nodes_of(sandbox) == "n[1-2]"
+    sandbox.rms.outside.fail("n1")
+    sandbox.sleep(120)
+
+    assert nodes_of(sandbox) == "n[2-3]"
+    assert sandbox.rms.look().reservations[0].nodes == ("n2", "n3")
+    sandbox.sleep(3600)
+    assert show(sandbox, "render-1").reservation.state == "active"
+
+
+def test_a_node_whose_pool_is_silent_is_replaced_before_the_start(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=2, start="now+1hours")
+    sandbox.pools["n2"].is_away = True
+    sandbox.sleep(3600)
+
+    shown = show(sandbox, "render-1")
+    assert shown.reservation.nodes == "n[1,3]"
+    assert shown.reservation.state in ("ready", "active")
+
+
+def test_a_node_that_cannot_bring_the_image_is_replaced(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=1, start="now+10minutes")
+    sandbox.settings = sandbox.settings
+    sandbox.pools["n1"].broken = "image has the wrong bytes"
+    sandbox.sleep(580)
+    sandbox.sleep(30)
+
+    shown = show(sandbox, "render-1")
+    assert shown.reservation.nodes == "n2"
+
+
+def test_without_another_node_an_alarm_is_raised_before_the_start(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=4, start="now+1hours")
+    sandbox.rms.outside.fail("n1")
+    sandbox.sleep(120)
+
+    shown = show(sandbox, "render-1").reservation
+    assert shown.state == "endangered"
+    assert "n1" in shown.why
+    sandbox.rms.outside.repair("n1")
+    sandbox.sleep(120)
+    assert show(sandbox, "render-1").reservation.state == "accepted"
+
+
+def test_a_slow_node_raises_an_alarm_with_odds_before_the_deadline(sandbox: Sandbox) -> None:
+    sandbox.pools["n1"].rate_bytes_per_s = RATE // 10
+    reserve(sandbox, nodes=1, size_bytes=200 * RATE, start="now+5minutes")
+    sandbox.sleep(120)
+
+    shown = show(sandbox, "render-1")
+    assert shown.reservation.state == "endangered"
+    assert shown.odds_percent == 0
+    assert sandbox.pools["n1"].fetches[-1].rate_bytes_per_s is None
+    explained = sandbox.ask(Explain(name="render-1"))
+    assert isinstance(explained, Explanation)
+    assert any(each.kind == "alarm" for each in explained.decisions)
+
+
+def test_a_slow_transfer_does_not_make_others_late(sandbox: Sandbox) -> None:
+    sandbox.pools["n1"].rate_bytes_per_s = RATE // 20
+    reserve(sandbox, nodes=1, size_bytes=100 * RATE, start="now+3minutes")
+    reserve(sandbox, name="other", image="debian", nodes=1, size_bytes=100 * RATE, start="now+5minutes")
+    sandbox.sleep(301)
+
+    assert show(sandbox, "other-2").reservation.state == "active"
+    assert show(sandbox, "render-1").reservation.state == "endangered"
+    sandbox.restart()
+    sandbox.sleep(2000)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    sandbox.sleep(3600)
+    receipt = show(sandbox, "render-1").receipt
+    assert receipt is not None
+    assert not receipt.is_met
+    assert receipt.spare_s is not None
+    assert receipt.spare_s < 0
+
+
+def test_a_reservation_that_the_batch_system_lost_is_put_back_once(sandbox: Sandbox) -> None:
+    reserve(sandbox, start="now+5hours")
+    sandbox.rms.outside.delete_reservation("render-1")
+    sandbox.sleep(200)
+    assert [each.name for each in sandbox.rms.look().reservations] == ["render-1"]
+    sandbox.rms.outside.delete_reservation("render-1")
+    sandbox.sleep(200)
+
+    assert sandbox.rms.look().reservations == ()
+    assert show(sandbox, "render-1").reservation.state == "cancelled"
+
+
+def test_a_job_that_runs_on_is_gone_round(sandbox: Sandbox) -> None:
+    resources = Resources.of(cpus=8, memory_mib=1024)
+    sandbox.rms.submit(
+        Submission(user="carol", uid=1003, argv=("sleep",), nodes_wanted=2, resources=resources, limit_s=7200)
+    )
+    sandbox.sleep(60)
+    busy = {node for job in sandbox.rms.look().jobs for node in job.nodes}
+    assert len(busy) == 2
+    decision = reserve(sandbox, nodes=2, start="now+1hours")
+    refused = reserve(sandbox, nodes=3, start="now+1hours")
+
+    assert decision.result == "accepted"
+    assert not busy & {each.node for each in show(sandbox, "render-1").staging}
+    assert refused.result == "refused"
+
+
+def test_what_others_reserve_is_respected(sandbox: Sandbox) -> None:
+    start_s = sandbox.now_s + 3600
+    sandbox.rms.outside.reserve(
+        RmsReservation(
+            name="maintenance",
+            nodes=("n1", "n2"),
+            start_s=start_s,
+            end_s=start_s + 7200,
+            users=("root",),
+            is_ours=False,
+        )
+    )
+    sandbox.sleep(60)
+
+    assert reserve(sandbox, nodes=3, start="now+1hours").result == "refused"
+    assert reserve(sandbox, nodes=2, start="now+1hours").nodes == "n[3-4]"
+
+
+def test_a_batch_system_that_is_away_gets_its_reservation_later(sandbox: Sandbox) -> None:
+    from outrider.rms.twin import Fault
+
+    sandbox.rms.faults.plan("reserve", Fault.UNREACHED)
+    reserve(sandbox, start="now+1hours")
+    assert not show(sandbox, "render-1").reservation.is_confirmed
+    sandbox.sleep(30)
+
+    assert show(sandbox, "render-1").reservation.is_confirmed
+    assert len(sandbox.rms.look().reservations) == 1
+
+
+def test_nothing_is_promised_when_the_batch_system_has_not_been_seen_for_long(sandbox: Sandbox) -> None:
+    sandbox.rms.faults.be_unreachable_until(sandbox.now_s + 100_000)
+    sandbox.sleep(sandbox.settings.most_sight_age_s + 60)
+    answer = sandbox.ask(Reserve(wanted=wanted(sandbox)))
+
+    assert isinstance(answer, Trouble)
+    assert answer.code == "unavailable"
+    assert "batch system" in answer.message
+
+
+def test_a_store_that_cannot_be_written_makes_no_promise_and_loses_none(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve(sandbox, nodes=1)
+    shown = show(sandbox, "render-1")
+    with monkeypatch.context() as patch:
+
+        def full(self: Store) -> object:
+            raise Full("store: its disk has no room: free some and try again")
+
+        patch.setattr(Store, "promise", full)
+        answer = sandbox.ask(Reserve(wanted=wanted(sandbox, name="other")))
+        assert isinstance(answer, Trouble)
+        assert "no room" in answer.message
+        sandbox.sleep(20)
+        refused = sandbox.ask(Plan(wanted=wanted(sandbox, name="other")))
+        assert isinstance(refused, Trouble)
+    sandbox.sleep(20)
+
+    assert show(sandbox, "render-1").reservation.nodes == shown.reservation.nodes
+    assert reserve(sandbox, name="other").result == "accepted"
+    assert len(sandbox.rms.look().reservations) == 2
+
+
+PROGRAM = b"""
+version: 1
+rules: [{name: all}]
+external: {command: [/bin/judge]}
+"""
+
+
+def test_the_site_s_program_is_asked_before_anything_is_promised(tmp_path: Path) -> None:
+    from outrider.metadata.decision import Allowed, Refused
+
+    sandbox = Sandbox(tmp_path, policies=PROGRAM)
+    sandbox.judge = lambda call: (
+        Refused(rule="external", sentence="the site's own policy: not today")
+        if call.request.nodes > 2
+        else Allowed(rule="external")
+    )
+    refused = reserve(sandbox, nodes=3)
+    accepted = reserve(sandbox, nodes=2)
+    more = sandbox.ask(Modify(name="render-1", nodes=3))
+    sandbox.close()
+
+    assert (refused.result, refused.reason) == ("refused", "the site's own policy: not today")
+    assert accepted.result == "accepted"
+    assert isinstance(more, Decision)
+    assert more.cause == "policy"
+    assert ALICE.uid
+
+
+def test_an_image_that_somebody_else_brought_need_not_be_brought(sandbox: Sandbox) -> None:
+    from outrider.service.ports import NodeImage
+
+    reserve(sandbox, nodes=1, start="now+3hours")
+    digest = digest_of("ubuntu")
+    sandbox.pools["n1"].images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE)
+    sandbox.sleep(sandbox.settings.reconcile_every_s + 10)
+
+    shown = show(sandbox, "render-1")
+    assert shown.reservation.state == "ready"
+    assert shown.transfers == ()
+    sandbox.restart()
+    sandbox.sleep(3 * 3600)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    assert not sandbox.pools["n1"].fetches
+
+
+def test_reservations_take_whole_nodes(sandbox: Sandbox) -> None:
+    assert reserve(sandbox, nodes=3, cpus=1).nodes == "n[1-3]"
+    refused = reserve(sandbox, nodes=2, cpus=1)
+    too_many = reserve(sandbox, nodes=5, cpus=1)
+    too_large = reserve(sandbox, nodes=1, cpus=9)
+
+    assert refused.result == "refused"
+    assert "1 of 2 nodes are free" in refused.reason
+    assert "5 nodes" in too_many.reason
+    assert too_many.earliest_start_s is None
+    assert "the site has 0 such nodes" in too_large.reason
