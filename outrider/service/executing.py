@@ -84,7 +84,21 @@ class Executing:
             self._staff.drop(name, live.name, self._site.now_s, is_stopped=True)
 
     def run_link(self) -> None:
-        """Begin what the plan says, and deal with what should have ended by now."""
+        """Begin what the plan says, deal with what should have ended by now, and tell who will be late."""
+        self._run_link()
+        site = self._site
+        for transfer, latest_s in site.book.link.latest_starts():
+            if latest_s >= site.now_s:
+                return
+            # The time of the plan is over before its turn came: a clock was set, or nothing ran.
+            for name in self._users(transfer.number):
+                if name in site.live:
+                    self.endanger(
+                        site.live[name],
+                        f"image {transfer.image.uri} should have been on its way since {site.now_s - latest_s} s",
+                    )
+
+    def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
         while True:
             if link.running is not None:

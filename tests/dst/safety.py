@@ -16,13 +16,10 @@ from tests.dst.clockwork import BASE_S, Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs
 from tests.dst.mishaps import Mishaps, look_in
 from tests.dst.office import Office
-from tests.dst.people import People
+from tests.dst.people import MARGIN_S, People
 from tests.dst.pools import Network
 
 READ = "SELECT name, version, number FROM reservations"
-MARGIN_S = 400
-"""What starts so long after the end of all trouble must be met: the longest wait before a retry
-of a call that was lost, and the time of some transfers."""
 REPORT_S = 400
 """After so long the service must have noticed that something was taken out of a pool."""
 
@@ -155,11 +152,11 @@ class Safety:
                 return
             for _, life in site.book.lives_of(transfer.number):
                 for user in life.users:
-                    record = self.records[user]
-                    if record.state is not State.ENDANGERED and not record.state.is_final:
-                        raise Violation(
-                            f"{user} is {record.state.value}: transfer {transfer.number} had to begin at {latest_s}"
-                        )
+                    live = site.live.get(user)
+                    # What was found at its birth is written with the first event.
+                    if live is not None and live.record.state is not State.ENDANGERED:
+                        state, number = live.record.state.value, transfer.number
+                        raise Violation(f"{user} is {state}: transfer {number} had to begin at {latest_s}")
 
     def _check_end(self, record: ReservationRecord) -> None:
         """A reservation is over: rightly so, and with a receipt that is true."""

@@ -8,7 +8,8 @@ from tests.dst.clockwork import BASE_S, Clockwork, Violation
 from tests.dst.mishaps import look_in
 from tests.dst.office import Office
 from tests.dst.pools import Network
-from tests.dst.safety import MARGIN_S, Safety
+from tests.dst.people import MARGIN_S
+from tests.dst.safety import Safety
 from outrider.rms.twin import Twin
 
 

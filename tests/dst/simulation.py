@@ -18,9 +18,9 @@ from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs, draw
 from tests.dst.mishaps import Mishaps
 from tests.dst.office import MakeDesk, Office, make_desk
-from tests.dst.people import USERS, People
+from tests.dst.people import MARGIN_S, USERS, People
 from tests.dst.pools import Network
-from tests.dst.safety import MARGIN_S, Safety
+from tests.dst.safety import Safety
 from tests.dst.settling import Settling
 from tests.dst.wire import Wire
 
