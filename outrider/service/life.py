@@ -236,7 +236,7 @@ class _Service:
         except BaseException:
             store.close()
             raise
-        return Opened(desk=desk, close=store.close)
+        return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
 
     def _app(self) -> Any:
         return make_app(

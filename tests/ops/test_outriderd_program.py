@@ -168,6 +168,14 @@ def test_check_looks_at_the_policies_too(tmp_path: Path, capsys: pytest.CaptureF
     assert f"{policies}:2:8: rules: is too short" in capsys.readouterr().err
 
 
+def test_check_looks_for_the_users_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = f"{{uri: https://h/u, size: 1, digest: 'sha256:{'0' * 64}', readers: {{users: [nosuchuser]}}}}"
+    text = f"version: 1\nbackend: {{kind: twin}}\nimages: {{u: {image}}}\n"
+
+    assert main(["--config", str(written(tmp_path / "o.yaml", text)), "--check"], {}) == 1
+    assert "image u: there is no user nosuchuser" in capsys.readouterr().err
+
+
 def test_right_configuration_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "o.yaml", "version: 1\nsite: hpc\nbackend: {kind: twin}\n")
 
