@@ -11,6 +11,7 @@ from datetime import tzinfo
 
 from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.book import Plan as CorePlan
+from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.kept import keep_reservation, transfers_under_way
 from outrider.core.model import Image, Workspace
 from outrider.core.refusal import Cause, Refusal
@@ -26,6 +27,7 @@ from outrider.service.census import standing_of
 from outrider.service.documents import Document, Record, document_of
 from outrider.service.effects import reserve_effect
 from outrider.service.requests import Caller, Modify, Wanted
+from outrider.service.roster import parts, whole
 from outrider.service.site import Live, Site
 from outrider.store.records import Owner
 from outrider.store.states import State, TransferState
@@ -62,6 +64,7 @@ class Admitting:
             workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:
             return Trouble(code="invalid", message=str(error))
+        workspace = replace(workspace, resources=whole(workspace.resources))
         if workspace.start_s is None:
             return Trouble(
                 code="invalid",
@@ -197,12 +200,33 @@ class Admitting:
             )
         elif program is not None:
             words = program.sentence
-        if not words:
-            return None
         end_s = workspace.start_s + workspace.duration_s
+        if not words:
+            words = self._too_large(workspace)
+            refusal = Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, words=words)
+            return Rejected(refusal=refusal) if words else None
         return Rejected(
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
         )
+
+    def _too_large(self, workspace: Workspace) -> str:
+        """Why the site could not give this even if it were empty; nothing if it could."""
+        timeline, wanted = self._site.book.timeline, parts(workspace.resources)
+        unknown = timeline.layout.unknown(workspace.resources)
+        if unknown:
+            return f"no node has {unknown[0]}"
+        huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
+        if huge:
+            return f"{wanted[huge[0]]} of {huge[0]} are more than any node has"
+        need = timeline.layout.pack(workspace.resources)
+        room = sum(
+            nodes.bit_count()
+            for capacity, nodes in timeline.by_capacity.items()
+            if timeline.layout.most(need, capacity, 1)
+        )
+        if room >= workspace.instances:
+            return ""
+        return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
 
     def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(

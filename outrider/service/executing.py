@@ -12,7 +12,7 @@ from dataclasses import replace
 from outrider.core.kept import keep_reservation, keep_transfers
 from outrider.core.model import Transfer
 from outrider.core.refusal import Refusal
-from outrider.core.restaging import lose_copy, restage
+from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.agenda import Agenda, Topic
 from outrider.service.meter import Log, Meter
 from outrider.service.odds import MOST_SAMPLES, odds_percent
@@ -31,6 +31,7 @@ ALARM_PERCENT = 50
 """Odds below which a reservation is endangered: at its mean rate, its image would be late."""
 SAFE_PERCENT = 75
 """Odds from which it no longer is."""
+MOST_SOURCES = 8
 FIRST_LOOK_S = 5
 """Before so much of a transfer has been seen, its rate says nothing."""
 
@@ -178,22 +179,20 @@ class Executing:
         live.ready.add(node)
         need = self._staff.members[node].needs[live.name]
         if need.transfer is not None:
-            self._credit(live, need)
+            self._credit(live, node, need)
             self._done(need.transfer, node)
         if live.is_ready:
             self._all_ready(live)
 
-    def _credit(self, live: Live, need: Need) -> None:
-        """Note where a node's copy came from. In a chain each node that is told pays once."""
+    def _credit(self, live: Live, node: str, need: Need) -> None:
+        """Note where a node's copy came from, if it was brought for this reservation."""
         kept = live.kept
-        transfer = self._site.moving.get(need.transfer or 0)
-        is_own = transfer is not None and transfer.transfer.number in live.reservation.transfers
-        if not is_own:
+        if need.transfer not in live.reservation.transfers or node in kept.brought:
             return
         sources = kept.sources
-        if need.source and need.source not in sources and len(sources) < 8:
+        if need.source and need.source not in sources and len(sources) < MOST_SOURCES:
             sources = (*sources, need.source)
-        live.kept = replace(kept, sources=sources, transferred_bytes=kept.transferred_bytes + need.size_bytes)
+        live.kept = replace(kept, sources=sources, brought=(*kept.brought, node))
 
     def _done(self, number: int, node: str) -> None:
         """A transfer has brought its image to a node."""
@@ -219,6 +218,8 @@ class Executing:
         for name in users:
             entry, live = site.book.entries.get(name), site.live.get(name)
             if entry is not None and live is not None:
+                if live.kept.brought:
+                    site.change(live, receipt=live.kept)
                 self.arrange(live)
         took_s = site.now_s - moving.begun_s
         self._meter.observe("outrider_transfer_seconds", took_s)
@@ -233,6 +234,8 @@ class Executing:
         site, state = self._site, live.record.state
         start_s = live.reservation.start_s
         kept = live.kept if live.kept.ready_s is not None else replace(live.kept, ready_s=site.now_s)
+        spared = set(live.nodes) - set(kept.brought)
+        kept = replace(kept, saved_bytes=live.document.size_bytes * len(spared))
         after = State.READY if site.now_s < start_s else State.ACTIVE
         was_endangered = state is State.ENDANGERED
         live.danger, live.odds_percent = "", None
@@ -248,17 +251,33 @@ class Executing:
     def _missed(self, live: Live, node: str) -> None:
         """An image that was counted on is not in a pool: bring it there anew."""
         site = self._site
-        live.ready.discard(node)
+        self._not_ready(live, node)
         entry = site.book.entries.get(live.name)
         if entry is None:
             return
         names = site.book.timeline.nodes
         number = site.book.timeline.number_of[node]
-        if not any(each == number and life.transfer is None for each, life in entry.lives):
+        lives = [life for each, life in entry.lives if each == number]
+        for life in lives:
+            if life.transfer in site.moving:
+                # It was there, and the same transfer still goes on to other nodes: here, too.
+                site.moving[life.transfer].left.add(node)
+        if not any(life.transfer is None for life in lives):
             # The copy was replaced in the meantime: what is on its way will be seen.
             return
         self._log.warning("image is missing", node=names[number].name, image=live.document.uri)
         self._lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
+
+    def _not_ready(self, live: Live, node: str) -> None:
+        """A node has lost its copy. That it was there once makes no promise kept before the start."""
+        site = self._site
+        live.ready.discard(node)
+        receipt = None
+        if live.kept.ready_s is not None and site.now_s < live.reservation.start_s:
+            receipt = replace(live.kept, ready_s=None)
+        state = State.PREPARING if live.record.state is State.READY else None
+        if receipt is not None or state is not None:
+            site.change(live, state=state, receipt=receipt)
 
     def _lose(self, node: str, key: str, why: str) -> None:
         """Everybody who counts on a copy that is not there gets another."""
@@ -270,6 +289,26 @@ class Executing:
             live = site.live.get(name)
             if live is not None:
                 self.restage(live, why)
+
+    def came_by_itself(self, node: str, key: str) -> None:
+        """An image that is to be brought to a node later is there already: somebody else wanted it."""
+        site = self._site
+        number = site.book.timeline.number_of[node]
+        lives = [
+            life for life in site.book.pools.pools[number].lives.get(key, ()) if life.transfer is not None
+        ]
+        if any(life.transfer in site.moving for life in lives):
+            # What is under way will be seen to have arrived.
+            return
+        users = {name for life in lives for name in life.users}
+        before = {life.transfer for life in lives if life.transfer is not None}
+        dropped = copy_arrived(site.book, node, key, site.now_s)
+        site.end_transfers(dropped, TransferState.WITHDRAWN)
+        site.touch(before - set(dropped))
+        for name in sorted(users & site.live.keys()):
+            live = site.live[name]
+            site.change(live, kept=keep_reservation(site.book, name))
+            self.arrange(live)
 
     def prune(self) -> None:
         """Do not wait for copies under way that nobody needs any more."""

@@ -22,6 +22,9 @@ from outrider.service.site import Live, Site
 from outrider.store.records import Effect
 from outrider.store.states import State
 
+FIRST_WORD_S = 5
+"""Within this time nodes have been told what a new reservation needs, and have answered."""
+
 
 class Lifetimes:
     """Begins and ends."""
@@ -98,6 +101,11 @@ class Lifetimes:
         if live.is_ready:
             site.change(live, state=State.ACTIVE)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
+            return
+        told_s = live.record.accepted_s + FIRST_WORD_S
+        if site.now_s < told_s:
+            # It was to start at once, with what is in the pools: they have not been asked yet.
+            self._agenda.add(told_s, Topic.BEGIN, live.name)
             return
         lacking = sorted(set(live.nodes) - live.ready)
         self._executing.endanger(

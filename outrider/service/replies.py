@@ -77,6 +77,9 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
 
 def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
     """Why something is refused, with its times as they are in that zone."""
+    if refusal.cause is Cause.SLOTS and not refusal.words:
+        start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
+        return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
     return refusal.sentence(lambda at_s: format_instant(at_s, zone=zone))
 
 

@@ -194,7 +194,7 @@ def receipt_of(record: ReservationRecord, document: Document) -> Receipt:
         digest=document.digest,
         ready_s=kept.ready_s,
         spare_s=None if kept.ready_s is None else start_s - kept.ready_s,
-        transferred_bytes=kept.transferred_bytes,
+        transferred_bytes=document.size_bytes * len(kept.brought),
         saved_bytes=kept.saved_bytes,
         sources=kept.sources,
         words=kept.words,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 
 import pytest
@@ -209,13 +210,13 @@ def test_metrics_are_text_for_prometheus(api: Server) -> None:
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
-def test_requests_are_counted_by_route_and_not_by_name(api: Server) -> None:
-    api.tally.counts.clear()
-    api.get("/v1/reservations/render-17")
-    api.get("/no/such/path")
+def test_requests_are_counted_by_route_and_not_by_name(serve: Callable[..., Server]) -> None:
+    server = serve()
+    server.get("/v1/reservations/render-17")
+    server.get("/no/such/path")
 
     def counted() -> list[tuple[str, ...]]:
-        return [each for each in api.tally.counts if each[0] == "outrider_requests_total"]
+        return [each for each in server.tally.counts if each[0] == "outrider_requests_total"]
 
     # The client is answered before the request is counted, and may be quicker.
     wait_until(lambda: len(counted()) == 2)

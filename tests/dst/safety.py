@@ -169,7 +169,9 @@ class Safety:
                 self._network.move()
                 self.met_at_start[name] = self.is_there(now)
 
-        self._clock.after((start_s - self._clock.now_s()) * 1000 - self._clock.now_ms % 1000, look, order=2)
+        # Whole seconds are compared: what is so before the next one begins was so in time.
+        wait_ms = (start_s - self._clock.now_s()) * 1000 - self._clock.now_ms % 1000
+        self._clock.after(wait_ms + 999, look, order=9)
 
     def is_there(self, record: ReservationRecord) -> bool:
         """Whether the image is on all nodes of a reservation, pinned for it."""

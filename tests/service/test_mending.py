@@ -230,3 +230,33 @@ def test_the_site_s_program_is_asked_before_anything_is_promised(tmp_path: Path)
     assert isinstance(more, Decision)
     assert more.cause == "policy"
     assert ALICE.uid
+
+
+def test_an_image_that_somebody_else_brought_need_not_be_brought(sandbox: Sandbox) -> None:
+    from outrider.service.ports import NodeImage
+
+    reserve(sandbox, nodes=1, start="now+3hours")
+    digest = digest_of("ubuntu")
+    sandbox.pools["n1"].images[digest] = NodeImage(digest=digest, size_bytes=10 * RATE)
+    sandbox.sleep(sandbox.settings.reconcile_every_s + 10)
+
+    shown = show(sandbox, "render-1")
+    assert shown.reservation.state == "ready"
+    assert shown.transfers == ()
+    sandbox.restart()
+    sandbox.sleep(3 * 3600)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    assert not sandbox.pools["n1"].fetches
+
+
+def test_reservations_take_whole_nodes(sandbox: Sandbox) -> None:
+    assert reserve(sandbox, nodes=3, cpus=1).nodes == "n[1-3]"
+    refused = reserve(sandbox, nodes=2, cpus=1)
+    too_many = reserve(sandbox, nodes=5, cpus=1)
+    too_large = reserve(sandbox, nodes=1, cpus=9)
+
+    assert refused.result == "refused"
+    assert "1 of 2 nodes are free" in refused.reason
+    assert "5 nodes" in too_many.reason
+    assert too_many.earliest_start_s is None
+    assert "the site has 0 such nodes" in too_large.reason
