@@ -31,7 +31,7 @@ from outrider.service.requests import Asked, Caller, Request, ShowStatus, Ticked
 
 TURN_S = 1.0
 """At least so often the loop shows that it lives, and looks whether it promises if it did not."""
-STATUS_EVERY_S = 5.0
+STATUS_EVERY_S = 2.0
 LONGEST_PAUSE_S = 60.0
 REOPEN_S = 5.0
 """At most so often a store whose disk fails is opened again."""
