@@ -151,10 +151,11 @@ class Safety:
             raise Violation(f"{name} was not met, and nobody was warned: {record.why}")
         if receipt.is_met and self.met_at_start.get(name) is False and not self._knobs.clock_steps:
             raise Violation(f"{name} is said to have been met, and was not: {receipt}")
-        digest = read_document(record.document).digest
+        document = read_document(record.document)
+        moved_bytes, digest = document.size_bytes * len(receipt.brought), document.digest
         brought = sum(pool.brought_bytes.get(digest, 0) for pool in self._network.pools.values())
-        if receipt.transferred_bytes > brought:
-            raise Violation(f"{name} is said to have moved {receipt.transferred_bytes}, of {brought} that were")
+        if moved_bytes > brought:
+            raise Violation(f"{name} is said to have moved {moved_bytes}, of {brought} that were")
 
     def _watch_start(self, record: ReservationRecord) -> None:
         name, start_s = record.name, record.kept.reservation.start_s
