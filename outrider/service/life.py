@@ -105,8 +105,8 @@ def serve(
         policies = read_policy_book(config)
         _check_store(config)
         backend = providers.make_backend(config, log, environment)
-        backend.start()
         try:
+            backend.start()
             service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
             service.live(sockets, orders, environment)
         finally:
@@ -236,7 +236,7 @@ class _Service:
         except BaseException:
             store.close()
             raise
-        return Opened(desk=desk, close=store.close)
+        return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
 
     def _app(self) -> Any:
         return make_app(
