@@ -21,9 +21,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.node.daemons import as_user
 
@@ -43,6 +45,18 @@ timings: {{look: 1s, progress: 1s, reconcile: 30s, sight: 60s}}
 backend: {{kind: embedded, nodes: 'n[1-2]', cpus: 4, memory: 4GiB, pool: 50MB}}
 administrators: {{users: [mail]}}
 """
+
+
+def needs_readable_python(uid: int) -> None:
+    """A service of an ordinary user needs an interpreter that this user may run."""
+    try:
+        subprocess.run(
+            [sys.executable, "-c", ""], user=uid, group=uid, extra_groups=[], check=True, timeout=20
+        )
+    except (PermissionError, subprocess.CalledProcessError):
+        if os.environ.get("CI"):
+            pytest.fail(f"{sys.executable} cannot be run by uid {uid}")
+        pytest.skip(f"{sys.executable} cannot be run by uid {uid}")
 
 
 def eventually(claim: Callable[[], Any], what: str, words: Callable[[], str] = str) -> Any:
@@ -113,7 +127,7 @@ class Siege:
                 self.process.kill()
                 self.process.wait(PATIENCE_S)
         for line in self._runs().values():
-            with _gone():
+            with suppress(ProcessLookupError):
                 os.killpg(int(str(line[0]).split()[0]), signal.SIGKILL)
 
     def _runs(self) -> dict[str, list[object]]:
@@ -136,9 +150,14 @@ class Siege:
 
         def work() -> list[Any]:
             line = Line(self.socket)
-            line.request(method, path, text, given)
-            answer = line.getresponse()
-            return [answer.status, answer.read().decode()]
+            try:
+                # Whoever sends too much is told so before all of it is sent.
+                with suppress(BrokenPipeError):
+                    line.request(method, path, text, given)
+                with line.getresponse() as answer:
+                    return [answer.status, answer.read().decode()]
+            finally:
+                line.close()
 
         status, answer = work() if uid == os.geteuid() else self.work(uid, work)
         try:
@@ -187,19 +206,13 @@ class Siege:
         """What a job has written once that is in it."""
         path = self.folder / "s" / "embedded" / "jobs" / f"{job}.out"
         text = lambda: path.read_text() if path.exists() else ""  # noqa: E731
-        eventually(lambda: until in text(), f"{until} in the output of job {job}", lambda: text() or self._words())
+        eventually(
+            lambda: until in text(), f"{until} in the output of job {job}", lambda: text() or self._words()
+        )
         return text()
 
     def _words(self) -> str:
         return self.log.read_text()[-4000:]
-
-
-@contextmanager
-def _gone() -> Iterator[None]:
-    try:
-        yield
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 @contextmanager
@@ -216,7 +229,9 @@ def siege(uid: int = 0, more: str = "", **options: Any) -> Iterator[Siege]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def workspace(uri: str, *, name: str = "ws", private: bool = False, digest: str = "", start: str = "now+1h") -> str:
+def workspace(
+    uri: str, *, name: str = "ws", private: bool = False, digest: str = "", start: str = "now+1h"
+) -> str:
     more = (", private: true" if private else "") + (f", digest: '{digest}'" if digest else "")
     return (
         f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{uri}'{more}}}}}\n"
@@ -257,6 +272,7 @@ class Web:
             def log_message(self, *_: object) -> None:
                 """A test's output is its own."""
 
+        self.handler: Any = Handler
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from outrider.service.agenda import Agenda
@@ -60,7 +58,8 @@ class Office:
 
     def hear(self, call: TellNode, *, code: str = "", pin_code: str = "") -> list[News]:
         results = tuple(
-            OrderResult(order=order, code=pin_code if isinstance(order, Pin) else code) for order in call.orders
+            OrderResult(order=order, code=pin_code if isinstance(order, Pin) else code)
+            for order in call.orders
         )
         heard = NodeReport(
             node=call.node,
@@ -78,8 +77,8 @@ def relays(fetch: Fetch) -> list[str]:
 
 
 @pytest.fixture
-def private() -> Iterator[Office]:
-    yield Office(is_public=False)
+def private() -> Office:
+    return Office(is_public=False)
 
 
 def test_private_copy_of_another_node_is_no_source(private: Office) -> None:
