@@ -27,6 +27,7 @@ from typing import Any
 
 import pytest
 
+from cachemgr.client import Client
 from tests.node.daemons import as_user
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -186,8 +187,6 @@ class Siege:
         path = str(self.folder / "s" / "embedded" / "nodes" / node / "s")
 
         def work() -> Any:
-            from cachemgr.client import Client
-
             with Client(path) as client:
                 return client.ask(verb, fields, timeout_s=PATIENCE_S)
 
@@ -205,7 +204,10 @@ class Siege:
     def output(self, job: str, until: str = "END") -> str:
         """What a job has written once that is in it."""
         path = self.folder / "s" / "embedded" / "jobs" / f"{job}.out"
-        text = lambda: path.read_text() if path.exists() else ""  # noqa: E731
+
+        def text() -> str:
+            return path.read_text() if path.exists() else ""
+
         eventually(
             lambda: until in text(), f"{until} in the output of job {job}", lambda: text() or self._words()
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,14 @@ def test_long_commands_of_one_user_do_not_outgrow_the_journal(tmp_path: Path) ->
     system = held(system_in(tmp_path / "e"))
     # A control character takes six bytes of JSON.
     long = job("/bin/true", "\x01" * 99_000)
-    with pytest.raises(Refused, match="put long ones"):
-        for _ in range(100):
+    taken = 0
+    with suppress(Refused):
+        while taken < 100:
             system.submit(long)
+            taken += 1
 
     written = (tmp_path / "e" / "jobs.json").stat().st_size
+    assert 1 < taken < 10
     assert written < MOST_BYTES_OF_ONE + 100_000 < journal.MOST_BYTES
     assert journal.read(tmp_path / "e" / "jobs.json") is not None
 
