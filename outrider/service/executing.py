@@ -89,12 +89,11 @@ class Executing:
             if latest_s >= site.now_s:
                 return
             # The time of the plan is over before its turn came: a clock was set, or nothing ran.
+            late_s = site.now_s - latest_s
             for name in self._users(transfer.number):
                 if name in site.live:
-                    self.endanger(
-                        site.live[name],
-                        f"image {transfer.image.uri} should have been on its way since {site.now_s - latest_s} s",
-                    )
+                    words = f"image {transfer.image.uri} should have been on its way for {late_s} s"
+                    self.endanger(site.live[name], words)
 
     def _run_link(self) -> None:
         site, link = self._site, self._site.book.link

@@ -64,9 +64,7 @@ class Notes:
         pass
 
 
-def make_desk(
-    store: FailingStore, settings: Settings, policies: Policies, now_s: int, notes: Notes
-) -> Desk:
+def make_desk(store: FailingStore, settings: Settings, policies: Policies, now_s: int, notes: Notes) -> Desk:
     return Desk(store, settings, policies, now_s, log=notes, meter=notes)
 
 

@@ -288,8 +288,9 @@ class People:
             if answer.result == "accepted":
                 self._promised(errand.caller, request, answer, is_new=before is answer)
         elif isinstance(request, Cancel) and isinstance(answer, ReservationDetails):
-            if answer.reservation.state not in ("cancelled", "ended", "failed"):
-                raise Violation(f"{request.name} was cancelled and is {answer.reservation.state}")
+            state = answer.reservation.state
+            if state not in ("cancelled", "ended", "failed"):
+                raise Violation(f"{request.name} was cancelled and is {state}")
 
     def _promised(self, caller: Caller, request: Reserve | Modify, answer: Decision, *, is_new: bool) -> None:
         assert answer.start_s is not None
@@ -300,7 +301,11 @@ class People:
         if isinstance(request, Reserve) and before is not None:
             raise Violation(f"the name {answer.name} is given twice")
         told = Told(
-            name=answer.name, caller=caller, start_s=answer.start_s, end_s=answer.end_s, at_s=self._clock.now_s()
+            name=answer.name,
+            caller=caller,
+            start_s=answer.start_s,
+            end_s=answer.end_s,
+            at_s=self._clock.now_s(),
         )
         if before is not None:
             told.is_asked_to_end = before.is_asked_to_end

@@ -124,7 +124,9 @@ class Safety:
                     if placement.node == name
                 )
                 if taken > self._knobs.cpus:
-                    raise Violation(f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}")
+                    raise Violation(
+                        f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}"
+                    )
 
     def _check_told(self) -> None:
         """Whatever somebody was told is in the store, and is over only for a reason."""
@@ -183,7 +185,7 @@ class Safety:
     def _excused(self, record: ReservationRecord) -> bool:
         """Whether the service's clock went wrong, or somebody has just meddled with a pool."""
         return self._knobs.clock_steps > 0 or any(
-            0 <= self._network.pools[node].tampered_ms
+            self._network.pools[node].tampered_ms >= 0
             and self._clock.now_ms - self._network.pools[node].tampered_ms < REPORT_S * 1000
             for node in record.kept.reservation.nodes
         )

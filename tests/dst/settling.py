@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from outrider.rms.twin import Twin
 from outrider.service.documents import read_record
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Violation
 from tests.dst.mishaps import look_in
 from tests.dst.office import Office
-from tests.dst.pools import Network
 from tests.dst.people import MARGIN_S
+from tests.dst.pools import Network
 from tests.dst.safety import Safety
-from outrider.rms.twin import Twin
 
 
 class Settling:
@@ -47,7 +47,9 @@ class Settling:
             if record.state is not State.ENDED or not read_record(record.receipt).is_met:
                 raise Violation(f"{name} could have been met, and {record.state.value}: {record.why}")
         if store.count_effects():
-            raise Violation(f"{store.count_effects()} effects are never carried out: {store.due_effects(1 << 60)}")
+            raise Violation(
+                f"{store.count_effects()} effects are never carried out: {store.due_effects(1 << 60)}"
+            )
         ours = [each.name for each in look_in(self._twin).reservations if each.is_ours]
         if ours:
             raise Violation(f"the batch system still has {ours}")

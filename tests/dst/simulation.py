@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.metadata.policies import Policies
-from outrider.metadata.policies import RuleSection
+from outrider.metadata.policies import Policies, RuleSection
 from outrider.rms.base import RmsNode
 from outrider.rms.twin import Twin
 from tests.dst.clockwork import Clockwork, Trace, Violation
@@ -47,7 +46,9 @@ class Run:
 class Simulation:
     """A world and its people."""
 
-    def __init__(self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False) -> None:
+    def __init__(
+        self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False
+    ) -> None:
         self.random = random = Random(seed)
         self.knobs: Knobs = draw(random)
         self.clock = clock = Clockwork()
@@ -74,9 +75,7 @@ class Simulation:
         self.safety = Safety(
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
-        self.settling = Settling(
-            clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s
-        )
+        self.settling = Settling(clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s)
 
     def run(self) -> None:
         """Trouble first, then calm, then the last look."""

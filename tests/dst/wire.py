@@ -136,4 +136,3 @@ class Wire:
         except RmsError as error:
             return error
         return None
-
