@@ -134,7 +134,8 @@ class Office:
         if self.store is not None:
             self.store.close()
             self.store = None
-        self._clock.after(REBIRTH_MS + self._random.randrange(2000), self.open)
+        longest_ms = 0 if self.is_calm else self._knobs.longest_outage_s * 1000
+        self._clock.after(self._random.randint(REBIRTH_MS, max(REBIRTH_MS, longest_ms)), self.open)
 
     def close(self) -> None:
         self.desk = None

@@ -53,8 +53,10 @@ class Told:
     at_s: int
     is_asked_to_end: bool = False
     """Whether a cancellation was ever on its way."""
+    changes: int = 0
+    """How many changes are on their way: until they are answered nobody knows what holds."""
     is_unsure: bool = False
-    """Whether a change was on its way whose answer nobody saw."""
+    """Whether changes overtook each other, or were never answered."""
 
 
 @dataclass(slots=True)
@@ -161,7 +163,8 @@ class People:
             request_hash=key,
         )
         if not request.is_plan:
-            told.is_unsure = True
+            told.changes += 1
+            told.is_unsure = told.is_unsure or told.changes > 1
         self.send(told.caller, request)
 
     def look(self, caller: Caller) -> None:
@@ -270,6 +273,8 @@ class People:
             self._retry(errand)
             return
         errand.is_over = True
+        if isinstance(errand.request, Modify) and not errand.request.is_plan:
+            self.told[errand.request.name].changes -= 1
         errand.then(answer)
 
     def _believe(self, errand: Errand, answer: Answer) -> None:
@@ -307,7 +312,7 @@ class People:
             end_s=answer.end_s,
             at_s=self._clock.now_s(),
         )
-        if before is not None:
-            told.is_asked_to_end = before.is_asked_to_end
-        told.is_unsure = before is not None
-        self.told[answer.name] = told
+        if before is None:
+            self.told[answer.name] = told
+        else:
+            before.start_s, before.end_s = told.start_s, told.end_s

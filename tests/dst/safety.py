@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -97,11 +98,26 @@ class Safety:
                 f"  store: {name} is {record.state.value} {record.kept.reservation.start_s}"
                 f"-{record.kept.reservation.end_s} on {','.join(record.kept.reservation.nodes)} {record.why}"
             )
+            self._check_memory(record)
             if record.state.is_final and (before is None or not before.state.is_final):
                 self._check_end(record)
             if before is None:
                 self._watch_start(record)
         return has_changed
+
+    def _check_memory(self, record: ReservationRecord) -> None:
+        """What the service has in mind is what is on the disk."""
+        desk = self._office.desk
+        workings = None if desk is None else desk._parts
+        if workings is None:
+            return
+        live = workings.site.live.get(record.name)
+        if live is None:
+            if not record.state.is_final:
+                raise Violation(f"{record.name} is {record.state.value}, and the service does not know it")
+            return
+        if not workings.site.has_promises and live.record != replace(record, receipt=live.record.receipt):
+            raise Violation(f"the service has {live.record} in mind, and {record} on the disk")
 
     def _check_capacity(self) -> None:
         """On no node, at no instant, is more promised than it has."""
@@ -135,7 +151,11 @@ class Safety:
             if record is None:
                 raise Violation(f"{told.name} was accepted and is not in the store")
             reservation = record.kept.reservation
-            if not told.is_unsure and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s):
+            if (
+                not told.is_unsure
+                and not told.changes
+                and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s)
+            ):
                 if record.state.is_final:
                     continue
                 raise Violation(

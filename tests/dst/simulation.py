@@ -75,7 +75,9 @@ class Simulation:
         self.safety = Safety(
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
-        self.settling = Settling(clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s)
+        self.settling = Settling(
+            clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s, knobs.is_calm
+        )
 
     def run(self) -> None:
         """Trouble first, then calm, then the last look."""

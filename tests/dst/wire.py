@@ -19,7 +19,6 @@ from tests.dst.pools import Network
 
 TIMEOUT_MS = 20_000
 """After so long whoever carries calls out gives up."""
-LONGEST_DELAY_MS = 60_000
 
 Deliver = Callable[[Finished], None]
 
@@ -53,7 +52,7 @@ class Wire:
 
     def _delay_ms(self) -> int:
         if not self.is_calm and self._random.random() < 0.03:
-            return self._random.randrange(LONGEST_DELAY_MS)
+            return self._random.randrange(self._knobs.longest_delay_s * 1000)
         return 5 + self._random.randrange(200)
 
     def _later(self, act: Callable[[], None]) -> None:
