@@ -86,6 +86,6 @@ def draw(random: Random) -> Knobs:
         mishaps=round(severity * random.randint(0, 10)),
         wrong_digests=0.05 * severity * random.choice((0, 1)),
         longest_outage_s=random.choice((6, 6, 60, 300)),
-        longest_delay_s=random.choice((20, 60, 400)),
+        longest_delay_s=random.choice((20, 60, 400)) if severity else 0,
         clock_steps=random.choice((0, 0, 1, 3)) if severity else 0,
     )

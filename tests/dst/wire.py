@@ -51,7 +51,7 @@ class Wire:
             assert_never(call)
 
     def _delay_ms(self) -> int:
-        if not self.is_calm and self._random.random() < 0.03:
+        if not self.is_calm and self._knobs.longest_delay_s and self._random.random() < 0.03:
             return self._random.randrange(self._knobs.longest_delay_s * 1000)
         return 5 + self._random.randrange(200)
 
