@@ -173,6 +173,7 @@ class Staff:
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
         member.unpins.pop((need.digest, need.owner), None)
+        member.stops.pop(need.digest, None)
         self._plan(member, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
@@ -182,7 +183,8 @@ class Staff:
         if member is None or need is None:
             return
         member.unpins[need.digest, owner] = now_s
-        if is_stopped and not need.is_there:
+        is_needed = any(other.digest == need.digest for other in member.needs.values())
+        if is_stopped and not need.is_there and not is_needed:
             member.stops[need.digest] = None
         self._plan(member, now_s)
 
@@ -350,8 +352,7 @@ class Staff:
 
     def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
         for digest in member.stops:
-            if not any(need.digest == digest for need in member.needs.values()):
-                yield Stop(digest=digest)
+            yield Stop(digest=digest)
         for (digest, owner), at_s in member.unpins.items():
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)

@@ -17,6 +17,7 @@ from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs
 from tests.dst.pools import Network
 
+MOST_CALLS_A_MINUTE = 100
 TIMEOUT_MS = 20_000
 """After so long whoever carries calls out gives up."""
 
@@ -36,12 +37,12 @@ class Wire:
         self._network = network
         self._twin = twin
         self.is_calm = False
-        self.under_way = 0
+        self._told: dict[str, tuple[int, int]] = {}
 
     def send(self, call: Call, deliver: Deliver) -> None:
         """`deliver` belongs to the service that asked, and knows whether that is still alive."""
-        self.under_way += 1
         if isinstance(call, TellNode):
+            self._count(call.node)
             self._tell(call, deliver)
         elif isinstance(call, (Look, Carry)):
             self._ask_batch_system(call, deliver)
@@ -49,6 +50,14 @@ class Wire:
             raise Violation("the site has no program of its own, and the service asks it")
         else:
             assert_never(call)
+
+    def _count(self, node: str) -> None:
+        """A node is asked now and then, not all the time."""
+        minute = self._clock.now_ms // 60_000
+        before, count = self._told.get(node, (minute, 0))
+        self._told[node] = (minute, count + 1 if minute == before else 1)
+        if self._told[node][1] > MOST_CALLS_A_MINUTE:
+            raise Violation(f"{node} is asked more than {MOST_CALLS_A_MINUTE} times a minute")
 
     def _delay_ms(self) -> int:
         if not self.is_calm and self._knobs.longest_delay_s and self._random.random() < 0.03:
