@@ -314,9 +314,9 @@ class Staff:
         now_s: int,
     ) -> list[News]:
         if isinstance(order, Fetch):
-            need.is_told = need.is_told or not code
             if code:
                 return self._failed(member, need, f"{words or code}", now_s)
+            need.is_told, need.told_until_s = True, order.until_s
             return []
         if not code:
             was_there, need.is_there = need.is_there, True
@@ -339,6 +339,9 @@ class Staff:
         if found is not None:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
+        else:
+            # The node knows nothing of it (any more).
+            need.is_told = False
         need.next_s = now_s + self._settings.progress_every_s
         return [Moved(node=member.name, owner=need.owner)]
 
@@ -361,7 +364,9 @@ class Staff:
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
             until_s = max(until_s, now_s + self._settings.grace_s)
-            if need.transfer is not None and not need.is_there:
+            # Not again while it is under way: a transfer that has failed would begin anew, unnoticed.
+            is_wanted = not need.is_told or until_s >= need.told_until_s + self._settings.pin_lease_s // 2
+            if need.transfer is not None and not need.is_there and is_wanted:
                 yield Fetch(
                     digest=need.digest,
                     uri=need.uri,

@@ -159,7 +159,7 @@ class Office:
             self.kill("before an event")
             return
         before = self.notes.store_troubles
-        self._fault_met = False
+        self._fault_met = self.store is not None and self.store.is_failed
         try:
             outcome = desk.handle(event, self.now_s())
         except Died:

@@ -65,6 +65,7 @@ class Simulation:
             node_rate=knobs.node_rate,
             wrong_digests=knobs.wrong_digests,
         )
+        self.network.poisoned = knobs.poisoned
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
         self.twin = Twin(nodes, clock=clock)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
