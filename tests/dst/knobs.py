@@ -66,7 +66,8 @@ def draw(random: Random) -> Knobs:
         most_sight_age_s=300,
         away_after_s=random.choice((30, 60)),
         pin_lease_s=random.choice((600, 86_400)),
-        grace_s=60,
+        # Longer than a call may be lost: a pin that is to be kept for longer must not end before.
+        grace_s=random.choice((240, 300)),
         most_calls=random.choice((1, 2, 64)),
     )
     return Knobs(

@@ -23,7 +23,7 @@ from tests.dst.safety import Safety
 from tests.dst.settling import Settling
 from tests.dst.wire import Wire
 
-SETTLE_S = 420
+SETTLE_S = 480
 """After the last end: for effects that are tried again and pins that are taken away."""
 LATE_REQUESTS = 3
 MEMORY = Path("/dev/shm")
