@@ -12,7 +12,6 @@ from tests.dst.people import MARGIN_S
 from tests.dst.pools import Network
 from tests.dst.safety import Safety
 
-
 RECOVERY_S = 200
 """Within this time an image arrives although one node passes on wrong bytes."""
 

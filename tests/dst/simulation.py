@@ -69,7 +69,12 @@ class Simulation:
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
         self.twin = Twin(nodes, clock=clock)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
-        policies = Policies.model_construct(rules=(RuleSection.model_construct(name="all"),))
+        rule = RuleSection.model_construct(
+            name="all",
+            reservations=knobs.most_reservations,
+            machine_share_percent=knobs.machine_share_percent,
+        )
+        policies = Policies.model_construct(rules=(rule,))
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
