@@ -157,7 +157,7 @@ class Admitting:
         kept = keep_reservation(site.book, live.name)
         nodes = set(kept.reservation.nodes)
         live.ready &= nodes
-        state, ready_s = _after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
+        state, ready_s = after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
         saved = self._saved_bytes(live.document.image, plan)
         site.change(
             live,
@@ -292,7 +292,7 @@ class Admitting:
         return decision
 
 
-def _after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
+def after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
     """The state of a reservation with other nodes, and since when its image is on all of them."""
     if is_ready:
         return State.READY, now_s if live.kept.ready_s is None else live.kept.ready_s

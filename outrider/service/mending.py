@@ -53,8 +53,8 @@ class Mending:
         site = self._site
         bad = set(self.taken.get(live.name, ()))
         for name in live.nodes:
-            number = site.book.timeline.number_of[name]
-            if not site.book.available >> number & 1:
+            number = site.book.timeline.number_of.get(name)
+            if number is None or not site.book.available >> number & 1:
                 bad.add(name)
                 continue
             member = self._staff.members.get(name)
@@ -70,7 +70,7 @@ class Mending:
         if not bad:
             self._on_its_nodes(live, why)
             return
-        if live.reservation.start_s <= site.now_s:
+        if live.reservation.start_s <= site.now_s or live.name not in site.book.entries:
             self._executing.endanger(live, why)
             return
         before = live.reservation

@@ -235,6 +235,8 @@ class Mishaps:
         """A node is no longer configured in the batch system; later it is again."""
         name = self._some_node()
         nodes = self._twin._world.nodes
+        if any(name in job.nodes for job in self._twin._world.jobs.values()):
+            return
         node = nodes.pop(name, None)
         if node is None or not nodes:
             nodes.update({} if node is None else {name: node})
