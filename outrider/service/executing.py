@@ -63,6 +63,21 @@ class Executing:
                 site.moving[number] = self._moving(transfer)
         for live in site.live.values():
             self.arrange(live)
+        self._recollect()
+
+    def _recollect(self) -> None:
+        """What nodes have said before the state was loaded again: they will not say it twice."""
+        site = self._site
+        for live in site.live.values():
+            live.ready = {node for node in live.nodes if self._has_copy(live, node)}
+        for moving in list(site.moving.values()):
+            users = [site.live[name] for name in self._users(moving.transfer.number) if name in site.live]
+            moving.left -= {node for live in users for node in live.ready}
+            if not moving.left:
+                self._end(moving)
+        for live in site.live.values():
+            if live.is_ready and live.record.state is not State.ACTIVE:
+                self._all_ready(live)
 
     def arrange(self, live: Live) -> None:
         """Let nodes know what a reservation needs of them now, and no longer needs."""
@@ -91,13 +106,11 @@ class Executing:
             if latest_s >= site.now_s:
                 return
             # The time of the plan is over before its turn came: a clock was set, or nothing ran.
+            late_s = site.now_s - latest_s
             for name in self._users(transfer.number):
                 if name in site.live:
-                    self.endanger(
-                        site.live[name],
-                        f"image {transfer.image.uri} should have been on its way "
-                        f"for {site.now_s - latest_s} s",
-                    )
+                    words = f"image {transfer.image.uri} should have been on its way for {late_s} s"
+                    self.endanger(site.live[name], words)
 
     def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
