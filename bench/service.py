@@ -49,9 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="500 nodes and reservations, few repetitions")
     parser.add_argument("--folder", type=Path, help="where the store is to be; else a temporary folder")
     parser.add_argument("--filled", type=Path, help="take this filled folder instead of making one")
+    parser.add_argument("--times", type=int, default=10, help="how often everything is repeated, in tens")
     options = parser.parse_args(argv)
     if options.quick:
         options.nodes = options.reservations = 500
+        options.times = 1
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="outrider-bench-") as folder:
         # Clients of other users connect to a socket in it.
         Path(folder).chmod(0o711)
@@ -59,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _prepare(place, options.reservations, options.filled)
         service = Service(place)
         try:
-            _measure(service, 1 if options.quick else 10)
+            _measure(service, options.times)
         finally:
             service.end(signal.SIGKILL)
     return 0
