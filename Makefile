@@ -45,7 +45,7 @@ $(READY): setup.cfg pyproject.toml
 # readers of images, servers, shells. Only root can install it; without it those tests
 # are skipped, except in CI, where they fail.
 TOOLS := acl aria2 btrfs-progs e2fsprogs fdisk fish genisoimage groff-base iproute2 munge openssh-client \
-         openssh-server openssl python3-simgrid qemu-utils rsync squashfs-tools util-linux xfsprogs xorriso zsh
+         openssh-server openssl prometheus python3-simgrid qemu-utils rsync squashfs-tools util-linux xfsprogs xorriso zsh
 
 tools:
 	@dpkg -s $(TOOLS) >/dev/null 2>&1 \

@@ -47,7 +47,7 @@ def ls(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, ob
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
     return {
         "images": [image_fields(node, caller, image) for image in images],
-        "arriving": [arriving_fields(node, ingest) for ingest in arriving],
+        "arriving": [arriving_fields(node, caller, ingest) for ingest in arriving],
     }
 
 

@@ -37,10 +37,10 @@ def image_fields(node: Node, caller: Caller, image: Image) -> dict[str, object]:
     return fields
 
 
-def arriving_fields(node: Node, ingest: Ingest) -> dict[str, object]:
+def arriving_fields(node: Node, caller: Caller, ingest: Ingest) -> dict[str, object]:
     image = ingest.image
     transfer = next((each for each in node.transfers.all() if each.key == ingest.key), None)
-    return {
+    fields: dict[str, object] = {
         "key": ingest.key,
         "uri": image.uri,
         "digest": f"sha256:{image.digest}" if image.digest else None,
@@ -50,6 +50,9 @@ def arriving_fields(node: Node, ingest: Ingest) -> dict[str, object]:
         "is_public": image.readers.is_public,
         "transfer": None if transfer is None or transfer.has_ended else transfer.name,
     }
+    if caller.sees_all or caller.uid == image.owner_uid:
+        fields["readers"] = {"uids": list(image.readers.uids), "gids": list(image.readers.gids)}
+    return fields
 
 
 def arrived_bytes(ingest: Ingest, transfer: Transfer | None) -> int:

@@ -34,7 +34,7 @@ Query: TypeAlias = Mapping[str, "str | int | None"]
 
 SOCKET = "/run/outrider/outriderd.sock"
 TIMEOUT_S = 30
-NEW_PATIENCE_S = 3
+NEW_PATIENCE_S = 5
 """How long a service that has never answered is waited for: it may be about to start."""
 PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
 MOST_ANSWER_BYTES = 64 * 2**20
@@ -109,9 +109,8 @@ class Client:
         self._timeout_s = timeout_s
         self._has_answered = False
 
-    def get(self, path: str, query: Query | None = None, *, wait_s: int = 0) -> Json:
-        """`wait_s`: how long the service may take on top, for a question that waits for news."""
-        return self._ask("GET", path, query, None, wait_s=wait_s)
+    def get(self, path: str, query: Query | None = None) -> Json:
+        return self._ask("GET", path, query, None)
 
     def post(self, path: str, body: Json) -> Json:
         return self._ask("POST", path, None, body)
@@ -122,7 +121,7 @@ class Client:
     def delete(self, path: str) -> Json:
         return self._ask("DELETE", path, None, None)
 
-    def _ask(self, method: str, path: str, query: Query | None, body: Json, *, wait_s: int = 0) -> Json:
+    def _ask(self, method: str, path: str, query: Query | None, body: Json) -> Json:
         target = path + _query(query or {})
         headers = {"Accept": "application/json", "Connection": "close"}
         if method != "GET":
@@ -131,38 +130,33 @@ class Client:
         if body is not None:
             content = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape")
             headers["Content-Type"] = "application/json"
-        answer = self._answered(method, target, content, headers, wait_s)
+        answer = self._answered(method, target, content, headers)
         self._has_answered = True
         return self._understood(answer)
 
-    def _answered(
-        self, method: str, target: str, content: bytes | None, headers: dict[str, str], wait_s: int
-    ) -> _Answer:
+    def _answered(self, method: str, target: str, content: bytes | None, headers: dict[str, str]) -> _Answer:
         """The answer, asked for again while the service restarts or is too busy to take it on."""
         began_s = self._clock.monotonic_s()
         pause_s = PAUSE_S
+        is_sent = False
         while True:
             left_s = began_s + self._timeout_s - self._clock.monotonic_s()
             try:
-                answer = self._once(method, target, content, headers, max(left_s, 1.0) + wait_s)
+                answer = self._once(method, target, content, headers, max(left_s, 1.0))
                 wanted_s = float(answer.retry_after_s) if answer.status == 503 else 0.0
                 if not wanted_s or wanted_s > left_s:
                     return answer
             except _NotThere as error:
-                patience_s = self._timeout_s if self._has_answered else min(NEW_PATIENCE_S, self._timeout_s)
-                wanted_s = pause_s
-                if self._clock.monotonic_s() + pause_s > began_s + patience_s:
-                    raise UnreachableError(
-                        f"outriderd is not running: nobody listens on {self.path} ({error}). Start it with "
-                        "systemctl start outriderd, or name its socket with --socket or OUTRIDER_SOCKET"
-                    ) from error
+                if not (self._has_answered or is_sent):
+                    left_s -= max(0, self._timeout_s - NEW_PATIENCE_S)
+                wanted_s = min(pause_s, left_s)
+                if left_s <= 0:
+                    raise (self._lost(error) if is_sent else self._absent(error)) from error
             except _Lost as error:
-                wanted_s = pause_s
-                if pause_s > left_s:
-                    raise UnreachableError(
-                        f"outriderd on {self.path} hung up without an answer ({error}); whether it did "
-                        "what was asked is not known: see outrider list, and the service's log"
-                    ) from error
+                is_sent = True
+                wanted_s = min(pause_s, left_s)
+                if left_s <= 0:
+                    raise self._lost(error) from error
             self._clock.sleep(wanted_s)
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
@@ -231,6 +225,18 @@ class Client:
         if problems:
             raise FaultyRequestError(words, problems)
         raise _ERRORS[code](words)
+
+    def _absent(self, error: Exception) -> UnreachableError:
+        return UnreachableError(
+            f"outriderd is not running: nobody listens on {self.path} ({error}). Start it with systemctl "
+            "start outriderd, or name its socket with --socket or OUTRIDER_SOCKET"
+        )
+
+    def _lost(self, error: Exception) -> UnreachableError:
+        return UnreachableError(
+            f"outriderd on {self.path} hung up without an answer ({error}); whether it did what was asked "
+            "is not known: see outrider list, and the service's log"
+        )
 
     def _stranger(self, detail: str = "") -> UnreachableError:
         return UnreachableError(

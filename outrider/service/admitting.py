@@ -11,6 +11,7 @@ from datetime import tzinfo
 
 from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.book import Plan as CorePlan
+from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.kept import keep_reservation, transfers_under_way
 from outrider.core.model import Image, Workspace
 from outrider.core.refusal import Cause, Refusal
@@ -26,6 +27,7 @@ from outrider.service.census import standing_of
 from outrider.service.documents import Document, Record, document_of
 from outrider.service.effects import reserve_effect
 from outrider.service.requests import Caller, Modify, Wanted
+from outrider.service.roster import parts, whole
 from outrider.service.site import Live, Site
 from outrider.store.records import Owner
 from outrider.store.states import State, TransferState
@@ -62,6 +64,7 @@ class Admitting:
             workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:
             return Trouble(code="invalid", message=str(error))
+        workspace = replace(workspace, resources=whole(workspace.resources))
         if workspace.start_s is None:
             return Trouble(
                 code="invalid",
@@ -151,17 +154,17 @@ class Admitting:
         plan = renegotiated.admission.plan
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
-        live.ready &= set(keep_reservation(site.book, live.name).reservation.nodes)
-        state = State.ACCEPTED if live.record.state is State.ENDANGERED else None
-        if live.record.state is State.READY and not live.is_ready:
-            state = State.PREPARING
+        kept = keep_reservation(site.book, live.name)
+        nodes = set(kept.reservation.nodes)
+        live.ready &= nodes
+        state, ready_s = _after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
         saved = self._saved_bytes(live.document.image, plan)
         site.change(
             live,
-            kept=keep_reservation(site.book, live.name),
+            kept=kept,
             state=state,
             why=why,
-            receipt=replace(live.kept, saved_bytes=saved, ready_s=None if state else live.kept.ready_s),
+            receipt=replace(live.kept, saved_bytes=saved, ready_s=ready_s),
         )
         live.danger, live.odds_percent = "", None
         self.confirm(live)
@@ -197,12 +200,33 @@ class Admitting:
             )
         elif program is not None:
             words = program.sentence
-        if not words:
-            return None
         end_s = workspace.start_s + workspace.duration_s
+        if not words:
+            words = self._too_large(workspace)
+            refusal = Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, words=words)
+            return Rejected(refusal=refusal) if words else None
         return Rejected(
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
         )
+
+    def _too_large(self, workspace: Workspace) -> str:
+        """Why the site could not give this even if it were empty; nothing if it could."""
+        timeline, wanted = self._site.book.timeline, parts(workspace.resources)
+        unknown = timeline.layout.unknown(workspace.resources)
+        if unknown:
+            return f"no node has {unknown[0]}"
+        huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
+        if huge:
+            return f"{wanted[huge[0]]} of {huge[0]} are more than any node has"
+        need = timeline.layout.pack(workspace.resources)
+        room = sum(
+            nodes.bit_count()
+            for capacity, nodes in timeline.by_capacity.items()
+            if timeline.layout.most(need, capacity, 1)
+        )
+        if room >= workspace.instances:
+            return ""
+        return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
 
     def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(
@@ -266,3 +290,12 @@ class Admitting:
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
             self.confirm(live)
         return decision
+
+
+def _after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
+    """The state of a reservation with other nodes, and since when its image is on all of them."""
+    if is_ready:
+        return State.READY, now_s if live.kept.ready_s is None else live.kept.ready_s
+    before = live.record.state
+    changed = {State.READY: State.PREPARING, State.ENDANGERED: State.ACCEPTED}
+    return changed.get(before, before), None

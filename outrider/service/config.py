@@ -29,6 +29,8 @@ LATER = ("slurm", "gridengine")
 LONGEST_SOCKET = 103
 """Bytes of a socket's path that Linux takes, less what a new one is called until it is in place."""
 LEAST_BACKUP_S = 60
+MOST_CALL_S = 150
+"""Less than what the desk waits until it asks a node again."""
 
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]{2,39}\]|[A-Za-z0-9][A-Za-z0-9.-]{0,252}):([0-9]{1,5})")
 _PATH = re.compile(r"/[^\x00-\x1f\x7f]{1,1000}")
@@ -201,6 +203,8 @@ class TimingsSection(Section):
     def _fits_together(self) -> Self:
         if self.sight_s < 2 * self.look_s:
             contradiction("is less than two looks at the batch system: a late one would stop all", "sight")
+        if self.call_s > MOST_CALL_S:
+            contradiction(f"is more than {MOST_CALL_S} seconds, when a call is taken for lost anyway", "call")
         return self
 
 
@@ -216,15 +220,15 @@ class LimitsSection(Section):
 class AdministratorsSection(Section):
     """Who may see and do everything, besides root."""
 
-    users: Names = Field((), description="names of users")
-    groups: Names = Field((), description="names of groups")
+    users: Names = Field((), description="users who may see and do everything")
+    groups: Names = Field((), description="groups whose members may")
 
 
 class ReadersSection(Section):
     """Who may use an image."""
 
-    users: Names = Field((), description="names of users")
-    groups: Names = Field((), description="names of groups")
+    users: Names = Field((), description="users who may use it")
+    groups: Names = Field((), description="groups whose members may use it")
 
     @model_validator(mode="after")
     def _is_somebody(self) -> Self:

@@ -110,7 +110,9 @@ class Desk:
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""
-        instants = [self._agenda.next_s(), self._batch.due_s]
+        instants = [self._agenda.next_s()]
+        if not self._store_trouble:
+            instants.append(self._batch.due_s)
         if self._parts is not None:
             instants += [self._parts.executing.next_s(), self._parts.mending.next_s()]
         return min((at_s for at_s in instants if at_s is not None), default=None)
@@ -253,6 +255,12 @@ class Desk:
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
+        waiting = self._store.waiting_effects(effect.subject)
+        if waiting and waiting[-1].identity != identity:
+            # A later one says what should be now, and waits for this one to be out of its way.
+            site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
+            self._log.info("effect is given up", effect=identity, words=words)
+            return
         site.write_lightly(lambda progress: progress.postpone_effect(identity, words, now_s + wait_s))
         self._log.warning("effect fails", effect=identity, words=words, again_s=wait_s)
         if isinstance(result, Refused):
@@ -283,6 +291,8 @@ class Desk:
         if self._parts is not None:
             self._parts.site.book.timeline.forget_before(self._now_s)
             self._parts.site.book.pools.settle(self._now_s)
+            # These are statistics that only a simulation wants.
+            self._parts.site.book.pools.stays.clear()
         self._meter.set("outrider_last_reconcile_timestamp_seconds", self._now_s)
 
     def _tend_store(self) -> None:

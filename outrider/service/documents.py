@@ -43,7 +43,8 @@ class Record:
     """How a promise has been kept so far. `is_met` is None until that is known."""
 
     ready_s: int | None = None
-    transferred_bytes: int = 0
+    brought: tuple[str, ...] = ()
+    """The nodes to which its own transfers have brought the image."""
     saved_bytes: int = 0
     sources: tuple[str, ...] = ()
     is_met: bool | None = None
@@ -84,7 +85,7 @@ def read_record(text: str | None) -> Record:
     if text is None:
         return Record()
     found = _read(text)
-    return replace(Record(**found), sources=tuple(found["sources"]))
+    return replace(Record(**found), sources=tuple(found["sources"]), brought=tuple(found["brought"]))
 
 
 def _write(value: Document | Record) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from outrider.core.kept import keep_reservation, keep_transfers
 from outrider.core.model import Transfer
 from outrider.core.refusal import Refusal
-from outrider.core.restaging import lose_copy, restage
+from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.agenda import Agenda, Topic
 from outrider.service.meter import Log, Meter
 from outrider.service.odds import MOST_SAMPLES, odds_percent
@@ -31,6 +31,9 @@ ALARM_PERCENT = 50
 """Odds below which a reservation is endangered: at its mean rate, its image would be late."""
 SAFE_PERCENT = 75
 """Odds from which it no longer is."""
+ASIDE_SHARE = 10
+"""The part of the link, as a divisor, that a transfer may take while it goes on beside the plan."""
+MOST_SOURCES = 8
 FIRST_LOOK_S = 5
 """Before so much of a transfer has been seen, its rate says nothing."""
 
@@ -57,7 +60,7 @@ class Executing:
         }
         for number, transfer in running.items():
             if number not in site.moving:
-                site.moving[number] = Moving(transfer=transfer, begun_s=site.now_s, left=set(transfer.nodes))
+                site.moving[number] = self._moving(transfer)
         for live in site.live.values():
             self.arrange(live)
 
@@ -81,7 +84,21 @@ class Executing:
             self._staff.drop(name, live.name, self._site.now_s, is_stopped=True)
 
     def run_link(self) -> None:
-        """Begin what the plan says, and deal with what should have ended by now."""
+        """Begin what the plan says, deal with what should have ended by now, and tell who will be late."""
+        self._run_link()
+        site = self._site
+        for transfer, latest_s in site.book.link.latest_starts():
+            if latest_s >= site.now_s:
+                return
+            # The time of the plan is over before its turn came: a clock was set, or nothing ran.
+            for name in self._users(transfer.number):
+                if name in site.live:
+                    self.endanger(
+                        site.live[name],
+                        f"image {transfer.image.uri} should have been on its way since {site.now_s - latest_s} s",
+                    )
+
+    def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
         while True:
             if link.running is not None:
@@ -90,7 +107,14 @@ class Executing:
                 continue
             following = link.next_start(site.now_s)
             if following is None or following[0] > site.now_s:
+                for number in link.aside:
+                    # Nobody else needs the link now.
+                    self._set_rate(site.moving[number], site.settings.link_rate_bytes_per_s)
                 return
+            for number in link.aside:
+                self._set_rate(
+                    site.moving[number], max(1, site.settings.link_rate_bytes_per_s // ASIDE_SHARE)
+                )
             self._begin(link.begin(following[1], site.now_s))
 
     def next_s(self) -> int | None:
@@ -119,7 +143,7 @@ class Executing:
     def _begin(self, transfer: Transfer) -> None:
         site = self._site
         site.book.transfer_begun(transfer.number, site.now_s)
-        site.moving[transfer.number] = Moving(transfer=transfer, begun_s=site.now_s, left=set(transfer.nodes))
+        site.moving[transfer.number] = self._moving(transfer)
         site.touch([transfer.number])
         self._log.info(
             "transfer begins",
@@ -137,6 +161,21 @@ class Executing:
             if live.record.state is State.ACCEPTED:
                 site.change(live, state=State.PREPARING)
 
+    def _moving(self, transfer: Transfer) -> Moving:
+        site = self._site
+        is_aside = transfer.number in site.book.link.aside
+        rate = site.settings.link_rate_bytes_per_s
+        return Moving(
+            transfer=transfer,
+            begun_s=site.now_s,
+            left=set(transfer.nodes),
+            is_aside=is_aside,
+            rate_bytes_per_s=self._aside_rate() if is_aside else rate,
+        )
+
+    def _aside_rate(self) -> int:
+        return max(1, self._site.settings.link_rate_bytes_per_s // ASIDE_SHARE)
+
     def _overdue(self, transfer: Transfer) -> bool:
         """The planned time of a transfer is over. True if the link has been freed."""
         site, link = self._site, self._site.book.link
@@ -148,6 +187,8 @@ class Executing:
             site.book.links.set_aside(site.now_s)
             moving.is_aside = True
             site.touch([transfer.number])
+            # It has had its time: what it takes from now on must not be missed by others.
+            self._set_rate(moving, self._aside_rate())
             self._log.warning("transfer goes on beside the plan", transfer=transfer.number)
             return True
         link.busy_until_s = site.now_s + left_s
@@ -178,22 +219,20 @@ class Executing:
         live.ready.add(node)
         need = self._staff.members[node].needs[live.name]
         if need.transfer is not None:
-            self._credit(live, need)
+            self._credit(live, node, need)
             self._done(need.transfer, node)
         if live.is_ready:
             self._all_ready(live)
 
-    def _credit(self, live: Live, need: Need) -> None:
-        """Note where a node's copy came from. In a chain each node that is told pays once."""
+    def _credit(self, live: Live, node: str, need: Need) -> None:
+        """Note where a node's copy came from, if it was brought for this reservation."""
         kept = live.kept
-        transfer = self._site.moving.get(need.transfer or 0)
-        is_own = transfer is not None and transfer.transfer.number in live.reservation.transfers
-        if not is_own:
+        if need.transfer not in live.reservation.transfers or node in kept.brought:
             return
         sources = kept.sources
-        if need.source and need.source not in sources and len(sources) < 8:
+        if need.source and need.source not in sources and len(sources) < MOST_SOURCES:
             sources = (*sources, need.source)
-        live.kept = replace(kept, sources=sources, transferred_bytes=kept.transferred_bytes + need.size_bytes)
+        live.kept = replace(kept, sources=sources, brought=(*kept.brought, node))
 
     def _done(self, number: int, node: str) -> None:
         """A transfer has brought its image to a node."""
@@ -219,6 +258,8 @@ class Executing:
         for name in users:
             entry, live = site.book.entries.get(name), site.live.get(name)
             if entry is not None and live is not None:
+                if live.kept.brought:
+                    site.change(live, receipt=live.kept)
                 self.arrange(live)
         took_s = site.now_s - moving.begun_s
         self._meter.observe("outrider_transfer_seconds", took_s)
@@ -233,6 +274,8 @@ class Executing:
         site, state = self._site, live.record.state
         start_s = live.reservation.start_s
         kept = live.kept if live.kept.ready_s is not None else replace(live.kept, ready_s=site.now_s)
+        spared = set(live.nodes) - set(kept.brought)
+        kept = replace(kept, saved_bytes=live.document.size_bytes * len(spared))
         after = State.READY if site.now_s < start_s else State.ACTIVE
         was_endangered = state is State.ENDANGERED
         live.danger, live.odds_percent = "", None
@@ -240,7 +283,8 @@ class Executing:
             return
         site.change(live, state=after, receipt=kept, why="")
         spare_s = start_s - site.now_s
-        site.note("ready", live.name, after.value, f"its image is on all nodes, {spare_s} s before its start")
+        when = f"{spare_s} s before" if spare_s >= 0 else f"{-spare_s} s after"
+        site.note("ready", live.name, after.value, f"its image is on all nodes, {when} its start")
         if was_endangered:
             self._log.info("reservation is out of danger", reservation=live.name)
         self._log.info("reservation is ready", reservation=live.name, spare_s=spare_s)
@@ -248,17 +292,33 @@ class Executing:
     def _missed(self, live: Live, node: str) -> None:
         """An image that was counted on is not in a pool: bring it there anew."""
         site = self._site
-        live.ready.discard(node)
+        self._not_ready(live, node)
         entry = site.book.entries.get(live.name)
         if entry is None:
             return
         names = site.book.timeline.nodes
         number = site.book.timeline.number_of[node]
-        if not any(each == number and life.transfer is None for each, life in entry.lives):
+        lives = [life for each, life in entry.lives if each == number]
+        for life in lives:
+            if life.transfer in site.moving:
+                # It was there, and the same transfer still goes on to other nodes: here, too.
+                site.moving[life.transfer].left.add(node)
+        if not any(life.transfer is None for life in lives):
             # The copy was replaced in the meantime: what is on its way will be seen.
             return
         self._log.warning("image is missing", node=names[number].name, image=live.document.uri)
         self._lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
+
+    def _not_ready(self, live: Live, node: str) -> None:
+        """A node has lost its copy. That it was there once makes no promise kept before the start."""
+        site = self._site
+        live.ready.discard(node)
+        receipt = None
+        if live.kept.ready_s is not None and site.now_s < live.reservation.start_s:
+            receipt = replace(live.kept, ready_s=None)
+        state = State.PREPARING if live.record.state is State.READY else None
+        if receipt is not None or state is not None:
+            site.change(live, state=state, receipt=receipt)
 
     def _lose(self, node: str, key: str, why: str) -> None:
         """Everybody who counts on a copy that is not there gets another."""
@@ -270,6 +330,26 @@ class Executing:
             live = site.live.get(name)
             if live is not None:
                 self.restage(live, why)
+
+    def came_by_itself(self, node: str, key: str) -> None:
+        """An image that is to be brought to a node later is there already: somebody else wanted it."""
+        site = self._site
+        number = site.book.timeline.number_of[node]
+        lives = [
+            life for life in site.book.pools.pools[number].lives.get(key, ()) if life.transfer is not None
+        ]
+        if any(life.transfer in site.moving for life in lives):
+            # What is under way will be seen to have arrived.
+            return
+        users = {name for life in lives for name in life.users}
+        before = {life.transfer for life in lives if life.transfer is not None}
+        dropped = copy_arrived(site.book, node, key, site.now_s)
+        site.end_transfers(dropped, TransferState.WITHDRAWN)
+        site.touch(before - set(dropped))
+        for name in sorted(users & site.live.keys()):
+            live = site.live[name]
+            site.change(live, kept=keep_reservation(site.book, name))
+            self.arrange(live)
 
     def prune(self) -> None:
         """Do not wait for copies under way that nobody needs any more."""
@@ -327,15 +407,19 @@ class Executing:
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
         if moving is None:
             return
-        arrived = self._slowest(moving)[0]
-        if not moving.rates or moving.rates[-1][0] < self._site.now_s:
-            moving.rates.append((self._site.now_s, arrived))
-            del moving.rates[:-MOST_SAMPLES]
         self._judge(moving)
 
     def _judge(self, moving: Moving) -> None:
-        """Compare progress with the plan; warn, and give more rate, before a deadline is lost."""
+        """Compare progress with the plan; warn, and give more rate, before a deadline is lost.
+
+        Once a second, however many nodes report.
+        """
         site = self._site
+        if moving.judged_s == site.now_s:
+            return
+        moving.judged_s = site.now_s
+        moving.rates.append((site.now_s, self._slowest(moving)[0]))
+        del moving.rates[:-MOST_SAMPLES]
         for name in self._users(moving.transfer.number):
             live = site.live.get(name)
             if live is None or live.is_ready:
@@ -347,7 +431,7 @@ class Executing:
                 continue
             odds = live.odds_percent = odds_percent(moving.rates, left, left_s)
             if odds < HASTE_PERCENT:
-                self._hasten(moving, live)
+                self._hasten(moving)
             if odds < ALARM_PERCENT:
                 self.endanger(
                     live,
@@ -365,18 +449,24 @@ class Executing:
         )
         return is_new and left_bytes <= left_s * site.settings.link_rate_bytes_per_s
 
-    def _hasten(self, moving: Moving, live: Live) -> None:
-        """More rate: what is endangered is not held to the planned one."""
-        if moving.is_unlimited:
+    def _hasten(self, moving: Moving) -> None:
+        """More rate for what is endangered, as far as the site allows it beyond the planned one."""
+        urgent = self._site.settings.urgent_rate_bytes_per_s
+        if urgent is not None and not moving.is_aside:
+            self._set_rate(moving, urgent)
+
+    def _set_rate(self, moving: Moving, rate_bytes_per_s: int) -> None:
+        """Let a transfer take so much of the link from now on."""
+        if moving.rate_bytes_per_s == rate_bytes_per_s:
             return
-        moving.is_unlimited = True
+        moving.rate_bytes_per_s = rate_bytes_per_s
         for node in sorted(moving.left):
             member = self._staff.members.get(node)
-            need = None if member is None else member.needs.get(live.name)
-            if need is not None:
-                need.rate_bytes_per_s = None
-                need.is_told = False
-                self._staff.hurry(node, live.name, self._site.now_s)
+            for need in [] if member is None else member.needs.values():
+                if need.transfer == moving.transfer.number:
+                    need.rate_bytes_per_s = rate_bytes_per_s
+                    need.is_told = False
+                    self._staff.hurry(node, need.owner, self._site.now_s)
 
     def endanger(self, live: Live, words: str) -> None:
         """Say that a promise may not be kept; once, until it is safe again."""
@@ -432,9 +522,7 @@ class Executing:
             until_s=until_s,
             transfer=transfer,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
-            rate_bytes_per_s=None
-            if moving is None or moving.is_unlimited
-            else site.settings.link_rate_bytes_per_s,
+            rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
             upstream=tuple(reversed(nodes[:place])),
         )
         self._staff.need(node, need, site.now_s)

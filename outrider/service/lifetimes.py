@@ -22,6 +22,9 @@ from outrider.service.site import Live, Site
 from outrider.store.records import Effect
 from outrider.store.states import State
 
+FIRST_WORD_S = 5
+"""Within this time nodes have been told what a new reservation needs, and have answered."""
+
 
 class Lifetimes:
     """Begins and ends."""
@@ -99,6 +102,11 @@ class Lifetimes:
             site.change(live, state=State.ACTIVE)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
             return
+        told_s = live.record.accepted_s + FIRST_WORD_S
+        if site.now_s < told_s:
+            # It was to start at once, with what is in the pools: they have not been asked yet.
+            self._agenda.add(told_s, Topic.BEGIN, live.name)
+            return
         lacking = sorted(set(live.nodes) - live.ready)
         self._executing.endanger(
             live, f"its time has come, and image {live.document.uri} is not on {', '.join(lacking[:3])}"
@@ -107,10 +115,12 @@ class Lifetimes:
 
     def _end(self, live: Live) -> None:
         kept, start_s = live.kept, live.reservation.start_s
-        is_met = kept.ready_s is not None and kept.ready_s <= start_s
+        # What was asked for at its own start cannot be there sooner than its nodes can be asked.
+        due_s = max(start_s, live.record.accepted_s + FIRST_WORD_S)
+        is_met = kept.ready_s is not None and kept.ready_s <= due_s
         if kept.ready_s is None:
             words = live.danger or "its image was never on all of its nodes"
-        elif is_met:
+        elif kept.ready_s <= start_s:
             words = f"its image was there {start_s - kept.ready_s} s before its start"
         else:
             words = f"its image was there {kept.ready_s - start_s} s after its start"

@@ -100,7 +100,8 @@ class Mending:
         start_s = live.reservation.start_s
         coming = [life for _, life in entry.lives if life.transfer is not None]
         is_whole = len(entry.lives) == len(entry.fits)
-        if is_whole and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
+        is_in_time = live.is_ready or start_s > site.now_s
+        if is_whole and is_in_time and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
             self._forget(live)
             self._executing.save(live)
         else:

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.core.kept import KeptSlot
-from outrider.core.model import Resources
 from outrider.core.occupation import Occupation, Occupied, occupy, vacate
-from outrider.core.restaging import note_pool
+from outrider.core.restaging import awaited, note_pool
 from outrider.core.reuse import Lingering
-from outrider.rms.base import JobState, NodeState, RmsJob, RmsNode, RmsReservation, Sight
+from outrider.rms.base import JobState, NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.admitting import Admitting
 from outrider.service.effects import orphan_effect
 from outrider.service.executing import Executing
@@ -94,6 +93,9 @@ class Reconciling:
             for image in member.images.values()
         ]
         missing = note_pool(site.book, member.name, held, site.now_s)
+        for key in awaited(site.book, member.name):
+            if key in member.images:
+                self._executing.came_by_itself(member.name, key)
         return tuple(f"node {member.name} does not have image {key}, which is counted on" for key in missing)
 
     def _nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
@@ -135,7 +137,7 @@ class Reconciling:
         for name, occupation in wanted.items():
             before = self._occupied.get(name)
             if before is not None:
-                if before[0] == occupation:
+                if _is_same(before[0], occupation, site.now_s):
                     continue
                 vacate(site.book, before[1], site.now_s)
             occupied = occupy(site.book, occupation, site.now_s)
@@ -166,23 +168,28 @@ class Reconciling:
             )
             if slots:
                 yield Occupation(name=f"reservation {reservation.name}", slots=slots)
+        for name, (end_s, key) in sorted(self._busy(sight).items()):
+            slot = KeptSlot(node=name, resources=capacity[name], start_s=sight.at_s, end_s=end_s)
+            yield Occupation(name=f"job {key} on {name}", slots=(slot,))
+
+    def _busy(self, sight: Sight) -> dict[str, tuple[int, str]]:
+        """Until when nodes have jobs outside of our reservations, and the last of them.
+
+        A reservation takes whole nodes, so that one job is enough.
+        """
+        number_of = self._site.book.timeline.number_of
+        found: dict[str, tuple[int, str]] = {}
         for job in sight.jobs:
             if job.reservation is not None or job.state not in (JobState.STARTING, JobState.RUNNING):
                 continue
-            yield from self._job(job, capacity, sight.at_s)
-
-    def _job(self, job: RmsJob, capacity: dict[str, Resources], at_s: int) -> Iterator[Occupation]:
-        start_s = at_s if job.start_s is None else job.start_s
-        end_s = start_s + (FOREVER_S if job.limit_s is None else job.limit_s)
-        # One that outlives its limit goes on until it is seen to have ended.
-        end_s = max(end_s, at_s + self._site.settings.look_every_s)
-        slots = tuple(
-            KeptSlot(node=name, resources=job.resources, start_s=start_s, end_s=end_s)
-            for name in job.nodes
-            if name in capacity
-        )
-        if slots:
-            yield Occupation(name=f"job {job.key}", slots=slots)
+            start_s = sight.at_s if job.start_s is None else job.start_s
+            end_s = start_s + (FOREVER_S if job.limit_s is None else job.limit_s)
+            # One that outlives its limit goes on until it is seen to have ended.
+            end_s = max(end_s, sight.at_s + 2 * self._site.settings.look_every_s)
+            for name in job.nodes:
+                if name in number_of:
+                    found[name] = max(found.get(name, (0, "")), (end_s, job.key))
+        return found
 
     def _ours(self, sight: Sight) -> Iterator[str]:
         site = self._site
@@ -229,6 +236,15 @@ class Reconciling:
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:
+    """Whether two occupations take the same from now on: that one has begun is no change."""
+
+    def rest(occupation: Occupation) -> list[tuple[str, int, int]]:
+        return [(slot.node, max(slot.start_s, now_s), slot.end_s) for slot in occupation.slots]
+
+    return rest(one) == rest(other)
 
 
 def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:

@@ -14,6 +14,20 @@ from outrider.store.records import NodeRecord
 
 VERSION = 1
 
+WHOLE = "node"
+"""A resource of which every node has one: a reservation takes whole nodes, as it does in the batch
+system, however little it needs of each."""
+
+
+def whole(resources: Resources) -> Resources:
+    """These resources of a node, and with them all of it."""
+    return Resources.from_mapping(dict(resources.amounts) | {WHOLE: 1})
+
+
+def parts(resources: Resources) -> Resources:
+    """The same without that: as people and the batch system know them."""
+    return Resources.from_mapping({name: amount for name, amount in resources.amounts if name != WHOLE})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Listed:
@@ -26,7 +40,7 @@ class Listed:
 
     def node(self, settings: Settings) -> Node:
         limit_bytes = settings.pool_bytes if self.limit_bytes is None else self.limit_bytes
-        return Node(name=self.name, capacity=self.capacity, pool_bytes=limit_bytes)
+        return Node(name=self.name, capacity=whole(self.capacity), pool_bytes=limit_bytes)
 
 
 def read_roster(records: Iterable[NodeRecord]) -> dict[str, Listed]:

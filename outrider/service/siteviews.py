@@ -27,6 +27,7 @@ from outrider.service.progress import Progress
 from outrider.service.replies import begin_of
 from outrider.service.requests import Caller, ListImages, ListNodes, ListTransfers, ShowTimeline
 from outrider.service.rights import may_read
+from outrider.service.roster import parts
 from outrider.service.site import Live, Moving, Site
 from outrider.service.staff import Member, Staff
 
@@ -257,7 +258,7 @@ class SiteViews:
         return NodeView(
             name=name,
             state="away" if is_away else states.get(name, "unknown"),
-            capacity=str(node.capacity),
+            capacity=str(parts(node.capacity)),
             limit_bytes=node.pool_bytes
             if member is None or member.limit_bytes is None
             else member.limit_bytes,

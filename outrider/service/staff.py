@@ -34,6 +34,8 @@ MOST_ORDERS = 64
 """Orders in one call; the rest follow in the next."""
 RETRY_S = 5
 MOST_RETRY_S = 120
+FIRST_PER_S = 50
+"""So many nodes a second are asked for the first time."""
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
 
@@ -149,7 +151,7 @@ class Staff:
             self._under_way -= member.call is not None
         for number, name in enumerate(names):
             if name not in self.members:
-                delay_s = number * self._settings.reconcile_every_s // (2 * len(names))
+                delay_s = min(number // FIRST_PER_S, self._settings.reconcile_every_s // 2)
                 self.members[name] = Member(name=name, compare_s=now_s + delay_s)
         for member in self.members.values():
             for owner in [owner for owner in member.needs if owner not in owners]:
@@ -199,9 +201,19 @@ class Staff:
     def due(self, node: str, at_s: int) -> None:
         """The agenda says that it is time for a node."""
         member = self.members.get(node)
-        if member is not None and member.due_s == at_s:
-            member.due_s = None
-            self._ready.append(node)
+        if member is None or member.due_s != at_s:
+            return
+        member.due_s = None
+        if member.call is not None:
+            lost_s = member.called_s + LOST_CALL_S
+            if at_s < lost_s:
+                # Its answer will say what is next; should none come, it is told anew.
+                self._plan_at(member, lost_s)
+                return
+            # Given up here, since it may be one of those that keep all others from being called.
+            member.call = None
+            self._under_way -= 1
+        self._ready.append(node)
 
     def calls(self, now_s: int) -> Iterator[TellNode]:
         """What is to be said to nodes now, as many at once as may be."""
@@ -210,9 +222,8 @@ class Staff:
             if member is None:
                 continue
             if member.call is not None:
-                if now_s - member.called_s < LOST_CALL_S:
-                    continue
-                self._under_way -= 1
+                self._plan_at(member, member.called_s + LOST_CALL_S)
+                continue
             self._number += 1
             call = TellNode(
                 node=member.name,
@@ -243,7 +254,18 @@ class Staff:
             member.images = {image.digest: image for image in report.images}
             member.compare_s = now_s + self._settings.reconcile_every_s
         news = self._results(member, report, now_s)
+        if report.images is not None:
+            news += self._gone(member, now_s)
         self._plan(member, now_s)
+        return news
+
+    def _gone(self, member: Member, now_s: int) -> list[News]:
+        """Images that were there, and that the node does not have any more."""
+        news: list[News] = []
+        for need in member.needs.values():
+            if need.is_there and need.digest not in member.images:
+                need.is_there, need.is_told, need.next_s = False, False, now_s
+                news.append(Missed(node=member.name, owner=need.owner))
         return news
 
     def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
@@ -298,12 +320,15 @@ class Staff:
             was_there, need.is_there = need.is_there, True
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
-            need.next_s = max(now_s + 1, order.until_s - self._settings.pin_lease_s // 2)
+            # What lasts as long as it is needed is not renewed.
+            lease_s = self._settings.pin_lease_s
+            renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
+            need.next_s = max(now_s + 1, renewed_s)
             return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
         if code != "missing":
             return self._failed(member, need, f"{words or code}", now_s)
-        need.is_there = False
-        if need.transfer is None:
+        was_there, need.is_there = need.is_there, False
+        if need.transfer is None or was_there:
             need.next_s = now_s + RETRY_S
             return [Missed(node=member.name, owner=need.owner)]
         found = arriving.get(need.digest)

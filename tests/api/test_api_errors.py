@@ -160,6 +160,7 @@ def test_zone_that_nobody_knows_is_refused(api: Server) -> None:
         "/v1/timeline?from=200&until=100",
         "/v1/timeline?from=0&until=99999999999",
         "/v1/timeline?from=now",
+        "/v1/timeline?form=100",
         "/v1/decisions?wait=31",
         "/v1/decisions?after=99999999999999999999",
     ],

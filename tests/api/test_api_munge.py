@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -80,9 +81,17 @@ def munged() -> Iterator[Munged]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="module")
+def only_server(munged: Munged) -> Iterator[Server]:
+    server = Server(munged.folder, munge=Munge(socket=munged.socket))
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def remote(serve: Callable[..., Server], munged: Munged) -> Server:
-    return serve(munge=Munge(socket=munged.socket))
+def remote(only_server: Server) -> Server:
+    only_server.front.reset()
+    return only_server
 
 
 def send(
@@ -90,6 +99,15 @@ def send(
 ) -> Reply:
     headers = {"Authorization": f"MUNGE {credential}", **({"Idempotency_Key": key} if key else {})}
     return server.send_tcp(method, target, body or None, **headers)
+
+
+def test_hash_is_of_the_line_the_key_and_the_body() -> None:
+    sent = b"PATCH /v1/reservations/render-17?plan=true\nk1\n" + b'{"nodes": 3}'
+
+    assert (
+        hash_request("PATCH", "/v1/reservations/render-17?plan=true", "k1", b'{"nodes": 3}')
+        == hashlib.sha256(sent).hexdigest()
+    )
 
 
 def test_user_of_another_host_is_who_munge_says(remote: Server, munged: Munged) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 
 import pytest
 
 from outrider.service import requests as asked
 from outrider.service.answers import DecisionList
+from outrider.service.ports import ImageTrouble
 from outrider.service.web.front import Health
 from tests.api.apiserver import (
     ANSWERS,
@@ -88,6 +90,18 @@ def test_same_request_has_the_same_hash_and_another_has_another(api: Server, fro
 
     first, second, third = (request.request_hash for _, request in front.asked)
     assert first == second != third
+
+
+def test_answer_is_given_again_although_the_image_is_gone(api: Server, front: ScriptedFront) -> None:
+    front.recalled = replace(DECISION, name="render-9")
+    front.found = ImageTrouble("it is gone")
+    again = api.post("/v1/reservations", {"workspace": WORKSPACE}, Idempotency_Key="k")
+    without = api.post("/v1/reservations", {"workspace": WORKSPACE})
+
+    assert (again.status, again.json["name"]) == (201, "render-9")
+    assert [key for _, key, _ in front.recalls] == ["k"]
+    assert front.asked == []
+    assert without.status == 422
 
 
 @pytest.mark.parametrize(
@@ -209,13 +223,13 @@ def test_metrics_are_text_for_prometheus(api: Server) -> None:
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
 
 
-def test_requests_are_counted_by_route_and_not_by_name(api: Server) -> None:
-    api.tally.counts.clear()
-    api.get("/v1/reservations/render-17")
-    api.get("/no/such/path")
+def test_requests_are_counted_by_route_and_not_by_name(serve: Callable[..., Server]) -> None:
+    server = serve()
+    server.get("/v1/reservations/render-17")
+    server.get("/no/such/path")
 
     def counted() -> list[tuple[str, ...]]:
-        return [each for each in api.tally.counts if each[0] == "outrider_requests_total"]
+        return [each for each in server.tally.counts if each[0] == "outrider_requests_total"]
 
     # The client is answered before the request is counted, and may be quicker.
     wait_until(lambda: len(counted()) == 2)

@@ -42,15 +42,19 @@ class Clock:
 
 
 class StartingClock(Clock):
-    """A clock with which a service starts while somebody waits."""
+    """A clock with which a service starts after so many seconds of somebody's waiting."""
 
-    def __init__(self, start: threading.Event) -> None:
+    def __init__(self, start: threading.Event, seconds: int) -> None:
         super().__init__()
+        self.is_started = threading.Event()
         self._start = start
+        self._seconds = seconds
 
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)
-        self._start.set()
+        if sum(self.slept) >= self._seconds:
+            self._start.set()
+            self.is_started.wait(timeout=30)
 
 
 def client(service: Service, *, timeout_s: int = 30) -> Client:
@@ -151,22 +155,28 @@ def test_busy_service_is_not_waited_for_beyond_the_timeout(service: Service) -> 
     assert clock.slept == [3, 3]
 
 
-def test_service_that_starts_late_is_waited_for() -> None:
+@pytest.mark.parametrize("seconds", [module.NEW_PATIENCE_S - 1, 29])
+def test_service_that_restarts_is_waited_for(seconds: int) -> None:
+    """With 29 seconds only if it was there a moment ago: it hung up on this very request."""
     start, is_over = threading.Event(), threading.Event()
     with tempfile.TemporaryDirectory(prefix="or-") as folder:
         path = Path(folder) / "s"
+        clock = StartingClock(start, seconds)
+        asking = Client(str(path), clock, timeout_s=30)
+        if seconds > module.NEW_PATIENCE_S:
+            with serving(path) as service:
+                service.on("GET", "/v1/status", {"site": "early"})
+                asking.get("/v1/status")
 
         def begin() -> None:
             start.wait(timeout=30)
             with serving(path) as service:
                 service.on("GET", "/v1/status", {"site": "late"})
+                clock.is_started.set()
                 is_over.wait(timeout=30)
 
         thread = threading.Thread(target=begin)
         thread.start()
-        clock = StartingClock(start)
-        asking = Client(str(path), clock, timeout_s=10**6)
-        asking._has_answered = True
         try:
             found = asking.get("/v1/status")
         finally:
@@ -175,7 +185,24 @@ def test_service_that_starts_late_is_waited_for() -> None:
             thread.join()
 
     assert found == {"site": "late"}
-    assert clock.slept
+
+
+def test_request_on_which_a_service_died_is_told_as_one_of_unknown_outcome(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="or-") as folder, socket.socket(socket.AF_UNIX) as listening:
+        path = Path(folder) / "s"
+        listening.bind(str(path))
+        listening.listen()
+
+        def die() -> None:
+            connection, _ = listening.accept()
+            path.unlink()
+            connection.close()
+
+        thread = threading.Thread(target=die)
+        thread.start()
+        with pytest.raises(UnreachableError, match="is not known"):
+            Client(str(path), Clock(), timeout_s=10).post("/v1/reservations", {})
+        thread.join()
 
 
 def test_service_that_does_not_run_is_told_with_a_remedy(tmp_path: Path) -> None:

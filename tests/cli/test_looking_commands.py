@@ -147,6 +147,19 @@ def test_administration_asks_and_tells(
     assert service.last("POST").body == {"path": str(tmp_path / "store.db")}
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [(0, 0), (1, 1), (3, 3), (20, 1)])
+def test_configuration_is_checked_by_the_service_s_own_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: int, ours: int
+) -> None:
+    program = tmp_path / "python"
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/asked\nexit {theirs}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+    assert main(["config", "check", "a b.yaml"]) == ours
+    assert (tmp_path / "asked").read_text() == "-m outrider.service --check --config a b.yaml\n"
+
+
 def test_copy_of_a_store_is_put_back_and_what_was_there_is_kept(tmp_path: Path, capsys: Capture) -> None:
     for name in ("store.db", "copy.db"):
         Store.create(tmp_path / name, NOW_S).close()

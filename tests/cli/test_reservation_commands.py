@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
+import os
+import pwd
 from dataclasses import replace
 from datetime import UTC
 
@@ -84,7 +85,7 @@ def test_list_ends_though_a_service_repeats_itself(service: Service, capsys: Cap
     [
         (["--past"], {"past": "true"}),
         (["--user", "bob"], {"user": "bob"}),
-        (["--mine"], {"user": getpass.getuser()}),
+        (["--mine"], {"user": pwd.getpwuid(os.geteuid()).pw_name}),
         (["--state", "ready", "--state", "active"], {"state": "ready,active"}),
         (["--state", "failed"], {"state": "failed", "past": "true"}),
     ],

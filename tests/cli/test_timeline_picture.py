@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC
 from zoneinfo import ZoneInfo
@@ -39,7 +40,7 @@ def test_name_stands_in_the_middle_of_its_marks_where_it_fits() -> None:
     found = rows(TIMELINE, (), HALVES)
 
     assert [row.names for row in found] == [(), (), (), (), ((10, 15, "web-3"),)]
-    assert "n[7-8]    ........##web-3###......" in picture(TIMELINE, (), WHEN, plain_paint, 36)
+    assert "n[7-8]    ........##web-3###......" in picture(TIMELINE, (), WHEN, plain_paint, 34)
 
 
 def test_what_is_reserved_is_seen_above_all_else() -> None:
@@ -73,15 +74,18 @@ def test_a_letter_is_marked_exactly_if_a_second_of_it_is_occupied(
     assert list(scale.letters(start, start + length)) == expected
 
 
-@pytest.mark.parametrize("wide", [40, 80, 100, 237])
-def test_no_row_is_wider_than_the_terminal(wide: int) -> None:
-    lines = picture(TIMELINE, TRANSFERS.transfers, WHEN, plain_paint, wide).splitlines()[:-1]
+@pytest.mark.parametrize("wide", [52, 80, 100, 237])
+@pytest.mark.parametrize("nodes", [range(1, 9), range(1, 40, 2), [1, 2, 100_000, 5_000_000]])
+def test_nothing_is_wider_than_the_terminal(wide: int, nodes: Iterable[int]) -> None:
+    found = replace(TIMELINE, nodes=tuple(f"n{number}" for number in nodes))
+    lines = picture(found, TRANSFERS.transfers, WHEN, plain_paint, wide).splitlines()
 
     assert max(len(line) for line in lines) <= wide
+    assert max(len(line) for line in lines[: lines.index("")]) > wide * 0.7
 
 
 def test_ticks_stand_where_their_times_are() -> None:
-    times, ticks = picture(TIMELINE, (), WHEN, plain_paint, 36).splitlines()[:2]
+    times, ticks = picture(TIMELINE, (), WHEN, plain_paint, 34).splitlines()[:2]
 
     # Half an hour a letter from 14:05 on, behind ten columns of names; midnight's label has no room.
     assert times == " " * 13 + "16:00" + " " * 3 + "20:00"

@@ -44,7 +44,7 @@ def commands(page: Path) -> Iterator[str]:
     """Every `outrider …` of a page: behind a prompt in a fenced block, or between backticks."""
     for body in fenced(page, "console"):
         for line in body.splitlines():
-            if line.startswith("$ outrider"):
+            if line.startswith("$ outrider "):
                 yield line.removeprefix("$ ")
     for code in INLINE.findall(prose(page)):
         if code.startswith("outrider ") and "…" not in code:

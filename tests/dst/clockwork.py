@@ -10,6 +10,8 @@ from heapq import heappop, heappush
 BASE_S = 1_800_000_000
 """When every simulation begins, in seconds since 1970."""
 MOST_KEPT_LINES = 400
+_FILLING = "a" * 60
+"""What makes a digest of a number: nobody wants to read it."""
 
 
 class Violation(AssertionError):
@@ -53,7 +55,7 @@ class Trace:
         self.count = 0
 
     def note(self, words: str) -> None:
-        line = f"{self._clock.now_ms / 1000:10.3f} {words}"
+        line = f"{self._clock.now_ms / 1000:10.3f} {words.replace(_FILLING, str())}"
         self._hash.update(line.encode())
         self._hash.update(b"\n")
         self.lines.append(line)

@@ -95,6 +95,13 @@ def test_image_that_others_cannot_read_has_to_be_called_private(
     assert resolver(open_as)(str(path), "", True, ALICE, ()) == FOUND
 
 
+def test_file_of_nobody_is_not_everybodys(put: Put, resolver: MakeResolver, open_as: OpenAs) -> None:
+    path = str(put(mode=0o600, uid=65534))
+
+    with pytest.raises(ImageTrouble, match="write `private: true`"):
+        resolver(open_as)(path, "", False, 65534, ())
+
+
 def test_folder_that_the_user_cannot_enter_hides_its_files(
     put: Put, resolver: MakeResolver, open_as: OpenAs
 ) -> None:
@@ -160,13 +167,13 @@ def test_image_that_a_pool_would_refuse_is_refused_at_once(put: Put, resolver: M
 
 def test_file_is_opened_for_a_user_without_leaving_processes(put: Put) -> None:
     needs_root()
+    before = children()
     file = open_by_program(str(put(mode=0o600, uid=ALICE)), ALICE, ())
     found = os.pread(file, 100, 0)
     os.close(file)
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
     assert found == CONTENT
-    assert children == []
+    assert children() == before
 
 
 def test_program_that_does_not_answer_is_told(put: Put, folder: Path) -> None:
@@ -182,9 +189,14 @@ def test_opening_that_hangs_is_given_up(put: Put, folder: Path) -> None:
     slow = folder / "slow"
     slow.write_text("#!/bin/sh\nexec sleep 60\n")
     slow.chmod(0o755)
-    begin_s = SystemClock().monotonic_s()
+    before, begin_s = children(), SystemClock().monotonic_s()
 
     with pytest.raises(ImageTrouble, match=r"could not be opened within 0\.2 s"):
         open_by_program(str(put()), ALICE, (), python=str(slow), timeout_s=0.2)
     assert SystemClock().monotonic_s() - begin_s < 5
-    assert Path(f"/proc/self/task/{os.getpid()}/children").read_text().split() == []
+    assert children() == before
+
+
+def children() -> set[str]:
+    """The processes that this thread has started, and which are not buried."""
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())

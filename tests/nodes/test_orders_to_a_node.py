@@ -234,6 +234,19 @@ def test_failed_transfer_is_reported_with_its_reason_until_the_image_is_there(
     assert tell().arriving == ()
 
 
+def test_failed_transfer_is_forgotten_once_the_image_came_another_way(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    carrier.contents = {B: CONTENT}
+    tell(fetch())
+    node.settle()
+    node.ask("add", uri=B)
+    node.settle()
+
+    assert [each["state"] for each in node.ask("transfers")["transfers"]] == ["failed", "done"]
+    assert tell().arriving == ()
+
+
 def test_wrong_bytes_are_a_failure_and_no_image(node: Inside, tell: Tell, carrier: ScriptedCarrier) -> None:
     carrier.contents = {A: b"x" * len(CONTENT)}
     tell(fetch())
@@ -285,11 +298,45 @@ def test_public_wish_does_not_open_a_private_image_that_is_there(node: Inside, t
 def test_second_reader_of_a_private_image_has_to_come_by_its_own_address(node: Inside, tell: Tell) -> None:
     tell(fetch(readers=Readers(uids=(61001,))))
     arrived(tell, node)
+    node.settle()
     by_another = tell(fetch(uri=B, sources=(B,), readers=Readers(uids=(61002,))))
     by_the_same = tell(fetch(readers=Readers(uids=(61001, 61002))))
 
     assert (codes(by_another), codes(by_the_same)) == (["not-allowed"], [""])
     assert node.ask("show", name=DIGEST)["readers"]["uids"] == [61001, 61002]
+
+
+def test_second_reader_of_a_private_image_that_arrives_will_have_it(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    gate = carrier.hold(A, MIB)
+    tell(fetch(readers=Readers(uids=(61001,))))
+    by_another = tell(fetch(uri=B, sources=(B,), readers=Readers(uids=(61002,)), owner="b-1"))
+    public = tell(fetch(owner="c-1"))
+    by_the_same = tell(fetch(readers=Readers(uids=(61001, 61003)), owner="d-1"))
+    (before,) = node.ask("transfers")["transfers"]
+    gate.set()
+    node.settle()
+
+    assert [codes(each) for each in (by_another, public, by_the_same)] == [
+        ["not-allowed"],
+        ["not-allowed"],
+        [""],
+    ]
+    assert before["wanted_by"] == [os.geteuid(), 61003]
+    assert node.ask("show", name=DIGEST)["readers"]["uids"] == [61001, 61003]
+
+
+def test_stop_of_a_private_image_for_us_alone_stops_it_though_it_was_told_twice(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    carrier.hold(A, MIB)
+    for _ in range(3):
+        tell(fetch(readers=Readers(uids=(61001,))))
+    tell(Stop(digest=DIGEST))
+    node.settle()
+
+    assert [each["state"] for each in node.ask("transfers")["transfers"]] == ["cancelled"]
 
 
 def test_nodes_are_sources_by_their_addresses_and_never_of_themselves(

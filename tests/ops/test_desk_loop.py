@@ -26,6 +26,7 @@ class Driven:
     def __init__(self, most_requests: int = 10) -> None:
         self.desks: list[FakeDesk] = []
         self.closed = 0
+        self.is_broken = False
         self.calls: list[tuple[Call, Callable[[Result], None]]] = []
         self.cannot_open: Exception | None = None
         self.next_desk: Callable[[], FakeDesk] = FakeDesk
@@ -44,7 +45,7 @@ class Driven:
         if self.cannot_open is not None:
             raise self.cannot_open
         self.desks.append(self.next_desk())
-        return Opened(desk=self.desks[-1], close=self._close)
+        return Opened(desk=self.desks[-1], close=self._close, is_broken=lambda: self.is_broken)
 
     def _close(self) -> None:
         self.closed += 1
@@ -168,6 +169,15 @@ def test_one_request_too_many_is_refused_and_the_others_are_not() -> None:
     assert driven.loop.stop(PATIENCE_S)
 
 
+def test_store_whose_disk_fails_is_opened_again_but_not_without_end(driven: Driven) -> None:
+    driven.is_broken = True
+    for number in range(20):
+        driven.show(f"a-{number}")
+
+    assert (len(driven.desks), driven.closed) == (2, 1)
+    assert "the store's disk failed" in driven.log.getvalue()
+
+
 def test_request_of_who_hung_up_while_waiting_is_not_carried_out(driven: Driven) -> None:
     driven.loop.ask(ADA, Show(name="stuck"))
     eventually(lambda: driven.desks[0].heard == ["stuck"], "being stuck")
@@ -208,6 +218,7 @@ def test_beat_grows_old_while_the_desk_hangs(driven: Driven) -> None:
     eventually(lambda: driven.desks[0].heard == ["stuck"], "being stuck")
     before_s = driven.loop.beat_age_s
     eventually(lambda: driven.loop.beat_age_s > before_s + 0.1, "the ageing")
+    assert not driven.desks[0].go.is_set()
     driven.desks[0].go.set()
 
     eventually(lambda: driven.loop.beat_age_s < 0.1, "another beat")

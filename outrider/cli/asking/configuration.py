@@ -73,6 +73,8 @@ def check_file(arguments: argparse.Namespace) -> None:
         done = subprocess.run(command, timeout=CHECK_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingPartError(f"outriderd --check could not be run: {error}") from error
+    if done.returncode == MissingPartError.exit_code:
+        raise MissingPartError("the configuration cannot be checked without what is named above")
     if done.returncode:
         raise InputError("the configuration has faults: they are listed above")
 

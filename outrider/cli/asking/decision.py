@@ -64,6 +64,7 @@ def refused_screen(decision: Decision, when: When, paint: Paint, head: str, agai
 
 def next_steps(name: str, node_count: int, batch_system: str) -> str:
     """What to type next: to see it come about, and to use it."""
+    name = printable(name)
     shown = f"outrider show {shlex.quote(name)}"
     form = WORKFLOWS.get(batch_system)
     if form is None:

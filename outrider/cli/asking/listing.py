@@ -105,7 +105,9 @@ def nodes(arguments: argparse.Namespace) -> None:
         "NAME", "STATE", "CAPACITY", ">USED", ">LIMIT", ">IMAGES", ">ARRIVING", "RESERVATION", "NEXT",
         "REMARK",
     )  # fmt: skip
-    asking.table(header, [_node_row(each, asking) for each in asking.read(NodeList, answer).nodes])
+    asking.table(
+        header, [_node_row(each, asking) for each in asking.read(NodeList, answer).nodes], nothing="no nodes"
+    )
 
 
 def _node_row(view: NodeView, asking: Session) -> tuple[object, ...]:
@@ -134,7 +136,7 @@ def images(arguments: argparse.Namespace) -> None:
         )
         for each in found.images
     ]  # fmt: skip
-    asking.table(header, rows)
+    asking.table(header, rows, nothing="no images on any node")
     _say_incomplete(found.is_complete)
 
 
@@ -150,7 +152,7 @@ def transfers(arguments: argparse.Namespace) -> None:
     header = (
         ">NUMBER", "STATE", "NODES", "IMAGE", ">SIZE", ">DONE", ">RATE", "BEGIN", "READY", "DEADLINE", "FOR"
     )  # fmt: skip
-    asking.table(header, [_transfer_row(each, asking) for each in found.transfers])
+    asking.table(header, [_transfer_row(each, asking) for each in found.transfers], nothing="no transfers")
     _say_incomplete(found.is_complete)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import sys
+import os
+import pwd
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
@@ -84,13 +84,9 @@ def list_reservations(arguments: argparse.Namespace) -> None:
         print_json(answer)
         return
     found = asking.read(ReservationList, answer).reservations
-    if not found:
-        print(
-            "outrider: no such reservations" if any(query.values()) else "outrider: no reservations",
-            file=sys.stderr,
-        )
     header = ("NAME", "STATE", "USER", ">NODES", "NODELIST", "START", "END", "READY", "IMAGE", "REMARK")
-    asking.table(header, [_row(each, asking) for each in found])
+    nothing = "no such reservations" if any(query.values()) else "no reservations"
+    asking.table(header, [_row(each, asking) for each in found], nothing=nothing)
 
 
 def show(arguments: argparse.Namespace) -> None:
@@ -129,6 +125,8 @@ def explain(arguments: argparse.Namespace) -> None:
 
 
 def cancel(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.words import nodes_in_words
+    from outrider.cli.client import printable_line
     from outrider.service.answers import ReservationDetails
 
     asking = session(arguments)
@@ -138,16 +136,16 @@ def cancel(arguments: argparse.Namespace) -> None:
             print_json(answer)
             continue
         view = asking.read(ReservationDetails, answer).reservation
-        from outrider.cli.asking.words import nodes_in_words
-
         times = asking.when.period(view.start_s, view.end_s)
-        print(f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}")
+        told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
+        print(printable_line(told))
 
 
 def _me() -> str:
+    """Whom the service will take us for: what the kernel says, and not LOGNAME."""
     try:
-        return getpass.getuser()
-    except (KeyError, OSError) as error:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError as error:
         raise InputError("--mine: this user has no name here; give one with --user") from error
 
 

@@ -64,10 +64,13 @@ class Session:
             after = following
         return {**whole, key: items} if whole else {}
 
-    def table(self, header: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    def table(self, header: tuple[str, ...], rows: list[tuple[object, ...]], *, nothing: str) -> None:
+        """On stdout; that there is nothing to list is a remark on stderr."""
         from outrider.cli.asking.terminal import table
 
-        if rows:
+        if not rows:
+            print(f"outrider: {nothing}", file=sys.stderr)
+        else:
             print(table(header, rows, self.paint, has_header=self.has_header))
 
 

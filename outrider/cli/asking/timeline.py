@@ -27,6 +27,7 @@ _RANK = {FREE: 0, PREPARING: 1, OTHER: 2, DOWN: 3, RESERVED: 4}
 _COLOURS = {PREPARING: "yellow", RESERVED: "green", OTHER: "blue", DOWN: "red", FREE: "dim"}
 MOST_NAME_COLUMNS = 24
 LABEL_COLUMNS = 8
+LEGEND_GAP = "   "
 _EPILOG = """A letter is a stretch of time; how long is said below the rows. Nodes whose rows are the same
 share one. A reservation's name stands in its marks where it fits.
 
@@ -92,19 +93,19 @@ def picture(
     has_header: bool = True,
 ) -> str:
     """The rows between an axis and what their marks mean."""
-    rows_wide = min(MOST_NAME_COLUMNS, max(len(each) for each in found.nodes) + 8)
-    count = max(10, wide - rows_wide - 2)
-    # No letter stands for less than a second, nor ends at a fraction of one.
-    step_s = max(1, -(-(found.until_s - found.from_s) // count))
-    count = -(-(found.until_s - found.from_s) // step_s)
-    scale = Scale(from_s=found.from_s, step_s=step_s, count=count)
-    shown = rows(found, moving, scale)
-    names_wide = min(MOST_NAME_COLUMNS, max(len(row.nodes) for row in shown))
+    # How wide the names are depends on which rows are alike, and that on what is left for the rows.
+    needed = min(MOST_NAME_COLUMNS, max(len(node) for node in found.nodes))
+    names_wide = 0
+    while needed > names_wide:
+        names_wide = needed
+        scale = scale_for(found.from_s, found.until_s, max(10, wide - names_wide - 2))
+        shown = rows(found, moving, scale)
+        needed = min(MOST_NAME_COLUMNS, max(len(row.nodes) for row in shown))
     written = [" " * (names_wide + 2) + line for line in scale.axis(when)] if has_header else []
     for row in shown:
         name = row.nodes if len(row.nodes) <= names_wide else row.nodes[: names_wide - 1] + "…"
         written.append(f"{name.ljust(names_wide)}  {_painted(row, paint)}")
-    return "\n".join([*written, *(_legend(shown, step_s, paint) if has_header else [])])
+    return "\n".join([*written, *(_legend(shown, scale.step_s, wide, paint) if has_header else [])])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +135,12 @@ class Scale:
                 times[letter : letter + len(label)] = label
                 free_from = letter + len(label) + 1
         return ["".join(times).rstrip(), "".join(ticks).rstrip()]
+
+
+def scale_for(from_s: int, until_s: int, most: int) -> Scale:
+    """At most so many letters; none stands for less than a second, nor ends at a fraction of one."""
+    step_s = max(1, -(-(until_s - from_s) // most))
+    return Scale(from_s=from_s, step_s=step_s, count=-(-(until_s - from_s) // step_s))
 
 
 def round_instants(from_s: int, until_s: int, least_s: int, when: When) -> Iterable[int]:
@@ -217,7 +224,7 @@ def _painted(row: Row, paint: Paint) -> str:
     return written
 
 
-def _legend(shown: Sequence[Row], step_s: int, paint: Paint) -> list[str]:
+def _legend(shown: Sequence[Row], step_s: int, wide: int, paint: Paint) -> list[str]:
     from cachemgr.cli.times import span_in_words
 
     meanings = {
@@ -225,8 +232,20 @@ def _legend(shown: Sequence[Row], step_s: int, paint: Paint) -> list[str]:
         DOWN: "down", FREE: "free",
     }  # fmt: skip
     seen = [mark for mark in meanings if any(mark in row.marks for row in shown)]
-    told = "   ".join(f"{paint(mark, _COLOURS[mark])} {meanings[mark]}" for mark in seen)
-    return ["", f"{told}   (a letter is {span_in_words(step_s)})"]
+    entries = [
+        (f"{mark} {meanings[mark]}", f"{paint(mark, _COLOURS[mark])} {meanings[mark]}") for mark in seen
+    ]
+    letter = f"(a letter is {span_in_words(step_s)})"
+    written, free = [""], 0
+    for bare, painted in (*entries, (letter, letter)):
+        if len(bare) > free:
+            written.append(painted)
+            free = wide - len(bare)
+        else:
+            written[-1] += f"{LEGEND_GAP}{painted}"
+            free -= len(bare)
+        free -= len(LEGEND_GAP)
+    return written
 
 
 def _instant_s(text: str, option: str, asking: Session) -> int:

@@ -11,6 +11,8 @@ from cachemgr.sizes import in_words
 
 NOTHING = "-"
 SHORT_DIGEST = 12
+LAST_S = 221_845_392_000
+"""The beginning of the year 9000: nothing later has a date, whatever is sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +67,7 @@ class When:
         return self._local(at_s).isoformat(timespec="seconds")
 
     def _local(self, at_s: int) -> datetime:
-        return datetime.fromtimestamp(at_s, self.zone)
+        return datetime.fromtimestamp(max(0, min(at_s, LAST_S)), self.zone)
 
 
 def nodes_in_words(count: int, names: str) -> str:

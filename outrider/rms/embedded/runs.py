@@ -65,11 +65,6 @@ class Runs:
                 run.handle.begin()
                 run.is_begun = True
 
-    def give_up_new(self) -> None:
-        """Take back what was launched and has not begun."""
-        for key in [key for key, run in self.all.items() if not run.is_begun]:
-            self._end(key)
-
     def end_all(self) -> None:
         for key in list(self.all):
             self._end(key)

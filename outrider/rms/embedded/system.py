@@ -212,7 +212,6 @@ class EmbeddedSystem:
         try:
             self._write()
         except OSError as error:
-            self._runs.give_up_new()
             raise Unavailable(
                 f"the embedded batch system cannot write {self._path} ({error.strerror}): make room, and ask "
                 "again"

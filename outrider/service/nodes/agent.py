@@ -133,16 +133,23 @@ class _Errand:
         answer = self._asking.order("add", **self._addition(order))
         name = answer.text("transfer")
         if not name:
-            return self._check_readers(order, answer)
+            shown = None if answer.truth("is_public") else self._asking.order("show", name=order.digest)
+            return self._check_readers(order, answer, shown)
         changes: dict[str, object] = {}
         if answer.optional_number("limit_bytes_per_s") != order.rate_bytes_per_s:
             changes["rate_bytes_per_s"] = order.rate_bytes_per_s or 0
-        is_ours_alone = answer.numbers("wanted_by") == (os.geteuid(),)
+        wanted_by = answer.numbers("wanted_by")
         # The daemon takes the earliest deadline of all; one that was put off has to be said.
-        if is_ours_alone and order.deadline_s not in (None, answer.optional_number("deadline_s")):
+        if wanted_by == (os.geteuid(),) and order.deadline_s not in (
+            None,
+            answer.optional_number("deadline_s"),
+        ):
             changes["deadline_s"] = order.deadline_s
         if changes:
             self._asking.order("transfer-set", transfer=name, **changes)
+        for arriving in self._asking.order("ls").parts("arriving"):
+            if arriving.text("digest") == order.digest and not arriving.truth("is_public"):
+                return self._check_readers(order, arriving, arriving, set(wanted_by))
         return OrderResult(order=order)
 
     def _addition(self, order: Fetch) -> dict[str, object]:
@@ -174,13 +181,16 @@ class _Errand:
                 found.append(f"relay://{address}/{source.digest}")
         return found[:MOST_SOURCES] or None
 
-    def _check_readers(self, order: Fetch, image: Fields) -> OrderResult:
-        """An image that was here for others: the users of this one have to be able to use it.
+    def _check_readers(
+        self, order: Fetch, image: Fields, shown: Fields | None, joined: set[int] | None = None
+    ) -> OrderResult:
+        """An image that was begun for others: the users of this one have to be able to use it.
 
         Nobody is let in because the service says so: a user has to have a right to the source
-        from which the image came, which the daemon finds out itself.
+        from which the image came, which the daemon finds out itself. `shown` has its readers;
+        None means everybody.
         """
-        if image.truth("is_public"):
+        if shown is None:
             return OrderResult(order=order)
         if order.readers is None:
             return OrderResult(
@@ -189,9 +199,8 @@ class _Errand:
                 words=f"the image is on {self._node} for its owner's use only: write `private: true`, "
                 "or ask its owner to make it public",
             )
-        known = self._asking.order("show", name=order.digest).part("readers")
-        missing = set(order.readers.uids) - {0, image.number("owner_uid"), *known.numbers("uids")}
-        for uid in sorted(missing):
+        known = {0, image.number("owner_uid"), *shown.part("readers").numbers("uids"), *(joined or ())}
+        for uid in sorted(set(order.readers.uids) - known):
             self._asking.order(
                 "add", uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
             )

@@ -114,14 +114,6 @@ class NodesQuery(Query):
     most: Most = MOST_LISTED
 
 
-class TimelineQuery(Query):
-    from_s: Instant | None = Field(None, alias="from", description="seconds since 1970; absent: now")
-    until_s: Instant | None = Field(
-        None, alias="until", description="seconds since 1970; absent: a day later"
-    )
-    nodes: HostList = Field("", description="a list like n[1-4,7]; empty: nodes with reservations")
-
-
 class DecisionsQuery(Query):
     after: Number = Field(0, description="the number of the last one that is known already")
     most: Most = MOST_LISTED

@@ -19,13 +19,18 @@ from outrider.service.requests import (
     ShowTimeline,
 )
 from outrider.service.web.asking import Asker
-from outrider.service.web.bodies import DecisionsQuery, MostQuery, NodesQuery, TimelineQuery
-from outrider.service.web.errors import refused
+from outrider.service.web.bodies import DecisionsQuery, HostList, Instant, MostQuery, NodesQuery
+from outrider.service.web.errors import ErrorProblem, refused
+from outrider.service.web.protocol import Line
 from outrider.service.web.routing import ERRORS, By, answered
 from outrider.service.web.understanding import understand_nodes
 
 DAY_S = 86_400
 MOST_TIMELINE_S = 400 * DAY_S
+
+Since = Annotated[Instant | None, Query(alias="from", description="seconds since 1970; absent: now")]
+Until = Annotated[Instant | None, Query(alias="until", description="seconds since 1970; absent: a day later")]
+Nodes = Annotated[HostList, Query(description="a list like n[1-4,7]; empty: nodes with reservations")]
 
 
 def looking_routes(asker: Asker) -> APIRouter:
@@ -62,18 +67,25 @@ def _add_lists(routes: APIRouter, asker: Asker) -> None:
 
 def _add_timeline(routes: APIRouter, asker: Asker) -> None:
     @routes.get("/timeline", response_model=Timeline)
-    async def timeline(query: Annotated[TimelineQuery, Query()], caller: By) -> Response:
+    async def timeline(
+        caller: By, request: Request, since_s: Since = None, until_s: Until = None, nodes: Nodes = ""
+    ) -> Response:
         """What is reserved on nodes between two instants."""
-        from_s = asker.front.now_s() if query.from_s is None else query.from_s
-        until_s = from_s + DAY_S if query.until_s is None else query.until_s
+        # Not a model like the other queries: one with a key called `from` is not read by every FastAPI.
+        unknown = sorted(set(request.query_params) - {"from", "until", "nodes"})
+        if unknown:
+            problems = [ErrorProblem(key=unknown[0][:200], message="there is no such parameter")]
+            raise refused(422, "give from, until and nodes, and nothing else", problems=problems)
+        from_s = asker.front.now_s() if since_s is None else since_s
+        until_s = from_s + DAY_S if until_s is None else until_s
         if not from_s < until_s <= from_s + MOST_TIMELINE_S:
             most = MOST_TIMELINE_S // DAY_S
             raise refused(
                 422, f"a timeline has 1 second to {most} days: give an until that is so long after from"
             )
-        names = understand_nodes("nodes", query.nodes)
-        request = ShowTimeline(from_s=from_s, until_s=until_s, names=names)
-        return answered(await asker.ask(caller, request, Timeline))
+        names = understand_nodes("nodes", nodes)
+        wanted = ShowTimeline(from_s=from_s, until_s=until_s, names=names)
+        return answered(await asker.ask(caller, wanted, Timeline))
 
 
 def _add_decisions(routes: APIRouter, asker: Asker) -> None:
@@ -88,13 +100,12 @@ async def _newer_decisions(
     asker: Asker, caller: Caller, wanted: ListDecisions, wait_s: int, request: Request
 ) -> DecisionList:
     """Ask until there is something newer, the time is over, the client hangs up or the service stops."""
+    line: Line = request.state.line
     loop = asyncio.get_running_loop()
     until_s = loop.time() + wait_s
     while True:
         found = await asker.ask(caller, wanted, DecisionList)
         rest_s = until_s - loop.time()
-        if found.decisions or rest_s <= 0 or request.state.line.is_closing:
+        if found.decisions or rest_s <= 0 or line.is_closing:
             return found
         await asyncio.sleep(min(asker.limits.poll_every_s, rest_s))
-        if await request.is_disconnected():
-            return found

@@ -37,8 +37,8 @@ class Peer:
 class Line:
     """A connection as the application sees it. `peer` is None unless the kernel named one.
 
-    `who` tells users apart, or hosts where the user is not known yet. `is_closing`: the
-    service stops, so that nobody should go on waiting.
+    `who` tells users apart, or hosts where the user is not known yet. `is_closing`: the client
+    has hung up, or the service stops, so that nothing should go on waiting.
     """
 
     peer: Peer | None
