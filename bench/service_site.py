@@ -64,8 +64,9 @@ class Place:
 
 
 def rms_nodes(count: int) -> list[RmsNode]:
-    """The nodes of `bench/admission.py`, in the units of the service."""
-    return [RmsNode(name=each.name, capacity=_in_mib(each.capacity)) for each in site(count)]
+    """The nodes of `bench/admission.py`, in the units of the service, and by name as at any look."""
+    nodes = [RmsNode(name=each.name, capacity=_in_mib(each.capacity)) for each in site(count)]
+    return sorted(nodes, key=lambda node: node.name)
 
 
 def _in_mib(resources: Resources) -> Resources:

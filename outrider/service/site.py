@@ -107,12 +107,14 @@ class Site:
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
+        records = store.live_reservations()
         restored = load_book(
             store,
             nodes,
             terms,
             links=links,
             pools=Pools(nodes, keep_bytes=KEPT_BYTES, rank=_oldest_first),
+            live=records,
             now_s=now_s,
         )
         self.book: Book = restored.book
@@ -127,7 +129,7 @@ class Site:
         self._ended: dict[int, TransferState] = {}
         self._done: list[KeptTransfer] = []
         unconfirmed = {effect.subject for effect in store.due_effects(KEPT_BYTES)}
-        for record in store.live_reservations():
+        for record in records:
             live = self.live[record.name] = Live(
                 record=record,
                 document=read_document(record.document),
