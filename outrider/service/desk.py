@@ -153,8 +153,7 @@ class Desk:
             self._batch.wants_look = True
             self._staff.compare_all(self._now_s)
             return Reconciled(findings=self._findings)
-        states = {name: each.state.value for name, each in self._roster.items()}
-        return answering.look_up(request, caller, states)
+        return answering.look_up(request, caller, self._roster)
 
     def _finished(self, finished: Finished, replies: list[Replied]) -> None:
         call, result = finished.call, finished.result
