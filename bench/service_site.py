@@ -120,6 +120,7 @@ def written(workspace: Workspace) -> dict[str, Any]:
     """A workspace as its file says it, with its start as seconds from now."""
     amounts, image = dict(workspace.resources.amounts), workspace.image
     assert image is not None
+    assert workspace.start_s is not None
     return {
         "version": 1,
         "metadata": {"name": f"w{workspace.name[1:]}", "image": {"uri": image.uri}},
