@@ -17,6 +17,7 @@ from tests.kill.origin import Source
 from tests.kill.victim import CLOCK, PATIENCE_S, Answered, Gone, Json, Victim
 
 PAUSE_S = 0.03
+THINKING_S = 0.15
 MOST_OPEN = 6
 """Reservations that one caller has at once."""
 FURTHEST_S = 12
@@ -93,7 +94,7 @@ class Caller:
 
     def _run(self) -> None:
         try:
-            while not self.stop.wait(self._random.uniform(0, PAUSE_S)):
+            while not self.stop.wait(self._random.uniform(0, THINKING_S)):
                 self._act()
         except Exception:  # noqa: BLE001 - a thread's outermost loop: the main one reports it
             self._told.complain(traceback.format_exc())
@@ -104,7 +105,7 @@ class Caller:
         if len(self._mine) < MOST_OPEN:
             acts += [self.reserve] * 5
         if self._mine:
-            acts += [self.modify, self.modify, self.cancel, self.show]
+            acts += [self.modify, self.modify, self.show] + [self.cancel] * (self._random.random() < 0.4)
         self._random.choice(acts)()
 
     def _is_open(self, name: str) -> bool:
