@@ -25,6 +25,7 @@ from outrider.service.log import TracingLog
 from outrider.service.loop import DeskLike
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
+from outrider.service.nodes.hooks import PoolHooks, image_kept_for
 from outrider.service.nodes.virtual import EmbeddedError, Shape
 from outrider.service.ports import AskProgram, Nodes, Readers, Resolve, World
 from outrider.service.settings import Settings
@@ -79,11 +80,13 @@ def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]
         catalogue=catalogue,
     )
     return VirtualBackend(
-        nodes, CataloguedNodes(nodes, catalogue), resolver, _batch_system(config, clock, log)
+        nodes, CataloguedNodes(nodes, catalogue), resolver, _batch_system(config, nodes.sockets, clock, log)
     )
 
 
-def _batch_system(config: Config, clock: SystemClock, log: TracingLog) -> EmbeddedSystem | Twin:
+def _batch_system(
+    config: Config, sockets: Mapping[str, str], clock: SystemClock, log: TracingLog
+) -> EmbeddedSystem | Twin:
     section = config.backend
     nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.nodes]
     if section.kind == "twin":
@@ -92,8 +95,14 @@ def _batch_system(config: Config, clock: SystemClock, log: TracingLog) -> Embedd
     try:
         for each in (folder, folder / "jobs"):
             each.mkdir(mode=0o711, parents=True, exist_ok=True)
+        hooks = PoolHooks(sockets, image_kept_for(sockets), clock=clock, log=log)
         return EmbeddedSystem(
-            nodes, folder / "jobs.json", clock=clock, launcher=ProcessLauncher(folder / "jobs"), log=log
+            nodes,
+            folder / "jobs.json",
+            clock=clock,
+            launcher=ProcessLauncher(folder / "jobs"),
+            log=log,
+            hooks=hooks.as_hooks(),
         )
     except (RmsError, OSError) as error:
         raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error
