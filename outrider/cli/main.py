@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from outrider import __version__
-from outrider.cli import asking, check, completion, simulate
+from outrider.cli import asking, check, completion, demo, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -84,6 +84,7 @@ def parser() -> Parser:
     top.set_defaults(command=_no_command)
     asking.add(commands)
     check.add(commands)
+    demo.add(commands)
     simulate.add(commands)
     completion.add(commands, parser)
     return top
