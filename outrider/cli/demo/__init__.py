@@ -23,7 +23,9 @@ def add(commands: Subparsers) -> None:
     parser = add_command(
         commands, "demo", show, "show the service at work on this machine, in a good minute", _EPILOG
     )
-    parser.add_argument("--brief", action="store_true", help="half a minute: smaller images, nothing breaks")
+    parser.add_argument(
+        "--brief", action="store_true", help="in less than half a minute: smaller images, and nothing breaks"
+    )
     parser.add_argument(
         "--keep", action="store_true", help="leave the folder, with the service's log and what jobs printed"
     )
@@ -50,3 +52,5 @@ def show(arguments: argparse.Namespace) -> None:
     with staged(clock, os.environ, plot.image_bytes, keeps_folder=arguments.keep) as stage:
         screen = Screen(sys.stdout, stage.environment, stage.folder, clock)
         Story(stage, screen, clock, plot).tell()
+    if not arguments.keep:
+        print("\nAll of it is gone again. On a site of your own: outrider --help, docs/walkthrough.md")

@@ -45,8 +45,8 @@ metadata:
 deployment: {{nodes: {nodes}, duration: {duration}}}
 """
 JOB = """#!/bin/sh
-echo "job $OUTRIDER_JOB on $OUTRIDER_NODES at $(date +%T), with a disk of its own:"
-ls -lh "$OUTRIDER_IMAGE"
+echo "job $OUTRIDER_JOB begins at $(date +%T) on $OUTRIDER_NODES"
+echo "its own disk: ...${OUTRIDER_IMAGE#*/embedded}"
 """
 
 
@@ -175,7 +175,9 @@ class Stage:
         until_s = self._clock.monotonic_s() + START_S
         while self._clock.monotonic_s() < until_s:
             if self._service.poll() is not None:
-                raise UnreachableError(f"the service ended at once, with the exit code {self._service.poll()}")
+                raise UnreachableError(
+                    f"the service ended at once, with the exit code {self._service.poll()}"
+                )
             if self._is_promising():
                 return
             self._clock.sleep(LOOK_S)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -43,15 +42,15 @@ FULL = Plot(
     duration="8s",
     first_in_s=24,
     too_soon_in_s=9,
-    again_in_s=56,
+    again_in_s=48,
     has_trouble=True,
 )
 BRIEF = Plot(
     image_bytes={"render": 9_000_000, "train": 24_000_000},
-    duration="4s",
+    duration="3s",
     first_in_s=10,
     too_soon_in_s=5,
-    again_in_s=20,
+    again_in_s=14,
     has_trouble=False,
 )
 
@@ -76,10 +75,10 @@ class Story:
         if self._plot.has_trouble:
             self._trouble(again)
         self._job(first)
-        self._screen.part(f"{again} comes, too")
+        self._screen.part(f"The job in {again} begins, too")
         self._submit(again, 3)
         self._screen.run(f"outrider watch {again} --every 1")
-        self._job(again)
+        self._show_job(again)
         self._receipts(first, again)
 
     def _open(self) -> None:
@@ -98,7 +97,9 @@ class Story:
         self._screen.part("A reservation: nodes, and the image on them before the start")
         self._screen.type("cat render.yaml")
         self._screen.print(self._stage.write_workspace("render", 2, plot.duration).rstrip())
-        name = self._reserved(self._screen.run(f"outrider reserve render.yaml --start now+{plot.first_in_s}s"))
+        name = self._reserved(
+            self._screen.run(f"outrider reserve render.yaml --start now+{plot.first_in_s}s")
+        )
         self._submit(name, 2)
         return name
 
@@ -141,12 +142,15 @@ class Story:
         self._jobs[name] = text.strip()
 
     def _job(self, name: str) -> None:
-        """What the job has printed, and how long its instances took."""
-        self._screen.part(f"The job in {name} began with its image there")
+        self._screen.part(f"The job in {name} begins, with its image there")
+        self._await(f"the job of {name} has run", lambda: self._has_run(name))
+        self._show_job(name)
+
+    def _show_job(self, name: str) -> None:
+        """What it has printed, and how long its instances took."""
         job = self._jobs[name]
         output = self._stage.output_of(job)
-        self._await(f"the job of {name} has run", lambda: self._has_run(name))
-        self._screen.type(f"cat jobs/{job}.out")
+        self._screen.type(f"cat {output.relative_to(self._stage.folder)}")
         self._screen.print(output.read_text(errors="replace").rstrip())
         self._screen.type(f"grep 'instance made job={job}' log")
         made = [each for each in self._log_lines() if each.startswith(f"info instance made job={job} ")]

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachemgr.sizes import in_words
-from outrider.cli.asking.terminal import plain_paint, table
 from outrider.service.answers import ReservationDetails
 
 _BEGUN = re.compile(r"info transfer begins transfer=(\d+) image=(\S+) ")
 _ENDED = re.compile(r"info transfer ended transfer=(\d+) seconds=(\d+) ")
-_HEADER = ("RESERVATION", "NODES", ">IMAGE-READY", ">JOB-BEGAN", ">ELSE", ">MOVED", ">SAVED")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +37,7 @@ def transfer_seconds(log: Sequence[str]) -> dict[str, int]:
 def summary(kept: Sequence[Kept], log: Sequence[str]) -> str:
     """A line for each reservation, and what the columns mean."""
     seconds = transfer_seconds(log)
-    rows = []
+    rows = [_HEAD, _HEAD_BELOW]
     for each in kept:
         view, receipt = each.details.reservation, each.details.receipt
         if receipt is None or receipt.spare_s is None:
@@ -50,16 +48,23 @@ def summary(kept: Sequence[Kept], log: Sequence[str]) -> str:
             (
                 view.name,
                 view.nodes,
-                f"{-receipt.spare_s:+d}s",
-                f"{delay_ms / 1_000:+.1f}s",
-                "-" if fetch_s is None else f"+{fetch_s}s",
-                in_words(receipt.transferred_bytes).replace(" ", ""),
-                in_words(receipt.saved_bytes).replace(" ", ""),
+                f"{receipt.spare_s} s before",
+                _seconds(delay_ms),
+                "-" if fetch_s is None else _seconds(delay_ms + 1_000 * fetch_s),
+                in_words(receipt.transferred_bytes),
+                in_words(receipt.saved_bytes),
             )
         )
-    return f"{table(_HEADER, rows, plain_paint)}\n\n{_LEGEND}"
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    written = ["   ".join(cell.ljust(wide) for cell, wide in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([*(line.rstrip() for line in written), "", _LEGEND])
 
 
-_LEGEND = """Seconds after the reservation's start; a minus is before it. IMAGE-READY is the receipt's, JOB-BEGAN
-is when the job printed its first line. ELSE is computed, not tried: the same job, had it fetched its
-image itself in its own time, at the rate that the longest transfer of this image had here."""
+def _seconds(milliseconds: int) -> str:
+    return f"{milliseconds / 1_000:.1f} s"
+
+
+_HEAD = ("", "", "image was", "job began", "had the job", "", "")
+_HEAD_BELOW = ("", "nodes", "ready", "after start", "fetched it", "moved", "saved")
+_LEGEND = """Measured, all but one column: "had the job fetched it" adds the seconds that the longest transfer
+of this image took here. A batch system would take them from the time that the user asked for."""
