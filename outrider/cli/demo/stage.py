@@ -26,6 +26,7 @@ NODES = "n[1-5]"
 START_S, STOP_S = 30, 20
 LOOK_S = 0.1
 LOG_LINES = 15
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_FOLDER_BYTES = 60
 """So that the sockets of nodes inside have paths that Linux takes."""
 _DAEMON = re.compile(r"node's daemon started node=(\S+) pid=(\d+)")
@@ -58,7 +59,9 @@ def staged(
 
     Raises CommandError, after the last lines of the service's log, if something went wrong.
     """
-    before = {each: signal.signal(each, _end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    before = {each: signal.getsignal(each) for each in ENDING}
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, _end)
     stage = Stage(_folder(), clock, environment)
     try:
         stage.begin(image_bytes)
@@ -67,7 +70,7 @@ def staged(
         print(f"\nThe service's log ends so:\n{stage.last_words()}", file=sys.stderr)
         raise
     finally:
-        for each in (*before, signal.SIGINT):
+        for each in ENDING:
             signal.signal(each, signal.SIG_IGN)
         try:
             stage.end()
@@ -78,7 +81,6 @@ def staged(
                 shutil.rmtree(stage.folder, ignore_errors=True)
             for each, handler in before.items():
                 signal.signal(each, handler)
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Stage:
