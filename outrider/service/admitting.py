@@ -154,17 +154,17 @@ class Admitting:
         plan = renegotiated.admission.plan
         site.end_transfers(renegotiated.dropped, TransferState.WITHDRAWN)
         self._touch(plan)
-        live.ready &= set(keep_reservation(site.book, live.name).reservation.nodes)
-        state = State.ACCEPTED if live.record.state is State.ENDANGERED else None
-        if live.record.state is State.READY and not live.is_ready:
-            state = State.PREPARING
+        kept = keep_reservation(site.book, live.name)
+        nodes = set(kept.reservation.nodes)
+        live.ready &= nodes
+        state, ready_s = _after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
         saved = self._saved_bytes(live.document.image, plan)
         site.change(
             live,
-            kept=keep_reservation(site.book, live.name),
+            kept=kept,
             state=state,
             why=why,
-            receipt=replace(live.kept, saved_bytes=saved, ready_s=None if state else live.kept.ready_s),
+            receipt=replace(live.kept, saved_bytes=saved, ready_s=ready_s),
         )
         live.danger, live.odds_percent = "", None
         self.confirm(live)
@@ -290,3 +290,12 @@ class Admitting:
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
             self.confirm(live)
         return decision
+
+
+def _after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
+    """The state of a reservation with other nodes, and since when its image is on all of them."""
+    if is_ready:
+        return State.READY, now_s if live.kept.ready_s is None else live.kept.ready_s
+    before = live.record.state
+    changed = {State.READY: State.PREPARING, State.ENDANGERED: State.ACCEPTED}
+    return changed.get(before, before), None

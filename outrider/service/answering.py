@@ -21,6 +21,7 @@ from outrider.service.requests import (
     ListTransfers,
     Modify,
     Plan,
+    Recall,
     Request,
     Reserve,
     Show,
@@ -60,6 +61,8 @@ class Answering:
             return site_views.transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, Recall):
+            return self.recall(request, caller)
         if isinstance(request, Explain):
             return views.explanation(request.name, caller)
         assert isinstance(request, ListDecisions)
@@ -154,7 +157,12 @@ class Answering:
             return Trouble(code="conflict", message=words)
         return found
 
-    def _recalled(self, caller: Caller, request: Deciding) -> Answer | None:
+    def recall(self, request: Recall, caller: Caller) -> Answer:
+        """What a request was answered before."""
+        nothing = Trouble(code="not-found", message=f"nothing was answered under key {request.key}")
+        return self._recalled(caller, request) or nothing
+
+    def _recalled(self, caller: Caller, request: Deciding | Recall) -> Answer | None:
         """What this very request was answered before."""
         if isinstance(request, Plan) or not request.key:
             return None

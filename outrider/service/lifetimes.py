@@ -115,10 +115,12 @@ class Lifetimes:
 
     def _end(self, live: Live) -> None:
         kept, start_s = live.kept, live.reservation.start_s
-        is_met = kept.ready_s is not None and kept.ready_s <= start_s
+        # What was asked for at its own start cannot be there sooner than its nodes can be asked.
+        due_s = max(start_s, live.record.accepted_s + FIRST_WORD_S)
+        is_met = kept.ready_s is not None and kept.ready_s <= due_s
         if kept.ready_s is None:
             words = live.danger or "its image was never on all of its nodes"
-        elif is_met:
+        elif kept.ready_s <= start_s:
             words = f"its image was there {start_s - kept.ready_s} s before its start"
         else:
             words = f"its image was there {kept.ready_s - start_s} s after its start"

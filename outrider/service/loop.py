@@ -31,8 +31,10 @@ from outrider.service.requests import Asked, Caller, Request, ShowStatus, Ticked
 
 TURN_S = 1.0
 """At least so often the loop shows that it lives, and looks whether it promises if it did not."""
-STATUS_EVERY_S = 5.0
+STATUS_EVERY_S = 2.0
 LONGEST_PAUSE_S = 60.0
+REOPEN_S = 5.0
+"""At most so often a store whose disk fails is opened again."""
 
 SERVICE = Caller(uid=0, user="root", is_admin=True)
 _LOST = Trouble(
@@ -68,6 +70,8 @@ class Opened(Generic[D]):
 
     desk: D
     close: Callable[[], None]
+    is_broken: Callable[[], bool] = lambda: False
+    """Whether the store has to be opened again to be of any use."""
 
 
 Open = Callable[[], Opened[D]]
@@ -115,6 +119,7 @@ class Loop(Generic[D]):
         self._status: Status | None = None
         self._status_s = -STATUS_EVERY_S
         self._tick_again_s = 0.0
+        self._reopen_s = 0.0
         self._faults_in_a_row = 0
         self._failure: Exception | None = None
 
@@ -226,6 +231,8 @@ class Loop(Generic[D]):
         if waiting is not None:
             self._meter.set("outrider_loop_lag_seconds", self._clock.monotonic_s() - waiting.at_s)
             waiting.bring()
+        if self._opened is not None and self._opened.is_broken():
+            self._reopen()
 
     def _wait_s(self) -> float:
         """How long nothing is due."""
@@ -305,6 +312,13 @@ class Loop(Generic[D]):
         self._open()
         self._meter.count("outrider_desk_restarts_total")
         self._log.warning("desk made anew from the store", generation=self._generation)
+
+    def _reopen(self) -> None:
+        """See what a disk that failed has kept: nobody can say without opening the store again."""
+        if self._beat_s >= self._reopen_s:
+            self._reopen_s = self._beat_s + REOPEN_S
+            self._log.error("the store's disk failed: it is opened again")
+            self._begin_again()
 
     @property
     def _desk(self) -> D:

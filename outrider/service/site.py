@@ -83,7 +83,8 @@ class Moving:
     is_aside: bool = False
     rates: list[tuple[int, int]] = field(default_factory=list)
     """Instants, and the bytes that had arrived on the slowest node by then."""
-    is_unlimited: bool = False
+    rate_bytes_per_s: int = 0
+    judged_s: int | None = None
 
 
 class PaddedLinks(ExclusiveLinks):
@@ -127,12 +128,15 @@ class Site:
         self._done: list[KeptTransfer] = []
         unconfirmed = {effect.subject for effect in store.due_effects(KEPT_BYTES)}
         for record in store.live_reservations():
-            self.live[record.name] = Live(
+            live = self.live[record.name] = Live(
                 record=record,
                 document=read_document(record.document),
                 kept=read_record(record.receipt),
                 is_confirmed=record.name not in unconfirmed,
             )
+            if record.state in (State.READY, State.ACTIVE):
+                # As it was before the restart, until a node says otherwise.
+                live.ready.update(live.nodes)
         self.next_number = _next_number(store)
 
     def owned(self, uid: int) -> list[Live]:

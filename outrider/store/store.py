@@ -67,6 +67,11 @@ class Store:
         self._database.close()
 
     @property
+    def is_broken(self) -> bool:
+        """Whether its disk has failed: nothing is written until it is opened again."""
+        return self._database.is_broken
+
+    @property
     def path(self) -> Path:
         return self._database.path
 

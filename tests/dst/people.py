@@ -35,6 +35,9 @@ from tests.dst.office import Office
 
 PATIENCE_MS = 8_000
 MOST_ATTEMPTS = 40
+MARGIN_S = 400
+"""What starts so long after the end of all trouble must be met: the longest wait before a retry
+of a call that was lost, and the time of some transfers."""
 ADMIN = Caller(uid=0, user="root", is_admin=True)
 USERS = tuple(Caller(uid=1001 + number, user=f"user{number}") for number in range(3))
 
@@ -103,8 +106,10 @@ class People:
         return Wanted(workspace=file, image=image)
 
     def some_wish(self, *, ahead_s: int = 0) -> Wanted:
-        """Something that may be possible, or not."""
+        """Something that may be possible, or not; now and then for a time when all is well again."""
         random, knobs = self._random, self._knobs
+        if not self.is_calm and random.random() < 0.3:
+            ahead_s = knobs.troubled_s - self._clock.now_ms // 1000 + MARGIN_S
         whole = not knobs.allows_parts or random.random() < 0.5
         return self.wanted(
             random.randrange(len(knobs.images)),

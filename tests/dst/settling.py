@@ -8,12 +8,9 @@ from tests.dst.clockwork import BASE_S, Clockwork, Violation
 from tests.dst.mishaps import look_in
 from tests.dst.office import Office
 from tests.dst.pools import Network
+from tests.dst.people import MARGIN_S
 from tests.dst.safety import Safety
 from outrider.rms.twin import Twin
-
-MARGIN_S = 400
-"""What starts so long after the end of all trouble must be met: the longest wait before a retry
-of a call that was lost, and the time of some transfers."""
 
 
 class Settling:

@@ -18,10 +18,10 @@ from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs, draw
 from tests.dst.mishaps import Mishaps
 from tests.dst.office import MakeDesk, Office, make_desk
-from tests.dst.people import USERS, People
+from tests.dst.people import MARGIN_S, USERS, People
 from tests.dst.pools import Network
 from tests.dst.safety import Safety
-from tests.dst.settling import MARGIN_S, Settling
+from tests.dst.settling import Settling
 from tests.dst.wire import Wire
 
 SETTLE_S = 420
@@ -72,7 +72,7 @@ class Simulation:
         self.people = People(clock, trace, random, knobs, self.office)
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
         self.safety = Safety(
-            clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps
+            clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
         self.settling = Settling(
             clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s

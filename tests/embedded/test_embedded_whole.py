@@ -13,10 +13,10 @@ import pytest
 
 from cachemgr.client import Client
 from outrider.core.model import Resources
-from outrider.rms.base import JobState, RmsJob, RmsNode, RmsReservation, Submission
+from outrider.rms.base import JobState, RmsJob, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.service.nodes.embedded import EmbeddedNodes
-from outrider.service.nodes.hooks import PoolHooks, image_kept_for
+from outrider.service.nodes.hooks import PoolHooks
 from outrider.service.nodes.virtual import Shape
 from outrider.service.ports import Fetch, Relay, TellNode
 from tests.node.daemons import CLOCK, MIB, eventually
@@ -151,69 +151,3 @@ def test_pool_that_is_away_keeps_a_job_waiting_and_says_why(
     eventually("it waits", lambda: (job := job_of(system, key)) is not None and job.state is JobState.HELD)
 
     assert "no daemon answers" in system.outside.shown(key)
-
-
-def test_job_in_a_reservation_finds_what_the_pools_keep_for_it(
-    folder: Path, nodes: EmbeddedNodes, launcher: ProcessLauncher
-) -> None:
-    image = folder / "image"
-    image.write_bytes(CONTENT)
-    bring(nodes, "n1", str(image))
-    system = with_kept_images(folder, nodes, launcher)
-    try:
-        key = submit_reserved(system, "render-1", 'cat "$OUTRIDER_IMAGE"')
-        eventually("it has ended", lambda: job_of(system, key) is None)
-    finally:
-        system.stop(ends_jobs=True)
-
-    assert launcher.output_of(key).read_bytes() == CONTENT
-    assert instances(nodes) == []
-
-
-def test_job_in_a_reservation_whose_image_is_not_there_does_not_begin(
-    folder: Path, nodes: EmbeddedNodes, launcher: ProcessLauncher
-) -> None:
-    system = with_kept_images(folder, nodes, launcher)
-    try:
-        key = submit_reserved(system, "render-1", "true")
-        eventually(
-            "it waits", lambda: (job := job_of(system, key)) is not None and job.state is JobState.HELD
-        )
-        shown = system.outside.shown(key)
-    finally:
-        system.stop(ends_jobs=True)
-
-    assert shown == "node n1: the image of reservation render-1 is not in the pool"
-
-
-def with_kept_images(folder: Path, nodes: EmbeddedNodes, launcher: ProcessLauncher) -> EmbeddedSystem:
-    """A batch system whose jobs find what the pools keep for their reservations."""
-    hooks = PoolHooks(nodes.sockets, image_kept_for(nodes.sockets), clock=CLOCK, log=Quiet())
-    system = EmbeddedSystem(
-        [RmsNode(name="n1", capacity=CAPACITY)],
-        folder / "journal",
-        clock=CLOCK,
-        launcher=launcher,
-        log=Quiet(),
-        hooks=hooks.as_hooks(),
-    )
-    system.start()
-    return system
-
-
-def submit_reserved(system: EmbeddedSystem, name: str, text: str) -> str:
-    now_s = CLOCK.now_s()
-    system.reserve(
-        RmsReservation(name=name, nodes=("n1",), start_s=now_s, end_s=now_s + 600, users=("root",))
-    )
-    return system.submit(
-        Submission(
-            user="root",
-            uid=os.geteuid(),
-            argv=("/bin/sh", "-c", text),
-            nodes_wanted=1,
-            resources=CAPACITY,
-            limit_s=60,
-            reservation=name,
-        )
-    )

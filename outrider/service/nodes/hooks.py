@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from cachemgr.client import Client
-from cachemgr.errors import CacheError, Missing
+from cachemgr.errors import CacheError
 from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
@@ -18,27 +18,7 @@ UNLIMITED_S = 86_400
 """How long the instance of a job without a limit is leased at first."""
 
 DigestOf = Callable[[RmsJob], str | None]
-"""Which image a job was promised; None if none was. Raises CacheError if that cannot be found out."""
-
-
-def image_kept_for(sockets: Mapping[str, str]) -> DigestOf:
-    """A job in a reservation was promised the image that the pool of its first node keeps for it.
-
-    The pools know this by themselves, as those of real nodes do: nobody has to be asked who may
-    be away. All reservations of virtual nodes are the service's, so each has an image.
-    """
-
-    def digest_of(job: RmsJob) -> str | None:
-        if job.reservation is None or not job.nodes or job.nodes[0] not in sockets:
-            return None
-        with Client(sockets[job.nodes[0]]) as client:
-            for image in client.ask("ls", timeout_s=ASK_S)["images"]:
-                shown = client.ask("show", {"name": image["digest"]}, timeout_s=ASK_S)
-                if any(pin["owner"] == job.reservation for pin in shown["pin_list"]):
-                    return str(image["digest"])
-        raise Missing(f"the image of reservation {job.reservation} is not in the pool")
-
-    return digest_of
+"""Which image a job was promised; None if none was."""
 
 
 class PoolHooks:
@@ -56,14 +36,11 @@ class PoolHooks:
 
     def prolog(self, job: RmsJob, node: str) -> NotReady | None:
         """An instance for the job's user, or why the job has to wait."""
-        if node not in self._sockets:
+        digest = self._digest_of(job)
+        if digest is None or node not in self._sockets:
             return None
         lease_s = UNLIMITED_S if job.limit_s is None else job.limit_s + GRACE_S
         try:
-            digest = self._digest_of(job)
-            if digest is None:
-                return None
-            began_s = self._clock.monotonic_s()
             made = self._ask(
                 node,
                 "instance",
@@ -78,23 +55,13 @@ class PoolHooks:
         if not isinstance(path, str) or made.get("state") == "prepared":
             return NotReady(f"node {node}: its instances need mounts, which only a service of root can make")
         self._paths[job.key, node] = path
-        self._log.info(
-            "instance made",
-            job=job.key,
-            node=node,
-            image=digest,
-            method=made.get("method"),
-            milliseconds=round(1_000 * (self._clock.monotonic_s() - began_s)),
-        )
         return None
 
     def epilog(self, job: RmsJob, node: str) -> None:
-        is_known = self._paths.pop((job.key, node), None) is not None
-        if node not in self._sockets:
+        self._paths.pop((job.key, node), None)
+        if node not in self._sockets or self._digest_of(job) is None:
             return
         try:
-            if not is_known and self._digest_of(job) is None:
-                return
             self._ask(node, "release", owner=_owner(job))
         except CacheError as error:
             # Its lease ends, and then the node's daemon removes it.
