@@ -25,6 +25,7 @@ from outrider.cli.errors import (
 _EPILOG = f"""examples:
   outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
   outrider show render-17                        how far it is
+  outrider demo                                  the service at work on this machine, in a good minute
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling
@@ -91,7 +92,7 @@ def parser() -> Parser:
 
 
 def _no_command(arguments: object) -> None:
-    raise InputError("no command given; try outrider sim demo, or outrider --help")
+    raise InputError("no command given; try outrider demo, or outrider --help")
 
 
 if __name__ == "__main__":
