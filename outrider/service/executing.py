@@ -102,9 +102,7 @@ class Executing:
         """Begin what the plan says, deal with what should have ended by now, and tell who will be late."""
         self._run_link()
         site = self._site
-        for transfer, latest_s in site.book.link.latest_starts():
-            if latest_s >= site.now_s:
-                return
+        for transfer, latest_s in site.book.link.latest_starts(site.now_s):
             # The time of the plan is over before its turn came: a clock was set, or nothing ran.
             late_s = site.now_s - latest_s
             for name in self._users(transfer.number):
@@ -195,8 +193,7 @@ class Executing:
         site, link = self._site, self._site.book.link
         moving = site.moving[transfer.number]
         left_s = max(1, min(LONGEST_EXTENSION_S, self._left_s(moving)))
-        others = link.latest_starts()
-        if others and others[0][1] < site.now_s + left_s:
+        if link.latest_starts(site.now_s + left_s):
             # Whoever comes next would be late for this one.
             site.book.links.set_aside(site.now_s)
             moving.is_aside = True

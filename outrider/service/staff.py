@@ -416,7 +416,8 @@ class Staff:
         ]
         if member.stops:
             instants.append(now_s)
-        self._plan_at(member, max(now_s, min(instants)))
+        # Once a second at most, whatever a node answers.
+        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
 
     def _plan_at(self, member: Member, at_s: int) -> None:
         if member.due_s is None or at_s < member.due_s:
