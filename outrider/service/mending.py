@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outrider.core.admission import Accepted
 from outrider.core.renegotiation import renegotiate
 from outrider.service.admitting import Admitting
@@ -75,7 +77,9 @@ class Mending:
             return
         before = live.reservation
         among = frozenset(node.name for node in site.book.timeline.nodes) - bad
-        renegotiated = renegotiate(site.book, before.workspace, site.now_s, among=among)
+        # One that might have started at any time has been told this start.
+        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None)
+        renegotiated = renegotiate(site.book, workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
             words = reason_of(renegotiated.admission.refusal)
             self._executing.endanger(live, f"{why}; and no other nodes will do: {words}")

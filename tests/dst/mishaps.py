@@ -39,8 +39,8 @@ class Mishaps:
         self._number = 0
         self.deleted: set[str] = set()
         """Our reservations that an administrator has deleted in the batch system."""
-        self.intruded = False
-        """Whether others have taken what was promised, with an administrator's help."""
+        self.has_lost_node = False
+        """Whether a node was no longer in the batch system for a while."""
         self._is_over = False
         self._taken_out: dict[str, RmsNode] = {}
 
@@ -242,6 +242,7 @@ class Mishaps:
             nodes.update({} if node is None else {name: node})
             return
         self._trace.note(f"mishap: {name} is taken out of the batch system")
+        self.has_lost_node = True
 
         def back() -> None:
             self._trace.note(f"mishap: {name} is in the batch system again")
