@@ -103,8 +103,11 @@ class Mending:
             self._executing.restage(live, why)
         start_s = live.reservation.start_s
         coming = [life for _, life in entry.lives if life.transfer is not None]
+        late = {transfer.number for transfer, at_s in site.book.link.latest_starts() if at_s < site.now_s}
         is_whole = len(entry.lives) == len(entry.fits)
-        is_in_time = live.is_ready or start_s > site.now_s
+        is_in_time = live.is_ready or (
+            start_s > site.now_s and late.isdisjoint(life.transfer for life in coming)
+        )
         if is_whole and is_in_time and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
             self._forget(live)
             self._executing.save(live)
