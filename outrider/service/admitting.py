@@ -140,7 +140,7 @@ class Admitting:
         if rejected is not None:
             return replace(self._decision(wish, rejected), name=live.name)
         if live.name not in site.book.entries:
-            words = f"reservation {live.name} has lost its nodes and waits for others: cancel it, or ask later"
+            words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
             return Trouble(code="conflict", message=words)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)

@@ -82,7 +82,14 @@ class Simulation:
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
         self.settling = Settling(
-            clock, self.network, self.twin, self.office, self.safety, self.mishaps, knobs.troubled_s, knobs.is_calm
+            clock,
+            self.network,
+            self.twin,
+            self.office,
+            self.safety,
+            self.mishaps,
+            knobs.troubled_s,
+            knobs.is_calm,
         )
 
     def run(self) -> None:
