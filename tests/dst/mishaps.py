@@ -10,8 +10,9 @@ from random import Random
 from outrider.core.model import Resources
 from outrider.rms.base import NodeState, Refused, RmsNode, RmsReservation, Sight, Submission
 from outrider.rms.twin import Faults, Twin
+from outrider.service.ports import NodeImage
 from tests.dst.clockwork import Clockwork, Trace
-from tests.dst.knobs import Knobs
+from tests.dst.knobs import MEGABYTE, Knobs
 from tests.dst.office import Office
 from tests.dst.pools import Network
 
@@ -63,6 +64,8 @@ class Mishaps:
             self.kill_service,
             self.take_node_out,
             self.use_ours,
+            self.fill_pool,
+            self.slow_node,
         )
         for _ in range(self._knobs.mishaps):
             kind = self._random.choice(kinds)
@@ -79,6 +82,7 @@ class Mishaps:
             self._network.origin_rate, self._knobs.settings.link_rate_bytes_per_s * 13 // 10
         )
         self._network.wrong_digests = 0.0
+        self._network.slow.clear()
         for node in list(self._taken_out.values()):
             self._put_in(node)
         for pool in self._network.pools.values():
@@ -277,6 +281,24 @@ class Mishaps:
         with suppress(Refused):
             self._twin.outside.submit(submission)
             self._trace.note(f"mishap: a job is submitted to {reservation.name}")
+
+    def fill_pool(self) -> None:
+        """Somebody else has an image in a pool, and needs it for a while."""
+        pool = self._network.pools[self._some_node()]
+        self._number += 1
+        digest, now_s = f"sha256:other{self._number}", self._clock.now_s()
+        size_bytes = self._random.choice((100, 300)) * MEGABYTE
+        if pool.used_bytes() + size_bytes > pool.limit_bytes:
+            return
+        pool.images[digest] = NodeImage(digest=digest, size_bytes=size_bytes, added_s=now_s)
+        pool.pins[digest] = {"somebody": now_s + self._random.choice((60, 200))}
+        self._trace.note(f"mishap: somebody else needs {size_bytes} bytes of the pool of {pool.name}")
+
+    def slow_node(self) -> None:
+        """A node gets its bytes slowly."""
+        name = self._some_node()
+        self._network.slow[name] = self._random.choice((1, 3)) * MEGABYTE
+        self._trace.note(f"mishap: {name} is slow")
 
     def step_clock(self) -> None:
         self._office.step_clock(self._random.choice((-20, -3, 3, 20, 90)))
