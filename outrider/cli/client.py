@@ -109,9 +109,8 @@ class Client:
         self._timeout_s = timeout_s
         self._has_answered = False
 
-    def get(self, path: str, query: Query | None = None, *, wait_s: int = 0) -> Json:
-        """`wait_s`: how long the service may take on top, for a question that waits for news."""
-        return self._ask("GET", path, query, None, wait_s=wait_s)
+    def get(self, path: str, query: Query | None = None) -> Json:
+        return self._ask("GET", path, query, None)
 
     def post(self, path: str, body: Json) -> Json:
         return self._ask("POST", path, None, body)
@@ -122,7 +121,7 @@ class Client:
     def delete(self, path: str) -> Json:
         return self._ask("DELETE", path, None, None)
 
-    def _ask(self, method: str, path: str, query: Query | None, body: Json, *, wait_s: int = 0) -> Json:
+    def _ask(self, method: str, path: str, query: Query | None, body: Json) -> Json:
         target = path + _query(query or {})
         headers = {"Accept": "application/json", "Connection": "close"}
         if method != "GET":
@@ -131,13 +130,11 @@ class Client:
         if body is not None:
             content = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogateescape")
             headers["Content-Type"] = "application/json"
-        answer = self._answered(method, target, content, headers, wait_s)
+        answer = self._answered(method, target, content, headers)
         self._has_answered = True
         return self._understood(answer)
 
-    def _answered(
-        self, method: str, target: str, content: bytes | None, headers: dict[str, str], wait_s: int
-    ) -> _Answer:
+    def _answered(self, method: str, target: str, content: bytes | None, headers: dict[str, str]) -> _Answer:
         """The answer, asked for again while the service restarts or is too busy to take it on."""
         began_s = self._clock.monotonic_s()
         pause_s = PAUSE_S
@@ -145,7 +142,7 @@ class Client:
         while True:
             left_s = began_s + self._timeout_s - self._clock.monotonic_s()
             try:
-                answer = self._once(method, target, content, headers, max(left_s, 1.0) + wait_s)
+                answer = self._once(method, target, content, headers, max(left_s, 1.0))
                 wanted_s = float(answer.retry_after_s) if answer.status == 503 else 0.0
                 if not wanted_s or wanted_s > left_s:
                     return answer

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Sequence
 
 from outrider import __version__
-from outrider.cli import asking, check, completion, simulate
+from outrider.cli import asking, check, completion, demo, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -25,6 +25,7 @@ from outrider.cli.errors import (
 _EPILOG = f"""examples:
   outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
   outrider show render-17                        how far it is
+  outrider demo                                  the service at work on this machine, in a good minute
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling
@@ -84,13 +85,14 @@ def parser() -> Parser:
     top.set_defaults(command=_no_command)
     asking.add(commands)
     check.add(commands)
+    demo.add(commands)
     simulate.add(commands)
     completion.add(commands, parser)
     return top
 
 
 def _no_command(arguments: object) -> None:
-    raise InputError("no command given; try outrider sim demo, or outrider --help")
+    raise InputError("no command given; try outrider demo, or outrider --help")
 
 
 if __name__ == "__main__":

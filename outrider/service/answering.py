@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
 from outrider.service.admitting import Wish
@@ -21,12 +23,14 @@ from outrider.service.requests import (
     ListTransfers,
     Modify,
     Plan,
+    Recall,
     Request,
     Reserve,
     Show,
     ShowTimeline,
 )
 from outrider.service.rights import may_read
+from outrider.service.roster import Listed
 from outrider.service.site import Live
 from outrider.service.workings import Workings
 from outrider.store.errors import Conflict
@@ -44,7 +48,7 @@ class Answering:
         self._meter = meter
         self._decided = decided
 
-    def look_up(self, request: Request, caller: Caller, states: dict[str, str]) -> Answer:
+    def look_up(self, request: Request, caller: Caller, roster: Mapping[str, Listed]) -> Answer:
         """Answer whoever only looks."""
         views, site_views = self._parts.views, self._parts.site_views
         if isinstance(request, Show):
@@ -55,11 +59,14 @@ class Answering:
         if isinstance(request, ListImages):
             return site_views.images(request, caller)
         if isinstance(request, ListNodes):
+            states = {name: each.state.value for name, each in roster.items()}
             return site_views.nodes(request, states)
         if isinstance(request, ListTransfers):
             return site_views.transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
+        if isinstance(request, Recall):
+            return self.recall(request, caller)
         if isinstance(request, Explain):
             return views.explanation(request.name, caller)
         assert isinstance(request, ListDecisions)
@@ -154,7 +161,12 @@ class Answering:
             return Trouble(code="conflict", message=words)
         return found
 
-    def _recalled(self, caller: Caller, request: Deciding) -> Answer | None:
+    def recall(self, request: Recall, caller: Caller) -> Answer:
+        """What a request was answered before."""
+        nothing = Trouble(code="not-found", message=f"nothing was answered under key {request.key}")
+        return self._recalled(caller, request) or nothing
+
+    def _recalled(self, caller: Caller, request: Deciding | Recall) -> Answer | None:
         """What this very request was answered before."""
         if isinstance(request, Plan) or not request.key:
             return None

@@ -26,8 +26,9 @@ from outrider.service.log import TracingLog
 from outrider.service.loop import DeskLike
 from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
+from outrider.service.nodes.hooks import PoolHooks
 from outrider.service.nodes.virtual import EmbeddedError, Shape
-from outrider.service.ports import AskProgram, Nodes, Readers, Resolve, World
+from outrider.service.ports import AskProgram, Promised, Readers, World
 from outrider.service.settings import Settings
 from outrider.store.store import Store
 
@@ -86,12 +87,16 @@ def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]
         clock=clock,
         catalogue=catalogue,
     )
-    return VirtualBackend(
-        nodes, CataloguedNodes(nodes, catalogue), resolver, _batch_system(config, clock, log)
-    )
+    promised = Promised()
+    hooks = PoolHooks(nodes.sockets, lambda job: promised.digest(job.reservation), clock=clock, log=log)
+    rms = _batch_system(config, clock, log, hooks)
+    world = World(rms=rms, nodes=CataloguedNodes(nodes, catalogue), resolve=resolver, promised=promised)
+    return VirtualBackend(nodes, rms, world)
 
 
-def _batch_system(config: Config, clock: SystemClock, log: TracingLog) -> EmbeddedSystem | Twin:
+def _batch_system(
+    config: Config, clock: SystemClock, log: TracingLog, hooks: PoolHooks
+) -> EmbeddedSystem | Twin:
     section = config.backend
     nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.nodes]
     if section.kind == "twin":
@@ -101,7 +106,12 @@ def _batch_system(config: Config, clock: SystemClock, log: TracingLog) -> Embedd
         for each in (folder, folder / "jobs"):
             each.mkdir(mode=0o711, parents=True, exist_ok=True)
         return EmbeddedSystem(
-            nodes, folder / "jobs.json", clock=clock, launcher=ProcessLauncher(folder / "jobs"), log=log
+            nodes,
+            folder / "jobs.json",
+            clock=clock,
+            launcher=ProcessLauncher(folder / "jobs"),
+            log=log,
+            hooks=hooks.as_hooks(),
         )
     except (RmsError, OSError) as error:
         raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error
@@ -110,12 +120,10 @@ def _batch_system(config: Config, clock: SystemClock, log: TracingLog) -> Embedd
 class VirtualBackend:
     """Nodes with real pools on this machine, and a batch system in this process."""
 
-    def __init__(
-        self, nodes: EmbeddedNodes, told: Nodes, resolve: Resolve, rms: EmbeddedSystem | Twin
-    ) -> None:
+    def __init__(self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World) -> None:
         self._nodes = nodes
         self._rms = rms
-        self._world = World(rms=rms, nodes=told, resolve=resolve)
+        self._world = world
 
     @property
     def world(self) -> World:

@@ -31,6 +31,8 @@ ALARM_PERCENT = 50
 """Odds below which a reservation is endangered: at its mean rate, its image would be late."""
 SAFE_PERCENT = 75
 """Odds from which it no longer is."""
+ASIDE_SHARE = 10
+"""The part of the link, as a divisor, that a transfer may take while it goes on beside the plan."""
 MOST_SOURCES = 8
 FIRST_LOOK_S = 5
 """Before so much of a transfer has been seen, its rate says nothing."""
@@ -58,9 +60,24 @@ class Executing:
         }
         for number, transfer in running.items():
             if number not in site.moving:
-                site.moving[number] = Moving(transfer=transfer, begun_s=site.now_s, left=set(transfer.nodes))
+                site.moving[number] = self._moving(transfer)
         for live in site.live.values():
             self.arrange(live)
+        self._recollect()
+
+    def _recollect(self) -> None:
+        """What nodes have said before the state was loaded again: they will not say it twice."""
+        site = self._site
+        for live in site.live.values():
+            live.ready = {node for node in live.nodes if self._has_copy(live, node)}
+        for moving in list(site.moving.values()):
+            users = [site.live[name] for name in self._users(moving.transfer.number) if name in site.live]
+            moving.left -= {node for live in users for node in live.ready}
+            if not moving.left:
+                self._end(moving)
+        for live in site.live.values():
+            if live.is_ready and live.record.state is not State.ACTIVE:
+                self._all_ready(live)
 
     def arrange(self, live: Live) -> None:
         """Let nodes know what a reservation needs of them now, and no longer needs."""
@@ -82,7 +99,18 @@ class Executing:
             self._staff.drop(name, live.name, self._site.now_s, is_stopped=True)
 
     def run_link(self) -> None:
-        """Begin what the plan says, and deal with what should have ended by now."""
+        """Begin what the plan says, deal with what should have ended by now, and tell who will be late."""
+        self._run_link()
+        site = self._site
+        for transfer, latest_s in site.book.link.latest_starts(site.now_s):
+            # The time of the plan is over before its turn came: a clock was set, or nothing ran.
+            late_s = site.now_s - latest_s
+            for name in self._users(transfer.number):
+                if name in site.live:
+                    words = f"image {transfer.image.uri} should have been on its way for {late_s} s"
+                    self.endanger(site.live[name], words)
+
+    def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
         while True:
             if link.running is not None:
@@ -91,7 +119,14 @@ class Executing:
                 continue
             following = link.next_start(site.now_s)
             if following is None or following[0] > site.now_s:
+                for number in link.aside:
+                    # Nobody else needs the link now.
+                    self._set_rate(site.moving[number], site.settings.link_rate_bytes_per_s)
                 return
+            for number in link.aside:
+                self._set_rate(
+                    site.moving[number], max(1, site.settings.link_rate_bytes_per_s // ASIDE_SHARE)
+                )
             self._begin(link.begin(following[1], site.now_s))
 
     def next_s(self) -> int | None:
@@ -120,7 +155,7 @@ class Executing:
     def _begin(self, transfer: Transfer) -> None:
         site = self._site
         site.book.transfer_begun(transfer.number, site.now_s)
-        site.moving[transfer.number] = Moving(transfer=transfer, begun_s=site.now_s, left=set(transfer.nodes))
+        site.moving[transfer.number] = self._moving(transfer)
         site.touch([transfer.number])
         self._log.info(
             "transfer begins",
@@ -138,17 +173,33 @@ class Executing:
             if live.record.state is State.ACCEPTED:
                 site.change(live, state=State.PREPARING)
 
+    def _moving(self, transfer: Transfer) -> Moving:
+        site = self._site
+        is_aside = transfer.number in site.book.link.aside
+        rate = site.settings.link_rate_bytes_per_s
+        return Moving(
+            transfer=transfer,
+            begun_s=site.now_s,
+            left=set(transfer.nodes),
+            is_aside=is_aside,
+            rate_bytes_per_s=self._aside_rate() if is_aside else rate,
+        )
+
+    def _aside_rate(self) -> int:
+        return max(1, self._site.settings.link_rate_bytes_per_s // ASIDE_SHARE)
+
     def _overdue(self, transfer: Transfer) -> bool:
         """The planned time of a transfer is over. True if the link has been freed."""
         site, link = self._site, self._site.book.link
         moving = site.moving[transfer.number]
         left_s = max(1, min(LONGEST_EXTENSION_S, self._left_s(moving)))
-        others = link.latest_starts()
-        if others and others[0][1] < site.now_s + left_s:
+        if link.latest_starts(site.now_s + left_s):
             # Whoever comes next would be late for this one.
             site.book.links.set_aside(site.now_s)
             moving.is_aside = True
             site.touch([transfer.number])
+            # It has had its time: what it takes from now on must not be missed by others.
+            self._set_rate(moving, self._aside_rate())
             self._log.warning("transfer goes on beside the plan", transfer=transfer.number)
             return True
         link.busy_until_s = site.now_s + left_s
@@ -243,7 +294,8 @@ class Executing:
             return
         site.change(live, state=after, receipt=kept, why="")
         spare_s = start_s - site.now_s
-        site.note("ready", live.name, after.value, f"its image is on all nodes, {spare_s} s before its start")
+        when = f"{spare_s} s before" if spare_s >= 0 else f"{-spare_s} s after"
+        site.note("ready", live.name, after.value, f"its image is on all nodes, {when} its start")
         if was_endangered:
             self._log.info("reservation is out of danger", reservation=live.name)
         self._log.info("reservation is ready", reservation=live.name, spare_s=spare_s)
@@ -366,15 +418,19 @@ class Executing:
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
         if moving is None:
             return
-        arrived = self._slowest(moving)[0]
-        if not moving.rates or moving.rates[-1][0] < self._site.now_s:
-            moving.rates.append((self._site.now_s, arrived))
-            del moving.rates[:-MOST_SAMPLES]
         self._judge(moving)
 
     def _judge(self, moving: Moving) -> None:
-        """Compare progress with the plan; warn, and give more rate, before a deadline is lost."""
+        """Compare progress with the plan; warn, and give more rate, before a deadline is lost.
+
+        Once a second, however many nodes report.
+        """
         site = self._site
+        if moving.judged_s == site.now_s:
+            return
+        moving.judged_s = site.now_s
+        moving.rates.append((site.now_s, self._slowest(moving)[0]))
+        del moving.rates[:-MOST_SAMPLES]
         for name in self._users(moving.transfer.number):
             live = site.live.get(name)
             if live is None or live.is_ready:
@@ -386,7 +442,7 @@ class Executing:
                 continue
             odds = live.odds_percent = odds_percent(moving.rates, left, left_s)
             if odds < HASTE_PERCENT:
-                self._hasten(moving, live)
+                self._hasten(moving)
             if odds < ALARM_PERCENT:
                 self.endanger(
                     live,
@@ -404,18 +460,24 @@ class Executing:
         )
         return is_new and left_bytes <= left_s * site.settings.link_rate_bytes_per_s
 
-    def _hasten(self, moving: Moving, live: Live) -> None:
-        """More rate: what is endangered is not held to the planned one."""
-        if moving.is_unlimited:
+    def _hasten(self, moving: Moving) -> None:
+        """More rate for what is endangered, as far as the site allows it beyond the planned one."""
+        urgent = self._site.settings.urgent_rate_bytes_per_s
+        if urgent is not None and not moving.is_aside:
+            self._set_rate(moving, urgent)
+
+    def _set_rate(self, moving: Moving, rate_bytes_per_s: int) -> None:
+        """Let a transfer take so much of the link from now on."""
+        if moving.rate_bytes_per_s == rate_bytes_per_s:
             return
-        moving.is_unlimited = True
+        moving.rate_bytes_per_s = rate_bytes_per_s
         for node in sorted(moving.left):
             member = self._staff.members.get(node)
-            need = None if member is None else member.needs.get(live.name)
-            if need is not None:
-                need.rate_bytes_per_s = None
-                need.is_told = False
-                self._staff.hurry(node, live.name, self._site.now_s)
+            for need in [] if member is None else member.needs.values():
+                if need.transfer == moving.transfer.number:
+                    need.rate_bytes_per_s = rate_bytes_per_s
+                    need.is_told = False
+                    self._staff.hurry(node, need.owner, self._site.now_s)
 
     def endanger(self, live: Live, words: str) -> None:
         """Say that a promise may not be kept; once, until it is safe again."""
@@ -471,9 +533,7 @@ class Executing:
             until_s=until_s,
             transfer=transfer,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
-            rate_bytes_per_s=None
-            if moving is None or moving.is_unlimited
-            else site.settings.link_rate_bytes_per_s,
+            rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
             upstream=tuple(reversed(nodes[:place])),
         )
         self._staff.need(node, need, site.now_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from outrider.metadata.decision import Allowed, Refused
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
+from outrider.service.answers import ReservationDetails
 from outrider.service.backups import Backups
 from outrider.service.config import Config, administrators_of, settings_of
 from outrider.service.crew import Crew, FutureTask
@@ -30,6 +31,7 @@ from outrider.service.meter import Meter
 from outrider.service.metrics import Metrics
 from outrider.service.ports import AskProgram, World
 from outrider.service.reception import PolicyBook, Reception
+from outrider.service.requests import Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.sockets import Sockets
 from outrider.service.web.app import make_app
@@ -44,6 +46,8 @@ from outrider.store.store import Store
 TEND_S = 1.0
 STOP_WEB_S = 8.0
 STOP_LOOP_S = 10.0
+PROMISED_S = 5.0
+ITSELF = Caller(uid=0, user="outriderd", is_admin=True)
 
 
 class Backend(Protocol):
@@ -105,8 +109,8 @@ def serve(
         policies = read_policy_book(config)
         _check_store(config)
         backend = providers.make_backend(config, log, environment)
-        backend.start()
         try:
+            backend.start()
             service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
             service.live(sockets, orders, environment)
         finally:
@@ -195,6 +199,7 @@ class _Service:
     def live(self, sockets: Sockets, orders: Orders, environment: Mapping[str, str]) -> None:
         """From the store's opening to its closing."""
         self._loop.start()
+        self._world.promised.learn(self._promised_digest)
         self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
         supervisor = Supervisor(environment)
         try:
@@ -218,6 +223,15 @@ class _Service:
         if not (has_web_ended and has_loop_ended):
             raise StuckError("the service did not end in time: what was under way is given up")
 
+    def _promised_digest(self, reservation: str) -> str | None:
+        """Which image a reservation was promised, for whoever makes its instances."""
+        try:
+            answer = self._loop.ask(ITSELF, Show(name=reservation)).result(PROMISED_S)
+        except (TimeoutError, CancelledError, Busy) as error:
+            self._log.warning("promise not looked up", reservation=reservation, reason=str(error))
+            return None
+        return answer.reservation.image.digest if isinstance(answer, ReservationDetails) else None
+
     def _open(self) -> Opened[DeskLike]:
         """The store and a desk over it; by the loop's thread."""
         now_s = self._clock.now_s()
@@ -236,7 +250,7 @@ class _Service:
         except BaseException:
             store.close()
             raise
-        return Opened(desk=desk, close=store.close)
+        return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
 
     def _app(self) -> Any:
         return make_app(

@@ -115,10 +115,12 @@ class Lifetimes:
 
     def _end(self, live: Live) -> None:
         kept, start_s = live.kept, live.reservation.start_s
-        is_met = kept.ready_s is not None and kept.ready_s <= start_s
+        # What was asked for at its own start cannot be there sooner than its nodes can be asked.
+        due_s = max(start_s, live.record.accepted_s + FIRST_WORD_S)
+        is_met = kept.ready_s is not None and kept.ready_s <= due_s
         if kept.ready_s is None:
             words = live.danger or "its image was never on all of its nodes"
-        elif is_met:
+        elif kept.ready_s <= start_s:
             words = f"its image was there {start_s - kept.ready_s} s before its start"
         else:
             words = f"its image was there {kept.ready_s - start_s} s after its start"
@@ -137,7 +139,7 @@ class Lifetimes:
         site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
         site.todo([unreserve_effect(live, site.now_s)])
         self._executing.troubled.pop(live.name, None)
-        del site.live[live.name]
+        site.leave(live)
 
     def _find_again(self, live: Live, why: str) -> None:
         """What could not be put back into the book is promised anew if it can be."""

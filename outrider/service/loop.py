@@ -8,6 +8,7 @@ from the store, as after a crash.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import traceback
@@ -28,11 +29,14 @@ from outrider.service.log import TracingLog
 from outrider.service.meter import Meter
 from outrider.service.ports import Call, Finished, Result
 from outrider.service.requests import Asked, Caller, Request, ShowStatus, Ticked
+from outrider.store.loading import collector_paused
 
 TURN_S = 1.0
 """At least so often the loop shows that it lives, and looks whether it promises if it did not."""
-STATUS_EVERY_S = 5.0
+STATUS_EVERY_S = 2.0
 LONGEST_PAUSE_S = 60.0
+REOPEN_S = 5.0
+"""At most so often a store whose disk fails is opened again."""
 
 SERVICE = Caller(uid=0, user="root", is_admin=True)
 _LOST = Trouble(
@@ -68,6 +72,8 @@ class Opened(Generic[D]):
 
     desk: D
     close: Callable[[], None]
+    is_broken: Callable[[], bool] = lambda: False
+    """Whether the store has to be opened again to be of any use."""
 
 
 Open = Callable[[], Opened[D]]
@@ -115,6 +121,7 @@ class Loop(Generic[D]):
         self._status: Status | None = None
         self._status_s = -STATUS_EVERY_S
         self._tick_again_s = 0.0
+        self._reopen_s = 0.0
         self._faults_in_a_row = 0
         self._failure: Exception | None = None
 
@@ -196,7 +203,11 @@ class Loop(Generic[D]):
         self._close(_STOPPED)
 
     def _open(self) -> None:
-        opened = self._open_desk()
+        with collector_paused():
+            opened = self._open_desk()
+            # What was loaded is millions of values that stay: to look for garbage among them would
+            # hold up a request for a second now and then.
+            gc.freeze()
         self._opened = opened
         self._generation += 1
 
@@ -226,6 +237,8 @@ class Loop(Generic[D]):
         if waiting is not None:
             self._meter.set("outrider_loop_lag_seconds", self._clock.monotonic_s() - waiting.at_s)
             waiting.bring()
+        if self._opened is not None and self._opened.is_broken():
+            self._reopen()
 
     def _wait_s(self) -> float:
         """How long nothing is due."""
@@ -302,9 +315,17 @@ class Loop(Generic[D]):
     def _begin_again(self) -> None:
         """A desk of what is on disk."""
         self._close(_LOST)
+        gc.unfreeze()
         self._open()
         self._meter.count("outrider_desk_restarts_total")
         self._log.warning("desk made anew from the store", generation=self._generation)
+
+    def _reopen(self) -> None:
+        """See what a disk that failed has kept: nobody can say without opening the store again."""
+        if self._beat_s >= self._reopen_s:
+            self._reopen_s = self._beat_s + REOPEN_S
+            self._log.error("the store's disk failed: it is opened again")
+            self._begin_again()
 
     @property
     def _desk(self) -> D:

@@ -127,7 +127,7 @@ def _run(
         return
     config = _configuration(Path(arguments.config), environment)
     if arguments.check:
-        _check_policies(config)
+        _check_more(config)
         sys.stdout.write(f"{arguments.config}: site {config.site}, backend {config.backend.kind}\n")
         return
     if arguments.init or arguments.init_if_empty:
@@ -155,10 +155,13 @@ def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
         raise InputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
 
 
-def _check_policies(config: Config) -> None:
+def _check_more(config: Config) -> None:
+    """What the file alone does not show: the policies, and whether users and groups are known."""
+    from outrider.service.backends import catalogue_of
     from outrider.service.life import read_policy_book
 
     read_policy_book(config)
+    catalogue_of(config)
 
 
 def _serve(

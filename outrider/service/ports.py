@@ -8,7 +8,7 @@ carried out twice. The desk has at most one call to a node under way, and one `L
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from outrider.metadata.decision import Allowed, Refused, Request
@@ -209,6 +209,24 @@ Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage]
 and groups to what is there. Raises ImageTrouble, also when the user may not read it."""
 
 
+class Promised:
+    """Which image a reservation was promised: known once somebody who knows has been named.
+
+    Asked by what makes instances for jobs on virtual nodes, from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._ask: Callable[[str], str | None] | None = None
+
+    def learn(self, ask: Callable[[str], str | None]) -> None:
+        """From now on `ask` is asked for the digest that a reservation was promised."""
+        self._ask = ask
+
+    def digest(self, reservation: str | None) -> str | None:
+        """None if there is no such reservation, or nobody who knows yet."""
+        return None if reservation is None or self._ask is None else self._ask(reservation)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
     """All that a service acts upon."""
@@ -216,3 +234,4 @@ class World:
     rms: BatchSystem
     nodes: Nodes
     resolve: Resolve
+    promised: Promised = field(default_factory=Promised)

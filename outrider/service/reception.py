@@ -108,10 +108,11 @@ class Reception:
         return self._metrics.text()
 
     def config(self) -> Configuration:
-        """What is in force. There is nothing secret in it: keys are named by their files."""
+        """What is in force, with the units in the names. There is nothing secret in it: URIs with a
+        password are refused, and keys are named by their files."""
         return Configuration(
-            settings=self._config.model_dump(mode="json", by_alias=True),
-            policies=self._policies.current.model_dump(mode="json", by_alias=True, exclude_none=True),
+            settings=self._config.model_dump(mode="json"),
+            policies=self._policies.current.model_dump(mode="json", exclude_none=True),
         )
 
     def reload_policies(self) -> Reloaded:

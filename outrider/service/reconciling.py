@@ -106,9 +106,12 @@ class Reconciling:
             state = states.get(node.name, NodeState.DOWN)
             member = self._staff.members.get(node.name)
             is_away = member is not None and member.is_away(site.now_s, site.settings.away_after_s)
-            self._mark(
-                number, node.name, state is NodeState.UP and not is_away, f"node {node.name} is {state.value}"
+            words = (
+                f"the pool of {node.name} does not answer"
+                if is_away
+                else f"node {node.name} is {state.value}"
             )
+            self._mark(number, node.name, state is NodeState.UP and not is_away, words)
             if state is not NodeState.UP:
                 yield f"node {node.name} is {state.value}"
 

@@ -54,8 +54,10 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
     names = site.book.timeline.nodes
     transfers = planned_transfers(site, plan)
     held = sorted({names[node].name for node, _ in plan.joined} | {names[node].name for node in plan.revived})
-    joined_s = [life.ready_s for _, life in plan.joined if life.transfer is not None]
-    ready_s = max([*(each.ready_s for each in transfers), *joined_s, site.now_s])
+    coming = {life.transfer: life.ready_s for _, life in plan.joined if life.transfer is not None}
+    joined_s = list(coming.values())
+    expected_s = _expected_ends(site, coming)
+    ready_s = max([*(each.ready_s for each in transfers), *expected_s, site.now_s])
     latest_s = max([*(each.latest_begin_s + each.duration_s for each in transfers), *joined_s, site.now_s])
     return Decision(
         result="accepted",
@@ -128,6 +130,24 @@ def planned_transfers(site: Site, plan: Plan) -> tuple[PlannedTransfer, ...]:
         free_s = begin_s + transfer.duration_s
         found.append(planned(transfer, begin_s, latest_s))
     return tuple(found)
+
+
+def _expected_ends(site: Site, coming: dict[int, int]) -> list[int]:
+    """When transfers that others wait for, too, are expected to end; by when they must is given."""
+    if not coming:
+        return []
+    free_s = max(site.now_s, site.book.link.busy_until_s)
+    found: list[int] = []
+    for number, by_s in coming.items():
+        moving = site.moving.get(number)
+        (transfer,) = site.book.link.waiting([number]) or (None,)
+        if moving is not None:
+            found.append(min(by_s, max(site.now_s, moving.begun_s + moving.transfer.duration_s)))
+        elif transfer is not None:
+            found.append(begin_of(site, site.book.link.latest_start(number), free_s) + transfer.duration_s)
+        else:
+            found.append(by_s)
+    return found
 
 
 def begin_of(site: Site, latest_s: int, free_s: int) -> int:

@@ -47,6 +47,15 @@ class Reserve:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Recall:
+    """What a request with this key was answered before: asked first, since what the request names
+    (an image, a time) may not be there any more."""
+
+    key: str
+    request_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """What `Reserve` would be answered now; nothing is changed."""
 
@@ -150,6 +159,7 @@ class Reconcile:
 
 Request = (
     Reserve
+    | Recall
     | Plan
     | Modify
     | Cancel

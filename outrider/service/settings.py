@@ -17,6 +17,8 @@ class Settings:
 
     site: str = "site"
     link_rate_bytes_per_s: int = 125_000_000
+    urgent_rate_bytes_per_s: int | None = None
+    """What a transfer may take whose reservation is endangered; None: no more than planned."""
     reserve_s: int | None = 600
     shipping: Literal["relay", "per-node"] = "relay"
     pool_bytes: int | None = None

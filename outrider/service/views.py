@@ -53,8 +53,8 @@ class Views:
             return live
         own = [
             each
-            for each in site.live.values()
-            if each.document.workspace == name and (each.record.owner.uid == caller.uid or caller.is_admin)
+            for each in (site.live.values() if caller.is_admin else site.owned(caller.uid))
+            if each.document.workspace == name
         ]
         if len(own) == 1:
             return own[0]
@@ -115,7 +115,7 @@ class Views:
             ended_s=found.record.ended_s,
             staging=self._progress.staging(found, is_shown=may_read(found.record, caller)),
             transfers=self._progress.transfers_of(found),
-            odds_percent=found.odds_percent,
+            odds_percent=found.odds_percent if found.record.state is State.ENDANGERED else None,
             receipt=None,
         )
 
@@ -129,7 +129,7 @@ class Views:
             if not lines:
                 return found
             words = [f"nothing is booked under {name}; what was answered last is below"]
-            return Explanation(name=name, sentences=tuple(words), decisions=_lines(lines))
+            return Explanation(name=name, sentences=tuple(words), decisions=_lines(reversed(lines)))
         record = found if isinstance(found, ReservationRecord) else found.record
         if not may_read(record, caller):
             return Trouble(
@@ -140,7 +140,7 @@ class Views:
             if isinstance(found, Live)
             else [f"it is over: {record.why or record.state.value}"]
         )
-        decisions = _lines(site.store.decisions(record.name, most=100))
+        decisions = _lines(reversed(site.store.decisions(record.name, most=100)))
         return Explanation(name=record.name, sentences=tuple(sentences), decisions=decisions)
 
     def decisions(self, request: ListDecisions, caller: Caller) -> DecisionList:

@@ -44,6 +44,8 @@ EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 MOST_LOOKUPS = 64
 MOST_LOOKUPS_OF_ONE = 8
 """Of one user, running and waiting: nobody fills all places with large files."""
+MOST_SUBMISSIONS_OF_ONE = 16
+"""Of one user, running and waiting: the batch system is asked one thing at a time."""
 MOST_PROGRAMS = 4
 STEPS_S = 10
 """A lookup may take so many times as long as a call: a large file is read from end to end."""
@@ -72,7 +74,9 @@ class Workers:
         self._log = log
         self.meter = meter
         self._nodes = Crew("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
-        self._rms = Crew("the batch system", 1, clock=clock, timeout_s=call_timeout_s)
+        self._rms = Crew(
+            "the batch system", 1, clock=clock, timeout_s=call_timeout_s, most_of_one=MOST_SUBMISSIONS_OF_ONE
+        )
         self._programs = Crew("the site's program", MOST_PROGRAMS, clock=clock, timeout_s=call_timeout_s)
         self._lookups = Crew(
             "the lookup of images",

@@ -95,6 +95,11 @@ class Database:
             self._lock.release()
             raise
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the disk has failed, so that only opening it again shows what is on it."""
+        return self._is_broken
+
     def close(self) -> None:
         """Write the log into the file and give the store back."""
         try:

@@ -31,9 +31,10 @@ from outrider.service.answers import (
     Status,
     Timeline,
     TransferList,
+    Trouble,
 )
 from outrider.service.ports import FoundImage, ImageTrouble
-from outrider.service.requests import Caller, Request
+from outrider.service.requests import Caller, Recall, Request
 from outrider.service.web.app import make_app
 from outrider.service.web.front import (
     Administrators,
@@ -175,6 +176,8 @@ class ScriptedFront:
     reloaded: Any = field(default_factory=lambda: Reloaded(rules=3))
     asked: list[tuple[Caller, Any]] = field(default_factory=list)
     resolved: list[tuple[object, ...]] = field(default_factory=list)
+    recalled: Any = field(default_factory=lambda: Trouble(code="not-found", message="nothing was answered"))
+    recalls: list[tuple[int, str, str]] = field(default_factory=list)
 
     def reset(self) -> None:
         fresh = ScriptedFront()
@@ -185,6 +188,9 @@ class ScriptedFront:
         return NOW_S
 
     def ask(self, caller: Caller, request: Request) -> Future[Answer]:
+        if isinstance(request, Recall):
+            self.recalls.append((caller.uid, request.key, request.request_hash))
+            return self._given(self.recalled)
         self.asked.append((caller, request))
         return self._given(self.answers[type(request).__name__])
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
 from outrider.service import requests as asked
 from outrider.service.answers import DecisionList
+from outrider.service.ports import ImageTrouble
 from outrider.service.web.front import Health
 from tests.api.apiserver import (
     ANSWERS,
@@ -89,6 +90,18 @@ def test_same_request_has_the_same_hash_and_another_has_another(api: Server, fro
 
     first, second, third = (request.request_hash for _, request in front.asked)
     assert first == second != third
+
+
+def test_answer_is_given_again_although_the_image_is_gone(api: Server, front: ScriptedFront) -> None:
+    front.recalled = replace(DECISION, name="render-9")
+    front.found = ImageTrouble("it is gone")
+    again = api.post("/v1/reservations", {"workspace": WORKSPACE}, Idempotency_Key="k")
+    without = api.post("/v1/reservations", {"workspace": WORKSPACE})
+
+    assert (again.status, again.json["name"]) == (201, "render-9")
+    assert [key for _, key, _ in front.recalls] == ["k"]
+    assert front.asked == []
+    assert without.status == 422
 
 
 @pytest.mark.parametrize(

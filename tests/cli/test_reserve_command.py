@@ -14,12 +14,14 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
+from outrider.cli.asking import wanted
 from outrider.cli.asking.decision import accepted_screen, refused_screen
 from outrider.cli.asking.terminal import plain_paint
 from outrider.cli.asking.wanted import name_from, typable_start_s
 from outrider.cli.asking.words import When
 from outrider.cli.main import main, parser
 from outrider.cli.output import plain
+from outrider.metadata import yamlfile
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
 from tests.cli.canned import Asked, Reply, Service
@@ -292,7 +294,7 @@ def test_what_is_not_right_is_told_before_anything_is_sent(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ws.yaml").write_text(TEXT)
     (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe9\n")
-    (tmp_path / "large.yaml").write_bytes(b"#" * (1 << 20))
+    (tmp_path / "large.yaml").write_bytes(b"#" * (yamlfile.MOST_BYTES + 1))
 
     assert main(["reserve", *line]) == 1
     assert culprit in capsys.readouterr().err
@@ -339,6 +341,13 @@ def test_change_that_is_refused_leaves_all_as_it_was(service: Service, capsys: C
 def test_change_of_nothing_or_to_nothing_is_an_input_error(service: Service, line: list[str]) -> None:
     assert main(["modify", "render-17", *line]) == 1
     assert service.asked == []
+
+
+def test_file_may_be_as_large_as_the_service_reads(service: Service, file: str) -> None:
+    Path(file).write_bytes(b"#" * yamlfile.MOST_BYTES)
+
+    assert main(["reserve", file]) == 0
+    assert wanted.MOST_BYTES == yamlfile.MOST_BYTES
 
 
 def test_json_is_yaml() -> None:

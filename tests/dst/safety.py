@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
+from outrider.rms.twin import Twin
+from outrider.service.desk import Desk
 from outrider.service.documents import read_document, read_record
+from outrider.service.lifetimes import FIRST_WORD_S
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
-from tests.dst.clockwork import Clockwork, Trace, Violation
+from tests.dst.clockwork import BASE_S, Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs
-from tests.dst.mishaps import Mishaps
+from tests.dst.mishaps import Mishaps, look_in
 from tests.dst.office import Office
-from tests.dst.people import People
+from tests.dst.people import MARGIN_S, People
 from tests.dst.pools import Network
 
 READ = "SELECT name, version, number FROM reservations"
@@ -34,6 +38,7 @@ class Safety:
         office: Office,
         people: People,
         mishaps: Mishaps,
+        twin: Twin,
     ) -> None:
         self._clock = clock
         self._trace = trace
@@ -43,6 +48,8 @@ class Safety:
         self._office = office
         self._people = people
         self._mishaps = mishaps
+        self._twin = twin
+        self._calm_s = BASE_S + knobs.troubled_s
         self._connection: sqlite3.Connection | None = None
         self._versions: dict[str, int] = {}
         self.records: dict[str, ReservationRecord] = {}
@@ -65,6 +72,7 @@ class Safety:
             if self._read():
                 self._check_capacity()
             self._check_told()
+            self._check_link(desk)
         self._check_ready()
         self.checks += 1
 
@@ -90,11 +98,26 @@ class Safety:
                 f"  store: {name} is {record.state.value} {record.kept.reservation.start_s}"
                 f"-{record.kept.reservation.end_s} on {','.join(record.kept.reservation.nodes)} {record.why}"
             )
+            self._check_memory(record)
             if record.state.is_final and (before is None or not before.state.is_final):
                 self._check_end(record)
             if before is None:
                 self._watch_start(record)
         return has_changed
+
+    def _check_memory(self, record: ReservationRecord) -> None:
+        """What the service has in mind is what is on the disk."""
+        desk = self._office.desk
+        workings = None if desk is None else desk._parts
+        if workings is None:
+            return
+        live = workings.site.live.get(record.name)
+        if live is None:
+            if not record.state.is_final:
+                raise Violation(f"{record.name} is {record.state.value}, and the service does not know it")
+            return
+        if not workings.site.has_promises and live.record != replace(record, receipt=live.record.receipt):
+            raise Violation(f"the service has {live.record} in mind, and {record} on the disk")
 
     def _check_capacity(self) -> None:
         """On no node, at no instant, is more promised than it has."""
@@ -117,7 +140,9 @@ class Safety:
                     if placement.node == name
                 )
                 if taken > self._knobs.cpus:
-                    raise Violation(f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}")
+                    raise Violation(
+                        f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}"
+                    )
 
     def _check_told(self) -> None:
         """Whatever somebody was told is in the store, and is over only for a reason."""
@@ -126,13 +151,34 @@ class Safety:
             if record is None:
                 raise Violation(f"{told.name} was accepted and is not in the store")
             reservation = record.kept.reservation
-            if not told.is_unsure and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s):
+            if (
+                not told.is_unsure
+                and not told.changes
+                and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s)
+            ):
                 if record.state.is_final:
                     continue
                 raise Violation(
                     f"{told.name} was promised for {told.start_s}-{told.end_s}, "
                     f"and is {reservation.start_s}-{reservation.end_s}"
                 )
+
+    def _check_link(self, desk: Desk) -> None:
+        """What waits for the link can still be in time, or those who wait for it have been told."""
+        workings = desk._parts
+        if workings is None:
+            return
+        site = workings.site
+        for transfer, latest_s in site.book.link.latest_starts():
+            if latest_s >= site.now_s:
+                return
+            for _, life in site.book.lives_of(transfer.number):
+                for user in life.users:
+                    live = site.live.get(user)
+                    # What was found at its birth is written with the first event.
+                    if live is not None and live.record.state is not State.ENDANGERED:
+                        state, number = live.record.state.value, transfer.number
+                        raise Violation(f"{user} is {state}: transfer {number} had to begin at {latest_s}")
 
     def _check_end(self, record: ReservationRecord) -> None:
         """A reservation is over: rightly so, and with a receipt that is true."""
@@ -149,12 +195,20 @@ class Safety:
             line.outcome in ("endangered", "failed") and line.kind == "alarm" for line in lines
         ):
             raise Violation(f"{name} was not met, and nobody was warned: {record.why}")
-        if receipt.is_met and self.met_at_start.get(name) is False and not self._knobs.clock_steps:
+        if receipt.is_met and self.met_at_start.get(name) is False and not self._excused(record):
             raise Violation(f"{name} is said to have been met, and was not: {receipt}")
         digest = read_document(record.document).digest
-        brought = sum(pool.brought_bytes.get(digest, 0) for pool in self._network.pools.values())
-        if receipt.transferred_bytes > brought:
-            raise Violation(f"{name} is said to have moved {receipt.transferred_bytes}, of {brought} that were")
+        for node in receipt.brought:
+            if not self._network.pools[node].brought_bytes.get(digest):
+                raise Violation(f"{name} is said to have brought its image to {node}, where it never arrived")
+
+    def _excused(self, record: ReservationRecord) -> bool:
+        """Whether the service's clock went wrong, or somebody has just meddled with a pool."""
+        return self._knobs.clock_steps > 0 or any(
+            self._network.pools[node].tampered_ms >= 0
+            and self._clock.now_ms - self._network.pools[node].tampered_ms < REPORT_S * 1000
+            for node in record.kept.reservation.nodes
+        )
 
     def _watch_start(self, record: ReservationRecord) -> None:
         name, start_s = record.name, record.kept.reservation.start_s
@@ -168,10 +222,20 @@ class Safety:
             elif now.kept.reservation.start_s == start_s:
                 self._network.move()
                 self.met_at_start[name] = self.is_there(now)
+                self._check_confirmed(now)
 
         # Whole seconds are compared: what is so before the next one begins was so in time.
-        wait_ms = (start_s - self._clock.now_s()) * 1000 - self._clock.now_ms % 1000
+        seen_s = max(start_s, record.accepted_s + FIRST_WORD_S)
+        wait_ms = (seen_s - self._clock.now_s()) * 1000 - self._clock.now_ms % 1000
         self._clock.after(wait_ms + 999, look, order=9)
+
+    def _check_confirmed(self, record: ReservationRecord) -> None:
+        """What begins long after all trouble is in the batch system, too, or its owner has been told."""
+        if record.kept.reservation.start_s < self._calm_s + MARGIN_S or record.state is State.ENDANGERED:
+            return
+        there = {each.name: each for each in look_in(self._twin).reservations}.get(record.name)
+        if there is None or set(there.nodes) != set(record.kept.reservation.nodes):
+            raise Violation(f"{record.name} begins, and the batch system has {there}")
 
     def is_there(self, record: ReservationRecord) -> bool:
         """Whether the image is on all nodes of a reservation, pinned for it."""
@@ -188,10 +252,5 @@ class Safety:
                 continue
             if record.kept.reservation.end_s <= self._office.now_s():
                 continue
-            meddled = any(
-                0 <= self._clock.now_ms - self._network.pools[node].tampered_ms < REPORT_S * 1000
-                for node in record.kept.reservation.nodes
-                if self._network.pools[node].tampered_ms >= 0
-            )
-            if not meddled and not self.is_there(record):
+            if not self._excused(record) and not self.is_there(record):
                 raise Violation(f"{record.name} is {record.state.value}, and its image is not there")

@@ -26,6 +26,7 @@ class Driven:
     def __init__(self, most_requests: int = 10) -> None:
         self.desks: list[FakeDesk] = []
         self.closed = 0
+        self.is_broken = False
         self.calls: list[tuple[Call, Callable[[Result], None]]] = []
         self.cannot_open: Exception | None = None
         self.next_desk: Callable[[], FakeDesk] = FakeDesk
@@ -44,7 +45,7 @@ class Driven:
         if self.cannot_open is not None:
             raise self.cannot_open
         self.desks.append(self.next_desk())
-        return Opened(desk=self.desks[-1], close=self._close)
+        return Opened(desk=self.desks[-1], close=self._close, is_broken=lambda: self.is_broken)
 
     def _close(self) -> None:
         self.closed += 1
@@ -166,6 +167,15 @@ def test_one_request_too_many_is_refused_and_the_others_are_not() -> None:
         Trouble(code="not-found", message=f"no {name}") for name in ("stuck", "a-1", "b-2")
     ]
     assert driven.loop.stop(PATIENCE_S)
+
+
+def test_store_whose_disk_fails_is_opened_again_but_not_without_end(driven: Driven) -> None:
+    driven.is_broken = True
+    for number in range(20):
+        driven.show(f"a-{number}")
+
+    assert (len(driven.desks), driven.closed) == (2, 1)
+    assert "the store's disk failed" in driven.log.getvalue()
 
 
 def test_request_of_who_hung_up_while_waiting_is_not_carried_out(driven: Driven) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import socket
@@ -196,7 +197,7 @@ def test_configuration_in_force_is_shown_to_administrators(running: Make) -> Non
 
     assert status == 200
     assert shown["settings"]["site"] == "hpc"
-    assert shown["settings"]["link"]["rate"] == 125_000_000
+    assert shown["settings"]["link"]["rate_bytes_per_s"] == 125_000_000
     assert shown["policies"]["rules"][0]["name"] == "everybody"
 
 
@@ -229,6 +230,18 @@ def test_job_is_handed_over_once_for_a_key(running: Make) -> None:
 
     assert first[0] == 201, first
     assert json.loads(first[1])["job"]
+
+
+def test_nobody_is_known_over_the_network_without_munge(running: Make) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    running(f"tcp: {{listen: '127.0.0.1:{port}', munge: true}}\n").start()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    connection.request("GET", "/v1/status")
+    status = connection.getresponse().status
+    connection.close()
+
+    assert status == 401
 
 
 def test_store_is_created_where_there_has_never_been_one(running: Make) -> None:

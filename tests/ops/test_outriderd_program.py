@@ -131,9 +131,7 @@ def test_promise_is_kept_over_a_kill(program: Program) -> None:
     assert not program.socket.exists()
 
 
-def test_second_program_on_the_same_files_is_refused(
-    program: Program, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_second_program_on_the_same_files_is_refused(program: Program) -> None:
     program.start()
     done = subprocess.run(
         [sys.executable, "-m", "outrider.service", "--config", str(program.file)],
@@ -147,6 +145,23 @@ def test_second_program_on_the_same_files_is_refused(
     assert "another daemon listens" in done.stderr
     assert program.ask("GET", "/healthz")[0] == 200
     assert program.end(signal.SIGTERM) == 0
+
+
+def test_nodes_that_cannot_live_are_an_error_with_its_code(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    text = f"version: 1\nstate: {deep}\nsocket: {tmp_path}/o.sock\nbackend: {{kind: embedded}}\n"
+    path = str(written(tmp_path / "o.yaml", text))
+    done = subprocess.run(
+        [sys.executable, "-m", "outrider.service", "--init-if-empty", "--config", path],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+    assert done.returncode == 5
+    assert "choose a folder whose path is shorter" in done.stderr
+    assert not (tmp_path / "o.sock").exists()
 
 
 def test_check_tells_every_fault_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,6 +181,14 @@ def test_check_looks_at_the_policies_too(tmp_path: Path, capsys: pytest.CaptureF
 
     assert main(["--config", str(path), "--check"], {}) == 1
     assert f"{policies}:2:8: rules: is too short" in capsys.readouterr().err
+
+
+def test_check_looks_for_the_users_of_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    image = f"{{uri: https://h/u, size: 1, digest: 'sha256:{'0' * 64}', readers: {{users: [nosuchuser]}}}}"
+    text = f"version: 1\nbackend: {{kind: twin}}\nimages: {{u: {image}}}\n"
+
+    assert main(["--config", str(written(tmp_path / "o.yaml", text)), "--check"], {}) == 1
+    assert "image u: there is no user nosuchuser" in capsys.readouterr().err
 
 
 def test_right_configuration_is_said_to_be_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

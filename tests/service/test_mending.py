@@ -10,6 +10,7 @@ from outrider.core.model import Resources
 from outrider.rms.base import RmsReservation, Submission
 from outrider.service.answers import Decision, Explanation, Trouble
 from outrider.service.requests import Explain, Modify, Plan, Reserve
+from outrider.service.settings import Settings
 from outrider.store.errors import Full
 from outrider.store.store import Store
 from tests.service.sandbox import ALICE, RATE, Sandbox, digest_of, reserve, show, wanted
@@ -79,7 +80,9 @@ def test_without_another_node_an_alarm_is_raised_before_the_start(sandbox: Sandb
     assert show(sandbox, "render-1").reservation.state == "accepted"
 
 
-def test_a_slow_node_raises_an_alarm_with_odds_before_the_deadline(sandbox: Sandbox) -> None:
+def test_a_slow_node_raises_an_alarm_with_odds_before_the_deadline(tmp_path: Path) -> None:
+    settings = Settings(link_rate_bytes_per_s=RATE, reserve_s=60, urgent_rate_bytes_per_s=3 * RATE)
+    sandbox = Sandbox(tmp_path, settings=settings)
     sandbox.pools["n1"].rate_bytes_per_s = RATE // 10
     reserve(sandbox, nodes=1, size_bytes=200 * RATE, start="now+5minutes")
     sandbox.sleep(120)
@@ -87,8 +90,9 @@ def test_a_slow_node_raises_an_alarm_with_odds_before_the_deadline(sandbox: Sand
     shown = show(sandbox, "render-1")
     assert shown.reservation.state == "endangered"
     assert shown.odds_percent == 0
-    assert sandbox.pools["n1"].fetches[-1].rate_bytes_per_s is None
+    assert sandbox.pools["n1"].fetches[-1].rate_bytes_per_s == 3 * RATE
     explained = sandbox.ask(Explain(name="render-1"))
+    sandbox.close()
     assert isinstance(explained, Explanation)
     assert any(each.kind == "alarm" for each in explained.decisions)
 
@@ -101,6 +105,8 @@ def test_a_slow_transfer_does_not_make_others_late(sandbox: Sandbox) -> None:
 
     assert show(sandbox, "other-2").reservation.state == "active"
     assert show(sandbox, "render-1").reservation.state == "endangered"
+    rates = [each.rate_bytes_per_s for each in sandbox.pools["n1"].fetches if each.owner == "render-1"]
+    assert RATE // 10 in rates
     sandbox.restart()
     sandbox.sleep(2000)
     assert show(sandbox, "render-1").reservation.state == "active"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -102,7 +101,3 @@ def facts(pairs: Sequence[tuple[str, str]], paint: Paint) -> str:
         written.append(f"  {paint(name.ljust(wide), 'dim')}{GAP}{first}")
         written += [f"  {' ' * wide}{GAP}{other}" for other in others]
     return "\n".join(written)
-
-
-def environment() -> Mapping[str, str]:
-    return os.environ

@@ -18,7 +18,8 @@ from outrider.cli.arguments import Parser
 from outrider.cli.client import Json, printable_line
 from outrider.cli.errors import InputError
 
-MOST_BYTES = 1 << 20
+MOST_BYTES = 256 * 1024
+"""As much as outrider.metadata.yamlfile reads; importing that would need a library."""
 MOST_NAME = 63
 SOON_S, TYPING_S = 600, 30
 MOST_FILE_NAME = 255
@@ -126,11 +127,8 @@ def read_text(path: str) -> str:
         raise InputError(
             f"{path}: cannot be read ({error.strerror or error}); check its name, and who may read it"
         ) from error
-    # Options and quoting go into the same request, which may not be longer than this.
-    if len(content) > MOST_BYTES // 2:
-        raise InputError(
-            f"{shown_file(path)}: more than {MOST_BYTES // 2} bytes are no workspace; check its name"
-        )
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{shown_file(path)}: more than {MOST_BYTES} bytes are no workspace; check its name")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

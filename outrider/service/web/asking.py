@@ -8,14 +8,14 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import Answer, Trouble
+from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.ports import FoundImage, ImageTrouble
-from outrider.service.requests import Caller, Request, Wanted
+from outrider.service.requests import Caller, Recall, Request, Wanted
 from outrider.service.web.bodies import WorkspaceBody
 from outrider.service.web.errors import ErrorProblem, of_trouble, refused
 from outrider.service.web.front import Front, NotDone
 from outrider.service.web.limits import Crew, Limits
-from outrider.service.web.understanding import understand_reservation
+from outrider.service.web.understanding import understand_reservation, understand_zone
 
 Kind = TypeVar("Kind", bound=Answer)
 Found = TypeVar("Found")
@@ -43,11 +43,29 @@ class Asker:
             raise TypeError(f"{type(request).__name__} was answered with a {type(answer).__name__}")
         return answer
 
+    async def recalled(self, caller: Caller, key: str, hashed: str) -> Decision | None:
+        """What a request with this key was answered before, without looking at what it asks for."""
+        if not key:
+            return None
+        answer = await self.wait_for(self.front.ask(caller, Recall(key=key, request_hash=hashed)))
+        if isinstance(answer, Trouble):
+            if answer.code == "not-found":
+                return None
+            raise of_trouble(answer)
+        if not isinstance(answer, Decision):
+            raise TypeError(f"a recalled answer is a {type(answer).__name__}")
+        return answer
+
     async def wanted(self, caller: Caller, body: WorkspaceBody) -> Wanted:
         """The reservation that a body asks for, with its image as found."""
         now_s = self.front.now_s()
         workspace = await self.read(lambda: understand_reservation(body, now_s))
-        return Wanted(workspace=workspace, image=await self.resolve(caller, workspace), account=body.account)
+        return Wanted(
+            workspace=workspace,
+            image=await self.resolve(caller, workspace),
+            account=body.account,
+            zone=understand_zone(body.zone),
+        )
 
     async def resolve(self, caller: Caller, workspace: WorkspaceFile) -> FoundImage:
         image = workspace.metadata.image

@@ -33,8 +33,11 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
     async def reserve(body: ReserveBody, caller: By, key: Key = "") -> Response:
         """Ask for a reservation."""
         hashed = hash_of("POST", "/v1/reservations", body)
-        wanted = await asker.wanted(caller, body)
-        decision = await asker.ask(caller, Reserve(wanted=wanted, key=key, request_hash=hashed), Decision)
+        decision = await asker.recalled(caller, key, hashed)
+        if decision is None:
+            wanted = await asker.wanted(caller, body)
+            request = Reserve(wanted=wanted, key=key, request_hash=hashed)
+            decision = await asker.ask(caller, request, Decision)
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
@@ -79,14 +82,17 @@ def _add_changing(routes: APIRouter, asker: Asker) -> None:
         key: Key = "",
     ) -> Response:
         """Other times or another number of nodes, or all stays as it is."""
-        path = f"/v1/reservations/{name}?plan={query.plan}"
+        hashed = hash_of("PATCH", f"/v1/reservations/{name}?plan={query.plan}", body)
+        recalled = await asker.recalled(caller, key, hashed)
+        if recalled is not None:
+            return answered(recalled)
         request = understand_change(
             name,
             body,
             asker.front.now_s(),
             is_plan=query.plan,
             key=key,
-            hashed=hash_of("PATCH", path, body),
+            hashed=hashed,
         )
         return answered(await asker.ask(caller, request, Decision))
 

@@ -83,6 +83,7 @@ def understand_change(
         duration_s=duration_s,
         nodes=body.nodes,
         is_plan=is_plan,
+        zone=zone,
         key=key,
         request_hash=hashed,
     )

@@ -1,0 +1,213 @@
+"""Faults planted in the service, to see whether the simulation finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from outrider.rms.base import RmsReservation
+from outrider.service.admitting import Admitting
+from outrider.service.answering import Answering
+from outrider.service.answers import Decision
+from outrider.service.batchside import BatchSide
+from outrider.service.desk import Desk
+from outrider.service.executing import Executing
+from outrider.service.lifetimes import Lifetimes
+from outrider.service.mending import Mending
+from outrider.service.reconciling import SERVICE, Reconciling
+from outrider.service.site import Site
+from outrider.service.staff import Member, Need, Staff
+from outrider.store.errors import StoreError
+from outrider.store.promise import Progress, Promise
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def answers_before_writing(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asked is answered although what was answered could not be written."""
+    flush = Desk._flush
+
+    def hopeful(self: Desk) -> None:
+        try:
+            flush(self)
+        except StoreError as error:
+            self._broken(error)
+
+    patch.setattr(Desk, "_flush", hopeful)
+
+
+def forgets_unpin(patch: pytest.MonkeyPatch) -> None:
+    """Nodes are not told when a reservation needs nothing any more, and pins never end by themselves."""
+    drop = Staff.drop
+
+    def quiet(self: Staff, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
+        drop(self, node, owner, now_s, is_stopped=is_stopped)
+        member = self.members.get(node)
+        if member is not None:
+            member.unpins.clear()
+
+    need = Staff.need
+
+    def for_long(self: Staff, node: str, wanted: Need, now_s: int) -> None:
+        wanted.until_s += 100_000
+        need(self, node, wanted, now_s)
+
+    patch.setattr(Staff, "drop", quiet)
+    patch.setattr(Staff, "need", for_long)
+
+
+def ignores_lost_reservation(patch: pytest.MonkeyPatch) -> None:
+    """What the batch system has lost is not put back."""
+
+    def missing(self: Reconciling, live: object) -> Iterator[str]:
+        return iter(())
+
+    patch.setattr(Reconciling, "_missing", missing)
+
+
+def does_not_retry_effects(patch: pytest.MonkeyPatch) -> None:
+    """An effect that failed counts as carried out."""
+
+    def postpone(self: Progress, identity: str, trouble: str, due_s: int) -> None:
+        self.finish_effect(identity, due_s)
+
+    patch.setattr(Progress, "postpone_effect", postpone)
+
+
+def plans_for_good(patch: pytest.MonkeyPatch) -> None:
+    """A plan is accepted as a reservation would be."""
+
+    def plan(self: Admitting, wish: object, program: object) -> Decision:
+        return self.reserve(wish, program)  # type: ignore[arg-type]
+
+    patch.setattr(Admitting, "plan", plan)
+
+
+def forgets_keys(patch: pytest.MonkeyPatch) -> None:
+    """The same request with the same key is decided anew."""
+    patch.setattr(Answering, "_recalled", lambda self, caller, request: None)
+    patch.setattr(Answering, "_remember", lambda self, caller, request, decision: None)
+
+
+def loses_transfers_at_birth(patch: pytest.MonkeyPatch) -> None:
+    """After a start nodes are not told what they are to have."""
+    patch.setattr(Executing, "take_up", lambda self: None)
+
+
+def believes_every_pin(patch: pytest.MonkeyPatch) -> None:
+    """A node that does not have the image is taken for one that has."""
+    result = Staff._result
+
+    def believing(
+        self: Staff, member: Member, need: Need, order: object, code: str, *rest: object
+    ) -> Iterable[object]:
+        return result(self, member, need, order, "", *rest)  # type: ignore[arg-type]
+
+    patch.setattr(Staff, "_result", believing)
+
+
+def gives_no_alarm(patch: pytest.MonkeyPatch) -> None:
+    """What is endangered is not reported."""
+    patch.setattr(Executing, "endanger", lambda self, live, words: None)
+
+
+def never_mends(patch: pytest.MonkeyPatch) -> None:
+    """A copy that is lost is not brought again."""
+    patch.setattr(Executing, "_lose", lambda self, node, key, why: None)
+    patch.setattr(Mending, "mend", lambda self: None)
+
+
+def waits_for_lost_looks(patch: pytest.MonkeyPatch) -> None:
+    """A call to the batch system that is never answered is waited for."""
+    patch.setattr("outrider.service.batchside.LOST_CALL_S", 1 << 40)
+    patch.setattr("outrider.service.staff.LOST_CALL_S", 1 << 40)
+
+
+def keeps_memory_after_failure(patch: pytest.MonkeyPatch) -> None:
+    """What could not be written stays in memory."""
+
+    def broken(self: Desk, error: Exception) -> None:
+        pass
+
+    patch.setattr(Desk, "_broken", broken)
+
+
+def forgets_the_link(patch: pytest.MonkeyPatch) -> None:
+    """The store takes the reservations, and a restart forgets what is left of the link."""
+    load = Site.__init__
+
+    def forgetting(self: Site, *arguments: object, **named: object) -> None:
+        load(self, *arguments, **named)  # type: ignore[arg-type]
+        for number in [each.number for each, _ in self.book.link.latest_starts()]:
+            self.book.link.remove(number)
+
+    patch.setattr(Site, "__init__", forgetting)
+
+
+def ends_too_early(patch: pytest.MonkeyPatch) -> None:
+    """A reservation is over when it begins."""
+    patch.setattr(Lifetimes, "_begin", lambda self, live: self._end(live))
+
+
+def cancels_for_everybody(patch: pytest.MonkeyPatch) -> None:
+    """A reservation that was changed elsewhere is given up."""
+
+    def ours(self: Reconciling, sight: object) -> Iterator[str]:
+        for live in list(self._site.live.values()):
+            if not live.is_confirmed:
+                self._lifetimes.cancel(live, SERVICE, "it is not confirmed")
+        return iter(())
+
+    patch.setattr(Reconciling, "_ours", ours)
+
+
+def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
+    """The batch system is told other nodes than were promised."""
+
+    def wrong(**fields: object) -> RmsReservation:
+        nodes = fields["nodes"]
+        assert isinstance(nodes, tuple)
+        fields["nodes"] = nodes[:1]
+        return RmsReservation(**fields)  # type: ignore[arg-type]
+
+    patch.setattr("outrider.service.effects.RmsReservation", wrong)
+    patch.setattr("outrider.service.reconciling._agrees", lambda there, live, now_s: True)
+
+
+def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
+    """Alarms are not written down."""
+    patch.setattr(Promise, "decide", lambda self, decision: 0)
+
+
+def never_gives_effects_up(patch: pytest.MonkeyPatch) -> None:
+    """What was asked of the batch system is never looked for again after the first time."""
+    calls = BatchSide.calls
+
+    def once(self: BatchSide, now_s: int) -> Iterator[object]:
+        yield from calls(self, now_s)
+        self.due_s = None
+
+    patch.setattr(BatchSide, "calls", once)
+
+
+PLANTS: tuple[Plant, ...] = (
+    answers_before_writing,
+    forgets_unpin,
+    ignores_lost_reservation,
+    does_not_retry_effects,
+    plans_for_good,
+    forgets_keys,
+    loses_transfers_at_birth,
+    believes_every_pin,
+    gives_no_alarm,
+    never_mends,
+    waits_for_lost_looks,
+    keeps_memory_after_failure,
+    forgets_the_link,
+    ends_too_early,
+    cancels_for_everybody,
+    reserves_half_of_it,
+    forgets_decisions,
+    never_gives_effects_up,
+)
