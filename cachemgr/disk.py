@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -94,6 +95,8 @@ if TYPE_CHECKING:
         def run(self, argv: Sequence[str], timeout_s: int) -> bytes: ...
 
 
+BESIDE = re.compile(r"\..+\.(\d+)-\d+\.new")
+# What `replace_file` calls a small file until it is in place: the group is its writer's process.
 FICLONE = 0x40049409
 # A file system answers one of these to what it cannot do at all.
 UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS}
@@ -305,3 +308,12 @@ def replace_file(disk: Disk, path: str, data: bytes, *, mode: int = 0o600, is_du
         raise
     if is_durable:
         disk.sync_folder(folder)
+
+
+def drop_drafts(disk: Disk, folder: str) -> None:
+    """Remove what writers that were killed have left of small files in this folder, if there is one."""
+    with suppress(OSError):
+        for name in disk.names(folder):
+            draft = BESIDE.fullmatch(name)
+            if draft and not disk.is_process(int(draft[1])):
+                disk.remove(f"{folder}/{name}")

@@ -196,8 +196,9 @@ def _next_pool_change(book: Book, image: Image, after_s: int) -> int | None:
     for node in book.pools.nodes_with(image.key):
         for life in book.pools.pools[node].lives.get(image.key, ()):
             instants += [life.ready_s, life.expires_s + 1]
-    if any(node.pool_bytes is not None for node in book.timeline.nodes):
-        for pool in book.pools.pools:
+    for pool in book.pools.pools:
+        # Where all that was ever promised has room together with this image, nothing has to go first.
+        if pool.limit_bytes is not None and pool.promised_bytes + image.size_bytes > pool.limit_bytes:
             for lives in pool.lives.values():
                 instants += [instant_s for life in lives for instant_s in (life.start_s, life.expires_s)]
     return min((instant_s for instant_s in instants if instant_s > after_s), default=None)

@@ -315,7 +315,7 @@ def _late(book: Book, now_s: int) -> tuple[str, ...]:
     """Who waits for a transfer that would have had to begin before now, or to have ended."""
     link = book.link
     free_s = max(now_s, link.busy_until_s)
-    overdue = {transfer.number for transfer, latest_s in link.latest_starts() if latest_s < free_s}
+    overdue = {transfer.number for transfer, _ in link.latest_starts(free_s)}
     running = link.running
     if running is not None and running.deadline_s is not None and free_s > running.deadline_s:
         overdue.add(running.number)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
-from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
+from outrider.core.admission import Accepted, Policy, Rejected, assess
 from outrider.core.book import Plan as CorePlan
 from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.kept import keep_reservation, transfers_under_way
@@ -105,25 +105,28 @@ class Admitting:
 
     def plan(self, wish: Wish, program: PolicyRefused | None) -> Decision:
         """The answer that `reserve` would give now."""
-        admission = self._assess(wish, program) or assess(
-            self._site.book, wish.workspace, self._site.now_s, policy=self._policy(wish)
-        )
-        return replace(self._decision(wish, admission), name="")
+        return replace(self._decide(wish, program)[0], name="")
 
     def reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
-        """Accept the reservation, or refuse it."""
+        """Accept the reservation, or refuse it. The answer is put together before anything changes."""
         site = self._site
-        admission = self._assess(wish, program) or admit(
+        decision, admission = self._decide(wish, program)
+        if isinstance(admission, Rejected):
+            decision = replace(decision, name="")
+            name = wish.document.workspace
+        else:
+            name = decision.name
+            site.book.commit(admission.plan, site.now_s)
+            self._enter(wish, admission.plan)
+        site.note("reserve", name, decision.result, decision.reason, uid=wish.caller.uid)
+        return decision
+
+    def _decide(self, wish: Wish, program: PolicyRefused | None) -> tuple[Decision, Accepted | Rejected]:
+        site = self._site
+        admission = self._assess(wish, program) or assess(
             site.book, wish.workspace, site.now_s, policy=self._policy(wish)
         )
-        decision = self._decision(wish, admission)
-        if isinstance(admission, Rejected):
-            name = wish.document.workspace
-            site.note("reserve", name, decision.result, decision.reason, uid=wish.caller.uid)
-            return replace(decision, name="")
-        self._enter(wish, admission.plan)
-        site.note("reserve", decision.name, decision.result, decision.reason, uid=wish.caller.uid)
-        return decision
+        return self._decision(wish, admission), admission
 
     def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
         """Renegotiate a reservation, or with `is_plan` say what would become of that."""
@@ -133,19 +136,18 @@ class Admitting:
             return replace(self._decision(wish, rejected), name=live.name)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)
-        renegotiated = renegotiate(
-            site.book,
-            wish.workspace,
-            site.now_s,
-            policy=self._policy(wish, without=live),
-            is_plan=request.is_plan,
-        )
-        decision = replace(self._decision(wish, renegotiated.admission), name=live.name)
+        answer = self._renegotiate(live, wish, is_plan=True)
+        decision = replace(self._decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
-            if isinstance(renegotiated.admission, Accepted):
-                self.moved(live, renegotiated, "changed by its user")
+            if isinstance(answer.admission, Accepted):
+                self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
         return decision
+
+    def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
+        site = self._site
+        policy = self._policy(wish, without=live)
+        return renegotiate(site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan)
 
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
 from outrider.service.admitting import Wish
@@ -28,6 +30,7 @@ from outrider.service.requests import (
     ShowTimeline,
 )
 from outrider.service.rights import may_read
+from outrider.service.roster import Listed
 from outrider.service.site import Live
 from outrider.service.workings import Workings
 from outrider.store.errors import Conflict
@@ -45,7 +48,7 @@ class Answering:
         self._meter = meter
         self._decided = decided
 
-    def look_up(self, request: Request, caller: Caller, states: dict[str, str]) -> Answer:
+    def look_up(self, request: Request, caller: Caller, roster: Mapping[str, Listed]) -> Answer:
         """Answer whoever only looks."""
         views, site_views = self._parts.views, self._parts.site_views
         if isinstance(request, Show):
@@ -56,6 +59,7 @@ class Answering:
         if isinstance(request, ListImages):
             return site_views.images(request, caller)
         if isinstance(request, ListNodes):
+            states = {name: each.state.value for name, each in roster.items()}
             return site_views.nodes(request, states)
         if isinstance(request, ListTransfers):
             return site_views.transfers(request, caller)

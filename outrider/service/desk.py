@@ -31,6 +31,7 @@ from outrider.service.staff import Staff
 from outrider.service.status import status_of
 from outrider.service.workings import Workings, make_workings
 from outrider.store.errors import StoreError
+from outrider.store.loading import collector_paused
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
@@ -152,8 +153,7 @@ class Desk:
             self._batch.wants_look = True
             self._staff.compare_all(self._now_s)
             return Reconciled(findings=self._findings)
-        states = {name: each.state.value for name, each in self._roster.items()}
-        return answering.look_up(request, caller, states)
+        return answering.look_up(request, caller, self._roster)
 
     def _finished(self, finished: Finished, replies: list[Replied]) -> None:
         call, result = finished.call, finished.result
@@ -331,6 +331,10 @@ class Desk:
 
     def _load(self) -> None:
         """The state as it is on the disk. Until that can be read and written nothing is promised."""
+        with collector_paused():
+            self._read()
+
+    def _read(self) -> None:
         self._parts = self._answering = None
         try:
             with self._store.promise() as promise:

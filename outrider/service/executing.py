@@ -63,6 +63,21 @@ class Executing:
                 site.moving[number] = self._moving(transfer)
         for live in site.live.values():
             self.arrange(live)
+        self._recollect()
+
+    def _recollect(self) -> None:
+        """What nodes have said before the state was loaded again: they will not say it twice."""
+        site = self._site
+        for live in site.live.values():
+            live.ready = {node for node in live.nodes if self._has_copy(live, node)}
+        for moving in list(site.moving.values()):
+            users = [site.live[name] for name in self._users(moving.transfer.number) if name in site.live]
+            moving.left -= {node for live in users for node in live.ready}
+            if not moving.left:
+                self._end(moving)
+        for live in site.live.values():
+            if live.is_ready and live.record.state is not State.ACTIVE:
+                self._all_ready(live)
 
     def arrange(self, live: Live) -> None:
         """Let nodes know what a reservation needs of them now, and no longer needs."""
@@ -87,16 +102,13 @@ class Executing:
         """Begin what the plan says, deal with what should have ended by now, and tell who will be late."""
         self._run_link()
         site = self._site
-        for transfer, latest_s in site.book.link.latest_starts():
-            if latest_s >= site.now_s:
-                return
+        for transfer, latest_s in site.book.link.latest_starts(site.now_s):
             # The time of the plan is over before its turn came: a clock was set, or nothing ran.
+            late_s = site.now_s - latest_s
             for name in self._users(transfer.number):
                 if name in site.live:
-                    self.endanger(
-                        site.live[name],
-                        f"image {transfer.image.uri} should have been on its way since {site.now_s - latest_s} s",
-                    )
+                    words = f"image {transfer.image.uri} should have been on its way for {late_s} s"
+                    self.endanger(site.live[name], words)
 
     def _run_link(self) -> None:
         site, link = self._site, self._site.book.link
@@ -181,8 +193,7 @@ class Executing:
         site, link = self._site, self._site.book.link
         moving = site.moving[transfer.number]
         left_s = max(1, min(LONGEST_EXTENSION_S, self._left_s(moving)))
-        others = link.latest_starts()
-        if others and others[0][1] < site.now_s + left_s:
+        if link.latest_starts(site.now_s + left_s):
             # Whoever comes next would be late for this one.
             site.book.links.set_aside(site.now_s)
             moving.is_aside = True

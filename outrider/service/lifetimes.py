@@ -139,7 +139,7 @@ class Lifetimes:
         site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
         site.todo([unreserve_effect(live, site.now_s)])
         self._executing.troubled.pop(live.name, None)
-        del site.live[live.name]
+        site.leave(live)
 
     def _find_again(self, live: Live, why: str) -> None:
         """What could not be put back into the book is promised anew if it can be."""

@@ -8,6 +8,7 @@ from the store, as after a crash.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import threading
 import traceback
@@ -28,6 +29,7 @@ from outrider.service.log import TracingLog
 from outrider.service.meter import Meter
 from outrider.service.ports import Call, Finished, Result
 from outrider.service.requests import Asked, Caller, Request, ShowStatus, Ticked
+from outrider.store.loading import collector_paused
 
 TURN_S = 1.0
 """At least so often the loop shows that it lives, and looks whether it promises if it did not."""
@@ -201,7 +203,11 @@ class Loop(Generic[D]):
         self._close(_STOPPED)
 
     def _open(self) -> None:
-        opened = self._open_desk()
+        with collector_paused():
+            opened = self._open_desk()
+            # What was loaded is millions of values that stay: to look for garbage among them would
+            # hold up a request for a second now and then.
+            gc.freeze()
         self._opened = opened
         self._generation += 1
 
@@ -309,6 +315,7 @@ class Loop(Generic[D]):
     def _begin_again(self) -> None:
         """A desk of what is on disk."""
         self._close(_LOST)
+        gc.unfreeze()
         self._open()
         self._meter.count("outrider_desk_restarts_total")
         self._log.warning("desk made anew from the store", generation=self._generation)

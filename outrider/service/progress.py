@@ -93,7 +93,9 @@ class Progress:
         ]
         if wanted - site.moving.keys() - {None}:
             free_s = max(site.now_s, site.book.link.busy_until_s)
-            for transfer, latest_s in site.book.link.latest_starts():
-                if transfer.number in wanted:
-                    found.append(planned(transfer, begin_of(site, latest_s, free_s), latest_s))
+            waiting = site.book.link.waiting([number for number in wanted if number is not None])
+            latest = {each.number: site.book.link.latest_start(each.number) for each in waiting}
+            for transfer in sorted(waiting, key=lambda each: latest[each.number]):
+                latest_s = latest[transfer.number]
+                found.append(planned(transfer, begin_of(site, latest_s, free_s), latest_s))
         return tuple(found)

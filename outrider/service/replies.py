@@ -136,7 +136,6 @@ def _expected_ends(site: Site, coming: dict[int, int]) -> list[int]:
     """When transfers that others wait for, too, are expected to end; by when they must is given."""
     if not coming:
         return []
-    waiting = {transfer.number: latest_s for transfer, latest_s in site.book.link.latest_starts()}
     free_s = max(site.now_s, site.book.link.busy_until_s)
     found: list[int] = []
     for number, by_s in coming.items():
@@ -145,7 +144,7 @@ def _expected_ends(site: Site, coming: dict[int, int]) -> list[int]:
         if moving is not None:
             found.append(min(by_s, max(site.now_s, moving.begun_s + moving.transfer.duration_s)))
         elif transfer is not None:
-            found.append(begin_of(site, waiting[number], free_s) + transfer.duration_s)
+            found.append(begin_of(site, site.book.link.latest_start(number), free_s) + transfer.duration_s)
         else:
             found.append(by_s)
     return found

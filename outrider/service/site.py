@@ -107,12 +107,14 @@ class Site:
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
+        records = store.live_reservations()
         restored = load_book(
             store,
             nodes,
             terms,
             links=links,
             pools=Pools(nodes, keep_bytes=KEPT_BYTES, rank=_oldest_first),
+            live=records,
             now_s=now_s,
         )
         self.book: Book = restored.book
@@ -120,6 +122,7 @@ class Site:
         self.late = restored.late
         self.overfull = restored.overfull
         self.live: dict[str, Live] = {}
+        self._owned: dict[int, dict[str, Live]] = {}
         self.moving: dict[int, Moving] = {}
         self._writes: list[Write] = []
         self._light_writes: list[LightWrite] = []
@@ -127,8 +130,8 @@ class Site:
         self._ended: dict[int, TransferState] = {}
         self._done: list[KeptTransfer] = []
         unconfirmed = {effect.subject for effect in store.due_effects(KEPT_BYTES)}
-        for record in store.live_reservations():
-            live = self.live[record.name] = Live(
+        for record in records:
+            live = Live(
                 record=record,
                 document=read_document(record.document),
                 kept=read_record(record.receipt),
@@ -137,11 +140,24 @@ class Site:
             if record.state in (State.READY, State.ACTIVE):
                 # As it was before the restart, until a node says otherwise.
                 live.ready.update(live.nodes)
+            self._enter(live)
         self.next_number = _next_number(store)
 
     def owned(self, uid: int) -> list[Live]:
         """What a user has that is not over."""
-        return [live for live in self.live.values() if live.record.owner.uid == uid]
+        return list(self._owned.get(uid, {}).values())
+
+    def leave(self, live: Live) -> None:
+        """It is over."""
+        del self.live[live.name]
+        own = self._owned[live.record.owner.uid]
+        del own[live.name]
+        if not own:
+            del self._owned[live.record.owner.uid]
+
+    def _enter(self, live: Live) -> None:
+        self.live[live.name] = live
+        self._owned.setdefault(live.record.owner.uid, {})[live.name] = live
 
     @property
     def has_promises(self) -> bool:
@@ -166,7 +182,7 @@ class Site:
             document=document,
             kept=record,
         )
-        self.live[live.name] = live
+        self._enter(live)
 
         def write(promise: Promise) -> None:
             given = promise.add_reservation(kept, owner, now_s, document=text)

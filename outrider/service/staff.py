@@ -173,6 +173,7 @@ class Staff:
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
         member.unpins.pop((need.digest, need.owner), None)
+        member.stops.pop(need.digest, None)
         self._plan(member, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
@@ -182,7 +183,8 @@ class Staff:
         if member is None or need is None:
             return
         member.unpins[need.digest, owner] = now_s
-        if is_stopped and not need.is_there:
+        is_needed = any(other.digest == need.digest for other in member.needs.values())
+        if is_stopped and not need.is_there and not is_needed:
             member.stops[need.digest] = None
         self._plan(member, now_s)
 
@@ -312,9 +314,9 @@ class Staff:
         now_s: int,
     ) -> list[News]:
         if isinstance(order, Fetch):
-            need.is_told = need.is_told or not code
             if code:
                 return self._failed(member, need, f"{words or code}", now_s)
+            need.is_told, need.told_until_s = True, order.until_s
             return []
         if not code:
             was_there, need.is_there = need.is_there, True
@@ -337,6 +339,9 @@ class Staff:
         if found is not None:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
+        else:
+            # The node knows nothing of it (any more).
+            need.is_told = False
         need.next_s = now_s + self._settings.progress_every_s
         return [Moved(node=member.name, owner=need.owner)]
 
@@ -350,8 +355,7 @@ class Staff:
 
     def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
         for digest in member.stops:
-            if not any(need.digest == digest for need in member.needs.values()):
-                yield Stop(digest=digest)
+            yield Stop(digest=digest)
         for (digest, owner), at_s in member.unpins.items():
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)
@@ -360,7 +364,9 @@ class Staff:
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
             until_s = max(until_s, now_s + self._settings.grace_s)
-            if need.transfer is not None and not need.is_there:
+            # Not again while it is under way: a transfer that has failed would begin anew, unnoticed.
+            is_wanted = not need.is_told or until_s >= need.told_until_s + self._settings.pin_lease_s // 2
+            if need.transfer is not None and not need.is_there and is_wanted:
                 yield Fetch(
                     digest=need.digest,
                     uri=need.uri,
@@ -410,7 +416,8 @@ class Staff:
         ]
         if member.stops:
             instants.append(now_s)
-        self._plan_at(member, max(now_s, min(instants)))
+        # Once a second at most, whatever a node answers.
+        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
 
     def _plan_at(self, member: Member, at_s: int) -> None:
         if member.due_s is None or at_s < member.due_s:

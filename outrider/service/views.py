@@ -53,8 +53,8 @@ class Views:
             return live
         own = [
             each
-            for each in site.live.values()
-            if each.document.workspace == name and (each.record.owner.uid == caller.uid or caller.is_admin)
+            for each in (site.live.values() if caller.is_admin else site.owned(caller.uid))
+            if each.document.workspace == name
         ]
         if len(own) == 1:
             return own[0]

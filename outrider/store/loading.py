@@ -11,6 +11,7 @@ from outrider.core.model import Node
 from outrider.core.restoring import Restored, restore
 from outrider.core.reuse import Pools
 from outrider.core.staging.links import Links
+from outrider.store.records import ReservationRecord
 from outrider.store.store import Store
 
 
@@ -21,15 +22,19 @@ def load_book(
     *,
     links: Links,
     pools: Pools | None = None,
+    live: Sequence[ReservationRecord] | None = None,
     now_s: int,
 ) -> Restored:
-    """The book of all that has been promised. `links` and `pools` are new, as for a first start."""
-    with _collector_paused():
-        return restore(nodes, terms, store.kept_book(now_s), links=links, pools=pools, now_s=now_s)
+    """The book of all that has been promised. `links` and `pools` are new, as for a first start.
+
+    `live` are the store's live reservations, for whoever has read them already.
+    """
+    with collector_paused():
+        return restore(nodes, terms, store.kept_book(now_s, live), links=links, pools=pools, now_s=now_s)
 
 
 @contextmanager
-def _collector_paused() -> Iterator[None]:
+def collector_paused() -> Iterator[None]:
     """Hundreds of thousands of values are made and all stay: looking for garbage among them again
     and again takes longer than making them."""
     was_enabled = gc.isenabled()

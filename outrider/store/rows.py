@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from outrider.core.kept import KeptBook, KeptReservation
@@ -120,11 +121,11 @@ def next_transfer(database: Database) -> int:
     return int(text)
 
 
-def kept_book(database: Database, now_s: int) -> KeptBook:
-    """All that a book is restored from."""
+def kept_book(database: Database, reservations: Iterable[KeptReservation], now_s: int) -> KeptBook:
+    """All that a book is restored from, with the reservations that are not over."""
     nodes = [node(row) for row in database.rows(sql.NODES)]
     return KeptBook(
-        reservations=tuple(_promise(row) for row in database.rows(sql.LIVE_PROMISES)),
+        reservations=tuple(reservations),
         transfers=tuple(forms.read_transfer(_text(row)) for row in database.rows(sql.KEPT_TRANSFERS)),
         runs=tuple(forms.read_run(_text(row)) for row in database.rows(sql.RUNS)),
         pools=tuple(each.pool for each in nodes if each.pool is not None),

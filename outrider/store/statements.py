@@ -139,7 +139,6 @@ CHANGE_RESERVATION = """UPDATE reservations SET state = ?, version = version + 1
 LIVE_RESERVATION = _RESERVATION + " WHERE name = ? AND ended_s IS NULL"
 LAST_RESERVATION = _RESERVATION + " WHERE name = ? ORDER BY number DESC LIMIT 1"
 LIVE_RESERVATIONS = _RESERVATION + " WHERE ended_s IS NULL ORDER BY number"
-LIVE_PROMISES = "SELECT promise FROM reservations WHERE ended_s IS NULL ORDER BY number"
 PAST_RESERVATIONS = _RESERVATION + " WHERE ended_s IS NOT NULL AND number < ? ORDER BY number DESC LIMIT ?"
 PAST_PROMISES = "SELECT promise, ended_s FROM reservations WHERE ended_s > ? AND start_s < ended_s"
 ADD_NEED = "INSERT OR IGNORE INTO needs (reservation, transfer) VALUES (?, ?)"

@@ -12,7 +12,7 @@ raises, nothing of it is; whoever has changed a book in memory takes that back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -87,9 +87,10 @@ class Store:
         with self._database.transaction(is_safe=False):
             yield Progress(self._database)
 
-    def kept_book(self, now_s: int) -> KeptBook:
-        """What the book is restored from."""
-        return rows.kept_book(self._database, now_s)
+    def kept_book(self, now_s: int, live: Sequence[ReservationRecord] | None = None) -> KeptBook:
+        """What the book is restored from. `live` are the live reservations, if they were read already."""
+        kept = [each.kept for each in (self.live_reservations() if live is None else live)]
+        return rows.kept_book(self._database, kept, now_s)
 
     def reservation(self, name: str) -> ReservationRecord | None:
         """The last reservation of that name, live or past."""

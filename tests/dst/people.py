@@ -53,8 +53,10 @@ class Told:
     at_s: int
     is_asked_to_end: bool = False
     """Whether a cancellation was ever on its way."""
+    changes: int = 0
+    """How many changes are on their way: until they are answered nobody knows what holds."""
     is_unsure: bool = False
-    """Whether a change was on its way whose answer nobody saw."""
+    """Whether changes overtook each other, or were never answered."""
 
 
 @dataclass(slots=True)
@@ -161,7 +163,8 @@ class People:
             request_hash=key,
         )
         if not request.is_plan:
-            told.is_unsure = True
+            told.changes += 1
+            told.is_unsure = told.is_unsure or told.changes > 1
         self.send(told.caller, request)
 
     def look(self, caller: Caller) -> None:
@@ -270,6 +273,8 @@ class People:
             self._retry(errand)
             return
         errand.is_over = True
+        if isinstance(errand.request, Modify) and not errand.request.is_plan:
+            self.told[errand.request.name].changes -= 1
         errand.then(answer)
 
     def _believe(self, errand: Errand, answer: Answer) -> None:
@@ -288,8 +293,9 @@ class People:
             if answer.result == "accepted":
                 self._promised(errand.caller, request, answer, is_new=before is answer)
         elif isinstance(request, Cancel) and isinstance(answer, ReservationDetails):
-            if answer.reservation.state not in ("cancelled", "ended", "failed"):
-                raise Violation(f"{request.name} was cancelled and is {answer.reservation.state}")
+            state = answer.reservation.state
+            if state not in ("cancelled", "ended", "failed"):
+                raise Violation(f"{request.name} was cancelled and is {state}")
 
     def _promised(self, caller: Caller, request: Reserve | Modify, answer: Decision, *, is_new: bool) -> None:
         assert answer.start_s is not None
@@ -300,9 +306,13 @@ class People:
         if isinstance(request, Reserve) and before is not None:
             raise Violation(f"the name {answer.name} is given twice")
         told = Told(
-            name=answer.name, caller=caller, start_s=answer.start_s, end_s=answer.end_s, at_s=self._clock.now_s()
+            name=answer.name,
+            caller=caller,
+            start_s=answer.start_s,
+            end_s=answer.end_s,
+            at_s=self._clock.now_s(),
         )
-        if before is not None:
-            told.is_asked_to_end = before.is_asked_to_end
-        told.is_unsure = before is not None
-        self.told[answer.name] = told
+        if before is None:
+            self.told[answer.name] = told
+        else:
+            before.start_s, before.end_s = told.start_s, told.end_s

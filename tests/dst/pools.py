@@ -91,6 +91,8 @@ class Network:
         self.origin_rate = origin_rate
         self.node_rate = node_rate
         self.wrong_digests = wrong_digests
+        self.poisoned = ""
+        """A node that passes on other bytes than it has, for ever."""
         self.is_origin_up = True
         self._moved_ms = 0
         self._is_moving = False
@@ -177,7 +179,8 @@ class Network:
 
     def _complete(self, pool: Pool, flow: Flow) -> None:
         pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + flow.size_bytes
-        if self.wrong_digests and self._random.random() < self.wrong_digests:
+        is_poisoned = isinstance(flow.source, Relay) and flow.source.node == self.poisoned
+        if is_poisoned or (self.wrong_digests and self._random.random() < self.wrong_digests):
             flow.arrived_bytes = 0
             self._fail(pool, flow, "its digest is another")
             return

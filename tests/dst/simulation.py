@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.metadata.policies import Policies
-from outrider.metadata.policies import RuleSection
+from outrider.metadata.policies import Policies, RuleSection
 from outrider.rms.base import RmsNode
 from outrider.rms.twin import Twin
 from tests.dst.clockwork import Clockwork, Trace, Violation
@@ -24,7 +23,7 @@ from tests.dst.safety import Safety
 from tests.dst.settling import Settling
 from tests.dst.wire import Wire
 
-SETTLE_S = 420
+SETTLE_S = 480
 """After the last end: for effects that are tried again and pins that are taken away."""
 LATE_REQUESTS = 3
 MEMORY = Path("/dev/shm")
@@ -47,7 +46,9 @@ class Run:
 class Simulation:
     """A world and its people."""
 
-    def __init__(self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False) -> None:
+    def __init__(
+        self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False
+    ) -> None:
         self.random = random = Random(seed)
         self.knobs: Knobs = draw(random)
         self.clock = clock = Clockwork()
@@ -64,6 +65,7 @@ class Simulation:
             node_rate=knobs.node_rate,
             wrong_digests=knobs.wrong_digests,
         )
+        self.network.poisoned = knobs.poisoned
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
         self.twin = Twin(nodes, clock=clock)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
@@ -75,7 +77,7 @@ class Simulation:
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
         self.settling = Settling(
-            clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s
+            clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s, knobs.is_calm
         )
 
     def run(self) -> None:

@@ -20,7 +20,7 @@ of exactly that time, so a few minutes' reserve accepts more.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -182,7 +182,7 @@ class DeadlineLink:
         """Take a waiting transfer out; those before it may then start later. False if not waiting."""
         if number not in self._by_number:
             return False
-        index = next(i for i, transfer in enumerate(self._waiting) if transfer.number == number)
+        index = self._place(number)
         del self._by_number[number]
         del self._waiting[index], self._latest[index], self._keys[index]
         self._slacken(index)
@@ -194,7 +194,9 @@ class DeadlineLink:
 
     def next_start(self, now_s: int) -> tuple[int, int] | None:
         """When the next transfer starts and its index; None if nothing waits or one runs."""
-        return next(self._starts(now_s, repeat=False), None) if self.running is None else None
+        if self.running is not None or not self._waiting:
+            return None
+        return self._choose(range(len(self._waiting)), max(now_s, self.busy_until_s))
 
     def begin(self, index: int, now_s: int) -> Transfer:
         """Start the transfer that `next_start` named. From now on it cannot be moved."""
@@ -241,7 +243,7 @@ class DeadlineLink:
 
     def planned(self, now_s: int) -> list[tuple[Transfer, int]]:
         """Every waiting transfer with the start it has if nothing else happens."""
-        return [(self._waiting[index], start_s) for start_s, index in self._starts(now_s, repeat=True)]
+        return [(self._waiting[index], start_s) for start_s, index in self._starts(now_s)]
 
     def waiting(self, only: Collection[int] | None = None) -> list[Transfer]:
         """The waiting transfers in their order, or those with these numbers in the order of these."""
@@ -249,9 +251,14 @@ class DeadlineLink:
             return list(self._waiting)
         return [self._by_number[number] for number in sorted(only) if number in self._by_number]
 
-    def latest_starts(self) -> list[tuple[Transfer, int]]:
-        """Every waiting transfer with the latest start that keeps all deadlines."""
-        return list(zip(self._waiting, self._latest, strict=True))
+    def latest_starts(self, before_s: int | None = None) -> list[tuple[Transfer, int]]:
+        """Every waiting transfer with the latest start that keeps all deadlines, if that is before then."""
+        stop = len(self._latest) if before_s is None else bisect_left(self._latest, before_s)
+        return list(zip(self._waiting[:stop], self._latest[:stop], strict=True))
+
+    def latest_start(self, number: int) -> int:
+        """The same of one transfer, which waits."""
+        return self._latest[self._place(number)]
 
     def earliest_deadline(self, duration_s: int, now_s: int, not_before_s: int) -> int:
         """The earliest deadline from `not_before_s` on that leaves `duration_s` of idle link before it.
@@ -280,7 +287,16 @@ class DeadlineLink:
                 break
             self._latest[before] = next_s
 
-    def _starts(self, now_s: int, *, repeat: bool) -> Iterator[tuple[int, int]]:
+    def _place(self, number: int) -> int:
+        """Where in the sequence a transfer waits: where its deadline belongs, or further ahead."""
+        transfer = self._by_number[number]
+        assert transfer.deadline_s is not None
+        index = bisect_right(self._keys, transfer.deadline_s) - 1
+        while self._waiting[index] is not transfer:
+            index -= 1
+        return index
+
+    def _starts(self, now_s: int) -> Iterator[tuple[int, int]]:
         """Starts in the order in which they happen, each with its index in the sequence."""
         left = list(range(len(self._waiting)))
         clock_s = max(now_s, self.busy_until_s)
@@ -288,8 +304,6 @@ class DeadlineLink:
             start_s, chosen = self._choose(left, clock_s)
             index = left.pop(chosen)
             yield start_s, index
-            if not repeat:
-                return
             clock_s = start_s + self._waiting[index].duration_s
 
     def _choose(self, left: Sequence[int], clock_s: int) -> tuple[int, int]:

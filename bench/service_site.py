@@ -1,0 +1,191 @@
+"""A large site for the benchmark of the service, and outriderd itself for it, run as a program.
+
+Everything is the product's own (loop, desk, workers, web server, store, catalogue) but the
+nodes and the batch system, which are those of `service_world`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from pathlib import Path
+from random import Random
+from typing import Any
+
+# Run as a script, Python looks for modules in this folder only.
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from bench.admission import request, site  # noqa: E402
+from bench.service_world import POOL_BYTES, BookingSystem, Journal, MemoryNodes  # noqa: E402
+from cachemgr.clock import SystemClock  # noqa: E402
+from outrider.core.model import Image, Resources, Workspace  # noqa: E402
+from outrider.metadata.decision import Allowed, Refused  # noqa: E402
+from outrider.metadata.validation import Circumstances  # noqa: E402
+from outrider.metadata.workspace import WorkspaceFile  # noqa: E402
+from outrider.rms.base import RmsNode  # noqa: E402
+
+IMAGES = 200
+RATE = 1_250_000_000
+FIRST_START_S = 900
+"""Nothing starts earlier: what is filled in takes minutes, and is in time nevertheless."""
+POLICIES = "version: 1\nrules:\n  - {name: everybody, reservations: 100000}\n"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where everything of one benchmarked service is, and how large the site is."""
+
+    folder: Path
+    nodes: int
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "outriderd.sock"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "state" / "outriderd.sqlite"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "outriderd.yaml"
+
+    def batch_system(self, clock: SystemClock) -> BookingSystem:
+        return BookingSystem(rms_nodes(self.nodes), clock, Journal(self.folder / "batch.jsonl"))
+
+    def pools(self, clock: SystemClock) -> MemoryNodes:
+        names = [each.name for each in rms_nodes(self.nodes)]
+        return MemoryNodes(names, clock, Journal(self.folder / "pools.jsonl"))
+
+
+def rms_nodes(count: int) -> list[RmsNode]:
+    """The nodes of `bench/admission.py`, in the units of the service, and by name as at any look."""
+    nodes = [RmsNode(name=each.name, capacity=_in_mib(each.capacity)) for each in site(count)]
+    return sorted(nodes, key=lambda node: node.name)
+
+
+def _in_mib(resources: Resources) -> Resources:
+    amounts = dict(resources.amounts)
+    return Resources.from_mapping({**amounts, "memory_mib": 1024 * amounts.pop("memory_gib")} | amounts)
+
+
+def images() -> list[Image]:
+    random = Random(1)
+    return [
+        Image(
+            uri=f"image{number}",
+            size_bytes=random.randint(1, 20) * 10**9,
+            digest=f"sha256:{hashlib.sha256(str(number).encode()).hexdigest()}",
+        )
+        for number in range(IMAGES)
+    ]
+
+
+def write_config(place: Place) -> None:
+    """The configuration, whose one node only satisfies its form: the batch system says which there are."""
+    (place.folder / "policies.yaml").write_text(POLICIES)
+    settings: dict[str, Any] = {
+        "version": 1,
+        "state": str(place.store.parent),
+        "socket": str(place.socket),
+        "policies": str(place.folder / "policies.yaml"),
+        "link": {"rate": RATE},
+        "pools": {"size": POOL_BYTES},
+        "images": {
+            each.uri: {
+                "uri": f"https://images.example.org/{each.uri}",
+                "digest": each.digest,
+                "size": each.size_bytes,
+            }
+            for each in images()
+        },
+        "backend": {"kind": "twin", "nodes": "n0"},
+        "log": {"level": "warning"},
+    }
+    # JSON is YAML, too.
+    place.config.write_text(json.dumps(settings, indent=1))
+
+
+def wish(number: int, random: Random, known: list[Image]) -> dict[str, Any]:
+    """What a user writes down: the requests of `bench/admission.py` as workspaces."""
+    return written(request(number, random, known, 1))
+
+
+def written(workspace: Workspace) -> dict[str, Any]:
+    """A workspace as its file says it, with its start as seconds from now."""
+    amounts, image = dict(workspace.resources.amounts), workspace.image
+    assert image is not None
+    assert workspace.start_s is not None
+    return {
+        "version": 1,
+        "metadata": {"name": f"w{workspace.name[1:]}", "image": {"uri": image.uri}},
+        "deployment": {
+            "nodes": workspace.instances,
+            "cpus": amounts["cpus"],
+            "memory": f"{amounts['memory_gib']}GiB",
+            "duration": f"{workspace.duration_s}s",
+            "start": f"now+{FIRST_START_S + workspace.start_s}seconds",
+        },
+    }
+
+
+def understood(wanted: dict[str, Any], now_s: int) -> WorkspaceFile:
+    """The same as the service reads it, without the text in between."""
+    circumstances = Circumstances(now_s=now_s, zone=UTC)
+    return WorkspaceFile.model_validate(wanted, context=circumstances)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--nodes", type=int, required=True)
+    options = parser.parse_args(argv)
+    place = Place(folder=options.folder, nodes=options.nodes)
+    return _serve(place)
+
+
+def _serve(place: Place) -> int:
+    """outriderd's own main, over another world."""
+    from outrider.service.backends import catalogue_of, make_desk
+    from outrider.service.catalogued import CataloguedNodes
+    from outrider.service.config import Config
+    from outrider.service.effects import carry_out
+    from outrider.service.images import Hashes, Resolver, opener
+    from outrider.service.life import Providers
+    from outrider.service.log import TracingLog
+    from outrider.service.main import main as outriderd
+    from outrider.service.ports import AskProgram, World
+
+    clock = SystemClock()
+
+    class Backend:
+        def __init__(self, world: World) -> None:
+            self.world = world
+
+        def start(self) -> None: ...
+
+        def stop(self) -> None: ...
+
+    def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]) -> Backend:
+        catalogue = catalogue_of(config)
+        hashes = Hashes(Path(config.state) / "hashes.json", clock)
+        resolver = Resolver(open_as=opener(), hashes=hashes, clock=clock, catalogue=catalogue)
+        nodes = CataloguedNodes(place.pools(clock), catalogue)
+        return Backend(World(rms=place.batch_system(clock), nodes=nodes, resolve=resolver))
+
+    def ask_program(call: AskProgram) -> Allowed | Refused:
+        raise AssertionError("there is no program")
+
+    providers = Providers(
+        make_backend=make_backend, make_desk=make_desk, carry_effect=carry_out, ask_program=ask_program
+    )
+    return outriderd(["--config", str(place.config)], providers=providers)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
