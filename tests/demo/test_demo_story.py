@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -69,25 +70,22 @@ def test_receipts_say_met_and_the_table_sums_them_up(brief: Shown) -> None:
         assert float(fetched) >= float(delay) + 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_demo_leaves_nothing(temporary: Path, number: signal.Signals) -> None:
-    process = start(temporary, "--brief")
-    assert process.stdout is not None
-    while "outrider reserve" not in (line := process.stdout.readline()):
-        assert line, "the demo ended before it was interrupted"
-    process.send_signal(number)
-    ended = shown(process)
+def test_interrupted_demos_leave_nothing(temporary: Path) -> None:
+    demos = {number: start(temporary, "--brief") for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, process in demos.items():
+        read_until(process, "outrider reserve")
+        process.send_signal(number)
+    ended = [shown(process) for process in demos.values()]
 
-    assert ended.code == 130, ended.err
-    assert ended.err.endswith("outrider: interrupted\n")
+    for each in ended:
+        assert each.code == 130, each.err
+        assert each.err.endswith("outrider: interrupted\n")
     assert left_behind(temporary) == []
 
 
 def test_service_that_dies_shows_its_log_and_leaves_nothing(temporary: Path) -> None:
     process = start(temporary, "--brief")
-    assert process.stdout is not None
-    while "outrider reserve" not in (line := process.stdout.readline()):
-        assert line, "the demo ended before its service did"
+    read_until(process, "outrider reserve")
     os.kill(service_of(temporary), signal.SIGKILL)
     ended = shown(process)
 
@@ -95,6 +93,12 @@ def test_service_that_dies_shows_its_log_and_leaves_nothing(temporary: Path) -> 
     assert "The service's log ends so:" in ended.err
     assert "service serves" in ended.err
     assert left_behind(temporary) == []
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    while text not in (line := process.stdout.readline()):
+        assert line, f"the demo ended before it showed {text}"
 
 
 def service_of(temporary: Path) -> int:
