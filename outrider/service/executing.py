@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from outrider.core.kept import keep_reservation, keep_transfers
 from outrider.core.model import Transfer
-from outrider.core.refusal import Refusal
+from outrider.core.refusal import Refusal, size
 from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.agenda import Agenda, Topic
 from outrider.service.meter import Log, Meter
@@ -446,7 +446,7 @@ class Executing:
             if odds < ALARM_PERCENT:
                 self.endanger(
                     live,
-                    f"image {live.document.uri} has {left} bytes to go to {_names(moving)}, "
+                    f"image {live.document.uri} has {size(left)} to go to {_names(moving)}, "
                     f"with {max(left_s, 0)} s left; the odds are {odds} %",
                 )
             elif odds >= SAFE_PERCENT and live.danger.startswith("image "):
