@@ -125,6 +125,7 @@ class Story:
         node = self._await(f"the image is on its way to {name}", lambda: self._arriving(name))
         self._screen.type(f"kill -STOP {self._stage.daemon_of(node)}   # the daemon of {node}'s pool")
         self._stage.freeze(node)
+        self._screen.say("Nobody tells the service. It has to find out, and to keep its promise elsewhere.")
         self._screen.run(f"outrider watch {name} --until ready --every 1")
         self._screen.run(f"outrider explain {name}")
 
