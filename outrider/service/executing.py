@@ -93,7 +93,8 @@ class Executing:
                 if name in site.live:
                     self.endanger(
                         site.live[name],
-                        f"image {transfer.image.uri} should have been on its way since {site.now_s - latest_s} s",
+                        f"image {transfer.image.uri} should have been on its way since "
+                        f"{site.now_s - latest_s} s",
                     )
 
     def _run_link(self) -> None:
