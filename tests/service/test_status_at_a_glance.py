@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.answers import Status
+from outrider.service.answers import ReservationList, Status
 from outrider.service.requests import Cancel, ListReservations, Modify, ShowStatus
 from tests.service.sandbox import ADMIN, Sandbox, reserve
 
@@ -29,7 +29,8 @@ def status(sandbox: Sandbox) -> Status:
 def check(sandbox: Sandbox) -> Status:
     """The status, after what it says was counted in the list of reservations."""
     told, listed = status(sandbox), sandbox.ask(ListReservations(), ADMIN)
-    views = listed.reservations  # type: ignore[union-attr]
+    assert isinstance(listed, ReservationList)
+    views = listed.reservations
     states = Counter(each.state for each in views)
     assert {state: count for state, count in told.reservations.items() if count} == dict(states)
     starts = [each.start_s for each in views if each.start_s > sandbox.now_s]
