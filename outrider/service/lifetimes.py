@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from outrider.core.admission import Accepted, admit
 from outrider.core.kept import keep_reservation
-from outrider.service.admitting import Admitting
+from outrider.service.admitting import Admitting, after_move
 from outrider.service.agenda import Agenda, Topic
 from outrider.service.documents import Record
 from outrider.service.effects import RESERVE, unreserve_effect
@@ -151,12 +151,18 @@ class Lifetimes:
             if isinstance(answer, Accepted):
                 site.touch({transfer.number for transfer in answer.plan.transfers})
                 site.touch({number for number, _ in answer.plan.pushed})
+                kept, before = keep_reservation(site.book, live.name), set(live.nodes)
+                # What is there already on its new nodes is known when they have been told.
+                live.ready.clear()
+                state, _ = after_move(live, is_ready=False, now_s=site.now_s)
                 site.change(
                     live,
-                    kept=keep_reservation(site.book, live.name),
+                    kept=kept,
+                    state=state,
                     why=f"moved, since {why}",
                     receipt=Record(),
                 )
+                self._executing.release(live, tuple(sorted(before - set(live.nodes))))
                 site.note("repair", live.name, "moved", why)
                 self._admitting.confirm(live)
                 return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outrider.core.admission import Accepted
 from outrider.core.renegotiation import renegotiate
 from outrider.service.admitting import Admitting
@@ -53,8 +55,8 @@ class Mending:
         site = self._site
         bad = set(self.taken.get(live.name, ()))
         for name in live.nodes:
-            number = site.book.timeline.number_of[name]
-            if not site.book.available >> number & 1:
+            number = site.book.timeline.number_of.get(name)
+            if number is None or not site.book.available >> number & 1:
                 bad.add(name)
                 continue
             member = self._staff.members.get(name)
@@ -70,12 +72,14 @@ class Mending:
         if not bad:
             self._on_its_nodes(live, why)
             return
-        if live.reservation.start_s <= site.now_s:
+        if live.reservation.start_s <= site.now_s or live.name not in site.book.entries:
             self._executing.endanger(live, why)
             return
         before = live.reservation
         among = frozenset(node.name for node in site.book.timeline.nodes) - bad
-        renegotiated = renegotiate(site.book, before.workspace, site.now_s, among=among)
+        # One that might have started at any time has been told this start.
+        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None)
+        renegotiated = renegotiate(site.book, workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
             words = reason_of(renegotiated.admission.refusal)
             self._executing.endanger(live, f"{why}; and no other nodes will do: {words}")
@@ -99,8 +103,11 @@ class Mending:
             self._executing.restage(live, why)
         start_s = live.reservation.start_s
         coming = [life for _, life in entry.lives if life.transfer is not None]
+        late = {transfer.number for transfer, at_s in site.book.link.latest_starts() if at_s < site.now_s}
         is_whole = len(entry.lives) == len(entry.fits)
-        is_in_time = live.is_ready or start_s > site.now_s
+        is_in_time = live.is_ready or (
+            start_s > site.now_s and late.isdisjoint(life.transfer for life in coming)
+        )
         if is_whole and is_in_time and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
             self._forget(live)
             self._executing.save(live)
