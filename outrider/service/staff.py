@@ -61,6 +61,8 @@ class Need:
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0
+    is_barred: bool = False
+    """The node has these bytes for others alone."""
     next_s: int = 0
     arrived_bytes: int = 0
     rate: int = 0
@@ -314,9 +316,13 @@ class Staff:
         now_s: int,
     ) -> list[News]:
         if isinstance(order, Fetch):
+            need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, f"{words or code}", now_s)
             need.is_told, need.told_until_s = True, order.until_s
+            return []
+        if not code and need.is_barred:
+            # It is there, and pinned, and not for whoever needs it.
             return []
         if not code:
             was_there, need.is_there = need.is_there, True
@@ -391,11 +397,14 @@ class Staff:
 
     def _sources(self, member: Member, need: Need) -> tuple[Source, ...]:
         """The nodes before it in the chain, the image's own address, and others that have it."""
-        before = [name for name in need.upstream if self._can_send(name)]
+        before = [name for name in need.upstream if self._can_send(name) and self._may_take(name, need)]
         others = [
             each.name
             for each in self.members.values()
-            if need.failures and need.digest in each.images and each.name != member.name
+            if need.failures
+            and need.digest in each.images
+            and each.name != member.name
+            and self._may_take(each.name, need)
         ]
         near = [Relay(node=name, digest=need.digest) for name in before[:2]]
         far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
@@ -403,6 +412,18 @@ class Staff:
             # Something is wrong with the way that was tried: begin at the other end.
             return (need.uri, *far, *near)
         return (*near, need.uri, *far)
+
+    def _may_take(self, name: str, need: Need) -> bool:
+        """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
+        one has to be there for this very reservation."""
+        member = self.members[name]
+        image, own = member.images.get(need.digest), member.needs.get(need.owner)
+        if own is not None and own.is_barred:
+            return False
+        if image is None or image.is_public:
+            return True
+        # What was there already was pinned without anybody asking whose it is.
+        return own is not None and own.is_there and own.transfer is not None
 
     def _can_send(self, name: str) -> bool:
         member = self.members.get(name)

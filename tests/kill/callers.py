@@ -20,8 +20,8 @@ PAUSE_S = 0.03
 THINKING_S = 0.15
 MOST_OPEN = 6
 """Reservations that one caller has at once."""
-FURTHEST_S = 12
-LONGEST_S = 5
+SOONEST_S, FURTHEST_S = 3, 20
+LONGEST_S = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,7 +235,7 @@ class Caller:
 
     def _body(self, source: Source) -> Json:
         self._asked += 1
-        start_s = CLOCK.now_s() + self._random.randint(2, FURTHEST_S)
+        start_s = CLOCK.now_s() + self._random.randint(SOONEST_S, FURTHEST_S)
         return {
             "workspace": (
                 f"version: 1\nmetadata: {{name: {self._prefix}-{self._asked}, "

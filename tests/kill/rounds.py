@@ -22,6 +22,8 @@ CALLERS = 3
 FROM_NOTHING_EVERY = 10
 """One start out of so many is that of a program; the others are forked, and come sooner."""
 SETTLE_S = 60.0
+CALM, CALM_S = 0.15, 3.0
+"""How often the service is left alone for so long: what is always dead cannot keep anything."""
 
 SITE = f"""
 link: {{rate: {RATE}, spread: 1s, reserve: at-once}}
@@ -134,7 +136,8 @@ class _Killer:
     def round(self) -> None:
         victim, random = self._victim, self._random
         kind = random.choice(self._kinds)
-        CLOCK.sleep(random.uniform(0.05, 0.6))
+        is_calm = random.random() < CALM
+        CLOCK.sleep(CALM_S if is_calm else random.uniform(0.05, 0.6))
         seen = verdicts.listed(victim)
         CLOCK.sleep(random.uniform(0.0, 0.1))
         self._kill(kind)

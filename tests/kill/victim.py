@@ -209,8 +209,9 @@ class Victim:
         """What a service that has ended must not leave behind."""
         found = [f"process {pid}" for pid in processes_of(self.folder)]
         found += [f"socket {each}" for each in self.folder.rglob("*") if each.is_socket()]
-        found += [f"unfinished {each}" for each in self.folder.rglob("*.new")]
-        found += [f"unfinished {each}" for each in self.folder.rglob("*.tmp")]
+        # A pool keeps what is unfinished of its own until it is checked or needs the room.
+        beside = [each for each in self.folder.rglob("*.new") if "pool" not in each.parts]
+        found += [f"unfinished {each}" for each in beside]
         mounts = Path("/proc/self/mounts").read_text()
         return found + [f"mount {line}" for line in mounts.splitlines() if f"{self.folder}/e" in line]
 
