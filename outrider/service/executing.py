@@ -107,7 +107,8 @@ class Executing:
             late_s = site.now_s - latest_s
             for name in self._users(transfer.number):
                 if name in site.live:
-                    words = f"image {transfer.image.uri} should have been on its way for {late_s} s"
+                    what = f"transfer {transfer.number} of image {transfer.image.uri}"
+                    words = f"{what} should have begun {late_s} s ago"
                     self.endanger(site.live[name], words)
 
     def _run_link(self) -> None:
@@ -440,7 +441,9 @@ class Executing:
             left = moving.transfer.image.size_bytes - self._slowest(moving)[0]
             if self._is_early(moving, left, left_s):
                 continue
-            odds = live.odds_percent = odds_percent(moving.rates, left, left_s)
+            odds = moving.odds[name] = odds_percent(moving.rates, left, left_s)
+            # It is as safe as the transfer that it has most to fear for.
+            live.odds_percent = min(each.odds.get(name, 100) for each in site.moving.values())
             if odds < HASTE_PERCENT:
                 self._hasten(moving)
             if odds < ALARM_PERCENT:
@@ -449,7 +452,7 @@ class Executing:
                     f"image {live.document.uri} has {size(left)} to go to {_names(moving)}, "
                     f"with {max(left_s, 0)} s left; the odds are {odds} %",
                 )
-            elif odds >= SAFE_PERCENT and live.danger.startswith("image "):
+            elif live.odds_percent >= SAFE_PERCENT and live.danger.startswith("image "):
                 self.save(live)
 
     def _is_early(self, moving: Moving, left_bytes: int, left_s: int) -> bool:
