@@ -190,6 +190,17 @@ class Staff:
             member.stops[need.digest] = None
         self._plan(member, now_s)
 
+    def has_copy(self, node: str, owner: str) -> bool:
+        """Whether a node has said that what a reservation needs is there."""
+        member = self.members.get(node)
+        need = None if member is None else member.needs.get(owner)
+        return need is not None and need.is_there
+
+    def has_spoken(self, node: str) -> bool:
+        """Whether a node has answered at all since the service was started."""
+        member = self.members.get(node)
+        return member is not None and member.heard_s is not None
+
     def hurry(self, node: str, owner: str, now_s: int) -> None:
         """Tell a node about a need now, whatever was said when."""
         member = self.members[node]
