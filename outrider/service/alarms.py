@@ -52,7 +52,9 @@ class Alarms:
             left = moving.transfer.image.size_bytes - self._carriage.slowest(moving)[0]
             if self._is_early(moving, left, left_s):
                 continue
-            odds = live.odds_percent = odds_percent(moving.rates, left, left_s)
+            odds = moving.odds[name] = odds_percent(moving.rates, left, left_s)
+            # It is as safe as the transfer that it has most to fear for.
+            live.odds_percent = min(each.odds.get(name, 100) for each in site.moving.values())
             if odds < HASTE_PERCENT:
                 self._hasten(moving)
             if odds < ALARM_PERCENT:
@@ -61,7 +63,7 @@ class Alarms:
                     f"image {live.document.uri} has {size(left)} to go to {_names(moving)}, "
                     f"with {max(left_s, 0)} s left; the odds are {odds} %",
                 )
-            elif odds >= SAFE_PERCENT and live.danger.startswith("image "):
+            elif live.odds_percent >= SAFE_PERCENT and live.danger.startswith("image "):
                 self.save(live)
 
     def endanger(self, live: Live, words: str) -> None:

@@ -107,7 +107,8 @@ class Executing:
             late_s = site.now_s - latest_s
             for name in self._carriage.users(transfer.number):
                 if name in site.live:
-                    words = f"image {transfer.image.uri} should have been on its way for {late_s} s"
+                    what = f"transfer {transfer.number} of image {transfer.image.uri}"
+                    words = f"{what} should have begun {late_s} s ago"
                     self._alarms.endanger(site.live[name], words)
 
     def next_s(self) -> int | None:

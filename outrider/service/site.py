@@ -86,6 +86,8 @@ class Moving:
     """Instants, and the bytes that had arrived on the slowest node by then."""
     rate_bytes_per_s: int = 0
     judged_s: int | None = None
+    odds: dict[str, int] = field(default_factory=dict)
+    """By reservation, how likely it is that this brings its image in time, in percent."""
 
 
 class PaddedLinks(ExclusiveLinks):
