@@ -261,7 +261,11 @@ class Executing:
         site.book.links.end(number, site.now_s)
         del site.moving[number]
         users = self._users(number)
-        site.book.transfer_done(number, site.now_s)
+        brought = site.book.transfer_done(number, site.now_s)
+        for node, life in brought:
+            if site.book.timeline.nodes[node].name in moving.given_up and not life.users:
+                # Nobody may count on a copy that never came.
+                site.book.pools.lose(node, life)
         if state is TransferState.DONE:
             site.done_transfer(kept)
         else:
@@ -272,12 +276,13 @@ class Executing:
                 if live.kept.brought:
                     site.change(live, receipt=live.kept)
                 self.arrange(live)
-        took_s = site.now_s - moving.begun_s
-        self._meter.observe("outrider_transfer_seconds", took_s)
-        self._meter.count("outrider_link_bytes_total", by=moving.transfer.image.size_bytes)
-        self._log.info(
-            "transfer ended", transfer=number, seconds=took_s, planned_s=moving.transfer.duration_s
-        )
+        took_s, planned_s = site.now_s - moving.begun_s, moving.transfer.duration_s
+        if state is TransferState.DONE:
+            self._meter.observe("outrider_transfer_seconds", took_s)
+            self._meter.count("outrider_link_bytes_total", by=moving.transfer.image.size_bytes)
+            self._log.info("transfer ended", transfer=number, seconds=took_s, planned_s=planned_s)
+        else:
+            self._log.info("transfer given up", transfer=number, seconds=took_s, planned_s=planned_s)
         self.run_link()
 
     def _all_ready(self, live: Live) -> None:
@@ -369,6 +374,7 @@ class Executing:
             needed = {
                 site.book.timeline.nodes[node].name for node, life in site.book.lives_of(number) if life.users
             }
+            moving.given_up |= moving.left - needed
             moving.left &= needed
             if not moving.left:
                 self._end(moving, TransferState.DONE if needed else TransferState.FAILED)

@@ -80,6 +80,8 @@ class Moving:
     transfer: Transfer
     begun_s: int
     left: set[str]
+    given_up: set[str] = field(default_factory=set)
+    """Nodes that nobody waits for any more, although the image has not arrived there."""
     is_aside: bool = False
     rates: list[tuple[int, int]] = field(default_factory=list)
     """Instants, and the bytes that had arrived on the slowest node by then."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Resources
+from outrider.metadata.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
 from outrider.service.answers import Decision, Explanation, Trouble
 from outrider.service.requests import Explain, Modify, Plan, Reserve
@@ -65,6 +66,20 @@ def test_a_node_that_cannot_bring_the_image_is_replaced(sandbox: Sandbox) -> Non
 
     shown = show(sandbox, "render-1")
     assert shown.reservation.nodes == "n2"
+
+
+def test_a_node_that_never_got_the_image_is_not_taken_for_one_that_has_it(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=1, start="now+10minutes")
+    sandbox.pools["n1"].broken = "image has the wrong bytes"
+    sandbox.sleep(580)
+    assert nodes_of(sandbox) == "n2"
+    plan = sandbox.ask(Plan(wanted=wanted(sandbox, nodes=4, start="now+5hours")))
+
+    assert isinstance(plan, Decision)
+    assert "n1" not in expand(plan.nodes_with_image)
+    assert digest_of("ubuntu") in sandbox.pools["n2"].images
+    assert sandbox.log.counts["outrider_link_bytes_total",] == 10 * RATE, "the one that arrived"
+    assert any(line.startswith("transfer given up") for line in sandbox.log.lines)
 
 
 def test_without_another_node_an_alarm_is_raised_before_the_start(sandbox: Sandbox) -> None:
