@@ -34,6 +34,8 @@ SAFE_PERCENT = 75
 ASIDE_SHARE = 10
 """The part of the link, as a divisor, that a transfer may take while it goes on beside the plan."""
 MOST_SOURCES = 8
+FIRST_WORD_S = 5
+"""Within this time nodes have been told what a new reservation needs, and have answered."""
 FIRST_LOOK_S = 5
 """Before so much of a transfer has been seen, its rate says nothing."""
 
@@ -297,13 +299,23 @@ class Executing:
         live.danger, live.odds_percent = "", None
         if state is after:
             return
+        is_late_first = live.kept.ready_s is None and after is State.ACTIVE
         site.change(live, state=after, receipt=kept, why="")
+        if is_late_first:
+            self.measure_slack(live)
         spare_s = start_s - site.now_s
         when = f"{spare_s} s before" if spare_s >= 0 else f"{-spare_s} s after"
         site.note("ready", live.name, after.value, f"its image is on all nodes, {when} its start")
         if was_endangered:
             self._log.info("reservation is out of danger", reservation=live.name)
         self._log.info("reservation is ready", reservation=live.name, spare_s=spare_s)
+
+    def measure_slack(self, live: Live) -> None:
+        """Once for each reservation that begins: when it does, or as soon after as its image is there."""
+        start_s = live.reservation.start_s
+        ready_s = self._site.now_s if live.kept.ready_s is None else live.kept.ready_s
+        slack_s = max(0, start_s - ready_s) if ready_s <= due_s(live) else start_s - ready_s
+        self._meter.observe("outrider_slack_at_start_seconds", slack_s)
 
     def _missed(self, live: Live, node: str) -> None:
         """An image that was counted on is not in a pool: bring it there anew."""
@@ -543,6 +555,12 @@ class Executing:
             upstream=tuple(reversed(nodes[:place])),
         )
         self._staff.need(node, need, site.now_s)
+
+
+def due_s(live: Live) -> int:
+    """By when its image has to be there. What was asked for at its own start cannot be there sooner
+    than its nodes can be asked."""
+    return max(live.reservation.start_s, live.record.accepted_s + FIRST_WORD_S)
 
 
 def _names(moving: Moving) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from outrider.rms.twin import Twin
 from outrider.service.desk import Desk
 from outrider.service.documents import read_document, read_record
-from outrider.service.lifetimes import FIRST_WORD_S
+from outrider.service.executing import FIRST_WORD_S
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Trace, Violation

@@ -58,13 +58,15 @@ class Silent:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.counts: dict[tuple[str, ...], int] = {}
+        self.observed: dict[str, list[float]] = {}
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         self.counts[name, *labels] = self.counts.get((name, *labels), 0) + by
 
     def set(self, name: str, value: float, *labels: str) -> None: ...
 
-    def observe(self, name: str, value: float, *labels: str) -> None: ...
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        self.observed.setdefault(name, []).append(value)
 
     def debug(self, event: str, **fields: object) -> None: ...
 

@@ -82,6 +82,40 @@ def test_a_node_that_never_got_the_image_is_not_taken_for_one_that_has_it(sandbo
     assert any(line.startswith("transfer given up") for line in sandbox.log.lines)
 
 
+SLACK = "outrider_slack_at_start_seconds"
+
+
+def test_slack_is_counted_once_and_is_negative_for_what_came_late(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=4, start="now+10minutes")
+    sandbox.pools["n1"].broken = "the server does not answer"
+    sandbox.sleep(700)
+    assert SLACK not in sandbox.log.observed
+    sandbox.pools["n1"].broken = ""
+    sandbox.sleep(600)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    sandbox.sleep(4000)
+
+    (slack_s,) = sandbox.log.observed[SLACK]
+    assert -700 <= slack_s <= -90
+
+
+def test_slack_of_what_never_came_is_negative_and_of_what_was_there_is_not(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=3, start="now+10minutes")
+    sandbox.sleep(4500)
+    assert reserve(sandbox, nodes=1, start="now").result == "accepted"
+    sandbox.sleep(4500)
+    good = list(sandbox.log.observed[SLACK])
+    for pool in sandbox.pools.values():
+        pool.images.clear()
+        pool.broken = "the server does not answer"
+    reserve(sandbox, nodes=4, start="now+10minutes", duration="10m", image="debian")
+    sandbox.sleep(2000)
+
+    assert len(good) == 2
+    assert min(good) >= 0
+    assert sandbox.log.observed[SLACK][2:] == [-600]
+
+
 def test_without_another_node_an_alarm_is_raised_before_the_start(sandbox: Sandbox) -> None:
     reserve(sandbox, nodes=4, start="now+1hours")
     sandbox.rms.outside.fail("n1")
