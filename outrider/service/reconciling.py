@@ -72,7 +72,7 @@ class Reconciling:
         if number is not None:
             is_away = member.is_away(site.now_s, site.settings.away_after_s)
             is_up = self._is_up.get(member.name, True)
-            words = f"the pool of {member.name} does not answer" if is_up else f"node {member.name} is not up"
+            words = _silence(member) if is_up else f"node {member.name} is not up"
             self._mark(number, member.name, is_up and not is_away, words)
 
     def pool(self, member: Member) -> tuple[str, ...]:
@@ -105,12 +105,9 @@ class Reconciling:
         for number, node in enumerate(site.book.timeline.nodes):
             state = states.get(node.name, NodeState.DOWN)
             member = self._staff.members.get(node.name)
-            is_away = member is not None and member.is_away(site.now_s, site.settings.away_after_s)
-            words = (
-                f"the pool of {node.name} does not answer"
-                if is_away
-                else f"node {node.name} is {state.value}"
-            )
+            is_away, words = False, f"node {node.name} is {state.value}"
+            if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
+                is_away, words = True, _silence(member)
             self._mark(number, node.name, state is NodeState.UP and not is_away, words)
             if state is not NodeState.UP:
                 yield f"node {node.name} is {state.value}"
@@ -239,6 +236,11 @@ class Reconciling:
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _silence(member: Member) -> str:
+    """That a pool does not answer, and what came instead of an answer."""
+    return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
 
 
 def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:

@@ -216,7 +216,7 @@ class Sandbox:
     def tell(self, call: TellNode) -> NodeReport:
         pool = self.pools[call.node]
         if pool.is_away:
-            raise NodeTrouble(f"node {call.node} does not answer")
+            raise NodeTrouble(f"node {call.node} refuses ls: its pool is gone")
         self._progress(pool)
         results = tuple(self._order(pool, order) for order in call.orders)
         self._progress(pool)

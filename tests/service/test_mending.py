@@ -57,6 +57,14 @@ def test_a_node_whose_pool_is_silent_is_replaced_before_the_start(sandbox: Sandb
     assert shown.reservation.state in ("ready", "active")
 
 
+def test_why_a_pool_is_silent_is_told_with_the_reservation(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=4, start="now+1hours")
+    sandbox.pools["n2"].is_away = True
+    sandbox.sleep(600)
+
+    assert "node n2 refuses ls: its pool is gone" in show(sandbox, "render-1").reservation.why
+
+
 def test_a_node_that_cannot_bring_the_image_is_replaced(sandbox: Sandbox) -> None:
     reserve(sandbox, nodes=1, start="now+10minutes")
     sandbox.settings = sandbox.settings
