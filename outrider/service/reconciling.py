@@ -31,6 +31,9 @@ MOST_RESTORED = 1
 FOREVER_S = 366 * 86_400
 """A job without a limit is taken to run so long."""
 
+MOST_DIGITS = 12
+"""Of a reservation's number."""
+
 
 class Reconciling:
     """What was seen, and what it means."""
@@ -232,6 +235,10 @@ class Reconciling:
             return
         past = site.store.reservation(name)
         if past is None:
+            # A copy of the store was put back: its name is somebody's, and is not given again.
+            number = name.rpartition("-")[2]
+            if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
+                site.skip_numbers(int(number))
             yield f"reservation {name} is in the batch system, and nothing is known of it"
             return
         site.todo([orphan_effect(name, site.now_s)])

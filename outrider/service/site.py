@@ -193,6 +193,12 @@ class Site:
         self.write(write)
         return live
 
+    def skip_numbers(self, last: int) -> None:
+        """Names with numbers up to this one are not given to new reservations."""
+        if last >= self.next_number:
+            self.next_number = last + 1
+            self.write(lambda promise: promise.skip_reservation_numbers(last))
+
     def write(self, write: Write) -> None:
         """Remember something that somebody relies on, for the end of the event."""
         self._writes.append(write)

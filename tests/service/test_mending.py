@@ -9,12 +9,14 @@ import pytest
 from outrider.core.model import Resources
 from outrider.metadata.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
-from outrider.service.answers import Decision, Explanation, Trouble
-from outrider.service.requests import Explain, Modify, Plan, Reserve
+from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
+from outrider.service.requests import Caller, Explain, Modify, Plan, Reconcile, Reserve
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
 from outrider.store.store import Store
 from tests.service.sandbox import ALICE, RATE, Sandbox, digest_of, reserve, show, wanted
+
+ROOT = Caller(uid=0, user="root", is_admin=True)
 
 
 def nodes_of(sandbox: Sandbox, name: str = "render-1") -> str:
@@ -201,6 +203,28 @@ def test_a_job_that_runs_on_is_gone_round(sandbox: Sandbox) -> None:
     assert decision.result == "accepted"
     assert not busy & {each.node for each in show(sandbox, "render-1").staging}
     assert refused.result == "refused"
+
+
+def test_what_is_known_to_the_batch_system_alone_is_told_and_its_name_is_not_given_again(
+    sandbox: Sandbox,
+) -> None:
+    start_s = sandbox.now_s + 3600
+    sandbox.rms.reserve(
+        RmsReservation(
+            name="render-7",
+            nodes=("n1", "n2"),
+            start_s=start_s,
+            end_s=start_s + 7200,
+            users=("bob",),
+            is_ours=True,
+        )
+    )
+    sandbox.sleep(700)
+    found = sandbox.ask(Reconcile(), ROOT)
+
+    assert isinstance(found, Reconciled)
+    assert found.findings == ("reservation render-7 is in the batch system, and nothing is known of it",)
+    assert reserve(sandbox, nodes=2, start="now+1hours").name == "render-8"
 
 
 def test_what_others_reserve_is_respected(sandbox: Sandbox) -> None:
