@@ -20,7 +20,7 @@ PAUSE_S = 0.03
 THINKING_S = 0.15
 MOST_OPEN = 6
 """Reservations that one caller has at once."""
-SOONEST_S, FURTHEST_S = 3, 20
+SOONEST_S, FURTHEST_S = 3, 14
 LONGEST_S = 3
 
 

@@ -22,7 +22,7 @@ CALLERS = 3
 FROM_NOTHING_EVERY = 10
 """One start out of so many is that of a program; the others are forked, and come sooner."""
 SETTLE_S = 60.0
-CALM, CALM_S = 0.15, 3.0
+CALM, CALM_S = 0.1, 3.0
 """How often the service is left alone for so long: what is always dead cannot keep anything."""
 
 SITE = f"""
