@@ -6,7 +6,6 @@ administrators; the rest is for everybody.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from outrider.metadata.hostlists import fold
@@ -152,8 +151,7 @@ class Views:
 
     def counts(self) -> dict[str, int]:
         """How many reservations are in each state."""
-        counted = Counter(live.record.state.value for live in self._site.live.values())
-        return {state.value: counted[state.value] for state in State if not state.is_final}
+        return {state.value: self._site.counts[state] for state in State if not state.is_final}
 
     def _past(self, record: ReservationRecord, caller: Caller) -> ReservationView:
         document = read_document(record.document)

@@ -8,8 +8,10 @@ import pytest
 
 from outrider.rms.base import RmsReservation
 from outrider.service.admitting import Admitting
+from outrider.service.alarms import Alarms
 from outrider.service.answering import Answering
 from outrider.service.answers import Decision
+from outrider.service.copies import Copies
 from outrider.service.desk import Desk
 from outrider.service.executing import Executing
 from outrider.service.lifetimes import Lifetimes
@@ -108,12 +110,12 @@ def believes_every_pin(patch: pytest.MonkeyPatch) -> None:
 
 def gives_no_alarm(patch: pytest.MonkeyPatch) -> None:
     """What is endangered is not reported."""
-    patch.setattr(Executing, "endanger", lambda self, live, words: None)
+    patch.setattr(Alarms, "endanger", lambda self, live, words: None)
 
 
 def never_mends(patch: pytest.MonkeyPatch) -> None:
     """A copy that is lost is not brought again."""
-    patch.setattr(Executing, "_lose", lambda self, node, key, why: None)
+    patch.setattr(Copies, "_lose", lambda self, node, key, why: None)
     patch.setattr(Mending, "mend", lambda self: None)
 
 

@@ -97,7 +97,7 @@ class Settling:
         workings = None if self._office.desk is None else self._office.desk._parts
         if workings is None:
             raise Violation("the service does not load its state")
-        site, executing = workings.site, workings.executing
+        site, alarms = workings.site, workings.alarms
         left = {
             "live": list(site.live),
             "moving": list(site.moving),
@@ -105,7 +105,7 @@ class Settling:
             "waiting": len(site.book.link),
             "running": site.book.link.running,
             "aside": list(site.book.link.aside),
-            "troubled": list(executing.troubled),
+            "troubled": list(alarms.troubled),
         }
         if any(left.values()):
             raise Violation(f"all is over, and the service still has {left} in mind")
