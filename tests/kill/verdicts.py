@@ -242,7 +242,7 @@ def _pins(victim: Victim, node: str, key: str) -> list[tuple[str, int]]:
 
 
 def _journal(victim: Victim) -> Json:
-    content = json.loads((victim.folder / "e" / "jobs.json").read_text())
+    content = json.loads((victim.backend / "jobs.json").read_text())
     assert isinstance(content, dict)
     return content
 
