@@ -1,4 +1,5 @@
-# make demo   the simulator's flagship comparison        make test   lint and every test
+# make demo   the service at work, on this machine       make test   lint and every test
+# make demo-sim   the simulator's flagship comparison
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 
@@ -11,9 +12,12 @@ READY  := $(VENV)/.ready
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-.PHONY: demo test lint bench tools clean man cachemgr.pyz
+.PHONY: demo demo-sim test lint bench tools clean man cachemgr.pyz
 
 demo: $(READY)
+	@$(BIN)/outrider demo
+
+demo-sim: $(READY)
 	$(BIN)/outrider sim demo
 
 test: $(READY) tools lint

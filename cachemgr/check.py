@@ -9,11 +9,11 @@ worth nothing; it is deleted as soon as no instance uses it.
 from __future__ import annotations
 
 import hashlib
-import re
 from contextlib import closing
 from dataclasses import dataclass
 
 from cachemgr import ingest, instance_book, pins, room
+from cachemgr.disk import BESIDE
 from cachemgr.errors import CacheError, DiskFailed, PoolDamaged
 from cachemgr.layout import FOLDERS, disk_errors
 from cachemgr.records import (
@@ -39,7 +39,6 @@ BLOCK_BYTES = 1 << 20
 OUR_FILES = {*FOLDERS, "lock", "pool.json", "index.sqlite", "index.sqlite-wal", "index.sqlite-shm"}
 IMAGE_FILES = {"data", "image.json", "pins", "uses", "damaged.json"}
 EXPIRED_PIN = "an expired pin of "
-BESIDE = re.compile(r"\..+\.(\d+)-\d+\.new")
 
 
 @dataclass(frozen=True)

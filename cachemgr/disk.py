@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
+import stat
 import subprocess
 import threading
 from contextlib import closing, suppress
@@ -94,6 +96,8 @@ if TYPE_CHECKING:
         def run(self, argv: Sequence[str], timeout_s: int) -> bytes: ...
 
 
+BESIDE = re.compile(r"\..+\.(\d+)-\d+\.new")
+# What `replace_file` calls a small file until it is in place: the group is its writer's process.
 FICLONE = 0x40049409
 # A file system answers one of these to what it cannot do at all.
 UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS}
@@ -238,8 +242,11 @@ class RealDisk:
 
     def reflink(self, source: str, target: str, mode: int) -> None:
         """Share the blocks of a file; `Unsuitable` where the file system cannot."""
-        from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Without waiting: a user may have put a named pipe where an image was.
+        from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
+            if not stat.S_ISREG(os.fstat(from_fd).st_mode):
+                raise Unsuitable(f"{source} is not a regular file")
             to_fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             try:
                 os.fchmod(to_fd, mode)
@@ -305,3 +312,12 @@ def replace_file(disk: Disk, path: str, data: bytes, *, mode: int = 0o600, is_du
         raise
     if is_durable:
         disk.sync_folder(folder)
+
+
+def drop_drafts(disk: Disk, folder: str) -> None:
+    """Remove what writers that were killed have left of small files in this folder, if there is one."""
+    with suppress(OSError):
+        for name in disk.names(folder):
+            draft = BESIDE.fullmatch(name)
+            if draft and not disk.is_process(int(draft[1])):
+                disk.remove(f"{folder}/{name}")

@@ -1,4 +1,4 @@
-"""Runs the simulation of the service for many seeds: python -m tools.dst --seeds 1000 --processes 2"""
+"""Runs the simulation of the service for many seeds, or shows one of them."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ knows it again, so nothing is done twice.
 from __future__ import annotations
 
 import errno
+import http.client
 import json
 import os
 import socket
@@ -24,7 +25,6 @@ from outrider.cli.errors import (
     UnavailableError,
     UnreachableError,
 )
-from outrider.cli.wire import CutOff, Strange, exchange
 
 if TYPE_CHECKING:
     from cachemgr.clock import Clock
@@ -40,7 +40,7 @@ PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
 MOST_ANSWER_BYTES = 64 * 2**20
 MOST_PATH_BYTES = 107
 """What the system takes as a socket's path."""
-_GONE = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, CutOff)
+_GONE = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, http.client.RemoteDisconnected)
 _ERRORS: dict[str, type[CommandError]] = {
     "not-found": NotFoundError,
     "not-allowed": NotAllowedError,
@@ -76,6 +76,17 @@ class _NotThere(Exception):
 
 class _Lost(Exception):
     """The connection ended before the answer did."""
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,18 +163,12 @@ class Client:
     def _once(
         self, method: str, target: str, content: bytes | None, headers: dict[str, str], timeout_s: float
     ) -> _Answer:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(timeout_s)
+        connection = _Connection(self.path, timeout_s)
         try:
             self._connect(connection)
-            reply = exchange(
-                connection,
-                method,
-                target,
-                headers=headers,
-                content=content,
-                most_bytes=MOST_ANSWER_BYTES + 1,
-            )
+            connection.request(method, target, body=content, headers=headers)
+            response = connection.getresponse()
+            body = response.read(MOST_ANSWER_BYTES + 1)
         except _GONE as error:
             raise _Lost(str(error) or type(error).__name__) from error
         except TimeoutError as error:
@@ -171,7 +176,9 @@ class Client:
                 f"outriderd on {self.path} did not answer within {timeout_s:.0f} s: give it longer with "
                 "--timeout, and see its log"
             ) from error
-        except (Strange, ValueError) as error:
+        except http.client.IncompleteRead as error:
+            raise _Lost("the answer is cut off") from error
+        except (http.client.HTTPException, ValueError) as error:
             raise self._stranger() from error
         except OSError as error:
             raise UnreachableError(
@@ -179,17 +186,17 @@ class Client:
             ) from error
         finally:
             connection.close()
-        if len(reply.body) > MOST_ANSWER_BYTES:
+        if len(body) > MOST_ANSWER_BYTES:
             raise UnreachableError(
                 f"outriderd's answer is larger than {MOST_ANSWER_BYTES} bytes: ask for less"
             )
-        after = reply.headers.get("retry-after", "")
+        after = response.headers.get("Retry-After", "")
         is_number = after.isascii() and after.isdigit() and len(after) < 6
-        return _Answer(status=reply.status, retry_after_s=int(after) if is_number else 0, body=reply.body)
+        return _Answer(status=response.status, retry_after_s=int(after) if is_number else 0, body=body)
 
-    def _connect(self, connection: socket.socket) -> None:
+    def _connect(self, connection: _Connection) -> None:
         try:
-            connection.connect(self.path)
+            connection.connect()
         except PermissionError as error:
             raise NotAllowedError(
                 f"you may not connect to {self.path}: ask the administrator for access to the socket "

@@ -40,6 +40,7 @@ most commands."""
 _EPILOG = f"""examples:
   outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
   outrider show render-17                        how far it is
+  outrider demo                                  the service at work on this machine, in a good minute
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling
@@ -104,17 +105,18 @@ def parser(word: str = "") -> Parser:
         if word in words:
             import_module(f"outrider.cli.{module}").add(commands)
             return top
-    from outrider.cli import asking, check, completion, simulate
+    from outrider.cli import asking, check, completion, demo, simulate
 
     asking.add(commands)
     check.add(commands)
+    demo.add(commands)
     simulate.add(commands)
     completion.add(commands, parser)
     return top
 
 
 def _no_command(arguments: object) -> None:
-    raise InputError("no command given; try outrider sim demo, or outrider --help")
+    raise InputError("no command given; try outrider demo, or outrider --help")
 
 
 if __name__ == "__main__":

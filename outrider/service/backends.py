@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cachemgr.clock import SystemClock
+from cachemgr.disk import RealDisk, drop_drafts
 from outrider.metadata.decision import Allowed, Refused
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
@@ -62,6 +63,13 @@ def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]
     section = config.backend
     folder = Path(config.backend_folder)
     catalogue = catalogue_of(config)
+    for each in (
+        config.state,
+        folder,
+        folder / "nodes",
+        *(folder / "nodes" / name for name in section.nodes),
+    ):
+        drop_drafts(RealDisk(), str(each))
     try:
         nodes = EmbeddedNodes(
             folder / "nodes",

@@ -188,7 +188,7 @@ class Desk:
         parts, member = self._parts, self._staff.members.get(call.node)
         if parts is None or member is None:
             return
-        parts.executing.heard(news)
+        parts.copies.heard(news)
         if report is not None and report.images is not None:
             self._find(parts.reconciling.pool(member))
         if report is not None:

@@ -111,6 +111,7 @@ class NodeImage:
     added_s: int = 0
     uses: int = 0
     last_use_s: int = 0
+    is_public: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -248,6 +248,8 @@ class Site:
         touched, self._touched = self._touched, set()
         ended, self._ended = self._ended, {}
         done, self._done = self._done, []
+        # One that was planned and given up within one event has never been written.
+        ended = {number: state for number, state in ended.items() if self.store.transfer(number) is not None}
         if not (writes or touched or ended or done):
             return
         transfers = (*(keep_transfers(self.book, self.now_s, touched) if touched else ()), *done)

@@ -61,6 +61,8 @@ class Need:
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0
+    is_barred: bool = False
+    """The node has these bytes for others alone."""
     next_s: int = 0
     arrived_bytes: int = 0
     rate: int = 0
@@ -173,6 +175,7 @@ class Staff:
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
         member.unpins.pop((need.digest, need.owner), None)
+        member.stops.pop(need.digest, None)
         self._plan(member, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
@@ -182,9 +185,21 @@ class Staff:
         if member is None or need is None:
             return
         member.unpins[need.digest, owner] = now_s
-        if is_stopped and not need.is_there:
+        is_needed = any(other.digest == need.digest for other in member.needs.values())
+        if is_stopped and not need.is_there and not is_needed:
             member.stops[need.digest] = None
         self._plan(member, now_s)
+
+    def has_copy(self, node: str, owner: str) -> bool:
+        """Whether a node has said that what a reservation needs is there."""
+        member = self.members.get(node)
+        need = None if member is None else member.needs.get(owner)
+        return need is not None and need.is_there
+
+    def has_spoken(self, node: str) -> bool:
+        """Whether a node has answered at all since the service was started."""
+        member = self.members.get(node)
+        return member is not None and member.heard_s is not None
 
     def hurry(self, node: str, owner: str, now_s: int) -> None:
         """Tell a node about a need now, whatever was said when."""
@@ -312,9 +327,13 @@ class Staff:
         now_s: int,
     ) -> list[News]:
         if isinstance(order, Fetch):
-            need.is_told = need.is_told or not code
+            need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, f"{words or code}", now_s)
+            need.is_told, need.told_until_s = True, order.until_s
+            return []
+        if not code and need.is_barred:
+            # It is there, and pinned, and not for whoever needs it.
             return []
         if not code:
             was_there, need.is_there = need.is_there, True
@@ -337,6 +356,9 @@ class Staff:
         if found is not None:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
+        else:
+            # The node knows nothing of it (any more).
+            need.is_told = False
         need.next_s = now_s + self._settings.progress_every_s
         return [Moved(node=member.name, owner=need.owner)]
 
@@ -350,8 +372,7 @@ class Staff:
 
     def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
         for digest in member.stops:
-            if not any(need.digest == digest for need in member.needs.values()):
-                yield Stop(digest=digest)
+            yield Stop(digest=digest)
         for (digest, owner), at_s in member.unpins.items():
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)
@@ -360,7 +381,9 @@ class Staff:
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
             until_s = max(until_s, now_s + self._settings.grace_s)
-            if need.transfer is not None and not need.is_there:
+            # Not again while it is under way: a transfer that has failed would begin anew, unnoticed.
+            is_wanted = not need.is_told or until_s >= need.told_until_s + self._settings.pin_lease_s // 2
+            if need.transfer is not None and not need.is_there and is_wanted:
                 yield Fetch(
                     digest=need.digest,
                     uri=need.uri,
@@ -385,11 +408,14 @@ class Staff:
 
     def _sources(self, member: Member, need: Need) -> tuple[Source, ...]:
         """The nodes before it in the chain, the image's own address, and others that have it."""
-        before = [name for name in need.upstream if self._can_send(name)]
+        before = [name for name in need.upstream if self._can_send(name) and self._may_take(name, need)]
         others = [
             each.name
             for each in self.members.values()
-            if need.failures and need.digest in each.images and each.name != member.name
+            if need.failures
+            and need.digest in each.images
+            and each.name != member.name
+            and self._may_take(each.name, need)
         ]
         near = [Relay(node=name, digest=need.digest) for name in before[:2]]
         far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
@@ -397,6 +423,18 @@ class Staff:
             # Something is wrong with the way that was tried: begin at the other end.
             return (need.uri, *far, *near)
         return (*near, need.uri, *far)
+
+    def _may_take(self, name: str, need: Need) -> bool:
+        """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
+        one has to be there for this very reservation."""
+        member = self.members[name]
+        image, own = member.images.get(need.digest), member.needs.get(need.owner)
+        if own is not None and own.is_barred:
+            return False
+        if image is None or image.is_public:
+            return True
+        # What was there already was pinned without anybody asking whose it is.
+        return own is not None and own.is_there and own.transfer is not None
 
     def _can_send(self, name: str) -> bool:
         member = self.members.get(name)
@@ -410,7 +448,8 @@ class Staff:
         ]
         if member.stops:
             instants.append(now_s)
-        self._plan_at(member, max(now_s, min(instants)))
+        # Once a second at most, whatever a node answers.
+        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
 
     def _plan_at(self, member: Member, at_s: int) -> None:
         if member.due_s is None or at_s < member.due_s:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from cachemgr.disk import RealDisk, replace_file
+from cachemgr.disk import RealDisk, drop_drafts, replace_file
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memorynodes import Fault
 
@@ -170,6 +171,18 @@ def test_replaced_file_has_the_new_content_and_leaves_no_draft(disk: Disk, root:
 
     assert disk.read(f"{root}/a", 9) == b"two"
     assert disk.names(root) == ["a"]
+
+
+def test_drafts_of_killed_writers_go_and_those_of_living_ones_stay(disk: Disk, root: str) -> None:
+    dead, living = ".a.999999999-1.new", f".a.{os.getpid()}-1.new"
+    if isinstance(disk, MemoryDisk):
+        disk.living.add(os.getpid())
+    for name in ("a", dead, living, "a.new"):
+        put(disk, f"{root}/{name}", b"x")
+    drop_drafts(disk, root)
+    drop_drafts(disk, f"{root}/nowhere")
+
+    assert sorted(disk.names(root)) == sorted(["a", living, "a.new"])
 
 
 def test_sync_and_free_bytes_answer(disk: Disk, root: str) -> None:

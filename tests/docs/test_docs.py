@@ -149,8 +149,8 @@ def shape(text: str) -> list[str]:
     return [re.sub(r"\s+", " ", line).strip() for line in marked.strip().splitlines()]
 
 
-def test_demo_in_the_readme_has_the_shape_of_the_real_one(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = fenced(ROOT / "README.md", "console")[0].removeprefix("$ make demo\n").partition("$ make test")[0]
+def test_demo_of_the_simulator_has_the_shape_of_the_real_one(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = fenced(ROOT / "docs/simulator.md", "console")[0].removeprefix("$ outrider sim demo\n")
 
     assert main(["sim", "demo"]) == 0
     assert shape(shown) == shape(capsys.readouterr().out)

@@ -55,7 +55,7 @@ class Trace:
         self.count = 0
 
     def note(self, words: str) -> None:
-        line = f"{self._clock.now_ms / 1000:10.3f} {words.replace(_FILLING, str())}"
+        line = f"{self._clock.now_ms / 1000:10.3f} {words.replace(_FILLING, '')}"
         self._hash.update(line.encode())
         self._hash.update(b"\n")
         self.lines.append(line)

@@ -34,8 +34,25 @@ class Knobs:
     store_faults: float = 0.0
     deaths: float = 0.0
     mishaps: int = 0
+    longest_outage_s: int = 6
+    """How long the service stays away when it was killed."""
+    longest_delay_s: int = 60
+    """By how much a call can be late."""
     wrong_digests: float = 0.0
     clock_steps: int = 0
+    most_reservations: int | None = None
+    """How many a user may have at once."""
+    machine_share_percent: int | None = None
+    has_program: bool = False
+    """Whether the site has a policy program of its own, which takes its time and may never answer."""
+    dies_in_calm: bool = False
+    poisoned: str = ""
+    """A node that passes on wrong bytes, even when nothing else goes wrong any more."""
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing goes wrong at all."""
+        return not (self.mishaps or self.clock_steps or self.request_loss or self.node_faults)
 
 
 def draw(random: Random) -> Knobs:
@@ -55,11 +72,12 @@ def draw(random: Random) -> Knobs:
         most_sight_age_s=300,
         away_after_s=random.choice((30, 60)),
         pin_lease_s=random.choice((600, 86_400)),
-        grace_s=60,
+        # Longer than a call may be lost: a pin that is to be kept for longer must not end before.
+        grace_s=random.choice((240, 300)),
         most_calls=random.choice((1, 2, 64)),
     )
     return Knobs(
-        nodes=random.randint(2, 5),
+        nodes=random.choice((2, 3, 4, 5, 8)),
         images=tuple(random.choice((20, 50, 100, 300)) * MEGABYTE for _ in range(random.randint(1, 3))),
         pool_bytes=random.choice((350, 700, 10_000)) * MEGABYTE,
         cpus=4,
@@ -67,7 +85,7 @@ def draw(random: Random) -> Knobs:
         settings=settings,
         origin_rate=link_rate // 2 if is_slow else link_rate * 13 // 10,
         node_rate=20 * MEGABYTE,
-        requests=random.randint(4, 14),
+        requests=random.choice((4, 8, 12, 16, 40)),
         troubled_s=troubled_s,
         request_loss=0.15 * severity,
         node_faults=0.12 * severity,
@@ -76,5 +94,12 @@ def draw(random: Random) -> Knobs:
         deaths=0.01 * severity * random.choice((0, 1)),
         mishaps=round(severity * random.randint(0, 10)),
         wrong_digests=0.05 * severity * random.choice((0, 1)),
+        most_reservations=random.choice((None, None, 2)),
+        has_program=random.random() < 0.15,
+        dies_in_calm=random.random() < 0.5 if severity else False,
+        machine_share_percent=random.choice((None, None, 70)),
+        poisoned=random.choice(("", "", "n0", "n1")) if severity else "",
+        longest_outage_s=random.choice((6, 6, 60, 300)),
+        longest_delay_s=random.choice((20, 60, 400)) if severity else 0,
         clock_steps=random.choice((0, 0, 1, 3)) if severity else 0,
     )

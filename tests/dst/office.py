@@ -64,9 +64,7 @@ class Notes:
         pass
 
 
-def make_desk(
-    store: FailingStore, settings: Settings, policies: Policies, now_s: int, notes: Notes
-) -> Desk:
+def make_desk(store: FailingStore, settings: Settings, policies: Policies, now_s: int, notes: Notes) -> Desk:
     return Desk(store, settings, policies, now_s, log=notes, meter=notes)
 
 
@@ -136,7 +134,8 @@ class Office:
         if self.store is not None:
             self.store.close()
             self.store = None
-        self._clock.after(REBIRTH_MS + self._random.randrange(2000), self.open)
+        longest_ms = 0 if self.is_calm else self._knobs.longest_outage_s * 1000
+        self._clock.after(self._random.randint(REBIRTH_MS, max(REBIRTH_MS, longest_ms)), self.open)
 
     def close(self) -> None:
         self.desk = None
@@ -160,7 +159,7 @@ class Office:
             self.kill("before an event")
             return
         before = self.notes.store_troubles
-        self._fault_met = False
+        self._fault_met = self.store is not None and self.store.is_failed
         try:
             outcome = desk.handle(event, self.now_s())
         except Died:

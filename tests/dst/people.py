@@ -21,6 +21,7 @@ from outrider.service.requests import (
     ListTransfers,
     Modify,
     Plan,
+    Reconcile,
     Request,
     Reserve,
     Show,
@@ -53,8 +54,10 @@ class Told:
     at_s: int
     is_asked_to_end: bool = False
     """Whether a cancellation was ever on its way."""
+    changes: int = 0
+    """How many changes are on their way: until they are answered nobody knows what holds."""
     is_unsure: bool = False
-    """Whether a change was on its way whose answer nobody saw."""
+    """Whether changes overtook each other, or were never answered."""
 
 
 @dataclass(slots=True)
@@ -92,11 +95,20 @@ class People:
             size_bytes=self._knobs.images[number], digest=f"sha256:{number:04x}" + "a" * 60, format="raw"
         )
 
-    def wanted(self, number: int, *, nodes: int, cpus: int, start_s: int, duration_s: int) -> Wanted:
+    def wanted(
+        self,
+        number: int,
+        *,
+        nodes: int,
+        cpus: int,
+        start_s: int,
+        duration_s: int,
+        finish_by_s: int | None = None,
+    ) -> Wanted:
         image = self.image(number)
         section = ImageSection.model_construct(uri=f"http://site/image{number}", digest=None, format=None)
         deployment = DeploymentSection.model_construct(
-            nodes=nodes, cpus=cpus, duration_s=duration_s, start_s=start_s
+            nodes=nodes, cpus=cpus, duration_s=duration_s, start_s=start_s, finish_by_s=finish_by_s
         )
         file = WorkspaceFile.model_construct(
             version=1,
@@ -111,12 +123,16 @@ class People:
         if not self.is_calm and random.random() < 0.3:
             ahead_s = knobs.troubled_s - self._clock.now_ms // 1000 + MARGIN_S
         whole = not knobs.allows_parts or random.random() < 0.5
+        start_s = self._office.now_s() + ahead_s + random.choice((0, 10, 40, 90, 180, 400))
+        duration_s = random.choice((30, 60, 120, 300))
+        may_float = random.random() < 0.15
         return self.wanted(
             random.randrange(len(knobs.images)),
             nodes=random.randint(1, knobs.nodes),
             cpus=knobs.cpus if whole else random.randint(1, knobs.cpus),
-            start_s=self._office.now_s() + ahead_s + random.choice((0, 10, 40, 90, 180, 400)),
-            duration_s=random.choice((30, 60, 120, 300)),
+            start_s=start_s,
+            duration_s=duration_s,
+            finish_by_s=start_s + duration_s + random.choice((100, 400)) if may_float else None,
         )
 
     def act(self) -> None:
@@ -161,7 +177,8 @@ class People:
             request_hash=key,
         )
         if not request.is_plan:
-            told.is_unsure = True
+            told.changes += 1
+            told.is_unsure = told.is_unsure or told.changes > 1
         self.send(told.caller, request)
 
     def look(self, caller: Caller) -> None:
@@ -179,6 +196,7 @@ class People:
             ShowTimeline(from_s=now_s, until_s=now_s + 600),
             ShowStatus(),
             ListDecisions(after=0, most=5),
+            Reconcile(),
         )
         self.send(caller, random.choice(requests))
 
@@ -200,7 +218,11 @@ class People:
         later = replace(
             wanted,
             workspace=wanted.workspace.model_copy(
-                update={"deployment": deployment.model_copy(update={"start_s": refused.earliest_start_s})}
+                update={
+                    "deployment": deployment.model_copy(
+                        update={"start_s": refused.earliest_start_s, "finish_by_s": None}
+                    )
+                }
             ),
         )
         (answer,) = self._at_once(caller, (self.reserve(later),))
@@ -270,6 +292,8 @@ class People:
             self._retry(errand)
             return
         errand.is_over = True
+        if isinstance(errand.request, Modify) and not errand.request.is_plan:
+            self.told[errand.request.name].changes -= 1
         errand.then(answer)
 
     def _believe(self, errand: Errand, answer: Answer) -> None:
@@ -277,6 +301,8 @@ class People:
         if isinstance(answer, Trouble):
             if answer.code == "invalid" and isinstance(request, Reserve):
                 raise Violation(f"a request that is valid is not: {answer.message}")
+            if answer.code == "not-found" and isinstance(request, Show) and request.name in self.told:
+                raise Violation(f"{request.name} was promised, and {answer.message}")
             return
         if isinstance(request, (Reserve, Modify)) and isinstance(answer, Decision):
             if isinstance(request, Modify) and request.is_plan:
@@ -288,8 +314,9 @@ class People:
             if answer.result == "accepted":
                 self._promised(errand.caller, request, answer, is_new=before is answer)
         elif isinstance(request, Cancel) and isinstance(answer, ReservationDetails):
-            if answer.reservation.state not in ("cancelled", "ended", "failed"):
-                raise Violation(f"{request.name} was cancelled and is {answer.reservation.state}")
+            state = answer.reservation.state
+            if state not in ("cancelled", "ended", "failed"):
+                raise Violation(f"{request.name} was cancelled and is {state}")
 
     def _promised(self, caller: Caller, request: Reserve | Modify, answer: Decision, *, is_new: bool) -> None:
         assert answer.start_s is not None
@@ -300,9 +327,13 @@ class People:
         if isinstance(request, Reserve) and before is not None:
             raise Violation(f"the name {answer.name} is given twice")
         told = Told(
-            name=answer.name, caller=caller, start_s=answer.start_s, end_s=answer.end_s, at_s=self._clock.now_s()
+            name=answer.name,
+            caller=caller,
+            start_s=answer.start_s,
+            end_s=answer.end_s,
+            at_s=self._clock.now_s(),
         )
-        if before is not None:
-            told.is_asked_to_end = before.is_asked_to_end
-        told.is_unsure = before is not None
-        self.told[answer.name] = told
+        if before is None:
+            self.told[answer.name] = told
+        else:
+            before.start_s, before.end_s = told.start_s, told.end_s

@@ -7,36 +7,35 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from outrider.rms.base import RmsReservation
-from outrider.service import desk as desk_module
 from outrider.service.admitting import Admitting
+from outrider.service.alarms import Alarms
 from outrider.service.answering import Answering
 from outrider.service.answers import Decision
-from outrider.service.batchside import BatchSide
+from outrider.service.copies import Copies
 from outrider.service.desk import Desk
 from outrider.service.executing import Executing
 from outrider.service.lifetimes import Lifetimes
 from outrider.service.mending import Mending
-from outrider.service.reconciling import Reconciling
+from outrider.service.reconciling import SERVICE, Reconciling
 from outrider.service.site import Site
 from outrider.service.staff import Member, Need, Staff
+from outrider.store.errors import StoreError
 from outrider.store.promise import Progress, Promise
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def answers_before_writing(patch: pytest.MonkeyPatch) -> None:
-    """What is to be written is kept until the next event: a death in between loses a promise."""
-    flush = Site.flush
+    """Whoever asked is answered although what was answered could not be written."""
+    flush = Desk._flush
 
-    def late(site: Site) -> None:
-        kept = getattr(late, "kept", {})
-        late.kept = kept  # type: ignore[attr-defined]
-        if kept.pop(id(site), False):
-            flush(site)
-        elif site._writes:
-            kept[id(site)] = True
+    def hopeful(self: Desk) -> None:
+        try:
+            flush(self)
+        except StoreError as error:
+            self._broken(error)
 
-    patch.setattr(Site, "flush", late)
+    patch.setattr(Desk, "_flush", hopeful)
 
 
 def forgets_unpin(patch: pytest.MonkeyPatch) -> None:
@@ -111,12 +110,12 @@ def believes_every_pin(patch: pytest.MonkeyPatch) -> None:
 
 def gives_no_alarm(patch: pytest.MonkeyPatch) -> None:
     """What is endangered is not reported."""
-    patch.setattr(Executing, "endanger", lambda self, live, words: None)
+    patch.setattr(Alarms, "endanger", lambda self, live, words: None)
 
 
 def never_mends(patch: pytest.MonkeyPatch) -> None:
     """A copy that is lost is not brought again."""
-    patch.setattr(Executing, "_lose", lambda self, node, key, why: None)
+    patch.setattr(Copies, "_lose", lambda self, node, key, why: None)
     patch.setattr(Mending, "mend", lambda self: None)
 
 
@@ -135,9 +134,9 @@ def keeps_memory_after_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Desk, "_broken", broken)
 
 
-def counts_half(patch: pytest.MonkeyPatch) -> None:
+def forgets_the_link(patch: pytest.MonkeyPatch) -> None:
     """The store takes the reservations, and a restart forgets what is left of the link."""
-    load = desk_module.Site.__init__
+    load = Site.__init__
 
     def forgetting(self: Site, *arguments: object, **named: object) -> None:
         load(self, *arguments, **named)  # type: ignore[arg-type]
@@ -156,8 +155,6 @@ def cancels_for_everybody(patch: pytest.MonkeyPatch) -> None:
     """A reservation that was changed elsewhere is given up."""
 
     def ours(self: Reconciling, sight: object) -> Iterator[str]:
-        from outrider.service.reconciling import SERVICE
-
         for live in list(self._site.live.values()):
             if not live.is_confirmed:
                 self._lifetimes.cancel(live, SERVICE, "it is not confirmed")
@@ -166,7 +163,7 @@ def cancels_for_everybody(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Reconciling, "_ours", ours)
 
 
-def reserves_a_minute_late(patch: pytest.MonkeyPatch) -> None:
+def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
     """The batch system is told other nodes than were promised."""
 
     def wrong(**fields: object) -> RmsReservation:
@@ -184,17 +181,6 @@ def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Promise, "decide", lambda self, decision: 0)
 
 
-def never_gives_effects_up(patch: pytest.MonkeyPatch) -> None:
-    """What was asked of the batch system is never looked for again after the first time."""
-    calls = BatchSide.calls
-
-    def once(self: BatchSide, now_s: int) -> Iterator[object]:
-        yield from calls(self, now_s)
-        self.due_s = None
-
-    patch.setattr(BatchSide, "calls", once)
-
-
 PLANTS: tuple[Plant, ...] = (
     answers_before_writing,
     forgets_unpin,
@@ -208,10 +194,9 @@ PLANTS: tuple[Plant, ...] = (
     never_mends,
     waits_for_lost_looks,
     keeps_memory_after_failure,
-    counts_half,
+    forgets_the_link,
     ends_too_early,
     cancels_for_everybody,
-    reserves_a_minute_late,
+    reserves_half_of_it,
     forgets_decisions,
-    never_gives_effects_up,
 )

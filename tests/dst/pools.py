@@ -91,6 +91,10 @@ class Network:
         self.origin_rate = origin_rate
         self.node_rate = node_rate
         self.wrong_digests = wrong_digests
+        self.poisoned = ""
+        """A node that passes on other bytes than it has, for ever."""
+        self.slow: dict[str, int] = {}
+        """What some nodes can receive at most, in bytes a second."""
         self.is_origin_up = True
         self._moved_ms = 0
         self._is_moving = False
@@ -167,6 +171,7 @@ class Network:
                 rate = self.node_rate
                 above = self.pools[flow.source.node].flows.get(flow.digest)
                 most = flow.size_bytes if above is None else above.arrived_bytes
+            rate = min(rate, self.slow.get(pool.name, rate))
             if flow.rate_bytes_per_s is not None:
                 rate = min(rate, flow.rate_bytes_per_s)
             before = flow.arrived_bytes
@@ -177,7 +182,8 @@ class Network:
 
     def _complete(self, pool: Pool, flow: Flow) -> None:
         pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + flow.size_bytes
-        if self.wrong_digests and self._random.random() < self.wrong_digests:
+        is_poisoned = isinstance(flow.source, Relay) and flow.source.node == self.poisoned
+        if is_poisoned or (self.wrong_digests and self._random.random() < self.wrong_digests):
             flow.arrived_bytes = 0
             self._fail(pool, flow, "its digest is another")
             return

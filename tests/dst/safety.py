@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -97,11 +98,26 @@ class Safety:
                 f"  store: {name} is {record.state.value} {record.kept.reservation.start_s}"
                 f"-{record.kept.reservation.end_s} on {','.join(record.kept.reservation.nodes)} {record.why}"
             )
+            self._check_memory(record)
             if record.state.is_final and (before is None or not before.state.is_final):
                 self._check_end(record)
             if before is None:
                 self._watch_start(record)
         return has_changed
+
+    def _check_memory(self, record: ReservationRecord) -> None:
+        """What the service has in mind is what is on the disk."""
+        desk = self._office.desk
+        workings = None if desk is None else desk._parts
+        if workings is None:
+            return
+        live = workings.site.live.get(record.name)
+        if live is None:
+            if not record.state.is_final:
+                raise Violation(f"{record.name} is {record.state.value}, and the service does not know it")
+            return
+        if not workings.site.has_promises and live.record != replace(record, receipt=live.record.receipt):
+            raise Violation(f"the service has {live.record} in mind, and {record} on the disk")
 
     def _check_capacity(self) -> None:
         """On no node, at no instant, is more promised than it has."""
@@ -124,7 +140,9 @@ class Safety:
                     if placement.node == name
                 )
                 if taken > self._knobs.cpus:
-                    raise Violation(f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}")
+                    raise Violation(
+                        f"{name} is promised {taken} times at {at_s}: {[r.workspace.name for r in on_node]}"
+                    )
 
     def _check_told(self) -> None:
         """Whatever somebody was told is in the store, and is over only for a reason."""
@@ -133,7 +151,11 @@ class Safety:
             if record is None:
                 raise Violation(f"{told.name} was accepted and is not in the store")
             reservation = record.kept.reservation
-            if not told.is_unsure and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s):
+            if (
+                not told.is_unsure
+                and not told.changes
+                and (reservation.start_s, reservation.end_s) != (told.start_s, told.end_s)
+            ):
                 if record.state.is_final:
                     continue
                 raise Violation(
@@ -183,7 +205,7 @@ class Safety:
     def _excused(self, record: ReservationRecord) -> bool:
         """Whether the service's clock went wrong, or somebody has just meddled with a pool."""
         return self._knobs.clock_steps > 0 or any(
-            0 <= self._network.pools[node].tampered_ms
+            self._network.pools[node].tampered_ms >= 0
             and self._clock.now_ms - self._network.pools[node].tampered_ms < REPORT_S * 1000
             for node in record.kept.reservation.nodes
         )

@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.metadata.policies import Policies
-from outrider.metadata.policies import RuleSection
+from outrider.metadata.policies import ExternalSection, Policies, RuleSection
 from outrider.rms.base import RmsNode
 from outrider.rms.twin import Twin
 from tests.dst.clockwork import Clockwork, Trace, Violation
@@ -24,7 +23,7 @@ from tests.dst.safety import Safety
 from tests.dst.settling import Settling
 from tests.dst.wire import Wire
 
-SETTLE_S = 420
+SETTLE_S = 480
 """After the last end: for effects that are tried again and pins that are taken away."""
 LATE_REQUESTS = 3
 MEMORY = Path("/dev/shm")
@@ -47,7 +46,9 @@ class Run:
 class Simulation:
     """A world and its people."""
 
-    def __init__(self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False) -> None:
+    def __init__(
+        self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False
+    ) -> None:
         self.random = random = Random(seed)
         self.knobs: Knobs = draw(random)
         self.clock = clock = Clockwork()
@@ -64,10 +65,17 @@ class Simulation:
             node_rate=knobs.node_rate,
             wrong_digests=knobs.wrong_digests,
         )
+        self.network.poisoned = knobs.poisoned
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
         self.twin = Twin(nodes, clock=clock)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
-        policies = Policies.model_construct(rules=(RuleSection.model_construct(name="all"),))
+        rule = RuleSection.model_construct(
+            name="all",
+            reservations=knobs.most_reservations,
+            machine_share_percent=knobs.machine_share_percent,
+        )
+        external = ExternalSection.model_construct(command=("judge",), timeout_s=10)
+        policies = Policies.model_construct(rules=(rule,), external=external if knobs.has_program else None)
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
@@ -75,7 +83,14 @@ class Simulation:
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
         self.settling = Settling(
-            clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s
+            clock,
+            self.network,
+            self.twin,
+            self.office,
+            self.safety,
+            self.mishaps,
+            knobs.troubled_s,
+            knobs.is_calm,
         )
 
     def run(self) -> None:
@@ -90,6 +105,8 @@ class Simulation:
         self.trace.note("calm")
         self.wire.is_calm = self.office.is_calm = self.people.is_calm = True
         self.mishaps.end_all()
+        if knobs.dies_in_calm:
+            clock.after(self.random.randrange(200_000), self.mishaps.kill_service)
         for _ in range(LATE_REQUESTS):
             clock.after(
                 self.random.randrange(60_000),

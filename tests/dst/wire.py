@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import assert_never
 
+from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import RmsError
 from outrider.rms.twin import Fault, Twin
 from outrider.service.effects import RESERVE, carry_out
@@ -17,9 +18,9 @@ from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs
 from tests.dst.pools import Network
 
+MOST_CALLS_A_MINUTE = 100
 TIMEOUT_MS = 20_000
 """After so long whoever carries calls out gives up."""
-LONGEST_DELAY_MS = 60_000
 
 Deliver = Callable[[Finished], None]
 
@@ -37,23 +38,40 @@ class Wire:
         self._network = network
         self._twin = twin
         self.is_calm = False
-        self.under_way = 0
+        self._told: dict[str, tuple[int, int]] = {}
 
     def send(self, call: Call, deliver: Deliver) -> None:
         """`deliver` belongs to the service that asked, and knows whether that is still alive."""
-        self.under_way += 1
         if isinstance(call, TellNode):
+            self._count(call.node)
             self._tell(call, deliver)
         elif isinstance(call, (Look, Carry)):
             self._ask_batch_system(call, deliver)
         elif isinstance(call, AskProgram):
-            raise Violation("the site has no program of its own, and the service asks it")
+            self._judge(call, deliver)
         else:
             assert_never(call)
 
+    def _judge(self, call: AskProgram, deliver: Deliver) -> None:
+        """The site's own program allows most, and dies now and then."""
+        if self._happens(self._knobs.batch_faults):
+            return
+        result: Result = Allowed(rule="judge")
+        if self._random.random() < 0.2:
+            result = Refused(rule="judge", sentence="not today")
+        self._answer(call, result, deliver)
+
+    def _count(self, node: str) -> None:
+        """A node is asked now and then, not all the time."""
+        minute = self._clock.now_ms // 60_000
+        before, count = self._told.get(node, (minute, 0))
+        self._told[node] = (minute, count + 1 if minute == before else 1)
+        if self._told[node][1] > MOST_CALLS_A_MINUTE:
+            raise Violation(f"{node} is asked more than {MOST_CALLS_A_MINUTE} times a minute")
+
     def _delay_ms(self) -> int:
-        if not self.is_calm and self._random.random() < 0.03:
-            return self._random.randrange(LONGEST_DELAY_MS)
+        if not self.is_calm and self._knobs.longest_delay_s and self._random.random() < 0.03:
+            return self._random.randrange(self._knobs.longest_delay_s * 1000)
         return 5 + self._random.randrange(200)
 
     def _later(self, act: Callable[[], None]) -> None:
@@ -136,4 +154,3 @@ class Wire:
         except RmsError as error:
             return error
         return None
-

@@ -266,3 +266,23 @@ def test_reservations_take_whole_nodes(sandbox: Sandbox) -> None:
     assert "5 nodes" in too_many.reason
     assert too_many.earliest_start_s is None
     assert "the site has 0 such nodes" in too_large.reason
+
+
+def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=2)
+    while show(sandbox, "render-1").reservation.state != "ready":
+        sandbox.sleep(5)
+    start_s = show(sandbox, "render-1").reservation.start_s
+    sandbox.store.close()
+    sandbox.clock.at_s = start_s + 3
+    sandbox.store = Store.open(sandbox.path, sandbox.now_s)
+    sandbox.restart()
+    assert show(sandbox, "render-1").reservation.state == "active"
+    sandbox.sleep(4000)
+
+    shown = show(sandbox, "render-1")
+    assert shown.receipt is not None
+    assert shown.receipt.is_met
+    explained = sandbox.ask(Explain(name="render-1"))
+    assert isinstance(explained, Explanation)
+    assert not any(each.kind == "alarm" for each in explained.decisions)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from cachemgr.cli.tables import printable
 from cachemgr.cli.times import span_in_words
 from cachemgr.sizes import in_words
 from outrider.cli.asking.decision import image_line
 from outrider.cli.asking.staging import staging_lines
 from outrider.cli.asking.terminal import Paint, facts
-from outrider.cli.asking.words import When, nodes_in_words, slack_in_words
+from outrider.cli.asking.words import SHORT_DIGEST, When, nodes_in_words, slack_in_words
 from outrider.service.answers import PlannedTransfer, Receipt, ReservationDetails
 
 MOST_TRANSFERS = 20
+_DIGEST = re.compile(rf"\b(sha256:[0-9a-f]{{{SHORT_DIGEST}}})[0-9a-f]{{{64 - SHORT_DIGEST}}}\b")
+"""One in an address of a relay: its beginning tells images apart."""
 
 
 WATCHED = ("nodes", "time", "ready", "odds", "batch", "receipt")
@@ -79,7 +83,8 @@ def receipt_words(receipt: Receipt, when: When) -> str:
         told = ["met" if receipt.is_met else "not met: the image was never on all nodes"]
     told.append(f"{in_words(receipt.transferred_bytes)} moved, {in_words(receipt.saved_bytes)} saved")
     if receipt.sources:
-        told.append(f"from {printable(', '.join(receipt.sources))}")
+        sources = (_DIGEST.sub(r"\1", printable(each)) for each in receipt.sources)
+        told.append(f"from {', '.join(sources)}")
     if receipt.words:
         told.append(printable(receipt.words))
     return "\n".join(told)

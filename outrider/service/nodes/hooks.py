@@ -40,6 +40,7 @@ class PoolHooks:
         if digest is None or node not in self._sockets:
             return None
         lease_s = UNLIMITED_S if job.limit_s is None else job.limit_s + GRACE_S
+        began_s = self._clock.monotonic_s()
         try:
             made = self._ask(
                 node,
@@ -55,6 +56,14 @@ class PoolHooks:
         if not isinstance(path, str) or made.get("state") == "prepared":
             return NotReady(f"node {node}: its instances need mounts, which only a service of root can make")
         self._paths[job.key, node] = path
+        self._log.info(
+            "instance made",
+            job=job.key,
+            node=node,
+            image=digest,
+            method=made.get("method"),
+            milliseconds=round(1_000 * (self._clock.monotonic_s() - began_s)),
+        )
         return None
 
     def epilog(self, job: RmsJob, node: str) -> None:

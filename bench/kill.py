@@ -1,0 +1,34 @@
+"""A service is killed again and again under load; then everything that it promised must hold.
+
+Prints what was done and what is wrong: nothing may be. The tests run the same for some rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.kill.rounds import campaign
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kill outriderd and its nodes' daemons under load.")
+    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--nodes", type=int, default=2)
+    parser.add_argument("--service-only", action="store_true", help="leave the nodes' daemons to their leash")
+    arguments = parser.parse_args()
+    report = campaign(
+        arguments.rounds,
+        arguments.seed,
+        nodes=arguments.nodes,
+        is_killing_nodes=not arguments.service_only,
+        say=lambda line: print(line, flush=True),
+    )
+    print(report.text)
+    print("something is wrong" if report.wrong else "nothing is wrong")
+    return 1 if report.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

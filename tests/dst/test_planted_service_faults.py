@@ -1,0 +1,18 @@
+"""A simulation that finds nothing proves nothing: each planted fault is found within some seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dst.planted import PLANTS, Plant
+from tests.dst.simulation import simulate
+
+MOST_SEEDS = 150
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+def test_planted_fault_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    found = next((seed for seed in range(MOST_SEEDS) if simulate(seed).violation), None)
+
+    assert found is not None, f"{plant.__doc__} That was not found in {MOST_SEEDS} seeds"

@@ -1,0 +1,57 @@
+"""Processes that are services at once: forked from one that has imported everything already.
+
+    python3 preloaded.py
+
+reads lines. `start CONFIG LOG` forks a process that goes on as `outriderd --config CONFIG` with
+its stderr at the end of LOG, and answers its number; `reap PID` waits for its end and answers its
+exit code, negative for a signal. What such a service lacks is only the start of Python and the
+imports, most of the time that a start takes; killing it there is left to services begun from nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import outrider.service.backends
+import outrider.service.life  # noqa: F401 - imported here so that no service has to
+from outrider.service.main import main
+
+
+def serve(config: str, log: str) -> int:
+    """In the forked process, from here on a service of its own."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    os.close(nothing)
+    stderr = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(stderr, 2)
+    os.close(stderr)
+    return main(["--config", config])
+
+
+def start(config: str, log: str) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 70
+        try:
+            code = serve(config, log)
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return pid
+
+
+def answer(line: str) -> int:
+    verb, *rest = line.split()
+    if verb == "start":
+        return start(*rest)
+    _, status = os.waitpid(int(rest[0]), 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        sys.stdout.write(f"{answer(line)}\n")
+        sys.stdout.flush()
