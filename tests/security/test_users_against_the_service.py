@@ -21,7 +21,6 @@ from tests.security.siege import (
     Siege,
     Web,
     image_of,
-    needs_readable_python,
     siege,
     workspace,
 )
@@ -265,7 +264,6 @@ def _redirecting(web: Web, target: str) -> None:
 
 def test_service_that_is_not_root_reads_nobody_elses_file() -> None:
     needs_root()
-    needs_readable_python(NAMELESS)
     with siege(NAMELESS) as service:
         own, others = service.folder / "own", service.folder / "others"
         image_of(NAMELESS, own, SECRET)
