@@ -114,7 +114,7 @@ class Mending:
             self._copies.restage(live, why)
         start_s = live.reservation.start_s
         coming = [life for _, life in entry.lives if life.transfer is not None]
-        late = {transfer.number for transfer, at_s in site.book.link.latest_starts() if at_s < site.now_s}
+        late = {transfer.number for transfer, _ in site.book.link.latest_starts(site.now_s)}
         is_whole = len(entry.lives) == len(entry.fits)
         is_in_time = live.is_ready or (
             start_s > site.now_s and late.isdisjoint(life.transfer for life in coming)
