@@ -43,7 +43,7 @@ state: {folder}/s
 socket: {folder}/o.sock
 link: {{rate: 20MB, reserve: at-once, spread: 1s}}
 timings: {{look: 1s, progress: 1s, reconcile: 30s, sight: 60s}}
-backend: {{kind: embedded, nodes: 'n[1-2]', cpus: 4, memory: 4GiB, pool: 50MB}}
+backend: {{kind: embedded, nodes: '{nodes}', cpus: 4, memory: 4GiB, pool: 50MB}}
 administrators: {{users: [mail]}}
 """
 
@@ -86,13 +86,13 @@ class Line(http.client.HTTPConnection):
 class Siege:
     """The service, and the ways to it."""
 
-    def __init__(self, folder: Path, *, uid: int = 0, more: str = "") -> None:
+    def __init__(self, folder: Path, *, uid: int = 0, nodes: str = "n[1-2]") -> None:
         self.folder = folder
         self.uid = uid
         self.socket = folder / "o.sock"
         self.log = folder / "log"
         self.file = folder / "o.yaml"
-        self.file.write_text(CONFIG.format(folder=folder) + more)
+        self.file.write_text(CONFIG.format(folder=folder, nodes=nodes))
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **options: Any) -> Siege:
@@ -218,12 +218,12 @@ class Siege:
 
 
 @contextmanager
-def siege(uid: int = 0, more: str = "", **options: Any) -> Iterator[Siege]:
+def siege(uid: int = 0, nodes: str = "n[1-2]", **options: Any) -> Iterator[Siege]:
     """A service under siege, and nothing of it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="sec", dir="/tmp"))
     folder.chmod(0o755)
     os.chown(folder, uid, uid)
-    made = Siege(folder, uid=uid, more=more)
+    made = Siege(folder, uid=uid, nodes=nodes)
     try:
         yield made.start(**options)
     finally:
