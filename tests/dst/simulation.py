@@ -47,10 +47,16 @@ class Simulation:
     """A world and its people."""
 
     def __init__(
-        self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        make: MakeDesk = make_desk,
+        keeps_all: bool = False,
+        is_harsh: bool = False,
     ) -> None:
         self.random = random = Random(seed)
-        self.knobs: Knobs = draw(random)
+        self.knobs: Knobs = draw(random, is_harsh=is_harsh)
         self.clock = clock = Clockwork()
         self.trace = trace = Trace(clock, keeps_all=keeps_all)
         knobs, path = self.knobs, folder / "store"
@@ -127,10 +133,12 @@ class Simulation:
         self.safety.close()
 
 
-def simulate(seed: int, *, make: MakeDesk = make_desk, keeps_all: bool = False) -> Run:
+def simulate(
+    seed: int, *, make: MakeDesk = make_desk, keeps_all: bool = False, is_harsh: bool = False
+) -> Run:
     """Run a seed from beginning to end, and tidy up."""
     folder = Path(tempfile.mkdtemp(prefix="dst-", dir=MEMORY if MEMORY.is_dir() else None))
-    simulation = Simulation(seed, folder, make=make, keeps_all=keeps_all)
+    simulation = Simulation(seed, folder, make=make, keeps_all=keeps_all, is_harsh=is_harsh)
     violation = ""
     try:
         simulation.run()
