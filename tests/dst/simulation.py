@@ -26,6 +26,7 @@ from tests.dst.wire import Wire
 SETTLE_S = 480
 """After the last end: for effects that are tried again and pins that are taken away."""
 LATE_REQUESTS = 3
+MOST_SIMULATED_MS = 20_000_000
 MEMORY = Path("/dev/shm")
 
 
@@ -123,6 +124,8 @@ class Simulation:
             )
         clock.run((knobs.troubled_s + 300) * 1000)
         while self.settling.last_end_s() >= clock.now_s():
+            if clock.now_ms > MOST_SIMULATED_MS:
+                raise Violation(f"it is never over: the last end is {self.settling.last_end_s()}")
             clock.run(clock.now_ms + (self.settling.last_end_s() - clock.now_s() + 1) * 1000)
         clock.run(clock.now_ms + SETTLE_S * 1000)
         self.settling.check()
