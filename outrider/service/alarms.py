@@ -17,6 +17,8 @@ ALARM_PERCENT = 50
 """Odds below which a reservation is endangered: at its mean rate, its image would be late."""
 SAFE_PERCENT = 75
 """Odds from which it no longer is."""
+FIRST_WORD_S = 5
+"""Within this time nodes have been told what a new reservation needs, and have answered."""
 FIRST_LOOK_S = 5
 """Before so much of a transfer has been seen, its rate says nothing."""
 
@@ -104,13 +106,23 @@ class Alarms:
         live.danger, live.odds_percent = "", None
         if state is after:
             return
+        is_late_first = live.kept.ready_s is None and after is State.ACTIVE
         site.change(live, state=after, receipt=kept, why="")
+        if is_late_first:
+            self.measure_slack(live)
         spare_s = start_s - site.now_s
         when = f"{spare_s} s before" if spare_s >= 0 else f"{-spare_s} s after"
         site.note("ready", live.name, after.value, f"its image is on all nodes, {when} its start")
         if was_endangered:
             self._log.info("reservation is out of danger", reservation=live.name)
         self._log.info("reservation is ready", reservation=live.name, spare_s=spare_s)
+
+    def measure_slack(self, live: Live) -> None:
+        """Once for each reservation that begins: when it does, or as soon after as its image is there."""
+        start_s = live.reservation.start_s
+        ready_s = self._site.now_s if live.kept.ready_s is None else live.kept.ready_s
+        slack_s = max(0, start_s - ready_s) if ready_s <= due_s(live) else start_s - ready_s
+        self._meter.observe("outrider_slack_at_start_seconds", slack_s)
 
     def _is_early(self, moving: Moving, left_bytes: int, left_s: int) -> bool:
         """Too little has been seen to tell, and at the planned rate there is time enough."""
@@ -125,6 +137,12 @@ class Alarms:
         urgent = self._site.settings.urgent_rate_bytes_per_s
         if urgent is not None and not moving.is_aside:
             self._carriage.set_rate(moving, urgent)
+
+
+def due_s(live: Live) -> int:
+    """By when its image has to be there. What was asked for at its own start cannot be there sooner
+    than its nodes can be asked."""
+    return max(live.reservation.start_s, live.record.accepted_s + FIRST_WORD_S)
 
 
 def _names(moving: Moving) -> str:

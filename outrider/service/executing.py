@@ -136,6 +136,7 @@ class Executing:
             needed = {
                 site.book.timeline.nodes[node].name for node, life in site.book.lives_of(number) if life.users
             }
+            moving.given_up |= moving.left - needed
             moving.left &= needed
             if not moving.left:
                 self._end(moving, TransferState.DONE if needed else TransferState.FAILED)
@@ -202,7 +203,10 @@ class Executing:
         site.book.links.end(number, site.now_s)
         del site.moving[number]
         users = self._carriage.users(number)
-        site.book.transfer_done(number, site.now_s)
+        for node, life in site.book.transfer_done(number, site.now_s):
+            if site.book.timeline.nodes[node].name in moving.given_up and not life.users:
+                # Nobody may count on a copy that never came.
+                site.book.pools.lose(node, life)
         if state is TransferState.DONE:
             site.done_transfer(kept)
         else:
@@ -213,12 +217,13 @@ class Executing:
                 if live.kept.brought:
                     site.change(live, receipt=live.kept)
                 self.arrange(live)
-        took_s = site.now_s - moving.begun_s
-        self._meter.observe("outrider_transfer_seconds", took_s)
-        self._meter.count("outrider_link_bytes_total", by=moving.transfer.image.size_bytes)
-        self._log.info(
-            "transfer ended", transfer=number, seconds=took_s, planned_s=moving.transfer.duration_s
-        )
+        took_s, planned_s = site.now_s - moving.begun_s, moving.transfer.duration_s
+        if state is TransferState.DONE:
+            self._meter.observe("outrider_transfer_seconds", took_s)
+            self._meter.count("outrider_link_bytes_total", by=moving.transfer.image.size_bytes)
+            self._log.info("transfer ended", transfer=number, seconds=took_s, planned_s=planned_s)
+        else:
+            self._log.info("transfer given up", transfer=number, seconds=took_s, planned_s=planned_s)
         self.run_link()
 
     def _need(self, live: Live, node: str, transfer: int | None) -> None:

@@ -12,7 +12,7 @@ from outrider.core.admission import Accepted, admit
 from outrider.core.kept import keep_reservation
 from outrider.service.admitting import Admitting, after_move
 from outrider.service.agenda import Agenda, Topic
-from outrider.service.alarms import Alarms
+from outrider.service.alarms import Alarms, due_s
 from outrider.service.documents import Record
 from outrider.service.effects import RESERVE, unreserve_effect
 from outrider.service.executing import Executing
@@ -22,9 +22,6 @@ from outrider.service.requests import Caller
 from outrider.service.site import Live, Site
 from outrider.store.records import Effect
 from outrider.store.states import State
-
-FIRST_WORD_S = 5
-"""Within this time nodes have been told what a new reservation needs, and have answered."""
 
 
 class Lifetimes:
@@ -96,19 +93,15 @@ class Lifetimes:
         return not waiting or waiting[-1].identity == effect.identity
 
     def _begin(self, live: Live) -> None:
-        site, start_s = self._site, live.reservation.start_s
-        self._meter.observe(
-            "outrider_slack_at_start_seconds",
-            0 if live.kept.ready_s is None else max(0, start_s - live.kept.ready_s),
-        )
+        site = self._site
         if live.is_ready:
+            self._alarms.measure_slack(live)
             site.change(live, state=State.ACTIVE)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
             return
-        told_s = live.record.accepted_s + FIRST_WORD_S
-        if site.now_s < told_s:
+        if site.now_s < due_s(live):
             # It was to start at once, with what is in the pools: they have not been asked yet.
-            self._agenda.add(told_s, Topic.BEGIN, live.name)
+            self._agenda.add(due_s(live), Topic.BEGIN, live.name)
             return
         lacking = sorted(set(live.nodes) - live.ready)
         self._alarms.endanger(
@@ -118,9 +111,7 @@ class Lifetimes:
 
     def _end(self, live: Live) -> None:
         kept, start_s = live.kept, live.reservation.start_s
-        # What was asked for at its own start cannot be there sooner than its nodes can be asked.
-        due_s = max(start_s, live.record.accepted_s + FIRST_WORD_S)
-        is_met = kept.ready_s is not None and kept.ready_s <= due_s
+        is_met = kept.ready_s is not None and kept.ready_s <= due_s(live)
         if kept.ready_s is None:
             words = live.danger or "its image was never on all of its nodes"
         elif kept.ready_s <= start_s:
@@ -135,6 +126,8 @@ class Lifetimes:
 
     def _finish(self, live: Live, state: State, words: str, *, is_met: bool | None, uid: int = 0) -> None:
         site = self._site
+        if live.kept.ready_s is None and site.now_s > due_s(live):
+            self._alarms.measure_slack(live)
         self._executing.release(live, live.nodes)
         self._admitting.leave_book(live)
         self._executing.prune()

@@ -32,6 +32,9 @@ MOST_RESTORED = 1
 FOREVER_S = 366 * 86_400
 """A job without a limit is taken to run so long."""
 
+MOST_DIGITS = 12
+"""Of a reservation's number."""
+
 
 class Reconciling:
     """What was seen, and what it means."""
@@ -75,7 +78,7 @@ class Reconciling:
         if number is not None:
             is_away = member.is_away(site.now_s, site.settings.away_after_s)
             is_up = self._is_up.get(member.name, True)
-            words = f"the pool of {member.name} does not answer" if is_up else f"node {member.name} is not up"
+            words = _silence(member) if is_up else f"node {member.name} is not up"
             self._mark(number, member.name, is_up and not is_away, words)
 
     def pool(self, member: Member) -> tuple[str, ...]:
@@ -108,12 +111,9 @@ class Reconciling:
         for number, node in enumerate(site.book.timeline.nodes):
             state = states.get(node.name, NodeState.DOWN)
             member = self._staff.members.get(node.name)
-            is_away = member is not None and member.is_away(site.now_s, site.settings.away_after_s)
-            words = (
-                f"the pool of {node.name} does not answer"
-                if is_away
-                else f"node {node.name} is {state.value}"
-            )
+            is_away, words = False, f"node {node.name} is {state.value}"
+            if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
+                is_away, words = True, _silence(member)
             self._mark(number, node.name, state is NodeState.UP and not is_away, words)
             if state is not NodeState.UP:
                 yield f"node {node.name} is {state.value}"
@@ -238,10 +238,19 @@ class Reconciling:
             return
         past = site.store.reservation(name)
         if past is None:
+            # A copy of the store was put back: its name is somebody's, and is not given again.
+            number = name.rpartition("-")[2]
+            if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
+                site.skip_numbers(int(number))
             yield f"reservation {name} is in the batch system, and nothing is known of it"
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _silence(member: Member) -> str:
+    """That a pool does not answer, and what came instead of an answer."""
+    return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
 
 
 def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:

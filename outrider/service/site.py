@@ -81,6 +81,8 @@ class Moving:
     transfer: Transfer
     begun_s: int
     left: set[str]
+    given_up: set[str] = field(default_factory=set)
+    """Nodes that nobody waits for any more, although the image has not arrived there."""
     is_aside: bool = False
     rates: list[tuple[int, int]] = field(default_factory=list)
     """Instants, and the bytes that had arrived on the slowest node by then."""
@@ -218,6 +220,12 @@ class Site:
 
         self.write(write)
         return live
+
+    def skip_numbers(self, last: int) -> None:
+        """Names with numbers up to this one are not given to new reservations."""
+        if last >= self.next_number:
+            self.next_number = last + 1
+            self.write(lambda promise: promise.skip_reservation_numbers(last))
 
     def write(self, write: Write) -> None:
         """Remember something that somebody relies on, for the end of the event."""

@@ -396,7 +396,14 @@ class Staff:
                     format=need.format,
                     readers=need.readers,
                 )
-            yield Pin(digest=need.digest, owner=need.owner, until_s=until_s)
+            yield Pin(
+                digest=need.digest,
+                owner=need.owner,
+                until_s=until_s,
+                uri=need.uri,
+                size_bytes=need.size_bytes,
+                readers=need.readers,
+            )
 
     def _may_be_told(self, need: Need, now_s: int) -> bool:
         """A node of a chain waits for the one before it, which would send it away otherwise."""

@@ -27,7 +27,7 @@ from outrider.service.requests import (
     ListDecisions,
     ListReservations,
 )
-from outrider.service.rights import may_read, may_see
+from outrider.service.rights import is_request, may_read, may_see
 from outrider.service.site import Live, Site
 from outrider.service.staff import Staff
 from outrider.store.records import Decision as StoredDecision
@@ -139,8 +139,12 @@ class Views:
             if isinstance(found, Live)
             else [f"it is over: {record.why or record.state.value}"]
         )
-        decisions = _lines(reversed(site.store.decisions(record.name, most=100)))
-        return Explanation(name=record.name, sentences=tuple(sentences), decisions=decisions)
+        lines = [
+            each
+            for each in reversed(site.store.decisions(record.name, most=100))
+            if each.uid == record.owner.uid or not is_request(each)
+        ]
+        return Explanation(name=record.name, sentences=tuple(sentences), decisions=_lines(lines))
 
     def decisions(self, request: ListDecisions, caller: Caller) -> DecisionList:
         store = self._site.store

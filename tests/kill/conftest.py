@@ -33,10 +33,10 @@ def make(folder: Path, preloaded: Preloaded) -> Iterator[Make]:
     """Makes a site; `name` tells several in one folder apart."""
     made: list[Victim] = []
 
-    def site(name: str = "a", state: Path | None = None, **more: object) -> Victim:
+    def site(name: str = "a", state: Path | None = None, backend: Path | None = None) -> Victim:
         place = folder / name
         place.mkdir()
-        found = Victim(place, preloaded=preloaded, nodes=1, state=state)
+        found = Victim(place, preloaded=preloaded, nodes=1, state=state, backend=backend)
         made.append(found)
         return found
 

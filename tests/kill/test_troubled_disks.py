@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.crash.loopdisk import mounted, run
+from tests.kill import verdicts
 from tests.kill.conftest import Make
 from tests.kill.requests_of_tests import ask_for, names
 from tests.kill.victim import Answered, Gone, Victim
@@ -114,3 +115,22 @@ def test_disk_that_the_kernel_gives_up_is_said_and_costs_no_promise(make: Make, 
     assert first.status == again.status == 201
     assert refused.status == 503
     assert found == sorted(["w0", *accepted, f"w{number}"])
+
+
+def test_promise_that_the_batch_system_cannot_note_reaches_it_when_there_is_room(
+    make: Make, folder: Path, disk: Path
+) -> None:
+    victim = make(backend=disk / "e")
+    victim.init()
+    victim.start()
+    victim.await_ready()
+    ballast = fill(disk)
+    accepted = ask_for(victim, folder / "image", 0)
+    victim.eventually("words about it", lambda: "cannot write" in victim.last_words())
+    victim.kill()
+    ballast.unlink()
+    victim.start()
+    victim.eventually("both agree", lambda: verdicts.unsettled(victim) == [])
+
+    assert accepted.status == 201
+    assert names(victim) == ["w0"]

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -38,26 +39,42 @@ CLERK = pwd.getpwnam("mail").pw_uid
 """An administrator of the service who is not root."""
 NAMELESS = 4_103
 """A user whom the machine's user database does not know."""
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")]),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "SECRET_OF_THE_SERVICE": "hush",
+}
 CONFIG = """version: 1
 state: {folder}/s
 socket: {folder}/o.sock
 link: {{rate: 20MB, reserve: at-once, spread: 1s}}
 timings: {{look: 1s, progress: 1s, reconcile: 30s, sight: 60s}}
-backend: {{kind: embedded, nodes: 'n[1-2]', cpus: 4, memory: 4GiB, pool: 50MB}}
+backend: {{kind: embedded, nodes: '{nodes}', cpus: 4, memory: 4GiB, pool: 50MB}}
 administrators: {{users: [mail]}}
 """
 
 
-def needs_readable_python(uid: int) -> None:
-    """A service of an ordinary user needs an interpreter that this user may run."""
-    try:
-        subprocess.run(
-            [sys.executable, "-c", ""], user=uid, group=uid, extra_groups=[], check=True, timeout=20
-        )
-    except (PermissionError, subprocess.CalledProcessError):
-        if os.environ.get("CI"):
-            pytest.fail(f"{sys.executable} cannot be run by uid {uid}")
-        pytest.skip(f"{sys.executable} cannot be run by uid {uid}")
+def python_of(uid: int) -> list[str]:
+    """An interpreter that this user may run, with all that the service imports: the tests' own, or
+    the system's with the tests' libraries. Without one there is nothing to be tried."""
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        try:
+            subprocess.run(
+                [interpreter, "-c", "import outrider.service.main, outrider.service.backends"],
+                user=uid,
+                group=uid,
+                extra_groups=[],
+                env=ENVIRONMENT,
+                cwd="/",
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return [interpreter]
+    pytest.skip(f"uid {uid} may run no interpreter here that finds the service's libraries")
 
 
 def eventually(claim: Callable[[], Any], what: str, words: Callable[[], str] = str) -> Any:
@@ -86,22 +103,23 @@ class Line(http.client.HTTPConnection):
 class Siege:
     """The service, and the ways to it."""
 
-    def __init__(self, folder: Path, *, uid: int = 0, more: str = "") -> None:
+    def __init__(self, folder: Path, *, uid: int = 0, nodes: str = "n[1-2]") -> None:
         self.folder = folder
         self.uid = uid
         self.socket = folder / "o.sock"
         self.log = folder / "log"
         self.file = folder / "o.yaml"
-        self.file.write_text(CONFIG.format(folder=folder) + more)
+        self.file.write_text(CONFIG.format(folder=folder, nodes=nodes))
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **options: Any) -> Siege:
+        python = python_of(self.uid) if self.uid else [sys.executable]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "outrider.service", "--config", str(self.file), "--init-if-empty"],
+                [*python, "-m", "outrider.service", "--config", str(self.file), "--init-if-empty"],
                 stderr=log,
                 cwd="/",
-                env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "SECRET_OF_THE_SERVICE": "hush"},
+                env=ENVIRONMENT,
                 user=self.uid,
                 group=self.uid,
                 extra_groups=[],
@@ -218,12 +236,12 @@ class Siege:
 
 
 @contextmanager
-def siege(uid: int = 0, more: str = "", **options: Any) -> Iterator[Siege]:
+def siege(uid: int = 0, nodes: str = "n[1-2]", **options: Any) -> Iterator[Siege]:
     """A service under siege, and nothing of it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="sec", dir="/tmp"))
     folder.chmod(0o755)
     os.chown(folder, uid, uid)
-    made = Siege(folder, uid=uid, more=more)
+    made = Siege(folder, uid=uid, nodes=nodes)
     try:
         yield made.start(**options)
     finally:

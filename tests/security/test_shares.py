@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +25,9 @@ from outrider.service.crew import Crew
 from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.inbox import Inbox
 from outrider.service.ports import ImageTrouble, Readers
-from outrider.service.web.front import NotDone
+from outrider.service.reception import MOST_KEYS, Reception
+from outrider.service.requests import Caller
+from outrider.service.web.front import NotDone, Submit
 from tests.node.daemons import needs_root
 from tests.ops.fakes import eventually
 
@@ -73,6 +77,39 @@ def test_user_with_many_requests_waits_for_those_of_others() -> None:
 
     assert taken == ["mallory 0", "alice 0", "mallory 1", "alice 1", "mallory 2"]
     assert len(inbox) == 61
+
+
+class Door:
+    """Workers that hand a job over at once, and count."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+
+    def with_rms(self, function: object, uid: int) -> Future[str]:
+        self.jobs += 1
+        future: Future[str] = Future()
+        future.set_result(str(self.jobs))
+        return future
+
+
+def test_keys_of_one_user_do_not_push_out_those_of_others() -> None:
+    door = Door()
+    nothing: Any = None
+    workers: Any = door
+    reception = Reception(
+        loop=nothing, workers=workers, config=nothing, policies=nothing, metrics=nothing, log=nothing
+    )
+
+    def submitted(uid: int, key: str) -> str:
+        caller = Caller(uid=uid, user=str(uid))
+        return reception.submit(caller, Submit(argv=("/bin/true",), key=key, request_hash="h")).result()
+
+    first = submitted(ALICE, "mine")
+    for number in range(MOST_KEYS + 1):
+        submitted(MALLORY, f"k{number}")
+
+    assert submitted(ALICE, "mine") == first
+    assert submitted(MALLORY, "k0") == str(MOST_KEYS + 3)
 
 
 class Silent:
