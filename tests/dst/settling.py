@@ -43,7 +43,7 @@ class Settling:
         """When the last reservation will be over."""
         return max(
             (record.kept.reservation.end_s for record in self._safety.records.values()),
-            default=self._clock.now_s(),
+            default=0,
         )
 
     def check(self) -> None:
