@@ -32,7 +32,7 @@ from outrider.service.site import Live, Site
 from outrider.store.records import Owner
 from outrider.store.states import State, TransferState
 
-MOST_ENDS_TRIED = 16
+MOST_ENDS_TRIED = 4
 """How many ends of others are tried in search of a start that the policies allow."""
 
 

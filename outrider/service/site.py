@@ -138,7 +138,7 @@ class Site:
         self._touched: set[int] = set()
         self._ended: dict[int, TransferState] = {}
         self._done: list[KeptTransfer] = []
-        unconfirmed = {effect.subject for effect in store.due_effects(KEPT_BYTES)}
+        unconfirmed = store.waiting_subjects()
         for record in records:
             live = Live(
                 record=record,
