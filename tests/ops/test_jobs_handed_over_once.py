@@ -61,9 +61,14 @@ class Mortal(Program):
         assert self.process.wait(PATIENCE_S) == -signal.SIGKILL
 
     def jobs(self) -> list[str]:
-        """All jobs that the batch system keeps, by its journal."""
-        kept = json.loads(next(self.folder.glob("s/embedded/**/*jobs*.json")).read_text())
-        return [str(each["number"]) for each in kept["jobs"]] + list(kept["ended"])
+        """All jobs that the batch system keeps, those that are over included."""
+        return [str(each["number"]) for each in self._journal()["jobs"]] + self.ended()
+
+    def ended(self) -> list[str]:
+        return list(self._journal()["ended"])
+
+    def _journal(self) -> Any:
+        return json.loads(next(self.folder.glob("s/embedded/**/*jobs*.json")).read_text())
 
 
 @pytest.fixture
@@ -115,10 +120,10 @@ def test_job_of_which_nobody_knows_is_told_and_not_made(program: Mortal) -> None
     assert program.jobs() == [found["job"]]
 
 
-def test_job_that_was_answered_is_answered_the_same_by_the_next_service(program: Mortal) -> None:
+def test_job_that_has_ended_is_answered_the_same_by_the_next_service(program: Mortal) -> None:
     program.start()
     first = program.submit("true")
-    eventually(lambda: program.jobs() == [first[1]["job"]], "the job")
+    eventually(lambda: program.ended() == [first[1]["job"]], "the job's end")
     program.end(signal.SIGKILL)
     program.start()
     again = program.submit("true")

@@ -123,6 +123,17 @@ def test_job_is_handed_over_once(sandbox: Sandbox) -> None:
     assert jobs(sandbox) == [first, other, bobs]
 
 
+def test_job_that_has_ended_is_not_handed_over_again(sandbox: Sandbox) -> None:
+    asking = Asking(sandbox)
+    first = courier(asking).hand_over(sandbox.rms)
+    sandbox.rms.cancel(first, "its user has enough")
+    sandbox.restart()
+    again = courier(asking).hand_over(sandbox.rms)
+
+    assert again == first
+    assert jobs(sandbox) == []
+
+
 def test_job_without_a_key_is_a_new_one_each_time(sandbox: Sandbox) -> None:
     asking = Asking(sandbox)
     keys = [courier(asking, key="").hand_over(sandbox.rms) for _ in range(2)]
