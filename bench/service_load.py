@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from time import monotonic, thread_time
+from time import thread_time
 from typing import Any
 
 from bench.service_process import Service, get
@@ -23,6 +23,7 @@ from outrider.cli.client import Client
 from outrider.core.model import Image
 
 Body = dict[str, Any]
+monotonic_s = SystemClock().monotonic_s
 TARGETS = ("reserve", "plan", "show", "list", "status")
 SHARES = (15, 15, 30, 10, 30)
 """Of a hundred requests at once: people look more often than they ask."""
@@ -61,7 +62,12 @@ class Asks:
         return body_of(self._wish())
 
     def crowded(self) -> Body:
-        """Whole nodes, half of the site, in the middle of what is booked: refused, and sooner or later free."""
+        """Many whole nodes in the middle of what is booked: often refused, and later free."""
+        nodes = self._nodes // 50 + self._random.randrange(self._nodes // 5)
+        return body_of(self._wish(), nodes=nodes, cpus=128)
+
+    def vast(self) -> Body:
+        """Half of the site and more."""
         nodes = self._nodes // 2 + self._random.randrange(self._nodes // 3)
         return body_of(self._wish(), nodes=nodes, cpus=64)
 
@@ -73,8 +79,8 @@ class Asks:
         return body_of(wanted, start="now+12seconds", nodes=20, cpus=64)
 
     def impossible(self) -> Body:
-        """More than there is: refused without a look at the book."""
-        return body_of(self._wish(), nodes=2 * self._nodes)
+        """More than there is, since a third of the nodes is smaller: refused without a look at the book."""
+        return body_of(self._wish(), nodes=self._nodes, cpus=128)
 
     def _wish(self) -> dict[str, Any]:
         self._number += 1
@@ -87,9 +93,9 @@ def in_turn(service: Service, verb: str, bodies: Iterator[Body]) -> dict[str, Ta
     found: dict[str, Taken] = {}
     for body in bodies:
         before = service.used().cpu_s
-        began = monotonic()
+        began = monotonic_s()
         answer = client.post(f"/v1/{verb}", body)
-        wall_s = monotonic() - began
+        wall_s = monotonic_s() - began
         cpu_s = service.used().cpu_s - before
         assert isinstance(answer, dict)
         kind = str(answer["result"])
@@ -111,7 +117,7 @@ class Ran:
 
 
 def run(command: list[str], environment: dict[str, str]) -> Ran:
-    began = monotonic()
+    began = monotonic_s()
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -119,7 +125,7 @@ def run(command: list[str], environment: dict[str, str]) -> Ran:
     assert errors is not None
     said = errors.read()
     _, status, usage = os.wait4(process.pid, 0)
-    wall_s = monotonic() - began
+    wall_s = monotonic_s() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     errors.close()
     if process.returncode not in (0, 4):
@@ -157,9 +163,9 @@ def crowd(place: Place, clients: int, seconds: float) -> Crowd:
     users = [each.pw_uid for each in pwd.getpwall()][:10] if os.geteuid() == 0 else [os.geteuid()]
     listed = get(place.socket, "/v1/reservations?most=1000")["reservations"]
     known = [each["name"] for each in listed]
-    began, began_cpu = monotonic(), thread_time()
+    began, began_cpu = monotonic_s(), thread_time()
     asyncio.run(_crowd(place, clients, users, known, began + seconds, found))
-    found.seconds, found.client_cpu_s = monotonic() - began, thread_time() - began_cpu
+    found.seconds, found.client_cpu_s = monotonic_s() - began, thread_time() - began_cpu
     return found
 
 
@@ -176,10 +182,10 @@ async def _crowd(
 async def _client(place: Place, uid: int, seed: int, known: list[str], until: float, found: Crowd) -> None:
     random, asks = Random(seed), Asks(place, seed)
     reader, writer = await _connected(place.socket, uid)
-    while monotonic() < until:
+    while monotonic_s() < until:
         kind = random.choices(TARGETS, SHARES)[0]
         head, body = _request(kind, random, known, asks)
-        began = monotonic()
+        began = monotonic_s()
         writer.write(head + body)
         status, retry_s, content = await _answer(reader)
         if status == 503 and retry_s:
@@ -187,7 +193,7 @@ async def _client(place: Place, uid: int, seed: int, known: list[str], until: fl
             await asyncio.sleep(retry_s)
             reader, writer = await _again(writer, place, uid)
             continue
-        found.wall_ms.setdefault(kind, []).append(1000 * (monotonic() - began))
+        found.wall_ms.setdefault(kind, []).append(1000 * (monotonic_s() - began))
         if status not in (200, 201):
             found.errors.append(f"{kind}: {status} {content[:200]!r}")
             reader, writer = await _again(writer, place, uid)

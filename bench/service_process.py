@@ -11,13 +11,15 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 from bench.service_site import Place
+from cachemgr.clock import SystemClock
 
 START_S = 120.0
 POLL_S = 0.005
+monotonic_s = SystemClock().monotonic_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,15 +51,15 @@ class Service:
         script = Path(__file__).with_name("service_site.py")
         command = [sys.executable, str(script), "--folder", str(self.place.folder)]
         command += ["--nodes", str(self.place.nodes)]
-        began = monotonic()
+        began = monotonic_s()
         self._process = subprocess.Popen(command, stderr=self._log)
         answered = 0.0
-        while monotonic() - began < START_S:
+        while monotonic_s() - began < START_S:
             status = self._status()
             if status is not None:
-                answered = answered or monotonic() - began
+                answered = answered or monotonic_s() - began
                 if status["is_promising"]:
-                    promised = monotonic() - began
+                    promised = monotonic_s() - began
                     return Start(answers_s=answered, promises_s=promised, cpu_s=self.used().cpu_s)
             if self._process.poll() is not None:
                 break

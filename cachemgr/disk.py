@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import subprocess
 import threading
 from contextlib import closing, suppress
@@ -241,8 +242,11 @@ class RealDisk:
 
     def reflink(self, source: str, target: str, mode: int) -> None:
         """Share the blocks of a file; `Unsuitable` where the file system cannot."""
-        from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Without waiting: a user may have put a named pipe where an image was.
+        from_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
+            if not stat.S_ISREG(os.fstat(from_fd).st_mode):
+                raise Unsuitable(f"{source} is not a regular file")
             to_fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
             try:
                 os.fchmod(to_fd, mode)

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 
 # After so many bytes they are synced and a crash costs no more than that.
 CHECKPOINT_BYTES = 256 << 20
-# After so many bytes the others are told how far it is.
+# After so many bytes, or so much time, the others are told how far it is: on a slow link a killed
+# process would otherwise cost many seconds of it.
 NOTE_BYTES = 16 << 20
+NOTE_S = 1.0
 BLOCK_BYTES = 1 << 20
 # As many as tell every format: the mark of btrfs lies behind 64 KiB.
 HEAD_BYTES = 72 << 10
@@ -103,6 +105,7 @@ class Writer:
         self.resumed_bytes = self.offset
         self._synced = min(synced, self.offset)
         self._noted = self.offset
+        self._note_s = self.pool.clock.monotonic_s() + NOTE_S
         try:
             self._hash_what_is_there()
         except BaseException:
@@ -128,7 +131,7 @@ class Writer:
                 self._grown.notify_all()
             if self.offset - self._synced >= CHECKPOINT_BYTES:
                 self.checkpoint()
-            elif self.offset - self._noted >= NOTE_BYTES:
+            elif self.offset - self._noted >= NOTE_BYTES or self.pool.clock.monotonic_s() >= self._note_s:
                 self._note(is_durable=False)
 
     def wait_beyond(self, offset: int, timeout_s: float) -> None:
@@ -324,6 +327,7 @@ class Writer:
         text = b"%d %d %s\n" % (self._synced, self.offset, self.pool.disk.boot_id().encode())
         replace_file(self.pool.disk, f"{self.ingest.folder}/progress", text, is_durable=is_durable)
         self._noted = self.offset
+        self._note_s = self.pool.clock.monotonic_s() + NOTE_S
 
     def _sync(self) -> None:
         """Sync the data. After a failure the kernel may have dropped what it could not write

@@ -9,9 +9,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 from outrider import __version__
-from outrider.cli import asking, check, completion, demo, simulate
 from outrider.cli.arguments import Parser
 from outrider.cli.errors import (
     EXIT_INTERRUPTED,
@@ -21,6 +21,21 @@ from outrider.cli.errors import (
     InputError,
     exit_code_lines,
 )
+
+MODULES = {
+    "asking.reserve": ("reserve", "plan", "modify"),
+    "asking.reservations": ("list", "show", "explain", "cancel"),
+    "asking.watch": ("watch",),
+    "asking.timeline": ("timeline",),
+    "asking.listing": ("status", "nodes", "images", "transfers"),
+    "asking.submit": ("submit",),
+    "asking.configuration": ("config",),
+    "asking.administration": ("policies", "reconcile", "backup", "restore"),
+    "check": ("check",),
+    "simulate": ("sim",),
+}
+"""Where commands are. Who asks for one waits for its module alone: to import all takes longer than
+most commands."""
 
 _EPILOG = f"""examples:
   outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
@@ -40,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
         words = list(sys.argv[1:] if argv is None else argv)
-        arguments = parser().parse_args(words)
+        arguments = parser(words[0] if words else "").parse_args(words)
         arguments.words = words
         arguments.command(arguments)
     except SystemExit as finished:  # argparse, after --help and --version
@@ -73,8 +88,11 @@ def run() -> None:
     sys.exit(code)
 
 
-def parser() -> Parser:
-    """All commands, as help, completion and the manual page show them."""
+def parser(word: str = "") -> Parser:
+    """All commands, as help, completion and the manual page show them.
+
+    `word` is the first of a command line: if it is a command, that and its neighbours are enough.
+    """
     top = Parser(
         prog="outrider",
         description="Has the image a job needs on its nodes before the job's clock starts.",
@@ -83,6 +101,12 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=f"outrider {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     top.set_defaults(command=_no_command)
+    for module, words in MODULES.items():
+        if word in words:
+            import_module(f"outrider.cli.{module}").add(commands)
+            return top
+    from outrider.cli import asking, check, completion, demo, simulate
+
     asking.add(commands)
     check.add(commands)
     demo.add(commands)

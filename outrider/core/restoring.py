@@ -100,6 +100,10 @@ def restore(
         if each.reservation.workspace.name not in book.entries:
             shelf.take_lost(each)
     shelf.put({pool.node: pool for pool in kept.pools})
+    # What could not be put back may be some other time, and its copies' numbers must be its own.
+    book.pools.number_from(
+        number for each in kept.reservations for hold in each.holds for _, number in hold.copies
+    )
     links.resume([standing for each in transfers.values() if (standing := _needed(book, each))], now_s)
     return Restored(
         book=book, lost=tuple(lost), late=_late(book, now_s), overfull=_overfull(book, now_s), guests=guests

@@ -194,6 +194,10 @@ class Pools:
             if not coming:
                 del self._coming[key]
 
+    def number_from(self, taken: Iterable[int]) -> None:
+        """Number lives that are added from now on after all of these."""
+        self._added = max(self._added, max(taken, default=0))
+
     def fill(self, lives: Iterable[tuple[int, Life]]) -> None:
         """Put back lives that were there before a restart, in the order of their numbers."""
         where: dict[str, list[int]] = {}

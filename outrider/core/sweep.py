@@ -100,7 +100,8 @@ class SlotSweep:
             if (shrinking >> node & 1 and not row.fits(self._need * room, self.start_s, end_s)) or (
                 growing >> node & 1 and row.fits(self._need * (room + 1), self.start_s, end_s)
             ):
-                self._set(node, self._room(node, full), full)
+                # Of a whole node there is one or none: what changed is known.
+                self._set(node, 1 - room if full == 1 else self._room(node, full), full)
                 self.total += rooms[node] - room
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -17,6 +18,8 @@ MOST_NAMES = 100_000
 """How many names a list may stand for unless the caller says otherwise."""
 MOST_CHARACTERS = 65_536
 MOST_DIGITS = 18
+MOST_KNOWN = 1 << 15
+"""How many names are remembered with what they are made of."""
 
 _FORMS = "write names and sets like login,n[1-4,7],rack[1-2]n[01-16]"
 _LITERAL = re.compile(r"[A-Za-z0-9._:-]+")
@@ -54,16 +57,23 @@ def fold(names: Iterable[str]) -> str:
     natural order: n2 before n10.
     """
     wanted = sorted(set(names), key=natural)
-    for name in wanted:
-        if not _LITERAL.fullmatch(name) or name.startswith("-"):
-            raise TextError(f"{shown(name)} is no name of a node: {_FORMS}")
-    rows = [tuple(_PIECE.split(name)) for name in wanted]
+    rows = [_row(name) for name in wanted]
     longest = max((len(row) for row in rows), default=0)
     for position in range(longest - longest % 2 - 1, 0, -2):
         rows = _fold_at(rows, position)
     return ",".join("".join(row) for row in rows)
 
 
+# The names of one site come again and again, in every reservation: they are taken apart once.
+@lru_cache(maxsize=MOST_KNOWN)
+def _row(name: str) -> tuple[str, ...]:
+    """A name's texts and numbers in turns."""
+    if not _LITERAL.fullmatch(name) or name.startswith("-"):
+        raise TextError(f"{shown(name)} is no name of a node: {_FORMS}")
+    return tuple(_PIECE.split(name))
+
+
+@lru_cache(maxsize=MOST_KNOWN)
 def natural(name: str) -> tuple[tuple[str, int, str], ...]:
     """A key that sorts names as people count: n2 before n10."""
     pieces = _PIECE.split(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
-from outrider.core.admission import Accepted, Policy, Rejected, assess
+from outrider.core.admission import Accepted, Policy, Rejected, assess, earliest_start
 from outrider.core.book import Plan as CorePlan
 from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.kept import keep_reservation, transfers_under_way
@@ -31,6 +31,9 @@ from outrider.service.roster import parts, whole
 from outrider.service.site import Live, Site
 from outrider.store.records import Owner
 from outrider.store.states import State, TransferState
+
+MOST_ENDS_TRIED = 16
+"""How many ends of others are tried in search of a start that the policies allow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,9 +126,11 @@ class Admitting:
 
     def _decide(self, wish: Wish, program: PolicyRefused | None) -> tuple[Decision, Accepted | Rejected]:
         site = self._site
+        policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
-            site.book, wish.workspace, site.now_s, policy=self._policy(wish)
+            site.book, wish.workspace, site.now_s, policy=policy
         )
+        admission = self._allowed(wish, admission, policy)
         return self._decision(wish, admission), admission
 
     def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
@@ -134,6 +139,9 @@ class Admitting:
         rejected = self._assess(wish, program)
         if rejected is not None:
             return replace(self._decision(wish, rejected), name=live.name)
+        if live.name not in site.book.entries:
+            words = f"reservation {live.name} has lost its nodes: cancel it, or ask again later"
+            return Trouble(code="conflict", message=words)
         if live.reservation.start_s <= site.now_s:
             return self._extend(live, wish, request)
         answer = self._renegotiate(live, wish, is_plan=True)
@@ -159,7 +167,7 @@ class Admitting:
         kept = keep_reservation(site.book, live.name)
         nodes = set(kept.reservation.nodes)
         live.ready &= nodes
-        state, ready_s = _after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
+        state, ready_s = after_move(live, is_ready=live.ready == nodes, now_s=site.now_s)
         saved = self._saved_bytes(live.document.image, plan)
         site.change(
             live,
@@ -230,6 +238,23 @@ class Admitting:
             return ""
         return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
 
+    def _allowed(self, wish: Wish, admission: Accepted | Rejected, policy: Policy) -> Accepted | Rejected:
+        """The earliest start that a refusal names is one that the policies allow, too."""
+        if isinstance(admission, Accepted) or admission.earliest_start_s is None:
+            return admission
+        site, first_s = self._site, admission.earliest_start_s
+        workspace = replace(wish.workspace, start_s=first_s, finish_by_s=None)
+        if not policy(workspace, site.now_s):
+            return admission
+        ends = sorted({live.reservation.end_s for live in site.live.values()})
+        for from_s in [end_s for end_s in ends if end_s > first_s][:MOST_ENDS_TRIED]:
+            start_s = earliest_start(site.book, workspace, from_s, site.now_s)
+            if start_s is None:
+                break
+            if not policy(replace(workspace, start_s=start_s), site.now_s):
+                return replace(admission, earliest_start_s=start_s)
+        return replace(admission, earliest_start_s=None)
+
     def _policy(self, wish: Wish, *, without: Live | None = None) -> Policy:
         return core_policy(
             self.policies,
@@ -294,7 +319,7 @@ class Admitting:
         return decision
 
 
-def _after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
+def after_move(live: Live, *, is_ready: bool, now_s: int) -> tuple[State, int | None]:
     """The state of a reservation with other nodes, and since when its image is on all of them."""
     if is_ready:
         return State.READY, now_s if live.kept.ready_s is None else live.kept.ready_s

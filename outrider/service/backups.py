@@ -22,6 +22,7 @@ from outrider.store.errors import Conflict, StoreError, of_sqlite
 
 NAME = re.compile(r"outriderd-(\d{8}T\d{6}Z)\.sqlite")
 _FORM = "%Y%m%dT%H%M%SZ"
+SUFFIXES = (".sqlite", ".db")
 RETRY_S = 300
 """How long after a copy that failed the next is tried."""
 _COUNT = "SELECT count(*) FROM reservations"
@@ -47,6 +48,10 @@ def copy_asked_for(store: Path, text: str) -> BackedUp:
     target = Path(text)
     if not target.is_absolute() or ".." in target.parts or "\x00" in text:
         words = f"backup {text!r}: write a full path, without .., of a file that is not there yet"
+        raise NotDone(Trouble(code="invalid", message=words))
+    if target.suffix not in SUFFIXES:
+        # A service of root writes anywhere: no copy may pass for a file that others read and obey.
+        words = f"backup {target}: let its name end with {' or '.join(SUFFIXES)}"
         raise NotDone(Trouble(code="invalid", message=words))
     if not target.parent.is_dir():
         words = f"backup {target}: its folder {target.parent} is not there, or the service may not see it"

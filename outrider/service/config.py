@@ -115,6 +115,12 @@ class LinkSection(Section):
         description="bytes a second that all transfers for reservations may take together",
         json_schema_extra=_given("125MB"),
     )
+    urgent_rate_bytes_per_s: Size | None = Field(
+        None,
+        alias="urgent_rate",
+        description="bytes a second that a transfer may take whose reservation is in danger; "
+        "without it no more than planned",
+    )
     reserve_s: Reserve = Field(
         600,
         alias="reserve",
@@ -131,6 +137,15 @@ class LinkSection(Section):
         description="added to the planned time of each transfer, for all that is not sending",
         json_schema_extra=_given("10s"),
     )
+
+    @model_validator(mode="after")
+    def _is_more(self) -> Self:
+        urgent = self.urgent_rate_bytes_per_s
+        if urgent is not None and urgent < self.rate_bytes_per_s:
+            contradiction(
+                "is less than rate: what is in danger would get less than what is not", "urgent_rate"
+            )
+        return self
 
 
 class PoolsSection(Section):
@@ -360,6 +375,7 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         site=config.site,
         link_rate_bytes_per_s=link.rate_bytes_per_s,
+        urgent_rate_bytes_per_s=link.urgent_rate_bytes_per_s,
         reserve_s=link.reserve_s,
         shipping=link.shipping,
         pool_bytes=config.pools.size_bytes,

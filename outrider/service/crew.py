@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -44,7 +44,10 @@ class _Running:
 
 
 class Crew:
-    """`size` threads; at most `most_waiting` tasks wait, of one owner at most `most_of_one`."""
+    """`size` threads; at most `most_waiting` tasks wait, of one owner at most `most_of_one`.
+
+    Of one owner at most `most_running_of_one` run: what is slow holds up its owner and nobody else.
+    """
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class Crew:
         clock: MonotonicClock,
         most_waiting: int = 10_000,
         most_of_one: int | None = None,
+        most_running_of_one: int | None = None,
         timeout_s: float | None = None,
     ) -> None:
         self._name = name
@@ -61,6 +65,7 @@ class Crew:
         self._clock = clock
         self._most_waiting = most_waiting
         self._most_of_one = most_of_one or most_waiting + size
+        self._most_running_of_one = most_running_of_one or size
         self._timeout_s = timeout_s
         self._waiting: deque[tuple[Hashable, Task]] = deque()
         self._running: dict[int, _Running] = {}
@@ -134,6 +139,14 @@ class Crew:
         self._disown(owner)
         return owner, task
 
+    def _turn(self) -> int | None:
+        """Which of those that wait is next: the first whose owner has not too much running."""
+        running = Counter(each.owner for each in self._running.values())
+        for at, (owner, _) in enumerate(self._waiting):
+            if owner is None or running[owner] < self._most_running_of_one:
+                return at
+        return None
+
     def _disown(self, owner: Hashable) -> None:
         self._owned[owner] -= 1
         if not self._owned[owner]:
@@ -143,11 +156,13 @@ class Crew:
         while True:
             with self._changed:
                 self._idle += 1
-                self._changed.wait_for(lambda: self._waiting or self._is_closed)
+                self._changed.wait_for(lambda: self._turn() is not None or self._is_closed)
                 self._idle -= 1
-                if self._is_closed:
+                at = self._turn()
+                if self._is_closed or at is None:
                     return
-                owner, task = self._waiting.popleft()
+                owner, task = self._waiting[at]
+                del self._waiting[at]
                 self._running[number] = _Running(task=task, owner=owner, since_s=self._clock.monotonic_s())
             try:
                 task.run()

@@ -91,7 +91,8 @@ class Desk:
         self._store_trouble = ""
         self._parked: dict[int, Asked] = {}
         self._decided: dict[str, int] = {}
-        self._findings: tuple[str, ...] = ()
+        self._findings: dict[str, tuple[str, ...]] = {}
+        """What the last comparison with each node, and with the batch system (""), has found."""
         self._agenda.add(now_s, Topic.LOOK)
         self._agenda.add(now_s + settings.reconcile_every_s, Topic.COMPARE)
         self._agenda.add(now_s + PRUNE_S, Topic.STORE)
@@ -165,7 +166,8 @@ class Desk:
                 return Trouble(code="not-allowed", message="only administrators can have everything compared")
             self._batch.wants_look = True
             self._staff.compare_all(self._now_s)
-            return Reconciled(findings=self._findings)
+            found = [words for source in sorted(self._findings) for words in self._findings[source]]
+            return Reconciled(findings=tuple(found))
         return answering.look_up(request, caller, self._roster)
 
     def _finished(self, finished: Finished, replies: list[Replied]) -> None:
@@ -201,9 +203,9 @@ class Desk:
         parts, member = self._parts, self._staff.members.get(call.node)
         if parts is None or member is None:
             return
-        parts.executing.heard(news)
+        parts.copies.heard(news)
         if report is not None and report.images is not None:
-            self._find(parts.reconciling.pool(member))
+            self._find(call.node, parts.reconciling.pool(member))
         if report is not None:
             self._note_limit(parts.site, report)
         parts.reconciling.presence(member)
@@ -237,7 +239,7 @@ class Desk:
                 self._roster[name] = each
                 self._write_node(self._parts.site, each)
         if self._parts is not None:
-            self._find(self._parts.reconciling.seen(result))
+            self._find("", self._parts.reconciling.seen(result))
 
     def _new_site(self, found: dict[str, Listed]) -> None:
         """Nodes have come or gone, or give more or less than before: the book is made anew."""
@@ -250,9 +252,9 @@ class Desk:
         self._log.info("site has changed", nodes=len(found))
         self._load()
 
-    def _find(self, findings: Iterable[str]) -> None:
-        self._findings = tuple(findings)
-        for _ in self._findings:
+    def _find(self, source: str, findings: Iterable[str]) -> None:
+        self._findings[source] = tuple(findings)
+        for _ in self._findings[source]:
             self._meter.count("outrider_reconcile_findings_total", "difference")
 
     def _carried(self, effect: Effect, result: object) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from outrider.service.web.front import Busy
@@ -14,25 +15,29 @@ Item = TypeVar("Item")
 class Inbox(Generic[Item]):
     """Two queues under one lock. Any thread may put; one takes.
 
+    Users take turns: who asks for much at once waits for it, and others do not.
+
     A result is never refused: there are no more of them than calls, whose number is limited. And
     since what is known of nodes decides what can be promised, results are looked at first.
     """
 
     def __init__(self, most_requests: int) -> None:
         self._most_requests = most_requests
-        self._requests: deque[Item] = deque()
+        self._requests: OrderedDict[Hashable, deque[Item]] = OrderedDict()
+        self._count = 0
         self._results: deque[Item] = deque()
         self._is_closed = False
         self._changed = threading.Condition()
 
-    def put_request(self, item: Item) -> None:
+    def put_request(self, item: Item, who: Hashable = None) -> None:
         """Raises Busy if too many wait, or if nothing is taken any more."""
         with self._changed:
             if self._is_closed:
                 raise Busy("the service is stopping: ask again when it is back", retry_after_s=5)
-            if len(self._requests) >= self._most_requests:
+            if self._count >= self._most_requests:
                 raise Busy(f"{self._most_requests} requests wait already: ask again in a moment")
-            self._requests.append(item)
+            self._requests.setdefault(who, deque()).append(item)
+            self._count += 1
             self._changed.notify()
 
     def put_result(self, item: Item) -> None:
@@ -49,14 +54,25 @@ class Inbox(Generic[Item]):
                 return None
             if self._results:
                 return self._results.popleft()
-            return self._requests.popleft() if self._requests else None
+            return self._next() if self._requests else None
+
+    def _next(self) -> Item:
+        who, waiting = next(iter(self._requests.items()))
+        item = waiting.popleft()
+        self._count -= 1
+        if waiting:
+            self._requests.move_to_end(who)
+        else:
+            del self._requests[who]
+        return item
 
     def close(self) -> list[Item]:
         """Take nothing on any more; what was still waiting."""
         with self._changed:
-            left = [*self._results, *self._requests]
+            left = [*self._results, *(each for waiting in self._requests.values() for each in waiting)]
             self._results.clear()
             self._requests.clear()
+            self._count = 0
             self._is_closed = True
             self._changed.notify_all()
             return left
@@ -66,4 +82,4 @@ class Inbox(Generic[Item]):
         return self._is_closed
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return self._count

@@ -203,17 +203,15 @@ class _Service:
         self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
         supervisor = Supervisor(environment)
         try:
-            web = WebThread(self._app(), sockets.listen(), self._log)
-            if not web.start():
-                raise SocketError("the API's server did not start; see the log")
+            self._web = self._begin_web(sockets)
             supervisor.tell("READY=1")
             self._log.info("service serves", socket=self._config.socket, store=self._config.store_path)
             try:
-                self._tend(orders, supervisor, web, environment)
+                self._tend(orders, supervisor, sockets, environment)
             finally:
                 supervisor.tell("STOPPING=1")
                 self._log.info("service stops")
-                has_web_ended = web.stop(STOP_WEB_S)
+                has_web_ended = self._web.stop(STOP_WEB_S)
         finally:
             has_loop_ended = self._loop.stop(STOP_LOOP_S)
             self._workers.close()
@@ -276,16 +274,18 @@ class _Service:
         )
 
     def _tend(
-        self, orders: Orders, supervisor: Supervisor, web: WebThread, environment: Mapping[str, str]
+        self, orders: Orders, supervisor: Supervisor, sockets: Sockets, environment: Mapping[str, str]
     ) -> None:
         """The main thread's work, until the service is told to stop or cannot go on."""
         every_s = min(TEND_S, watchdog_s(environment, 0) or TEND_S)
         while not orders.stop.wait(every_s):
             self._workers.tend()
-            if not web.is_running:
+            if not self._web.is_running:
                 raise ServiceError("the API's server ended by itself; see the log")
             if not self._loop.is_running:
                 return
+            if not sockets.are_in_place:
+                self._listen_again(sockets)
             health = self._reception.health()
             if health.is_alive:
                 supervisor.tell("WATCHDOG=1")
@@ -295,6 +295,19 @@ class _Service:
                 self._do(self._reload)
             elif self._backups is not None and self._backups.is_due:
                 self._do(self._backups.tend)
+
+    def _begin_web(self, sockets: Sockets) -> WebThread:
+        web = WebThread(self._app(), sockets.listen(), self._log)
+        if not web.start():
+            raise SocketError("the API's server did not start; see the log")
+        return web
+
+    def _listen_again(self, sockets: Sockets) -> None:
+        """Somebody has removed the socket, so nobody finds the service any more, though it lives."""
+        self._log.error("socket is gone, and made anew", socket=self._config.socket)
+        self._web.stop(STOP_WEB_S)
+        sockets.close()
+        self._web = self._begin_web(sockets)
 
     def _say(self, supervisor: Supervisor, words: str) -> None:
         if words != self._said:

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from outrider.core.admission import Accepted, admit
 from outrider.core.kept import keep_reservation
-from outrider.service.admitting import Admitting
+from outrider.service.admitting import Admitting, after_move
 from outrider.service.agenda import Agenda, Topic
+from outrider.service.alarms import Alarms, due_s
 from outrider.service.documents import Record
 from outrider.service.effects import RESERVE, unreserve_effect
 from outrider.service.executing import Executing
@@ -21,9 +22,6 @@ from outrider.service.requests import Caller
 from outrider.service.site import Live, Site
 from outrider.store.records import Effect
 from outrider.store.states import State
-
-FIRST_WORD_S = 5
-"""Within this time nodes have been told what a new reservation needs, and have answered."""
 
 
 class Lifetimes:
@@ -35,6 +33,7 @@ class Lifetimes:
         agenda: Agenda,
         admitting: Admitting,
         executing: Executing,
+        alarms: Alarms,
         log: Log,
         meter: Meter,
     ) -> None:
@@ -42,6 +41,7 @@ class Lifetimes:
         self._agenda = agenda
         self._admitting = admitting
         self._executing = executing
+        self._alarms = alarms
         self._log = log
         self._meter = meter
 
@@ -56,7 +56,7 @@ class Lifetimes:
         for name in site.late:
             live = site.live.get(name)
             if live is not None:
-                self._executing.endanger(live, f"image {live.document.uri} is late: its transfer stood still")
+                self._alarms.endanger(live, f"image {live.document.uri} is late: its transfer stood still")
 
     def turn(self, topic: Topic, name: str) -> None:
         """A reservation's time has come, or is over."""
@@ -80,44 +80,38 @@ class Lifetimes:
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
             live.is_confirmed = True
             if live.danger.startswith("the batch system"):
-                self._executing.save(live)
+                self._alarms.save(live)
 
     def refused(self, effect: Effect, words: str) -> None:
         """The batch system will not do it: tell, and look for other nodes."""
         live = self._site.live.get(effect.subject)
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
-            self._executing.endanger(live, f"the batch system refuses it: {words}")
+            self._alarms.endanger(live, f"the batch system refuses it: {words}")
 
     def _is_last(self, live: Live, effect: Effect) -> bool:
         waiting = self._site.store.waiting_effects(live.name)
         return not waiting or waiting[-1].identity == effect.identity
 
     def _begin(self, live: Live) -> None:
-        site, start_s = self._site, live.reservation.start_s
-        self._meter.observe(
-            "outrider_slack_at_start_seconds",
-            0 if live.kept.ready_s is None else max(0, start_s - live.kept.ready_s),
-        )
+        site = self._site
         if live.is_ready:
+            self._alarms.measure_slack(live)
             site.change(live, state=State.ACTIVE)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
             return
-        told_s = live.record.accepted_s + FIRST_WORD_S
-        if site.now_s < told_s:
+        if site.now_s < due_s(live):
             # It was to start at once, with what is in the pools: they have not been asked yet.
-            self._agenda.add(told_s, Topic.BEGIN, live.name)
+            self._agenda.add(due_s(live), Topic.BEGIN, live.name)
             return
         lacking = sorted(set(live.nodes) - live.ready)
-        self._executing.endanger(
+        self._alarms.endanger(
             live, f"its time has come, and image {live.document.uri} is not on {', '.join(lacking[:3])}"
         )
-        self._executing.troubled.setdefault(live.name, live.danger)
+        self._alarms.troubled.setdefault(live.name, live.danger)
 
     def _end(self, live: Live) -> None:
         kept, start_s = live.kept, live.reservation.start_s
-        # What was asked for at its own start cannot be there sooner than its nodes can be asked.
-        due_s = max(start_s, live.record.accepted_s + FIRST_WORD_S)
-        is_met = kept.ready_s is not None and kept.ready_s <= due_s
+        is_met = kept.ready_s is not None and kept.ready_s <= due_s(live)
         if kept.ready_s is None:
             words = live.danger or "its image was never on all of its nodes"
         elif kept.ready_s <= start_s:
@@ -132,13 +126,15 @@ class Lifetimes:
 
     def _finish(self, live: Live, state: State, words: str, *, is_met: bool | None, uid: int = 0) -> None:
         site = self._site
+        if live.kept.ready_s is None and site.now_s > due_s(live):
+            self._alarms.measure_slack(live)
         self._executing.release(live, live.nodes)
         self._admitting.leave_book(live)
         self._executing.prune()
         site.change(live, state=state, why=words, receipt=replace(live.kept, is_met=is_met, words=words))
         site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
         site.todo([unreserve_effect(live, site.now_s)])
-        self._executing.troubled.pop(live.name, None)
+        self._alarms.troubled.pop(live.name, None)
         site.leave(live)
 
     def _find_again(self, live: Live, why: str) -> None:
@@ -151,15 +147,21 @@ class Lifetimes:
             if isinstance(answer, Accepted):
                 site.touch({transfer.number for transfer in answer.plan.transfers})
                 site.touch({number for number, _ in answer.plan.pushed})
+                kept, before = keep_reservation(site.book, live.name), set(live.nodes)
+                # What is there already on its new nodes is known when they have been told.
+                live.ready.clear()
+                state, _ = after_move(live, is_ready=False, now_s=site.now_s)
                 site.change(
                     live,
-                    kept=keep_reservation(site.book, live.name),
+                    kept=kept,
+                    state=state,
                     why=f"moved, since {why}",
                     receipt=Record(),
                 )
+                self._executing.release(live, tuple(sorted(before - set(live.nodes))))
                 site.note("repair", live.name, "moved", why)
                 self._admitting.confirm(live)
                 return
             why = f"{why}; {reason_of(answer.refusal)}"
-        self._executing.endanger(live, why)
+        self._alarms.endanger(live, why)
         self._agenda.add(max(live.reservation.end_s, site.now_s), Topic.END, live.name)

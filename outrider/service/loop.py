@@ -147,7 +147,8 @@ class Loop(Generic[D]):
                 at_s=self._clock.monotonic_s(),
                 bring=partial(self._bring_request, ticket, caller, request, future),
                 drop=partial(_answer, future, _STOPPED),
-            )
+            ),
+            caller.uid,
         )
         return future
 

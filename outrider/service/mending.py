@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outrider.core.admission import Accepted
 from outrider.core.renegotiation import renegotiate
 from outrider.service.admitting import Admitting
+from outrider.service.alarms import Alarms
+from outrider.service.copies import Copies
 from outrider.service.executing import Executing
 from outrider.service.meter import Log
 from outrider.service.replies import reason_of
@@ -20,12 +24,21 @@ class Mending:
     """Looks for another place for reservations in trouble, the first to start first."""
 
     def __init__(
-        self, site: Site, staff: Staff, admitting: Admitting, executing: Executing, log: Log
+        self,
+        site: Site,
+        staff: Staff,
+        admitting: Admitting,
+        executing: Executing,
+        copies: Copies,
+        alarms: Alarms,
+        log: Log,
     ) -> None:
         self._site = site
         self._staff = staff
         self._admitting = admitting
         self._executing = executing
+        self._copies = copies
+        self._alarms = alarms
         self._log = log
         self._tried_s: dict[str, int] = {}
         self.taken: dict[str, frozenset[str]] = {}
@@ -33,7 +46,7 @@ class Mending:
 
     def mend(self) -> None:
         """Try what is to be tried now."""
-        troubled, live = self._executing.troubled, self._site.live
+        troubled, live = self._alarms.troubled, self._site.live
         for name in sorted(
             troubled.keys() & live.keys(), key=lambda name: (live[name].reservation.start_s, name)
         ):
@@ -53,8 +66,8 @@ class Mending:
         site = self._site
         bad = set(self.taken.get(live.name, ()))
         for name in live.nodes:
-            number = site.book.timeline.number_of[name]
-            if not site.book.available >> number & 1:
+            number = site.book.timeline.number_of.get(name)
+            if number is None or not site.book.available >> number & 1:
                 bad.add(name)
                 continue
             member = self._staff.members.get(name)
@@ -70,15 +83,17 @@ class Mending:
         if not bad:
             self._on_its_nodes(live, why)
             return
-        if live.reservation.start_s <= site.now_s:
-            self._executing.endanger(live, why)
+        if live.reservation.start_s <= site.now_s or live.name not in site.book.entries:
+            self._alarms.endanger(live, why)
             return
         before = live.reservation
         among = frozenset(node.name for node in site.book.timeline.nodes) - bad
-        renegotiated = renegotiate(site.book, before.workspace, site.now_s, among=among)
+        # One that might have started at any time has been told this start.
+        workspace = replace(before.workspace, start_s=before.start_s, finish_by_s=None)
+        renegotiated = renegotiate(site.book, workspace, site.now_s, among=among)
         if not isinstance(renegotiated.admission, Accepted):
             words = reason_of(renegotiated.admission.refusal)
-            self._executing.endanger(live, f"{why}; and no other nodes will do: {words}")
+            self._alarms.endanger(live, f"{why}; and no other nodes will do: {words}")
             return
         self._admitting.moved(live, renegotiated, f"moved to other nodes, since {why}")
         self._executing.release(live, tuple(set(before.nodes) - set(live.nodes)))
@@ -93,21 +108,24 @@ class Mending:
         site = self._site
         entry = site.book.entries.get(live.name)
         if entry is None:
-            self._executing.endanger(live, why)
+            self._alarms.endanger(live, why)
             return
         if {node for node, _ in entry.lives} != {chosen.node for chosen in entry.fits}:
-            self._executing.restage(live, why)
+            self._copies.restage(live, why)
         start_s = live.reservation.start_s
         coming = [life for _, life in entry.lives if life.transfer is not None]
+        late = {transfer.number for transfer, at_s in site.book.link.latest_starts() if at_s < site.now_s}
         is_whole = len(entry.lives) == len(entry.fits)
-        is_in_time = live.is_ready or start_s > site.now_s
+        is_in_time = live.is_ready or (
+            start_s > site.now_s and late.isdisjoint(life.transfer for life in coming)
+        )
         if is_whole and is_in_time and all(life.ready_s <= max(start_s, site.now_s) for life in coming):
             self._forget(live)
-            self._executing.save(live)
+            self._alarms.save(live)
         else:
-            self._executing.endanger(live, why)
+            self._alarms.endanger(live, why)
 
     def _forget(self, live: Live) -> None:
-        self._executing.troubled.pop(live.name, None)
+        self._alarms.troubled.pop(live.name, None)
         self._tried_s.pop(live.name, None)
         self.taken.pop(live.name, None)

@@ -66,11 +66,18 @@ class Fetch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pin:
-    """Let an image that is in the pool stay there until `until_s`."""
+    """Let an image that is in the pool stay there until `until_s`.
+
+    With `uri` it is needed by whoever named that address, `readers` or everybody, who have to be
+    able to use what is there.
+    """
 
     digest: str
     owner: str
     until_s: int
+    uri: str = ""
+    size_bytes: int = 0
+    readers: Readers | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +118,7 @@ class NodeImage:
     added_s: int = 0
     uses: int = 0
     last_use_s: int = 0
+    is_public: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,7 +24,7 @@ from outrider.service.web.front import BackedUp, Configuration, Health, NotDone,
 from outrider.service.workers import Workers
 
 MOST_KEYS = 1_000
-"""How many submissions are remembered by their keys."""
+"""How many submissions of each user are remembered by their keys."""
 RELOAD_S = 60.0
 
 
@@ -95,8 +95,10 @@ class Reception:
                 return known[1]
             future = self._hand_over(caller, submission)
             self._submitted[name] = (submission.request_hash, future)
-            while len(self._submitted) > MOST_KEYS:
-                self._submitted.popitem(last=False)
+            # Nobody's keys give way to those of others, who would have a job run twice.
+            own = [each for each in self._submitted if each[0] == caller.uid]
+            for each in own[:-MOST_KEYS]:
+                del self._submitted[each]
         return future
 
     def health(self) -> Health:

@@ -15,8 +15,9 @@ from outrider.core.restaging import awaited, note_pool
 from outrider.core.reuse import Lingering
 from outrider.rms.base import JobState, NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.admitting import Admitting
+from outrider.service.alarms import Alarms
+from outrider.service.copies import Copies
 from outrider.service.effects import orphan_effect
-from outrider.service.executing import Executing
 from outrider.service.lifetimes import Lifetimes
 from outrider.service.mending import Mending
 from outrider.service.meter import Log
@@ -31,6 +32,9 @@ MOST_RESTORED = 1
 FOREVER_S = 366 * 86_400
 """A job without a limit is taken to run so long."""
 
+MOST_DIGITS = 12
+"""Of a reservation's number."""
+
 
 class Reconciling:
     """What was seen, and what it means."""
@@ -40,7 +44,8 @@ class Reconciling:
         site: Site,
         staff: Staff,
         admitting: Admitting,
-        executing: Executing,
+        copies: Copies,
+        alarms: Alarms,
         mending: Mending,
         lifetimes: Lifetimes,
         log: Log,
@@ -48,7 +53,8 @@ class Reconciling:
         self._site = site
         self._staff = staff
         self._admitting = admitting
-        self._executing = executing
+        self._copies = copies
+        self._alarms = alarms
         self._mending = mending
         self._lifetimes = lifetimes
         self._log = log
@@ -72,7 +78,7 @@ class Reconciling:
         if number is not None:
             is_away = member.is_away(site.now_s, site.settings.away_after_s)
             is_up = self._is_up.get(member.name, True)
-            words = f"the pool of {member.name} does not answer" if is_up else f"node {member.name} is not up"
+            words = _silence(member) if is_up else f"node {member.name} is not up"
             self._mark(number, member.name, is_up and not is_away, words)
 
     def pool(self, member: Member) -> tuple[str, ...]:
@@ -95,7 +101,7 @@ class Reconciling:
         missing = note_pool(site.book, member.name, held, site.now_s)
         for key in awaited(site.book, member.name):
             if key in member.images:
-                self._executing.came_by_itself(member.name, key)
+                self._copies.came_by_itself(member.name, key)
         return tuple(f"node {member.name} does not have image {key}, which is counted on" for key in missing)
 
     def _nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
@@ -105,12 +111,9 @@ class Reconciling:
         for number, node in enumerate(site.book.timeline.nodes):
             state = states.get(node.name, NodeState.DOWN)
             member = self._staff.members.get(node.name)
-            is_away = member is not None and member.is_away(site.now_s, site.settings.away_after_s)
-            words = (
-                f"the pool of {node.name} does not answer"
-                if is_away
-                else f"node {node.name} is {state.value}"
-            )
+            is_away, words = False, f"node {node.name} is {state.value}"
+            if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
+                is_away, words = True, _silence(member)
             self._mark(number, node.name, state is NodeState.UP and not is_away, words)
             if state is not NodeState.UP:
                 yield f"node {node.name} is {state.value}"
@@ -129,7 +132,7 @@ class Reconciling:
         self._log.warning("node is gone", node=name, words=words)
         for live in site.live.values():
             if name in live.nodes and live.reservation.end_s > site.now_s:
-                self._executing.troubled.setdefault(live.name, words)
+                self._alarms.troubled.setdefault(live.name, words)
 
     def _others(self, sight: Sight) -> Iterator[str]:
         """What others take of the nodes: jobs that run outside our reservations, and reservations."""
@@ -152,7 +155,7 @@ class Reconciling:
                 taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
                 self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
                 words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
-                self._executing.troubled.setdefault(collided, words)
+                self._alarms.troubled.setdefault(collided, words)
                 yield f"{name} takes what reservation {collided} was promised"
 
     def _occupations(self, sight: Sight) -> Iterator[Occupation]:
@@ -235,10 +238,19 @@ class Reconciling:
             return
         past = site.store.reservation(name)
         if past is None:
+            # A copy of the store was put back: its name is somebody's, and is not given again.
+            number = name.rpartition("-")[2]
+            if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
+                site.skip_numbers(int(number))
             yield f"reservation {name} is in the batch system, and nothing is known of it"
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _silence(member: Member) -> str:
+    """That a pool does not answer, and what came instead of an answer."""
+    return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
 
 
 def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:

@@ -13,4 +13,13 @@ def may_read(record: ReservationRecord, caller: Caller) -> bool:
 
 def may_see(decision: Decision, caller: Caller, own: set[str]) -> bool:
     """Whether somebody may read what was decided; `own` are the names of their reservations."""
-    return caller.is_admin or decision.name in own or (decision.uid == caller.uid and caller.uid != 0)
+    if caller.is_admin:
+        return True
+    is_own = decision.uid == caller.uid and caller.uid != 0
+    return is_own or (decision.name in own and not is_request(decision))
+
+
+def is_request(decision: Decision) -> bool:
+    """Whether it is about a request, which is noted under whatever name its user gave it: that may be
+    the name of another user's reservation."""
+    return decision.kind == "reserve"

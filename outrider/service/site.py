@@ -7,6 +7,7 @@ one transaction at its end, before anybody is told anything.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -80,11 +81,15 @@ class Moving:
     transfer: Transfer
     begun_s: int
     left: set[str]
+    given_up: set[str] = field(default_factory=set)
+    """Nodes that nobody waits for any more, although the image has not arrived there."""
     is_aside: bool = False
     rates: list[tuple[int, int]] = field(default_factory=list)
     """Instants, and the bytes that had arrived on the slowest node by then."""
     rate_bytes_per_s: int = 0
     judged_s: int | None = None
+    odds: dict[str, int] = field(default_factory=dict)
+    """By reservation, how likely it is that this brings its image in time, in percent."""
 
 
 class PaddedLinks(ExclusiveLinks):
@@ -123,6 +128,10 @@ class Site:
         self.overfull = restored.overfull
         self.live: dict[str, Live] = {}
         self._owned: dict[int, dict[str, Live]] = {}
+        self.counts: Counter[State] = Counter()
+        """How many reservations that are not over are in each state."""
+        self._next_start_s: int | None = None
+        self._is_next_known = False
         self.moving: dict[int, Moving] = {}
         self._writes: list[Write] = []
         self._light_writes: list[LightWrite] = []
@@ -147,16 +156,37 @@ class Site:
         """What a user has that is not over."""
         return list(self._owned.get(uid, {}).values())
 
+    def next_start_s(self) -> int | None:
+        """When the next reservation starts. All are looked at only when that has changed."""
+        known_s = self._next_start_s
+        if not self._is_next_known or (known_s is not None and known_s <= self.now_s):
+            starts = (live.reservation.start_s for live in self.live.values())
+            self._next_start_s = min((at_s for at_s in starts if at_s > self.now_s), default=None)
+            self._is_next_known = True
+        return self._next_start_s
+
     def leave(self, live: Live) -> None:
         """It is over."""
         del self.live[live.name]
+        self.counts[live.record.state] -= 1
+        self._forget_start(live.reservation)
         own = self._owned[live.record.owner.uid]
         del own[live.name]
         if not own:
             del self._owned[live.record.owner.uid]
 
+    def _forget_start(self, reservation: Reservation) -> None:
+        self._is_next_known = self._is_next_known and reservation.start_s != self._next_start_s
+
+    def _note_start(self, reservation: Reservation) -> None:
+        start_s, known_s = reservation.start_s, self._next_start_s
+        if start_s > self.now_s and (known_s is None or start_s < known_s):
+            self._next_start_s = start_s
+
     def _enter(self, live: Live) -> None:
         self.live[live.name] = live
+        self.counts[live.record.state] += 1
+        self._note_start(live.reservation)
         self._owned.setdefault(live.record.owner.uid, {})[live.name] = live
 
     @property
@@ -191,6 +221,12 @@ class Site:
         self.write(write)
         return live
 
+    def skip_numbers(self, last: int) -> None:
+        """Names with numbers up to this one are not given to new reservations."""
+        if last >= self.next_number:
+            self.next_number = last + 1
+            self.write(lambda promise: promise.skip_reservation_numbers(last))
+
     def write(self, write: Write) -> None:
         """Remember something that somebody relies on, for the end of the event."""
         self._writes.append(write)
@@ -222,6 +258,8 @@ class Site:
         touched, self._touched = self._touched, set()
         ended, self._ended = self._ended, {}
         done, self._done = self._done, []
+        # One that was planned and given up within one event has never been written.
+        ended = {number: state for number, state in ended.items() if self.store.transfer(number) is not None}
         if not (writes or touched or ended or done):
             return
         transfers = (*(keep_transfers(self.book, self.now_s, touched) if touched else ()), *done)
@@ -262,6 +300,11 @@ class Site:
             why=before.why if why is None else why,
             receipt=before.receipt if text is None else text,
         )
+        self.counts[before.state] -= 1
+        self.counts[after] += 1
+        if kept is not None:
+            self._forget_start(before.kept.reservation)
+            self._note_start(kept.reservation)
         if receipt is not None:
             live.kept = receipt
         now_s = self.now_s

@@ -144,7 +144,8 @@ class SiteViews:
                 continue
             ready_s = live.kept.ready_s or self._progress.expected_s(live)
             for name in live.nodes:
-                if wanted and name not in wanted:
+                # One that has lost its place may name a node that the site no longer has.
+                if (wanted and name not in wanted) or name not in number_of:
                     continue
                 if (name not in shown and len(shown) >= request.most) or len(stretches) >= MOST_STRETCHES:
                     is_complete = False

@@ -20,7 +20,7 @@ class Sockets:
         """Take the right to listen, before anything else is begun. Raises SocketError."""
         self._config = config
         self._listening: list[socket.socket] = []
-        self._is_in_place = False
+        self._inode = 0
         try:
             self._place = Place(config.socket)
         except CacheError as error:
@@ -33,10 +33,23 @@ class Sockets:
             self._listening.append(self._tcp(self._config.tcp.listen))
         return self._listening
 
-    def leave(self) -> None:
+    @property
+    def are_in_place(self) -> bool:
+        """Whether the unix socket's file is the one that was made here."""
+        try:
+            return os.stat(self._config.socket).st_ino == self._inode
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Listen no more. The right to do so stays here, and `listen` may follow."""
         for each in self._listening:
             each.close()
-        if self._is_in_place:
+        self._listening = []
+
+    def leave(self) -> None:
+        self.close()
+        if self._inode and self.are_in_place:
             with suppress(OSError):
                 os.unlink(self._config.socket)
         self._place.leave()
@@ -53,7 +66,7 @@ class Sockets:
             os.rename(beside, path)
         except OSError as error:
             raise SocketError(f"the socket {path} cannot be made: {error.strerror}") from error
-        self._is_in_place = True
+        self._inode = os.stat(path).st_ino
         return listener
 
     def _tcp(self, address: str) -> socket.socket:

@@ -61,6 +61,8 @@ class Need:
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0
+    is_barred: bool = False
+    """The node has these bytes for others alone."""
     next_s: int = 0
     arrived_bytes: int = 0
     rate: int = 0
@@ -188,6 +190,17 @@ class Staff:
             member.stops[need.digest] = None
         self._plan(member, now_s)
 
+    def has_copy(self, node: str, owner: str) -> bool:
+        """Whether a node has said that what a reservation needs is there."""
+        member = self.members.get(node)
+        need = None if member is None else member.needs.get(owner)
+        return need is not None and need.is_there
+
+    def has_spoken(self, node: str) -> bool:
+        """Whether a node has answered at all since the service was started."""
+        member = self.members.get(node)
+        return member is not None and member.heard_s is not None
+
     def hurry(self, node: str, owner: str, now_s: int) -> None:
         """Tell a node about a need now, whatever was said when."""
         member = self.members[node]
@@ -314,9 +327,13 @@ class Staff:
         now_s: int,
     ) -> list[News]:
         if isinstance(order, Fetch):
+            need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, f"{words or code}", now_s)
             need.is_told, need.told_until_s = True, order.until_s
+            return []
+        if not code and need.is_barred:
+            # It is there, and pinned, and not for whoever needs it.
             return []
         if not code:
             was_there, need.is_there = need.is_there, True
@@ -379,7 +396,14 @@ class Staff:
                     format=need.format,
                     readers=need.readers,
                 )
-            yield Pin(digest=need.digest, owner=need.owner, until_s=until_s)
+            yield Pin(
+                digest=need.digest,
+                owner=need.owner,
+                until_s=until_s,
+                uri=need.uri,
+                size_bytes=need.size_bytes,
+                readers=need.readers,
+            )
 
     def _may_be_told(self, need: Need, now_s: int) -> bool:
         """A node of a chain waits for the one before it, which would send it away otherwise."""
@@ -391,11 +415,14 @@ class Staff:
 
     def _sources(self, member: Member, need: Need) -> tuple[Source, ...]:
         """The nodes before it in the chain, the image's own address, and others that have it."""
-        before = [name for name in need.upstream if self._can_send(name)]
+        before = [name for name in need.upstream if self._can_send(name) and self._may_take(name, need)]
         others = [
             each.name
             for each in self.members.values()
-            if need.failures and need.digest in each.images and each.name != member.name
+            if need.failures
+            and need.digest in each.images
+            and each.name != member.name
+            and self._may_take(each.name, need)
         ]
         near = [Relay(node=name, digest=need.digest) for name in before[:2]]
         far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
@@ -403,6 +430,18 @@ class Staff:
             # Something is wrong with the way that was tried: begin at the other end.
             return (need.uri, *far, *near)
         return (*near, need.uri, *far)
+
+    def _may_take(self, name: str, need: Need) -> bool:
+        """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
+        one has to be there for this very reservation."""
+        member = self.members[name]
+        image, own = member.images.get(need.digest), member.needs.get(need.owner)
+        if own is not None and own.is_barred:
+            return False
+        if image is None or image.is_public:
+            return True
+        # What was there already was pinned without anybody asking whose it is.
+        return own is not None and own.is_there and own.transfer is not None
 
     def _can_send(self, name: str) -> bool:
         member = self.members.get(name)

@@ -23,10 +23,9 @@ def status_of(
     decided: dict[str, int],
 ) -> Status:
     """What there is, how much of it, and what is wrong. A service that cannot load has no parts."""
-    away = sum(member.is_away(now_s, settings.away_after_s) for member in staff.members.values())
+    silent = [member for member in staff.members.values() if member.silent_since_s is not None]
     site = None if parts is None else parts.site
     link = None if site is None else site.book.link
-    starts = [] if site is None else [live.reservation.start_s for live in site.live.values()]
     return Status(
         version=__version__,
         site=settings.site,
@@ -38,9 +37,9 @@ def status_of(
         last_look_s=seen_s,
         nodes=len(staff.members),
         nodes_up=nodes_up,
-        nodes_away=away,
+        nodes_away=sum(member.is_away(now_s, settings.away_after_s) for member in silent),
         reservations={} if parts is None else parts.views.counts(),
-        next_start_s=min((at_s for at_s in starts if at_s > now_s), default=None),
+        next_start_s=None if site is None else site.next_start_s(),
         transfers_waiting=0 if link is None else len(link),
         transfers_running=0 if site is None else len(site.moving),
         link_rate_bytes_per_s=settings.link_rate_bytes_per_s,

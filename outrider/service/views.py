@@ -6,7 +6,6 @@ administrators; the rest is for everybody.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from outrider.metadata.hostlists import fold
@@ -28,7 +27,7 @@ from outrider.service.requests import (
     ListDecisions,
     ListReservations,
 )
-from outrider.service.rights import may_read, may_see
+from outrider.service.rights import is_request, may_read, may_see
 from outrider.service.site import Live, Site
 from outrider.service.staff import Staff
 from outrider.store.records import Decision as StoredDecision
@@ -140,8 +139,12 @@ class Views:
             if isinstance(found, Live)
             else [f"it is over: {record.why or record.state.value}"]
         )
-        decisions = _lines(reversed(site.store.decisions(record.name, most=100)))
-        return Explanation(name=record.name, sentences=tuple(sentences), decisions=decisions)
+        lines = [
+            each
+            for each in reversed(site.store.decisions(record.name, most=100))
+            if each.uid == record.owner.uid or not is_request(each)
+        ]
+        return Explanation(name=record.name, sentences=tuple(sentences), decisions=_lines(lines))
 
     def decisions(self, request: ListDecisions, caller: Caller) -> DecisionList:
         store = self._site.store
@@ -152,8 +155,7 @@ class Views:
 
     def counts(self) -> dict[str, int]:
         """How many reservations are in each state."""
-        counted = Counter(live.record.state.value for live in self._site.live.values())
-        return {state.value: counted[state.value] for state in State if not state.is_final}
+        return {state.value: self._site.counts[state] for state in State if not state.is_final}
 
     def _past(self, record: ReservationRecord, caller: Caller) -> ReservationView:
         document = read_document(record.document)

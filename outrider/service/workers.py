@@ -85,6 +85,7 @@ class Workers:
             timeout_s=call_timeout_s * STEPS_S,
             most_waiting=MOST_LOOKUPS,
             most_of_one=MOST_LOOKUPS_OF_ONE,
+            most_running_of_one=max(1, lookups // 4),
         )
         self.pools = PoolGauges(meter)
 

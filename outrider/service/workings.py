@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from outrider.metadata.policies import Policies
 from outrider.service.admitting import Admitting
 from outrider.service.agenda import Agenda
+from outrider.service.alarms import Alarms
+from outrider.service.carriage import Carriage
+from outrider.service.copies import Copies
 from outrider.service.executing import Executing
 from outrider.service.lifetimes import Lifetimes
 from outrider.service.mending import Mending
@@ -24,7 +27,9 @@ class Workings:
 
     site: Site
     admitting: Admitting
+    alarms: Alarms
     executing: Executing
+    copies: Copies
     mending: Mending
     lifetimes: Lifetimes
     reconciling: Reconciling
@@ -35,17 +40,22 @@ class Workings:
 def make_workings(
     site: Site, staff: Staff, agenda: Agenda, policies: Policies, log: Log, meter: Meter
 ) -> Workings:
+    carriage = Carriage(site, staff)
+    alarms = Alarms(site, carriage, log, meter)
     admitting = Admitting(site, policies)
-    executing = Executing(site, staff, agenda, log, meter)
-    mending = Mending(site, staff, admitting, executing, log)
-    lifetimes = Lifetimes(site, agenda, admitting, executing, log, meter)
+    executing = Executing(site, staff, agenda, carriage, alarms, log, meter)
+    copies = Copies(site, staff, executing, alarms, log)
+    mending = Mending(site, staff, admitting, executing, copies, alarms, log)
+    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, log, meter)
     return Workings(
         site=site,
         admitting=admitting,
+        alarms=alarms,
         executing=executing,
+        copies=copies,
         mending=mending,
         lifetimes=lifetimes,
-        reconciling=Reconciling(site, staff, admitting, executing, mending, lifetimes, log),
+        reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, log),
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
     )

@@ -11,7 +11,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from outrider.store import statements as sql
@@ -75,6 +75,7 @@ class Database:
     def __init__(self, path: Path, now_s: int, *, is_new: bool = False, accepts_loss: bool = False) -> None:
         self.path = path
         self._is_broken = False
+        self._had_log = False
         self._sync = ""
         if not is_new and not path.exists():
             raise Missing(f"store {path}: there is none; make one, or put a backup back")
@@ -92,8 +93,10 @@ class Database:
             self._set_up(now_s, is_new=is_new)
         except BaseException:
             self.connection.close()
+            self._note_written_log()
             self._lock.release()
             raise
+        self._identity = self._identity_now
 
     @property
     def is_broken(self) -> bool:
@@ -103,8 +106,10 @@ class Database:
     def close(self) -> None:
         """Write the log into the file and give the store back."""
         try:
+            is_in_place = self._identity_now == self._identity
             self.connection.close()
-            if not self._is_broken:
+            # A log that is gone by now is in the file: SQLite removes no other.
+            if is_in_place and not (self._is_broken and self._log.exists()):
                 self._lock.write("closed")
         finally:
             self._lock.release()
@@ -118,6 +123,7 @@ class Database:
             )
         if self.connection.in_transaction:
             raise ValueError("one decision, one transaction: they cannot be nested")
+        self._check_place()
         with self._named_errors():
             self._synchronise(sql.SYNC_ALWAYS if is_safe else sql.SYNC_LATER)
             self.connection.execute(sql.BEGIN)
@@ -156,9 +162,37 @@ class Database:
     def row(self, statement: str, values: Sequence[object] = ()) -> Row | None:
         return next(self.rows(statement, values), None)
 
+    @property
+    def _log(self) -> Path:
+        return self.path.with_name(self.path.name + "-wal")
+
+    def _note_written_log(self) -> None:
+        """A log that was there before and is gone now is in the file: SQLite removes no other.
+
+        A start that fails half-way, for want of room for instance, must not let the next one
+        believe that somebody has taken it away.
+        """
+        if self._had_log and not self._log.exists():
+            with suppress(OSError):
+                self._lock.write("closed")
+
+    def _check_place(self) -> None:
+        """What is written to a file that was moved or removed nobody would find after a restart."""
+        if self._identity_now != self._identity:
+            raise Missing(
+                f"store {self.path}: it or its log was moved, removed or replaced while the service uses it; "
+                "put both back, or stop the service and put a backup back"
+            )
+
+    @property
+    def _identity_now(self) -> tuple[object, object]:
+        """Which files are there."""
+        return _identity_of(self.path), _identity_of(self._log)
+
     def _look(self, *, accepts_loss: bool) -> None:
         """Look at the files before SQLite does, which would make anew what is missing."""
-        log = self.path.with_name(self.path.name + "-wal")
+        log = self._log
+        self._had_log = log.exists()
         if not os.access(self.path, os.W_OK):
             raise ReadOnly(f"store {self.path}: it cannot be written: see who owns it and its mount")
         if not accepts_loss and self._lock.was_left_open and not log.exists():
@@ -222,6 +256,15 @@ def check_whole(connection: sqlite3.Connection, path: Path, statement: str) -> N
         raise Damaged(
             f"store {path}: it is damaged: stop the service and put a backup back (SQLite: {found})"
         )
+
+
+def _identity_of(path: Path) -> tuple[int, int] | None:
+    """Which file is there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _touch(path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 from outrider.core.kept import (
@@ -27,6 +28,7 @@ from outrider.store.fields import Fields
 
 VERSION = 1
 MOST_CHARACTERS = 8 << 20
+MOST_SHARED = 1 << 15
 
 T = TypeVar("T")
 
@@ -55,8 +57,7 @@ def _read_reservation(fields: Fields) -> KeptReservation:
         start_s=fields.number("start_s"),
         end_s=fields.number("end_s"),
         placements=tuple(
-            Placement(node=node, instances=instances)
-            for node, instances in fields.rows("placements", str, int)
+            _placement(node, instances) for node, instances in fields.rows("placements", str, int)
         ),
         transfers=tuple(fields.numbers("transfers")),
     )
@@ -248,11 +249,20 @@ def _image(image: Image) -> dict[str, object]:
 
 
 def _read_image(fields: Fields) -> Image:
-    image = Image(
-        uri=fields.text("uri"), size_bytes=fields.number("size_bytes"), digest=fields.text("digest")
-    )
+    image = _known_image(fields.text("uri"), fields.number("size_bytes"), fields.text("digest"))
     fields.done()
     return image
+
+
+# A site has few images and few nodes for its many reservations: equal values are one in memory.
+@lru_cache(maxsize=MOST_SHARED)
+def _known_image(uri: str, size_bytes: int, digest: str) -> Image:
+    return Image(uri=uri, size_bytes=size_bytes, digest=digest)
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _placement(node: str, instances: int) -> Placement:
+    return Placement(node=node, instances=instances)
 
 
 def _hold(hold: KeptHold) -> dict[str, object]:

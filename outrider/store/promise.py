@@ -134,6 +134,11 @@ class Promise(Progress):
         assert isinstance(last, int)
         return last + 1
 
+    def skip_reservation_numbers(self, last: int) -> None:
+        """Numbers up to this one were given by a store that is no more: they are not given again."""
+        if self._database.execute(sql.SKIP_NUMBERS, (last,)) == 0:
+            self._database.execute(sql.SKIP_FIRST_NUMBERS, (last,))
+
     def add_reservation(
         self, kept: KeptReservation, owner: Owner, now_s: int, *, document: str = EMPTY_DOCUMENT
     ) -> int:

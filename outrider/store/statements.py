@@ -134,6 +134,8 @@ _RESERVATION = """SELECT promise, uid, user, account, state, version, number, ac
 ADD_RESERVATION = """INSERT INTO reservations (name, state, version, uid, user, account, start_s, accepted_s,
     changed_s, promise, why, document) VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, '', ?)"""
 LAST_NUMBER_GIVEN = "SELECT seq FROM sqlite_sequence WHERE name = 'reservations'"
+SKIP_NUMBERS = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'reservations'"
+SKIP_FIRST_NUMBERS = "INSERT INTO sqlite_sequence (name, seq) VALUES ('reservations', ?)"
 CHANGE_RESERVATION = """UPDATE reservations SET state = ?, version = version + 1, start_s = ?, changed_s = ?,
     ended_s = ?, promise = ?, receipt = ?, why = ?, document = ? WHERE number = ? AND version = ?"""
 LIVE_RESERVATION = _RESERVATION + " WHERE name = ? AND ended_s IS NULL"

@@ -438,3 +438,25 @@ def test_copies_of_one_image_end_in_the_order_of_their_ends_however_often_these_
         each.pools.settle(40)
 
     assert [pool.lingering["a"].last_use_s for pool in (*book.pools.pools, *restored.pools.pools)] == [30, 30]
+
+
+def test_copies_of_what_could_not_be_put_back_keep_their_numbers_to_themselves() -> None:
+    site = Site(nodes=nodes(2, cpus=1))
+    book = site.book()
+    for name in ("x", "y"):
+        accept(book, wanted(name, 10, 5, A), 0)
+    before = keep(book, 0)
+
+    smaller = again(replace(site, nodes=site.nodes[:1]), before, 0).book
+    accept(smaller, wanted("z", 20, 5, B), 0)
+    after = keep(smaller, 0)
+    lost = tuple(each for each in before.reservations if each.reservation.workspace.name == "y")
+    transfers = {each.transfer.number: each for each in (*before.transfers, *after.transfers)}
+    everything = replace(
+        after, reservations=(*after.reservations, *lost), transfers=tuple(transfers.values())
+    )
+    whole = again(site, everything, 0).book
+
+    assert {
+        name: [(node, life.image) for node, life in entry.lives] for name, entry in whole.entries.items()
+    } == {"x": [(0, A)], "y": [(1, A)], "z": [(0, B)]}

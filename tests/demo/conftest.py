@@ -61,12 +61,17 @@ def brief(temporary: Path) -> Shown:
 
 def left_behind(temporary: Path) -> list[str]:
     """Files in the folder, and processes that have it in their command line."""
-    found = [path.name for path in temporary.iterdir()]
+    return [*(path.name for path in temporary.iterdir()), *processes_with(temporary)]
+
+
+def processes_with(folder: Path) -> list[str]:
+    """The command lines of processes in which a folder is named."""
+    found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes()
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if os.fsencode(temporary) in words:
+        if os.fsencode(folder) in words:
             found.append(words.replace(b"\0", b" ").decode(errors="replace"))
     return found

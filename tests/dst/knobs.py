@@ -40,6 +40,12 @@ class Knobs:
     """By how much a call can be late."""
     wrong_digests: float = 0.0
     clock_steps: int = 0
+    most_reservations: int | None = None
+    """How many a user may have at once."""
+    machine_share_percent: int | None = None
+    has_program: bool = False
+    """Whether the site has a policy program of its own, which takes its time and may never answer."""
+    dies_in_calm: bool = False
     poisoned: str = ""
     """A node that passes on wrong bytes, even when nothing else goes wrong any more."""
 
@@ -88,6 +94,10 @@ def draw(random: Random) -> Knobs:
         deaths=0.01 * severity * random.choice((0, 1)),
         mishaps=round(severity * random.randint(0, 10)),
         wrong_digests=0.05 * severity * random.choice((0, 1)),
+        most_reservations=random.choice((None, None, 2)),
+        has_program=random.random() < 0.15,
+        dies_in_calm=random.random() < 0.5 if severity else False,
+        machine_share_percent=random.choice((None, None, 70)),
         poisoned=random.choice(("", "", "n0", "n1")) if severity else "",
         longest_outage_s=random.choice((6, 6, 60, 300)),
         longest_delay_s=random.choice((20, 60, 400)) if severity else 0,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.rms.base import Refused, RmsReservation, Sight, Submission
+from outrider.rms.base import NodeState, Refused, RmsNode, RmsReservation, Sight, Submission
 from outrider.rms.twin import Faults, Twin
+from outrider.service.ports import NodeImage
 from tests.dst.clockwork import Clockwork, Trace
-from tests.dst.knobs import Knobs
+from tests.dst.knobs import MEGABYTE, Knobs
 from tests.dst.office import Office
 from tests.dst.pools import Network
 
@@ -38,9 +40,10 @@ class Mishaps:
         self._number = 0
         self.deleted: set[str] = set()
         """Our reservations that an administrator has deleted in the batch system."""
-        self.intruded = False
-        """Whether others have taken what was promised, with an administrator's help."""
+        self.has_lost_node = False
+        """Whether a node was no longer in the batch system for a while."""
         self._is_over = False
+        self._taken_out: dict[str, RmsNode] = {}
 
     def plan(self) -> None:
         """Choose what happens when."""
@@ -59,6 +62,10 @@ class Mishaps:
             self.change_limit,
             self.lose_batch_system,
             self.kill_service,
+            self.take_node_out,
+            self.use_ours,
+            self.fill_pool,
+            self.slow_node,
         )
         for _ in range(self._knobs.mishaps):
             kind = self._random.choice(kinds)
@@ -75,6 +82,9 @@ class Mishaps:
             self._network.origin_rate, self._knobs.settings.link_rate_bytes_per_s * 13 // 10
         )
         self._network.wrong_digests = 0.0
+        self._network.slow.clear()
+        for node in list(self._taken_out.values()):
+            self._put_in(node)
         for pool in self._network.pools.values():
             pool.is_up = pool.is_reachable = True
             pool.limit_bytes = max(pool.limit_bytes, self._knobs.pool_bytes)
@@ -143,13 +153,15 @@ class Mishaps:
 
     def fail_node(self) -> None:
         name = self._some_node()
+        if name in self._taken_out:
+            return
         self._trace.note(f"mishap: {name} fails")
         self._twin.outside.fail(name)
         self._network.pools[name].is_up = False
 
         def back() -> None:
             self._trace.note(f"mishap: {name} has returned")
-            self._twin.outside.repair(name)
+            self._repair(name)
             self._network.pools[name].is_up = True
             self._network.wake()
 
@@ -157,9 +169,17 @@ class Mishaps:
 
     def drain_node(self) -> None:
         name = self._some_node()
+        if name in self._taken_out:
+            return
         self._trace.note(f"mishap: {name} is drained")
         self._twin.outside.drain(name)
-        self._later(lambda: self._twin.outside.repair(name))
+        self._later(lambda: self._repair(name))
+
+    def _repair(self, name: str) -> None:
+        if name in self._taken_out:
+            self._taken_out[name] = replace(self._taken_out[name], state=NodeState.UP)
+        else:
+            self._twin.outside.repair(name)
 
     def run_job(self) -> None:
         self._number += 1
@@ -214,6 +234,71 @@ class Mishaps:
     def kill_service(self) -> None:
         if self._office.desk is not None:
             self._office.kill("by a mishap")
+
+    def take_node_out(self) -> None:
+        """A node is no longer configured in the batch system; later it is again."""
+        name = self._some_node()
+        nodes = self._twin._world.nodes
+        if any(name in job.nodes for job in self._twin._world.jobs.values()):
+            return
+        node = nodes.pop(name, None)
+        if node is None or not nodes:
+            nodes.update({} if node is None else {name: node})
+            return
+        self._trace.note(f"mishap: {name} is taken out of the batch system")
+        self.has_lost_node = True
+
+        def back() -> None:
+            self._trace.note(f"mishap: {name} is in the batch system again")
+            if name in self._taken_out:
+                self._put_in(self._taken_out[name])
+
+        self._taken_out[name] = node
+        self._later(back)
+
+    def _put_in(self, node: RmsNode) -> None:
+        nodes = self._twin._world.nodes
+        self._taken_out.pop(node.name, None)
+        known = {**nodes, node.name: node}
+        nodes.clear()
+        nodes.update({name: known[name] for name in sorted(known)})
+
+    def use_ours(self) -> None:
+        """A user runs a job in a reservation."""
+        ours = [each for each in look_in(self._twin).reservations if each.is_ours]
+        if not ours:
+            return
+        reservation = self._random.choice(ours)
+        submission = Submission(
+            user=reservation.users[0],
+            uid=1000,
+            argv=("sleep", "50"),
+            nodes_wanted=1,
+            resources=Resources.of(cpus=1),
+            limit_s=100,
+            reservation=reservation.name,
+        )
+        with suppress(Refused):
+            self._twin.outside.submit(submission)
+            self._trace.note(f"mishap: a job is submitted to {reservation.name}")
+
+    def fill_pool(self) -> None:
+        """Somebody else has an image in a pool, and needs it for a while."""
+        pool = self._network.pools[self._some_node()]
+        self._number += 1
+        digest, now_s = f"sha256:other{self._number}", self._clock.now_s()
+        size_bytes = self._random.choice((100, 300)) * MEGABYTE
+        if pool.used_bytes() + size_bytes > pool.limit_bytes:
+            return
+        pool.images[digest] = NodeImage(digest=digest, size_bytes=size_bytes, added_s=now_s)
+        pool.pins[digest] = {"somebody": now_s + self._random.choice((60, 200))}
+        self._trace.note(f"mishap: somebody else needs {size_bytes} bytes of the pool of {pool.name}")
+
+    def slow_node(self) -> None:
+        """A node gets its bytes slowly."""
+        name = self._some_node()
+        self._network.slow[name] = self._random.choice((1, 3)) * MEGABYTE
+        self._trace.note(f"mishap: {name} is slow")
 
     def step_clock(self) -> None:
         self._office.step_clock(self._random.choice((-20, -3, 3, 20, 90)))

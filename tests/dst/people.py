@@ -21,6 +21,7 @@ from outrider.service.requests import (
     ListTransfers,
     Modify,
     Plan,
+    Reconcile,
     Request,
     Reserve,
     Show,
@@ -94,11 +95,20 @@ class People:
             size_bytes=self._knobs.images[number], digest=f"sha256:{number:04x}" + "a" * 60, format="raw"
         )
 
-    def wanted(self, number: int, *, nodes: int, cpus: int, start_s: int, duration_s: int) -> Wanted:
+    def wanted(
+        self,
+        number: int,
+        *,
+        nodes: int,
+        cpus: int,
+        start_s: int,
+        duration_s: int,
+        finish_by_s: int | None = None,
+    ) -> Wanted:
         image = self.image(number)
         section = ImageSection.model_construct(uri=f"http://site/image{number}", digest=None, format=None)
         deployment = DeploymentSection.model_construct(
-            nodes=nodes, cpus=cpus, duration_s=duration_s, start_s=start_s
+            nodes=nodes, cpus=cpus, duration_s=duration_s, start_s=start_s, finish_by_s=finish_by_s
         )
         file = WorkspaceFile.model_construct(
             version=1,
@@ -113,12 +123,16 @@ class People:
         if not self.is_calm and random.random() < 0.3:
             ahead_s = knobs.troubled_s - self._clock.now_ms // 1000 + MARGIN_S
         whole = not knobs.allows_parts or random.random() < 0.5
+        start_s = self._office.now_s() + ahead_s + random.choice((0, 10, 40, 90, 180, 400))
+        duration_s = random.choice((30, 60, 120, 300))
+        may_float = random.random() < 0.15
         return self.wanted(
             random.randrange(len(knobs.images)),
             nodes=random.randint(1, knobs.nodes),
             cpus=knobs.cpus if whole else random.randint(1, knobs.cpus),
-            start_s=self._office.now_s() + ahead_s + random.choice((0, 10, 40, 90, 180, 400)),
-            duration_s=random.choice((30, 60, 120, 300)),
+            start_s=start_s,
+            duration_s=duration_s,
+            finish_by_s=start_s + duration_s + random.choice((100, 400)) if may_float else None,
         )
 
     def act(self) -> None:
@@ -182,6 +196,7 @@ class People:
             ShowTimeline(from_s=now_s, until_s=now_s + 600),
             ShowStatus(),
             ListDecisions(after=0, most=5),
+            Reconcile(),
         )
         self.send(caller, random.choice(requests))
 
@@ -203,7 +218,11 @@ class People:
         later = replace(
             wanted,
             workspace=wanted.workspace.model_copy(
-                update={"deployment": deployment.model_copy(update={"start_s": refused.earliest_start_s})}
+                update={
+                    "deployment": deployment.model_copy(
+                        update={"start_s": refused.earliest_start_s, "finish_by_s": None}
+                    )
+                }
             ),
         )
         (answer,) = self._at_once(caller, (self.reserve(later),))
@@ -282,6 +301,8 @@ class People:
         if isinstance(answer, Trouble):
             if answer.code == "invalid" and isinstance(request, Reserve):
                 raise Violation(f"a request that is valid is not: {answer.message}")
+            if answer.code == "not-found" and isinstance(request, Show) and request.name in self.told:
+                raise Violation(f"{request.name} was promised, and {answer.message}")
             return
         if isinstance(request, (Reserve, Modify)) and isinstance(answer, Decision):
             if isinstance(request, Modify) and request.is_plan:

@@ -8,9 +8,10 @@ import pytest
 
 from outrider.rms.base import RmsReservation
 from outrider.service.admitting import Admitting
+from outrider.service.alarms import Alarms
 from outrider.service.answering import Answering
 from outrider.service.answers import Decision
-from outrider.service.batchside import BatchSide
+from outrider.service.copies import Copies
 from outrider.service.desk import Desk
 from outrider.service.executing import Executing
 from outrider.service.lifetimes import Lifetimes
@@ -109,12 +110,12 @@ def believes_every_pin(patch: pytest.MonkeyPatch) -> None:
 
 def gives_no_alarm(patch: pytest.MonkeyPatch) -> None:
     """What is endangered is not reported."""
-    patch.setattr(Executing, "endanger", lambda self, live, words: None)
+    patch.setattr(Alarms, "endanger", lambda self, live, words: None)
 
 
 def never_mends(patch: pytest.MonkeyPatch) -> None:
     """A copy that is lost is not brought again."""
-    patch.setattr(Executing, "_lose", lambda self, node, key, why: None)
+    patch.setattr(Copies, "_lose", lambda self, node, key, why: None)
     patch.setattr(Mending, "mend", lambda self: None)
 
 
@@ -180,17 +181,6 @@ def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Promise, "decide", lambda self, decision: 0)
 
 
-def never_gives_effects_up(patch: pytest.MonkeyPatch) -> None:
-    """What was asked of the batch system is never looked for again after the first time."""
-    calls = BatchSide.calls
-
-    def once(self: BatchSide, now_s: int) -> Iterator[object]:
-        yield from calls(self, now_s)
-        self.due_s = None
-
-    patch.setattr(BatchSide, "calls", once)
-
-
 PLANTS: tuple[Plant, ...] = (
     answers_before_writing,
     forgets_unpin,
@@ -209,5 +199,4 @@ PLANTS: tuple[Plant, ...] = (
     cancels_for_everybody,
     reserves_half_of_it,
     forgets_decisions,
-    never_gives_effects_up,
 )

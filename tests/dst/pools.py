@@ -93,6 +93,8 @@ class Network:
         self.wrong_digests = wrong_digests
         self.poisoned = ""
         """A node that passes on other bytes than it has, for ever."""
+        self.slow: dict[str, int] = {}
+        """What some nodes can receive at most, in bytes a second."""
         self.is_origin_up = True
         self._moved_ms = 0
         self._is_moving = False
@@ -169,6 +171,7 @@ class Network:
                 rate = self.node_rate
                 above = self.pools[flow.source.node].flows.get(flow.digest)
                 most = flow.size_bytes if above is None else above.arrived_bytes
+            rate = min(rate, self.slow.get(pool.name, rate))
             if flow.rate_bytes_per_s is not None:
                 rate = min(rate, flow.rate_bytes_per_s)
             before = flow.arrived_bytes

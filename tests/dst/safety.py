@@ -8,9 +8,9 @@ from itertools import combinations
 from pathlib import Path
 
 from outrider.rms.twin import Twin
+from outrider.service.alarms import FIRST_WORD_S
 from outrider.service.desk import Desk
 from outrider.service.documents import read_document, read_record
-from outrider.service.lifetimes import FIRST_WORD_S
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Trace, Violation
@@ -20,6 +20,7 @@ from tests.dst.office import Office
 from tests.dst.people import MARGIN_S, People
 from tests.dst.pools import Network
 
+MOST_ALARMS = 12
 READ = "SELECT name, version, number FROM reservations"
 REPORT_S = 400
 """After so long the service must have noticed that something was taken out of a pool."""
@@ -169,6 +170,10 @@ class Safety:
         if workings is None:
             return
         site = workings.site
+        for name, entry in site.book.entries.items():
+            strays = {node for node, _ in entry.lives} - {chosen.node for chosen in entry.fits}
+            if strays:
+                raise Violation(f"{name} counts on a copy on a node that it does not have: {sorted(strays)}")
         for transfer, latest_s in site.book.link.latest_starts():
             if latest_s >= site.now_s:
                 return
@@ -191,6 +196,9 @@ class Safety:
             return
         receipt = read_record(record.receipt)
         lines = store.decisions(name)
+        alarms = sum(line.kind == "alarm" and line.outcome == "endangered" for line in lines)
+        if alarms > MOST_ALARMS:
+            raise Violation(f"{name} was called endangered {alarms} times")
         if not receipt.is_met and not any(
             line.outcome in ("endangered", "failed") and line.kind == "alarm" for line in lines
         ):

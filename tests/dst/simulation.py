@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from outrider.core.model import Resources
-from outrider.metadata.policies import Policies, RuleSection
+from outrider.metadata.policies import ExternalSection, Policies, RuleSection
 from outrider.rms.base import RmsNode
 from outrider.rms.twin import Twin
 from tests.dst.clockwork import Clockwork, Trace, Violation
@@ -69,7 +69,13 @@ class Simulation:
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
         self.twin = Twin(nodes, clock=clock)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
-        policies = Policies.model_construct(rules=(RuleSection.model_construct(name="all"),))
+        rule = RuleSection.model_construct(
+            name="all",
+            reservations=knobs.most_reservations,
+            machine_share_percent=knobs.machine_share_percent,
+        )
+        external = ExternalSection.model_construct(command=("judge",), timeout_s=10)
+        policies = Policies.model_construct(rules=(rule,), external=external if knobs.has_program else None)
         self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
         self.people = People(clock, trace, random, knobs, self.office)
         self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
@@ -77,7 +83,14 @@ class Simulation:
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
         self.settling = Settling(
-            clock, self.network, self.twin, self.office, self.safety, knobs.troubled_s, knobs.is_calm
+            clock,
+            self.network,
+            self.twin,
+            self.office,
+            self.safety,
+            self.mishaps,
+            knobs.troubled_s,
+            knobs.is_calm,
         )
 
     def run(self) -> None:
@@ -92,6 +105,8 @@ class Simulation:
         self.trace.note("calm")
         self.wire.is_calm = self.office.is_calm = self.people.is_calm = True
         self.mishaps.end_all()
+        if knobs.dies_in_calm:
+            clock.after(self.random.randrange(200_000), self.mishaps.kill_service)
         for _ in range(LATE_REQUESTS):
             clock.after(
                 self.random.randrange(60_000),

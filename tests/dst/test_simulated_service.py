@@ -12,7 +12,7 @@ import pytest
 from tests.dst.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", "240"))
+SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", "160"))
 A_PART = 40
 FIRST_AND_LAST = 12
 PRINT_DIGESTS = f"""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import assert_never
 
+from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import RmsError
 from outrider.rms.twin import Fault, Twin
 from outrider.service.effects import RESERVE, carry_out
@@ -47,9 +48,18 @@ class Wire:
         elif isinstance(call, (Look, Carry)):
             self._ask_batch_system(call, deliver)
         elif isinstance(call, AskProgram):
-            raise Violation("the site has no program of its own, and the service asks it")
+            self._judge(call, deliver)
         else:
             assert_never(call)
+
+    def _judge(self, call: AskProgram, deliver: Deliver) -> None:
+        """The site's own program allows most, and dies now and then."""
+        if self._happens(self._knobs.batch_faults):
+            return
+        result: Result = Allowed(rule="judge")
+        if self._random.random() < 0.2:
+            result = Refused(rule="judge", sentence="not today")
+        self._answer(call, result, deliver)
 
     def _count(self, node: str) -> None:
         """A node is asked now and then, not all the time."""

@@ -215,7 +215,7 @@ def test_private_image_of_the_catalogue_is_for_its_readers(
         with pytest.raises(ImageTrouble, match="write `private: true`"):
             resolve("licensed", "", False, uid, gids)
     else:
-        with pytest.raises(ImageTrouble, match="is not for you"):
+        with pytest.raises(ImageTrouble, match="there is no image"):
             resolve("licensed", "", True, uid, gids)
 
 

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -23,6 +23,8 @@ class Source:
     uri: str
     digest: str
     size_bytes: int
+    is_solo: bool = False
+    """For one reservation on one node: then nothing but a repair explains a byte sent twice."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +44,7 @@ class Origin:
     rate_bytes_per_s: int
     sent: list[Sent] = field(default_factory=list)
     images: dict[str, bytes] = field(default_factory=dict)
+    solo: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -50,11 +53,13 @@ class Origin:
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
 
-    def served(self, name: str, size_bytes: int) -> Source:
+    def served(self, name: str, size_bytes: int, *, is_solo: bool = False) -> Source:
         """A new image on the web server."""
         data = Random(name).randbytes(size_bytes)
         self.images[f"/{name}"] = data
-        return self._source(f"http://127.0.0.1:{self._port}/{name}", data)
+        if is_solo:
+            self.solo.add(f"/{name}")
+        return replace(self._source(f"http://127.0.0.1:{self._port}/{name}", data), is_solo=is_solo)
 
     def filed(self, name: str, size_bytes: int) -> Source:
         """A new image as a file."""

@@ -22,6 +22,8 @@ CALLERS = 3
 FROM_NOTHING_EVERY = 10
 """One start out of so many is that of a program; the others are forked, and come sooner."""
 SETTLE_S = 60.0
+CALM, CALM_S = 0.1, 3.0
+"""How often the service is left alone for so long: what is always dead cannot keep anything."""
 
 SITE = f"""
 link: {{rate: {RATE}, spread: 1s, reserve: at-once}}
@@ -35,6 +37,7 @@ class Report:
     kills: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     starts_s: list[float] = field(default_factory=list)
     seconds: float = 0.0
     traffic: verdicts.Traffic | None = None
@@ -47,6 +50,7 @@ class Report:
             f"kills: {dict(sorted(self.kills.items()))} in {self.seconds:.0f} s",
             f"told: {dict(sorted(self.told.items()))}",
             f"ends: {dict(sorted(self.ends.items()))}",
+            *(f"  not met {count} times: {words}" for words, count in self.reasons.most_common(8)),
             f"start to first promise: median {starts[len(starts) // 2]:.2f} s, most {starts[-1]:.2f} s",
         ]
         if self.traffic is not None:
@@ -69,7 +73,9 @@ class Images:
             return random.choice(self._known[-8:])
         name = f"image-{len(self._known)}-{random.randrange(10**9)}"
         size_bytes = random.choice((MIB // 4, MIB, 2 * MIB, 6 * MIB)) + random.randrange(1000)
-        make = self._origin.filed if random.random() < 0.3 else self._origin.served
+        if random.random() < 0.5:
+            return self._origin.served(name, size_bytes, is_solo=True)
+        make = self._origin.filed if random.random() < 0.5 else self._origin.served
         self._known.append(make(name, size_bytes))
         return self._known[-1]
 
@@ -134,7 +140,8 @@ class _Killer:
     def round(self) -> None:
         victim, random = self._victim, self._random
         kind = random.choice(self._kinds)
-        CLOCK.sleep(random.uniform(0.05, 0.6))
+        is_calm = random.random() < CALM
+        CLOCK.sleep(CALM_S if is_calm else random.uniform(0.05, 0.6))
         seen = verdicts.listed(victim)
         CLOCK.sleep(random.uniform(0.0, 0.1))
         self._kill(kind)
@@ -186,7 +193,7 @@ def _settle(victim: Victim, callers: list[Caller], told: Told, report: Report) -
     report.wrong += _soon(lambda: verdicts.unsettled(victim))
     report.wrong += _soon(lambda: [each for each in verdicts.ends(victim).wrong if "not over" in each])
     found = verdicts.ends(victim)
-    report.ends = found.counts
+    report.ends, report.reasons = found.counts, found.reasons
     report.wrong += found.wrong
     report.wrong += _soon(lambda: verdicts.unsettled(victim))
     report.wrong += _soon(lambda: verdicts.pins_left(victim))

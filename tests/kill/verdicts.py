@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -121,12 +122,15 @@ class Ends:
     """What became of all promises."""
 
     counts: Counter[str]
+    reasons: Counter[str]
+    """Why what was not met was not, by the first alarm; numbers left out."""
     wrong: tuple[str, ...]
 
 
 def ends(victim: Victim) -> Ends:
     """Each one that is over was met, was cancelled, or had an alarm."""
     counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     wrong = []
     for name, seen in sorted(listed(victim).items()):
         if seen.state == "cancelled":
@@ -145,9 +149,15 @@ def ends(victim: Victim) -> Ends:
             continue
         counts["late" if isinstance(ready_s, int) else "failed"] += 1
         decisions = _objects(get(victim, f"/v1/reservations/{name}/explanation").content, "decisions")
-        if not any((each["kind"], each["outcome"]) == ("alarm", "endangered") for each in decisions):
+        alarms = [
+            str(each["reason"])
+            for each in decisions
+            if (each["kind"], each["outcome"]) == ("alarm", "endangered")
+        ]
+        reasons.update(re.sub(r"[a-z]+:/+\S+|[0-9]+", "_", words) for words in alarms[-1:])
+        if not alarms:
             wrong.append(f"{name} was not met, and nobody was told before: {receipt}, {decisions}")
-    return Ends(counts=counts, wrong=tuple(wrong))
+    return Ends(counts=counts, reasons=reasons, wrong=tuple(wrong))
 
 
 def pins_left(victim: Victim) -> list[str]:
@@ -176,14 +186,14 @@ class Traffic:
 
 
 def traffic(origin: Origin) -> Traffic:
-    """Over images that were sent to their end: bytes that were sent, and those that had to be."""
+    """Over images for one node each that were sent to their end: what was sent, and what had to be."""
     sent = needed = resumed = 0
-    for path, data in origin.images.items():
+    for path in origin.solo:
+        size_bytes = len(origin.images[path])
         answers = [each for each in origin.sent if each.path == path and each.count]
-        copies = sum(each.first + each.count == len(data) for each in answers)
-        if copies:
+        if any(each.first + each.count == size_bytes for each in answers):
             sent += sum(each.count for each in answers)
-            needed += copies * len(data)
+            needed += size_bytes
             resumed += sum(each.first > 0 for each in answers)
     return Traffic(sent_bytes=sent, needed_bytes=needed, resumed=resumed)
 
@@ -232,7 +242,7 @@ def _pins(victim: Victim, node: str, key: str) -> list[tuple[str, int]]:
 
 
 def _journal(victim: Victim) -> Json:
-    content = json.loads((victim.folder / "e" / "jobs.json").read_text())
+    content = json.loads((victim.backend / "jobs.json").read_text())
     assert isinstance(content, dict)
     return content
 

@@ -66,7 +66,7 @@ class Preloaded:
 
 
 class Victim:
-    """One site in a folder of its own. `state` may be elsewhere, on a disk that fails."""
+    """One site in a folder of its own. `state` or `backend` may be elsewhere, on a disk that fails."""
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class Victim:
         preloaded: Preloaded | None = None,
         nodes: int = 2,
         state: Path | None = None,
+        backend: Path | None = None,
     ) -> None:
         self.folder = folder
         self.state = state or folder / "state"
@@ -83,10 +84,12 @@ class Victim:
         self.socket = folder / "o.sock"
         self.config = folder / "o.yaml"
         self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
-        self.node_folder = folder / "e" / "nodes"
+        self.backend = backend or folder / "e"
+        self.node_folder = self.backend / "nodes"
         self.config.write_text(
             f"version: 1\nsite: kill\nstate: {self.state}\nsocket: {self.socket}\n"
-            f"backend: {{kind: embedded, nodes: 'n[1-{nodes}]', cpus: 4, pool: 512MiB, folder: {folder}/e}}\n"
+            f"backend: {{kind: embedded, nodes: 'n[1-{nodes}]', cpus: 4, pool: 512MiB, "
+            f"folder: {self.backend}}}\n"
             "timings: {look: 1s, progress: 1s, reconcile: 3s, sight: 10s, away: 10s, grace: 1s}\n"
             f"{text}"
         )
@@ -209,10 +212,11 @@ class Victim:
         """What a service that has ended must not leave behind."""
         found = [f"process {pid}" for pid in processes_of(self.folder)]
         found += [f"socket {each}" for each in self.folder.rglob("*") if each.is_socket()]
-        found += [f"unfinished {each}" for each in self.folder.rglob("*.new")]
-        found += [f"unfinished {each}" for each in self.folder.rglob("*.tmp")]
+        # A pool keeps what is unfinished of its own until it is checked or needs the room.
+        beside = [each for each in self.folder.rglob("*.new") if "pool" not in each.parts]
+        found += [f"unfinished {each}" for each in beside]
         mounts = Path("/proc/self/mounts").read_text()
-        return found + [f"mount {line}" for line in mounts.splitlines() if f"{self.folder}/e" in line]
+        return found + [f"mount {line}" for line in mounts.splitlines() if f"{self.backend}/" in line]
 
 
 class _Connection(http.client.HTTPConnection):

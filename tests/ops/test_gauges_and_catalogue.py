@@ -135,5 +135,5 @@ def test_image_for_some_reaches_the_node_with_its_readers(tmp_path: Path) -> Non
 
     assert isinstance(order, Fetch)
     assert order.readers == Readers(uids=(0,))
-    with pytest.raises(ImageTrouble, match="is not for you"):
+    with pytest.raises(ImageTrouble, match="there is no image"):
         images.find("ubuntu", is_private=True, uid=1000, gids=())

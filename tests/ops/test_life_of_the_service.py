@@ -261,3 +261,26 @@ def test_lost_store_beside_what_else_is_in_the_state_folder_is_not_made_anew(run
     create_store(config, only_if_empty=True)
 
     assert not Path(config.store_path).exists()
+
+
+def test_socket_that_is_removed_is_made_anew(running: Make) -> None:
+    service = running().start()
+    service.socket.unlink()
+    eventually(service.socket.exists, "the new socket", service.stream)
+    status, _ = service.ask("GET", "/healthz")
+    service.stop()
+
+    assert status == 200
+    assert "socket is gone, and made anew" in service.stream.getvalue()
+    assert service.error is None
+    assert not service.socket.exists()
+
+
+def test_service_whose_folder_of_the_socket_is_gone_ends_with_words(running: Make, folder: Path) -> None:
+    service = running().start()
+    folder.rename(f"{folder}-elsewhere")
+    eventually(lambda: not service.is_alive, "the end", service.stream)
+    Path(f"{folder}-elsewhere").rename(folder)
+
+    assert isinstance(service.error, SocketError)
+    assert str(service.socket) in str(service.error)

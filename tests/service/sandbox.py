@@ -58,13 +58,15 @@ class Silent:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.counts: dict[tuple[str, ...], int] = {}
+        self.observed: dict[str, list[float]] = {}
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         self.counts[name, *labels] = self.counts.get((name, *labels), 0) + by
 
     def set(self, name: str, value: float, *labels: str) -> None: ...
 
-    def observe(self, name: str, value: float, *labels: str) -> None: ...
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        self.observed.setdefault(name, []).append(value)
 
     def debug(self, event: str, **fields: object) -> None: ...
 
@@ -214,7 +216,7 @@ class Sandbox:
     def tell(self, call: TellNode) -> NodeReport:
         pool = self.pools[call.node]
         if pool.is_away:
-            raise NodeTrouble(f"node {call.node} does not answer")
+            raise NodeTrouble(f"node {call.node} refuses ls: its pool is gone")
         self._progress(pool)
         results = tuple(self._order(pool, order) for order in call.orders)
         self._progress(pool)

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Resources
+from outrider.metadata.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
-from outrider.service.answers import Decision, Explanation, Trouble
-from outrider.service.requests import Explain, Modify, Plan, Reserve
+from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
+from outrider.service.requests import Caller, Explain, Modify, Plan, Reconcile, Reserve
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
 from outrider.store.store import Store
 from tests.service.sandbox import ALICE, RATE, Sandbox, digest_of, reserve, show, wanted
+
+ROOT = Caller(uid=0, user="root", is_admin=True)
 
 
 def nodes_of(sandbox: Sandbox, name: str = "render-1") -> str:
@@ -56,6 +59,14 @@ def test_a_node_whose_pool_is_silent_is_replaced_before_the_start(sandbox: Sandb
     assert shown.reservation.state in ("ready", "active")
 
 
+def test_why_a_pool_is_silent_is_told_with_the_reservation(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=4, start="now+1hours")
+    sandbox.pools["n2"].is_away = True
+    sandbox.sleep(600)
+
+    assert "node n2 refuses ls: its pool is gone" in show(sandbox, "render-1").reservation.why
+
+
 def test_a_node_that_cannot_bring_the_image_is_replaced(sandbox: Sandbox) -> None:
     reserve(sandbox, nodes=1, start="now+10minutes")
     sandbox.settings = sandbox.settings
@@ -65,6 +76,54 @@ def test_a_node_that_cannot_bring_the_image_is_replaced(sandbox: Sandbox) -> Non
 
     shown = show(sandbox, "render-1")
     assert shown.reservation.nodes == "n2"
+
+
+def test_a_node_that_never_got_the_image_is_not_taken_for_one_that_has_it(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=1, start="now+10minutes")
+    sandbox.pools["n1"].broken = "image has the wrong bytes"
+    sandbox.sleep(580)
+    assert nodes_of(sandbox) == "n2"
+    plan = sandbox.ask(Plan(wanted=wanted(sandbox, nodes=4, start="now+5hours")))
+
+    assert isinstance(plan, Decision)
+    assert "n1" not in expand(plan.nodes_with_image)
+    assert digest_of("ubuntu") in sandbox.pools["n2"].images
+    assert sandbox.log.counts["outrider_link_bytes_total",] == 10 * RATE, "the one that arrived"
+    assert any(line.startswith("transfer given up") for line in sandbox.log.lines)
+
+
+SLACK = "outrider_slack_at_start_seconds"
+
+
+def test_slack_is_counted_once_and_is_negative_for_what_came_late(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=4, start="now+10minutes")
+    sandbox.pools["n1"].broken = "the server does not answer"
+    sandbox.sleep(700)
+    assert SLACK not in sandbox.log.observed
+    sandbox.pools["n1"].broken = ""
+    sandbox.sleep(600)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    sandbox.sleep(4000)
+
+    (slack_s,) = sandbox.log.observed[SLACK]
+    assert -700 <= slack_s <= -90
+
+
+def test_slack_of_what_never_came_is_negative_and_of_what_was_there_is_not(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=3, start="now+10minutes")
+    sandbox.sleep(4500)
+    assert reserve(sandbox, nodes=1, start="now").result == "accepted"
+    sandbox.sleep(4500)
+    good = list(sandbox.log.observed[SLACK])
+    for pool in sandbox.pools.values():
+        pool.images.clear()
+        pool.broken = "the server does not answer"
+    reserve(sandbox, nodes=4, start="now+10minutes", duration="10m", image="debian")
+    sandbox.sleep(2000)
+
+    assert len(good) == 2
+    assert min(good) >= 0
+    assert sandbox.log.observed[SLACK][2:] == [-600]
 
 
 def test_without_another_node_an_alarm_is_raised_before_the_start(sandbox: Sandbox) -> None:
@@ -144,6 +203,28 @@ def test_a_job_that_runs_on_is_gone_round(sandbox: Sandbox) -> None:
     assert decision.result == "accepted"
     assert not busy & {each.node for each in show(sandbox, "render-1").staging}
     assert refused.result == "refused"
+
+
+def test_what_is_known_to_the_batch_system_alone_is_told_and_its_name_is_not_given_again(
+    sandbox: Sandbox,
+) -> None:
+    start_s = sandbox.now_s + 3600
+    sandbox.rms.reserve(
+        RmsReservation(
+            name="render-7",
+            nodes=("n1", "n2"),
+            start_s=start_s,
+            end_s=start_s + 7200,
+            users=("bob",),
+            is_ours=True,
+        )
+    )
+    sandbox.sleep(700)
+    found = sandbox.ask(Reconcile(), ROOT)
+
+    assert isinstance(found, Reconciled)
+    assert found.findings == ("reservation render-7 is in the batch system, and nothing is known of it",)
+    assert reserve(sandbox, nodes=2, start="now+1hours").name == "render-8"
 
 
 def test_what_others_reserve_is_respected(sandbox: Sandbox) -> None:
@@ -266,3 +347,23 @@ def test_reservations_take_whole_nodes(sandbox: Sandbox) -> None:
     assert "5 nodes" in too_many.reason
     assert too_many.earliest_start_s is None
     assert "the site has 0 such nodes" in too_large.reason
+
+
+def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=2)
+    while show(sandbox, "render-1").reservation.state != "ready":
+        sandbox.sleep(5)
+    start_s = show(sandbox, "render-1").reservation.start_s
+    sandbox.store.close()
+    sandbox.clock.at_s = start_s + 3
+    sandbox.store = Store.open(sandbox.path, sandbox.now_s)
+    sandbox.restart()
+    assert show(sandbox, "render-1").reservation.state == "active"
+    sandbox.sleep(4000)
+
+    shown = show(sandbox, "render-1")
+    assert shown.receipt is not None
+    assert shown.receipt.is_met
+    explained = sandbox.ask(Explain(name="render-1"))
+    assert isinstance(explained, Explanation)
+    assert not any(each.kind == "alarm" for each in explained.decisions)

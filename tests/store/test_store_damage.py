@@ -403,3 +403,46 @@ def test_a_reservation_larger_than_the_store_takes_is_refused(tmp_path: Path) ->
             promise.add_reservation(huge, ALICE, 0)
 
         assert store.live_reservations() == []
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+def test_nothing_is_promised_to_files_that_were_moved_away(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / "store.sqlite"
+    store = Store.create(path, 0)
+    promise_all(store, "w1", 1)
+    path.with_name(path.name + suffix).rename(tmp_path / "elsewhere")
+    with pytest.raises(Missing, match="moved, removed or replaced"):
+        promise_all(store, "w2", 2)
+    (tmp_path / "elsewhere").rename(path.with_name(path.name + suffix))
+    promise_all(store, "w3", 3)
+    store.close()
+
+    with Store.open(path, 9) as again:
+        assert [record.name for record in again.live_reservations()] == ["w1", "w3"]
+
+
+def test_log_that_was_taken_from_an_open_store_is_missed_at_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    store = Store.create(path, 0)
+    promise_all(store, "w1", 1)
+    path.with_name("store.sqlite-wal").unlink()
+    store.close()
+
+    with pytest.raises(Damaged, match="is gone"):
+        Store.open(path, 9)
+
+
+def test_start_that_fails_does_not_make_the_next_one_miss_the_log(tmp_path: Path) -> None:
+    path = left_open(tmp_path)
+    child = os.fork()
+    if not child:
+        sqlite3.connect(path, isolation_level=None).execute("INSERT INTO schema VALUES (99, 0)")
+        os._exit(0)
+    os.waitpid(child, 0)
+    found = []
+    for _ in range(2):
+        with pytest.raises(StoreError) as raised:
+            Store.open(path, 9)
+        found.append(type(raised.value))
+
+    assert found == [TooNew, TooNew]

@@ -496,3 +496,15 @@ def test_what_waits_for_a_subject_is_told_in_order_until_it_is_done(tmp_path: Pa
             progress.finish_effect("a", 60)
         assert [each.identity for each in store.waiting_effects("w1")] == ["c"]
         assert (store.count_effects(), store.waiting_effects("w3")) == (2, [])
+
+
+def test_numbers_that_are_skipped_are_not_given_and_none_is_given_back(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        with store.promise() as promise:
+            promise.skip_reservation_numbers(7)
+        with store.promise() as promise:
+            assert promise.next_reservation_number() == 8
+            assert promise.add_reservation(reservation("w1"), ALICE, 1) == 8
+            promise.skip_reservation_numbers(5)
+        with store.promise() as promise:
+            assert promise.next_reservation_number() == 9

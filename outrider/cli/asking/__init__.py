@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from outrider.cli.arguments import Subparsers
-from outrider.cli.asking import (
-    administration,
-    configuration,
-    listing,
-    reservations,
-    reserve,
-    submit,
-    timeline,
-    watch,
-)
 
 
 def add(commands: Subparsers) -> None:
+    from outrider.cli.asking import (
+        administration,
+        configuration,
+        listing,
+        reservations,
+        reserve,
+        submit,
+        timeline,
+        watch,
+    )
+
     for module in (reserve, reservations, watch, timeline, listing, submit, configuration, administration):
         module.add(commands)

@@ -43,12 +43,13 @@ def show(arguments: argparse.Namespace) -> None:
             f"the demo runs the service, which needs {error.name}: pip install 'outrider[service]'"
         ) from error
     from cachemgr.clock import SystemClock
-    from outrider.cli.demo.screen import Screen
+    from outrider.cli.demo.screen import Screen, prose
     from outrider.cli.demo.stage import staged
-    from outrider.cli.demo.story import BRIEF, FULL, Story
+    from outrider.cli.demo.story import BRIEF, FULL, INTRODUCTION, Story
 
     clock = SystemClock()
     plot = BRIEF if arguments.brief else FULL
+    print(prose(INTRODUCTION), flush=True)
     with staged(clock, os.environ, plot.image_bytes, keeps_folder=arguments.keep) as stage:
         screen = Screen(sys.stdout, stage.environment, stage.folder, clock)
         Story(stage, screen, clock, plot).tell()

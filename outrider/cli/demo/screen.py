@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from cachemgr.clock import Clock
 
 COMMAND_S = 120
+WIDTH = 100
 PIECE_BYTES = 4_096
 _CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def prose(text: str) -> str:
+    """Sentences, in lines that fit."""
+    return textwrap.fill(text, min(WIDTH, columns()))
 
 
 class Screen:
@@ -48,8 +54,7 @@ class Screen:
         self.print(f"\n{self._paint(head, 'bold')}  {self._paint(f'[{seconds}]', 'dim')}")
 
     def say(self, text: str) -> None:
-        """Prose, in lines that fit."""
-        self.print(self._paint(textwrap.fill(text, min(100, columns())), "dim"))
+        self.print(self._paint(prose(text), "dim"))
 
     def print(self, text: str) -> None:
         self._stream.write(f"{text}\n")

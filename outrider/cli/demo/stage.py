@@ -117,11 +117,11 @@ class Stage:
         with self.log.open("wb") as log:
             self._service = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", "outrider.service"),
+                    *(sys.executable, "-m", "outrider.cli.demo.leashed"),
                     *("--config", str(self.folder / "outriderd.yaml"), "--init-if-empty"),
                 ],
                 env=self.environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 # Ctrl-C is for the demo, which ends the service in order.
@@ -169,6 +169,8 @@ class Stage:
             except subprocess.TimeoutExpired:
                 self._service.kill()
                 self._service.wait()
+            if self._service.stdin is not None:
+                self._service.stdin.close()
         if self._server is not None:
             self._server.stop()
 

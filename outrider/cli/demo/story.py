@@ -18,6 +18,9 @@ from outrider.service.answers import ReservationDetails
 if TYPE_CHECKING:
     from cachemgr.clock import Clock
 
+INTRODUCTION = f"""A job's image takes time to reach its nodes. Outrider promises nodes only if the image
+can be there first, and then sees to it. Below: a real service with five nodes on this machine ({NODES}:
+pools, daemons, transfers at {RATE_BYTES_PER_S // 1_000_000} MB/s), and what users type."""
 T = TypeVar("T")
 LOOK_S = 0.2
 MOST_S = 60
@@ -82,12 +85,6 @@ class Story:
         self._receipts(first, again)
 
     def _open(self) -> None:
-        rate = f"{RATE_BYTES_PER_S // 1_000_000} MB/s"
-        self._screen.say(
-            "A job's image takes time to reach its nodes. Outrider promises nodes only if the image can be "
-            "there first, and then sees to it. Below: a real service with five nodes on this machine "
-            f"({NODES}: pools, daemons, transfers at {rate}), and what users type."
-        )
         self._screen.part("A site")
         self._screen.run("outrider status")
         self._screen.run("outrider nodes")
@@ -128,6 +125,7 @@ class Story:
         node = self._await(f"the image is on its way to {name}", lambda: self._arriving(name))
         self._screen.type(f"kill -STOP {self._stage.daemon_of(node)}   # the daemon of {node}'s pool")
         self._stage.freeze(node)
+        self._screen.say("Nobody tells the service. It has to find out, and to keep its promise elsewhere.")
         self._screen.run(f"outrider watch {name} --until ready --every 1")
         self._screen.run(f"outrider explain {name}")
 

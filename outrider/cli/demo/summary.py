@@ -22,16 +22,16 @@ class Kept:
 
 
 def transfer_seconds(log: Sequence[str]) -> dict[str, int]:
-    """How long the longest transfer of each image took, by its address."""
+    """How long the shortest transfer of each image took, by its address."""
     images: dict[str, str] = {}
-    longest: dict[str, int] = {}
+    shortest: dict[str, int] = {}
     for line in log:
         if begun := _BEGUN.match(line):
             images[begun[1]] = begun[2]
         elif (ended := _ENDED.match(line)) and ended[1] in images:
             image = images[ended[1]]
-            longest[image] = max(longest.get(image, 0), int(ended[2]))
-    return longest
+            shortest[image] = min(shortest.get(image, int(ended[2])), int(ended[2]))
+    return shortest
 
 
 def summary(kept: Sequence[Kept], log: Sequence[str]) -> str:
@@ -48,7 +48,7 @@ def summary(kept: Sequence[Kept], log: Sequence[str]) -> str:
             (
                 view.name,
                 view.nodes,
-                f"{receipt.spare_s} s before",
+                f"{abs(receipt.spare_s)} s {'before' if receipt.spare_s >= 0 else 'after'}",
                 _seconds(delay_ms),
                 "-" if fetch_s is None else _seconds(delay_ms + 1_000 * fetch_s),
                 in_words(receipt.transferred_bytes),
@@ -66,5 +66,5 @@ def _seconds(milliseconds: int) -> str:
 
 _HEAD = ("", "", "image was", "job began", "had the job", "", "")
 _HEAD_BELOW = ("", "nodes", "ready", "after start", "fetched it", "moved", "saved")
-_LEGEND = """Measured, all but one column: "had the job fetched it" adds the seconds that the longest transfer
-of this image took here. A batch system would take them from the time that the user asked for."""
+_LEGEND = """Measured, all but one column: "had the job fetched it" adds the seconds that the shortest
+transfer of this image took here. A batch system would take them from the time that the user asked for."""

@@ -61,6 +61,11 @@ def encode(kept: Kept) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
+def size_of(submission: Submission) -> int:
+    """How many bytes of a journal a submission takes, or a few more."""
+    return len(json.dumps([submission.argv, submission.metadata]))
+
+
 def write(path: Path, data: bytes) -> None:
     """Raises OSError; what was there before is then there still."""
     replace_file(RealDisk(), str(path), data)

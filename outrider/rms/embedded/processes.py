@@ -27,11 +27,21 @@ REAP_S = 2.0
 # Waits for a word on its stdin, becomes the user, and then the command. Whoever launched it and
 # died before it could write down that it did leaves no command running that nobody knows of.
 PROGRAM = """
-import json, os, sys
+import json, os, signal, sys
 told = sys.stdin.buffer.readline()
 if not told.endswith(b"\\n"):
     raise SystemExit(1)
 told = json.loads(told)
+# What the interpreter ignores, and what protects the service, is not for the command.
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+try:
+    with open("/proc/self/oom_score_adj", "r+") as file:
+        if int(file.read()) < 0:
+            file.seek(0)
+            file.write("0")
+except OSError:
+    pass
 if told["gids"] is not None:
     os.setgroups(told["gids"])
     os.setresgid(told["gid"], told["gid"], told["gid"])
@@ -80,9 +90,7 @@ class ProcessLauncher:
     def launch(self, command: Command) -> Handle:
         user = pwd.getpwuid(command.uid)
         self._drop_old_outputs()
-        output = os.open(
-            self.output_of(command.job), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600
-        )
+        output = _output(self.output_of(command.job), user.pw_uid)
         try:
             if os.geteuid() == 0:
                 os.fchown(output, user.pw_uid, user.pw_gid)
@@ -119,6 +127,16 @@ class ProcessLauncher:
         numbers = sorted(int(path.stem) for path in self._folder.glob("*.out") if path.stem.isdecimal())
         for number in numbers[:-MOST_OUTPUTS]:
             self.output_of(str(number)).unlink(missing_ok=True)
+
+
+def _output(path: Path, uid: int) -> int:
+    """A job's output, open to be added to. That of another user's job, of before the jobs were
+    numbered anew, gives way: who has it open still would read the new one."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(FileNotFoundError):
+        if path.lstat().st_uid != uid:
+            path.unlink()
+    return os.open(path, flags, 0o600)
 
 
 def _variables(user: pwd.struct_passwd) -> dict[str, str]:

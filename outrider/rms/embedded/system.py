@@ -37,6 +37,9 @@ RULES = Rules(kill_s=2)
 """A job that has to go is told, and killed two seconds later."""
 TICK_S = 1.0
 MOST_JOBS = 10_000
+MOST_JOBS_OF_ONE = 1_000
+MOST_BYTES_OF_ONE = 4 << 20
+"""Of one user's jobs in the journal, which is written whole at every change."""
 MOST_RESERVATIONS = 10_000
 MOST_METADATA = 65_536
 GONE = "its command was gone when the service came back"
@@ -182,9 +185,23 @@ class EmbeddedSystem:
             )
         if submission.metadata is not None and len(submission.metadata) > MOST_METADATA:
             raise Refused(f"a job's metadata have at most {MOST_METADATA} characters")
+        self._check_share(submission)
         reason = self._launcher.refusal(submission)
         if reason is not None:
             raise Refused(f"the job cannot be run: {reason}")
+
+    def _check_share(self, submission: Submission) -> None:
+        """No user fills the journal, without which the service does not start again."""
+        own = [job.submission for job in self._world.jobs.values() if job.submission.uid == submission.uid]
+        if len(own) >= MOST_JOBS_OF_ONE:
+            raise Refused(f"you have {len(own)} jobs, the most that one user may have: wait until some ended")
+        if sum(map(journal.size_of, [*own, submission])) > MOST_BYTES_OF_ONE:
+            raise Refused(
+                f"your jobs' commands and metadata have more than {MOST_BYTES_OF_ONE} bytes: put long ones "
+                "into a file, or wait until some jobs have ended"
+            )
+        if len(self._written) + journal.size_of(submission) > journal.MOST_BYTES // 2:
+            raise Refused("there are too many jobs with long commands: wait until some have ended")
 
     @contextmanager
     def _call(self) -> Iterator[None]:

@@ -41,25 +41,29 @@ class Catalogue:
 
     def find(self, name: str, *, is_private: bool, uid: int, gids: tuple[int, ...]) -> FoundImage:
         image = self._images.get(name)
-        if image is None:
-            raise ImageTrouble(f"there is no image {name!r} in the catalogue{self._suggestion(name)}")
-        readers = image.readers
-        if readers is not None:
-            if uid != 0 and uid not in readers.uids and not set(gids) & set(readers.gids):
-                raise ImageTrouble(
-                    f"the image {name} of the catalogue is not for you: ask the administrators for it"
-                )
-            if not is_private:
-                raise ImageTrouble(
-                    f"the image {name} of the catalogue is not for everybody: write `private: true`"
-                )
+        if image is None or not _may_use(image, uid, gids):
+            # Both alike: what an image of others is called is nobody's business.
+            known = [each for each, found in self._images.items() if _may_use(found, uid, gids)]
+            raise ImageTrouble(
+                f"there is no image {name!r} in the catalogue for you{_suggestion(name, known)}"
+            )
+        if image.readers is not None and not is_private:
+            raise ImageTrouble(
+                f"the image {name} of the catalogue is not for everybody: write `private: true`"
+            )
         return FoundImage(size_bytes=image.size_bytes, digest=image.digest, format=image.format)
 
-    def _suggestion(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._images, n=1)
-        if near:
-            return f": did you mean {near[0]}?"
-        if not self._images:
-            return ", which is empty: write an address such as https://images.example.org/render.qcow2"
-        more = ", …" if len(self._images) > SHOWN else ""
-        return f": it has {', '.join(list(self._images)[:SHOWN])}{more}"
+
+def _may_use(image: CatalogueImage, uid: int, gids: tuple[int, ...]) -> bool:
+    readers = image.readers
+    return readers is None or uid == 0 or uid in readers.uids or not set(gids).isdisjoint(readers.gids)
+
+
+def _suggestion(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    if near:
+        return f": did you mean {near[0]}?"
+    if not known:
+        return ", which is empty: write an address such as https://images.example.org/render.qcow2"
+    more = ", …" if len(known) > SHOWN else ""
+    return f": it has {', '.join(known[:SHOWN])}{more}"

@@ -118,9 +118,7 @@ class _Errand:
                 case Fetch():
                     return self._fetch(order)
                 case Pin():
-                    self._asking.order(
-                        "pin", name=order.digest, owner=order.owner, until_s=order.until_s, kind="hold"
-                    )
+                    return self._pin(order)
                 case Unpin():
                     self._asking.order("unpin", name=order.digest, owner=order.owner)
                 case Stop():
@@ -152,6 +150,14 @@ class _Errand:
                 return self._check_readers(order, arriving, arriving, set(wanted_by))
         return OrderResult(order=order)
 
+    def _pin(self, order: Pin) -> OrderResult:
+        pinned = self._asking.order(
+            "pin", name=order.digest, owner=order.owner, until_s=order.until_s, kind="hold"
+        )
+        if not order.uri or pinned.truth("is_public"):
+            return OrderResult(order=order)
+        return self._check_readers(order, pinned, self._asking.order("show", name=order.digest))
+
     def _addition(self, order: Fetch) -> dict[str, object]:
         # A pin that holds: one of the kind `expect` would let the image be evicted.
         pin: dict[str, object] = {"owner": order.owner, "until_s": order.until_s, "kind": "hold"}
@@ -182,7 +188,7 @@ class _Errand:
         return found[:MOST_SOURCES] or None
 
     def _check_readers(
-        self, order: Fetch, image: Fields, shown: Fields | None, joined: set[int] | None = None
+        self, order: Fetch | Pin, image: Fields, shown: Fields | None, joined: set[int] | None = None
     ) -> OrderResult:
         """An image that was begun for others: the users of this one have to be able to use it.
 

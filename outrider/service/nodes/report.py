@@ -53,6 +53,7 @@ def _image(image: Fields) -> NodeImage:
         added_s=image.number("added_s"),
         uses=image.number("uses"),
         last_use_s=image.number("last_use_s"),
+        is_public=image.truth("is_public"),
     )
 
 

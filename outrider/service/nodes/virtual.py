@@ -145,7 +145,11 @@ class VirtualNode:
                 os.truncate(path, 0)
 
     def _open_log(self) -> IO[bytes]:
-        return (self.folder / "log").open("ab")
+        """For administrators alone: it names the images of all users."""
+        path = self.folder / "log"
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        os.fchmod(log, 0o600)
+        return os.fdopen(log, "ab")
 
     def _port_before(self) -> int:
         """The relay's port of the daemon before; 0 if there was none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -108,4 +109,6 @@ async def _newer_decisions(
         rest_s = until_s - loop.time()
         if found.decisions or rest_s <= 0 or line.is_closing:
             return found
+        # What others alone may see need not be read again.
+        wanted = replace(wanted, after=found.last)
         await asyncio.sleep(min(asker.limits.poll_every_s, rest_s))

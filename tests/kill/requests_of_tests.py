@@ -1,0 +1,28 @@
+"""Reservations for tests that maltreat one site: asked for with a key, and counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.kill import verdicts
+from tests.kill.victim import CLOCK, Answered, Victim
+
+DISTANCE_S = 3_600
+
+
+def ask_for(victim: Victim, image: Path, number: int) -> Answered:
+    """A reservation of its own hour, under the key of its number."""
+    start_s = START_S + number * DISTANCE_S
+    text = (
+        f"version: 1\nmetadata: {{name: w{number}, image: {{uri: 'file://{image}'}}}}\n"
+        f"deployment: {{nodes: 1, start: uts{start_s}, duration: 10m}}\n"
+    )
+    return victim.ask("POST", "/v1/reservations", {"workspace": text}, key=f"key-{number}")
+
+
+def names(victim: Victim) -> list[str]:
+    """The workspaces of all reservations there are, with repetitions."""
+    return sorted(each.workspace for each in verdicts.listed(victim).values())
+
+
+START_S = CLOCK.now_s() + 86_400

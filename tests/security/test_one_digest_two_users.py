@@ -1,0 +1,49 @@
+"""The same bytes for two users on one node: nobody is told ready who is then not let in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.node.daemons import needs_root
+from tests.security.siege import ALICE, BOB, Siege, Web, eventually, image_of, siege, workspace
+
+CONTENT = b"the same bytes " * 5_000
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Siege]:
+    """A service with one node."""
+    needs_root()
+    with siege(nodes="n1") as made:
+        yield made
+
+
+def words_of(service: Siege, name: str) -> str:
+    return str(service.ask(0, "GET", f"/v1/reservations/{name}")[1]["staging"][0]["words"])
+
+
+def test_public_image_that_lies_there_for_another_alone_is_not_told_ready(node: Siege) -> None:
+    path = node.folder / "shared.img"
+    image_of(ALICE, path, CONTENT, 0o644)
+    alices = node.accepted(ALICE, workspace(f"file://{path}", name="a", private=True, start="now+1h"))
+    node.await_state(alices["name"], "ready")
+    bobs = node.accepted(BOB, workspace(f"file://{path}", name="b", start="now+3h"))
+
+    eventually(lambda: words_of(node, bobs["name"]), "the node's words", node.log.read_text)
+    assert "for its owner's use only" in words_of(node, bobs["name"])
+    assert node.state_of(bobs["name"]) != "ready"
+
+
+def test_private_image_of_one_address_is_for_both_who_named_it(node: Siege) -> None:
+    with Web(len(CONTENT), get=200, body=CONTENT[::-1]) as web:
+        digest = image_of(ALICE, node.folder / "never-named.img", CONTENT[::-1])
+        text = workspace(web.uri(), name="w", private=True, digest=digest, start="now+5h")
+        alices = node.accepted(ALICE, text)
+        node.await_state(alices["name"], "ready")
+        bobs = node.accepted(BOB, text.replace("now+5h", "now+7h"))
+        node.await_state(bobs["name"], "ready")
+
+    readers = node.node(0, "n1", "show", name=digest)["gives"]["readers"]["uids"]
+    assert {ALICE, BOB} <= set(readers)
