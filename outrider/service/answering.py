@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
+from outrider.service import submitting
 from outrider.service.admitting import Wish
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.meter import Log, Meter
@@ -13,8 +14,10 @@ from outrider.service.ports import AskProgram
 from outrider.service.recall import read_decision, write_decision
 from outrider.service.requests import (
     Asked,
+    BeginSubmission,
     Caller,
     Cancel,
+    EndSubmission,
     Explain,
     ListDecisions,
     ListImages,
@@ -114,6 +117,16 @@ class Answering:
         if isinstance(answer, Decision):
             self._remember(caller, request, answer)
         return answer
+
+    def hand_over(
+        self, request: BeginSubmission | EndSubmission, caller: Caller, store_trouble: str
+    ) -> Answer:
+        """Remember how far a job is on its way to the batch system."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        if isinstance(request, BeginSubmission):
+            return submitting.begin(self._parts.site, request, caller)
+        return submitting.end(self._parts.site, request, caller)
 
     def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
         """Cancel a reservation; one that is over stays as it is."""

@@ -23,7 +23,18 @@ from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.batchside import BatchSide
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeReport, TellNode
-from outrider.service.requests import Asked, Cancel, Modify, Plan, Reconcile, Reserve, ShowStatus, Ticked
+from outrider.service.requests import (
+    Asked,
+    BeginSubmission,
+    Cancel,
+    EndSubmission,
+    Modify,
+    Plan,
+    Reconcile,
+    Reserve,
+    ShowStatus,
+    Ticked,
+)
 from outrider.service.roster import Listed
 from outrider.service.settings import Settings
 from outrider.service.site import Site
@@ -148,6 +159,8 @@ class Desk:
             return answering.decide(asked, self._policies, self.troubles, program, is_judged=is_judged)
         if isinstance(request, Cancel):
             return answering.cancel(request, caller, self._store_trouble)
+        if isinstance(request, (BeginSubmission, EndSubmission)):
+            return answering.hand_over(request, caller, self._store_trouble)
         if isinstance(request, Reconcile):
             if not caller.is_admin:
                 return Trouble(code="not-allowed", message="only administrators can have everything compared")

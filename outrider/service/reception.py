@@ -8,13 +8,12 @@ from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from typing import Any
 
-from outrider.core.model import Resources
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies, read_policies
-from outrider.rms.base import BatchSystem, Refused, RmsError, Submission
 from outrider.service.answers import Answer, Trouble
 from outrider.service.backups import copy_asked_for
 from outrider.service.config import Config
+from outrider.service.courier import Courier
 from outrider.service.health import judge
 from outrider.service.log import TracingLog
 from outrider.service.loop import Loop
@@ -81,7 +80,7 @@ class Reception:
         return self._workers.resolve(uri, digest, is_private, uid, gids)
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
-        """Hand a job over, once for each key while the service runs."""
+        """Hand a job over, once for each key."""
         if not submission.key:
             return self._hand_over(caller, submission)
         name = (caller.uid, submission.key)
@@ -138,38 +137,8 @@ class Reception:
         return made
 
     def _hand_over(self, caller: Caller, submission: Submit) -> Future[str]:
-        wanted = _submission(caller, submission)
-
-        def submit(rms: BatchSystem) -> str:
-            try:
-                return rms.submit(wanted)
-            except Refused as error:
-                raise NotDone(Trouble(code="invalid", message=str(error))) from error
-            except RmsError as error:
-                raise NotDone(Trouble(code="unavailable", message=str(error))) from error
-
-        return self._workers.with_rms(submit, caller.uid)
-
-
-def _submission(caller: Caller, submission: Submit) -> Submission:
-    """A job as the batch system is asked for it. Without a workspace it wants one processor a node."""
-    deployment = submission.workspace.deployment if submission.workspace is not None else None
-    amounts = {"cpus": 1}
-    if deployment is not None:
-        each = deployment.instances_per_node
-        amounts = {"cpus": deployment.cpus * each, "gpus": deployment.gpus * each}
-        if deployment.memory_mib is not None:
-            amounts["memory_mib"] = deployment.memory_mib * each
-    return Submission(
-        user=caller.user,
-        uid=caller.uid,
-        argv=submission.argv,
-        nodes_wanted=submission.nodes,
-        resources=Resources.from_mapping(amounts),
-        limit_s=submission.duration_s,
-        metadata=submission.metadata,
-        reservation=submission.reservation,
-    )
+        courier = Courier(self._loop, self._log, caller, submission)
+        return self._workers.with_rms(courier.hand_over, caller.uid)
 
 
 def _has_failed(future: Future[str]) -> bool:

@@ -177,6 +177,7 @@ DECISIONS_ABOUT = _DECISION + " WHERE name = ? AND number < ? ORDER BY number DE
 DECISIONS_SINCE = _DECISION + " WHERE number > ? ORDER BY number LIMIT ?"
 LAST_DECISION = "SELECT seq FROM sqlite_sequence WHERE name = 'decisions'"
 ADD_ANSWER = "INSERT INTO answers (uid, key, request_hash, text, at_s) VALUES (?, ?, ?, ?, ?)"
+CHANGE_ANSWER = "UPDATE answers SET text = ? WHERE uid = ? AND key = ?"
 GET_ANSWER = "SELECT uid, key, request_hash, text, at_s FROM answers WHERE uid = ? AND key = ?"
 
 # What is still to be done.
