@@ -174,7 +174,7 @@ def test_policies_are_read_again_after_the_copy_during_which_it_was_ordered(
 ) -> None:
     is_begun, may_end = threading.Event(), threading.Event()
     turns: list[Workers] = []
-    monkeypatch.setattr("outrider.service.workers.Workers.tend", turns.append)
+    monkeypatch.setattr("outrider.service.workers.Workers.tend", lambda workers: turns.append(workers))
 
     def copies(backups: object) -> None:
         is_begun.set()
