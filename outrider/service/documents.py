@@ -6,12 +6,15 @@ The *document* is what the user asked for; the *receipt* is how it was kept so f
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from outrider.core.model import Image
 from outrider.service.ports import Readers
 from outrider.service.requests import Caller, Wanted
+from outrider.store.errors import Damaged, TooNew
 
 VERSION = 1
 
@@ -70,11 +73,13 @@ def write_document(document: Document) -> str:
 
 
 def read_document(text: str) -> Document:
-    found = _read(text)
-    readers = found["readers"]
-    if readers is not None:
-        found["readers"] = Readers(uids=tuple(readers["uids"]), gids=tuple(readers["gids"]))
-    return Document(**found)
+    """What `write_document` wrote. Raises StoreError."""
+    with _told("what a user asked for"):
+        found = _read(text)
+        readers = found["readers"]
+        if readers is not None:
+            found["readers"] = Readers(uids=tuple(readers["uids"]), gids=tuple(readers["gids"]))
+        return Document(**found)
 
 
 def write_record(record: Record) -> str:
@@ -84,8 +89,9 @@ def write_record(record: Record) -> str:
 def read_record(text: str | None) -> Record:
     if text is None:
         return Record()
-    found = _read(text)
-    return replace(Record(**found), sources=tuple(found["sources"]), brought=tuple(found["brought"]))
+    with _told("a receipt"):
+        found = _read(text)
+        return replace(Record(**found), sources=tuple(found["sources"]), brought=tuple(found["brought"]))
 
 
 def _write(value: Document | Record) -> str:
@@ -96,6 +102,16 @@ def _read(text: str) -> dict[str, Any]:
     found = json.loads(text)
     version = found.pop("version")
     if version != VERSION:
-        raise ValueError(f"a document of version {version} is not known: update outriderd")
+        raise TooNew(f"a document of version {version} is not known: update outriderd")
     assert isinstance(found, dict)
     return found
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What is in the store and cannot be read is the store's fault, with a remedy."""
+    try:
+        yield
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        words = f"{type(error).__name__} {error}"
+        raise Damaged(f"store: {what} cannot be read ({words}): put a backup back") from error

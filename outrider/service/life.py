@@ -290,6 +290,9 @@ class _Service:
             if health.is_alive:
                 supervisor.tell("WATCHDOG=1")
             self._say(supervisor, "promises" if health.is_ready else "; ".join(health.troubles)[:300])
+            if self._chore is not None and not self._chore.done():
+                # What is ordered meanwhile is done after it.
+                continue
             if orders.reload.is_set():
                 orders.reload.clear()
                 self._do(self._reload)
@@ -316,8 +319,6 @@ class _Service:
 
     def _do(self, chore: Callable[[], None]) -> None:
         """One chore at a time, beside the main thread, which the watchdog waits for."""
-        if self._chore is not None and not self._chore.done():
-            return
         self._chore = Future()
         task = FutureTask(self._chore, chore, lambda words: StuckError(words), self._log, expected=())
         self._chores.add(task)

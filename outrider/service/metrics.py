@@ -82,7 +82,12 @@ METRICS = (
     _histogram("outrider_desk_seconds", QUICK_S, "time that the desk took for an event", "event"),
     _histogram("outrider_store_commit_seconds", QUICK_S, "time until a change was on the disk"),
     _counter("outrider_desk_restarts_total", "times the desk was made anew from the store after a fault"),
-    _gauge("outrider_calls_running", "calls under way, to nodes (node) and the batch system (rms)", "to"),
+    _gauge(
+        "outrider_calls_running",
+        "calls under way, to nodes (node), the batch system (rms), the policies' program, and for looking "
+        "up images (lookup)",
+        "to",
+    ),
     _counter("outrider_calls_total", "calls that came back, by whether they did", "to", "result"),
     _counter("outrider_reconcile_findings_total", "what store, batch system and nodes differed in", "kind"),
     _gauge("outrider_last_reconcile_timestamp_seconds", "when all was last compared"),
