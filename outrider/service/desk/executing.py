@@ -76,7 +76,8 @@ class Executing:
             if not moving.left:
                 self._end(moving)
         for live in site.live.values():
-            if live.is_ready and live.record.state is not State.ACTIVE:
+            has_place = live.name in site.book.entries
+            if has_place and live.is_ready and live.record.state is not State.ACTIVE:
                 self._alarms.ready(live)
 
     def arrange(self, live: Live) -> None:
