@@ -39,7 +39,10 @@ its workspace's, render, if only one of yours that is not over has it.
 TAIL = r""".SH ENVIRONMENT
 .TP
 .B OUTRIDER_SOCKET
-the service's socket, if \-\-socket is not given
+the service's socket, if neither \-\-socket nor \-\-server is given
+.TP
+.B OUTRIDER_SERVER
+host and port of the service on another machine, in place of its socket
 .TP
 .B TZ
 the zone that times are read and shown in

@@ -1,4 +1,4 @@
-"""HTTP over the service's unix socket, with the standard library alone.
+"""HTTP with the service, over its unix socket or the network, with the standard library alone.
 
 A request is sent again while the service restarts: a change carries a key by which the service
 knows it again, so nothing is done twice.
@@ -6,16 +6,15 @@ knows it again, so nothing is done twice.
 
 from __future__ import annotations
 
-import errno
 import http.client
 import json
 import os
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote, urlencode
 
+from outrider.cli.doors import Door, NotThere, SocketDoor, Stranger
 from outrider.cli.errors import (
     CommandError,
     ConflictError,
@@ -38,8 +37,6 @@ NEW_PATIENCE_S = 5
 """How long a service that has never answered is waited for: it may be about to start."""
 PAUSE_S, MOST_PAUSE_S = 0.1, 2.0
 MOST_ANSWER_BYTES = 64 * 2**20
-MOST_PATH_BYTES = 107
-"""What the system takes as a socket's path."""
 _GONE = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, http.client.RemoteDisconnected)
 _ERRORS: dict[str, type[CommandError]] = {
     "not-found": NotFoundError,
@@ -70,23 +67,8 @@ class FaultyRequestError(InputError):
         self.problems = problems
 
 
-class _NotThere(Exception):
-    """Nothing was sent, because nobody listens."""
-
-
 class _Lost(Exception):
     """The connection ended before the answer did."""
-
-
-class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,14 +79,11 @@ class _Answer:
 
 
 class Client:
-    """The service behind a socket. Every method returns the answer's JSON or raises a CommandError."""
+    """The service behind a door; a text is a socket's path. Every method returns the answer's JSON or
+    raises a CommandError."""
 
-    def __init__(self, path: str, clock: Clock, *, timeout_s: int = TIMEOUT_S) -> None:
-        if len(os.fsencode(path)) > MOST_PATH_BYTES:
-            raise InputError(
-                f"--socket {path}: longer than the {MOST_PATH_BYTES} bytes a socket's path may have"
-            )
-        self.path = path
+    def __init__(self, door: Door | str, clock: Clock, *, timeout_s: int = TIMEOUT_S) -> None:
+        self._door: Door = SocketDoor(door) if isinstance(door, str) else door
         self._clock = clock
         self._timeout_s = timeout_s
         self._has_answered = False
@@ -146,7 +125,7 @@ class Client:
                 wanted_s = float(answer.retry_after_s) if answer.status == 503 else 0.0
                 if not wanted_s or wanted_s > left_s:
                     return answer
-            except _NotThere as error:
+            except NotThere as error:
                 if not (self._has_answered or is_sent):
                     left_s -= max(0, self._timeout_s - NEW_PATIENCE_S)
                 wanted_s = min(pause_s, left_s)
@@ -163,29 +142,32 @@ class Client:
     def _once(
         self, method: str, target: str, content: bytes | None, headers: dict[str, str], timeout_s: float
     ) -> _Answer:
-        connection = _Connection(self.path, timeout_s)
+        key = headers.get("Idempotency-Key", "")
+        connection: http.client.HTTPConnection | None = None
         try:
-            self._connect(connection)
-            connection.request(method, target, body=content, headers=headers)
+            connection = self._door.connect(timeout_s)
+            vouching = self._door.vouch(method, target, key, content or b"", timeout_s)
+            connection.request(method, target, body=content, headers={**headers, **vouching})
             response = connection.getresponse()
             body = response.read(MOST_ANSWER_BYTES + 1)
         except _GONE as error:
             raise _Lost(str(error) or type(error).__name__) from error
         except TimeoutError as error:
             raise UnreachableError(
-                f"outriderd on {self.path} did not answer within {timeout_s:.0f} s: give it longer with "
-                "--timeout, and see its log"
+                f"outriderd on {self._door.name} did not answer within {timeout_s:.0f} s: give it longer "
+                "with --timeout, and see its log"
             ) from error
         except http.client.IncompleteRead as error:
             raise _Lost("the answer is cut off") from error
-        except (http.client.HTTPException, ValueError) as error:
+        except (http.client.HTTPException, ValueError, Stranger) as error:
             raise self._stranger() from error
         except OSError as error:
             raise UnreachableError(
-                f"{self.path}: {error.strerror or error}; see the service's log"
+                f"{self._door.name}: {error.strerror or error}; see the service's log"
             ) from error
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
         if len(body) > MOST_ANSWER_BYTES:
             raise UnreachableError(
                 f"outriderd's answer is larger than {MOST_ANSWER_BYTES} bytes: ask for less"
@@ -193,21 +175,6 @@ class Client:
         after = response.headers.get("Retry-After", "")
         is_number = after.isascii() and after.isdigit() and len(after) < 6
         return _Answer(status=response.status, retry_after_s=int(after) if is_number else 0, body=body)
-
-    def _connect(self, connection: _Connection) -> None:
-        try:
-            connection.connect()
-        except PermissionError as error:
-            raise NotAllowedError(
-                f"you may not connect to {self.path}: ask the administrator for access to the socket "
-                "and its folder"
-            ) from error
-        except (FileNotFoundError, ConnectionRefusedError, BlockingIOError) as error:
-            raise _NotThere(error.strerror or str(error)) from error
-        except OSError as error:
-            if error.errno in (errno.ENOTSOCK, errno.EPROTOTYPE, errno.ENOTDIR):
-                raise self._stranger() from error
-            raise
 
     def _understood(self, answer: _Answer) -> Json:
         try:
@@ -221,6 +188,8 @@ class Client:
             raise self._stranger(f" (HTTP status {answer.status})")
         message = content.get("message")
         words = printable_line(message if isinstance(message, str) else code)
+        if answer.status == 401:
+            raise self._unvouched(words)
         problems = _problems(content.get("problems"))
         if problems:
             raise FaultyRequestError(words, problems)
@@ -228,20 +197,25 @@ class Client:
 
     def _absent(self, error: Exception) -> UnreachableError:
         return UnreachableError(
-            f"outriderd is not running: nobody listens on {self.path} ({error}). Start it with systemctl "
-            "start outriderd, or name its socket with --socket or OUTRIDER_SOCKET"
+            f"outriderd is not running: nobody listens on {self._door.name} ({error}). {self._door.remedy}"
+        )
+
+    def _unvouched(self, words: str) -> NotAllowedError:
+        return NotAllowedError(
+            f"outriderd on {self._door.name} does not take this machine's word for who you are: {words}. "
+            "Tell the administrators: both machines need the same MUNGE key, and clocks that agree"
         )
 
     def _lost(self, error: Exception) -> UnreachableError:
         return UnreachableError(
-            f"outriderd on {self.path} hung up without an answer ({error}); whether it did what was asked "
-            "is not known: see outrider list, and the service's log"
+            f"outriderd on {self._door.name} hung up without an answer ({error}); whether it did what was "
+            "asked is not known: see outrider list, and the service's log"
         )
 
     def _stranger(self, detail: str = "") -> UnreachableError:
         return UnreachableError(
-            f"what answers on {self.path} is not outriderd, or one of another version{detail}: "
-            "see outrider --version, and name the right socket with --socket or OUTRIDER_SOCKET"
+            f"what answers on {self._door.name} is not outriderd, or one of another version{detail}: "
+            f"see outrider --version, and {self._door.way}"
         )
 
 

@@ -28,7 +28,7 @@ class OutputError(CommandError):
 
 class MissingPartError(CommandError):
     exit_code = 3
-    meaning = "an optional library that this command needs is not installed"
+    meaning = "a library or a program that this command needs is not installed"
 
 
 class RefusedError(CommandError):

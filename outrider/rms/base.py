@@ -100,6 +100,8 @@ class RmsJob:
     reservation: str | None = None
     account: str = ""
     is_held_by_us: bool = False
+    tag: str = ""
+    """The one that it was submitted with."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +129,11 @@ class RmsReservation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """A job to be handed to the batch system in a user's name."""
+    """A job to be handed to the batch system in a user's name.
+
+    `tag` is the service's own mark on it, or empty: when nobody knows whether a submission was
+    carried out, a look that shows a job with its tag says that it was.
+    """
 
     user: str
     uid: int
@@ -137,6 +143,7 @@ class Submission:
     limit_s: int | None
     metadata: str | None = None
     reservation: str | None = None
+    tag: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,5 +218,5 @@ class BatchSystem(Protocol):
     def submit(self, submission: Submission) -> str:
         """Hand a job over; its key. `Unknown` or `Refused` if it could never start.
 
-        After `Unavailable` the job may be there: look for its metadata before asking again.
+        After `Unavailable` the job may be there: look for its tag before asking again.
         """

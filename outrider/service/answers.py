@@ -306,6 +306,15 @@ class Reconciled:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Handover:
+    """How far a job is on its way to the batch system. `is_new`: it may be handed over now. Otherwise
+    `job` is its key, or empty if it was begun and nobody knows how that ended. Not for users."""
+
+    is_new: bool = False
+    job: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Trouble:
     """A request that could not be dealt with. `code` tells the kind: not-found, not-allowed,
     ambiguous, conflict, invalid, unavailable, busy."""
@@ -326,6 +335,7 @@ Answer = (
     | Status
     | DecisionList
     | Reconciled
+    | Handover
     | Trouble
 )
 

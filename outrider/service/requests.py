@@ -56,6 +56,23 @@ class Recall:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class BeginSubmission:
+    """A job is about to be handed over, unless that was begun before: asked before the batch system is."""
+
+    key: str
+    request_hash: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EndSubmission:
+    """What became of one: the job's key, or nothing if it was refused and may be begun anew."""
+
+    key: str
+    request_hash: str
+    job: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
     """What `Reserve` would be answered now; nothing is changed."""
 
@@ -160,6 +177,8 @@ class Reconcile:
 Request = (
     Reserve
     | Recall
+    | BeginSubmission
+    | EndSubmission
     | Plan
     | Modify
     | Cancel

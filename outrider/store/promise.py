@@ -242,6 +242,12 @@ class Promise(Progress):
         values = (answer.uid, answer.key, answer.request_hash, answer.text, answer.at_s)
         self._database.execute(sql.ADD_ANSWER, values)
 
+    def change_answer(self, answer: Answer) -> None:
+        """Let a request that is remembered be answered otherwise from now on: more is known of it."""
+        if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is None:
+            raise Conflict(f"nothing was answered under the idempotency key {answer.key}")
+        self._database.execute(sql.CHANGE_ANSWER, (answer.text, answer.uid, answer.key))
+
     def todo(self, *effects: Effect) -> None:
         """Effects that must be carried out once this is on the disk. The same one twice is one."""
         for effect in effects:

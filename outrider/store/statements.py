@@ -177,6 +177,7 @@ DECISIONS_ABOUT = _DECISION + " WHERE name = ? AND number < ? ORDER BY number DE
 DECISIONS_SINCE = _DECISION + " WHERE number > ? ORDER BY number LIMIT ?"
 LAST_DECISION = "SELECT seq FROM sqlite_sequence WHERE name = 'decisions'"
 ADD_ANSWER = "INSERT INTO answers (uid, key, request_hash, text, at_s) VALUES (?, ?, ?, ?, ?)"
+CHANGE_ANSWER = "UPDATE answers SET text = ? WHERE uid = ? AND key = ?"
 GET_ANSWER = "SELECT uid, key, request_hash, text, at_s FROM answers WHERE uid = ? AND key = ?"
 
 # What is still to be done.
@@ -194,6 +195,7 @@ DUE_EFFECTS = (
 NEXT_DUE = """SELECT min(due_s) FROM todo
     WHERE number IN (SELECT min(number) FROM todo WHERE done_s IS NULL GROUP BY subject)"""
 WAITING_EFFECTS = _EFFECT + " WHERE subject = ? AND done_s IS NULL ORDER BY number LIMIT ?"
+WAITING_SUBJECTS = "SELECT DISTINCT subject FROM todo WHERE done_s IS NULL"
 COUNT_EFFECTS = "SELECT count(*) FROM todo WHERE done_s IS NULL"
 FINISH_EFFECT = "UPDATE todo SET done_s = ? WHERE identity = ? AND done_s IS NULL"
 POSTPONE_EFFECT = """UPDATE todo SET attempts = attempts + 1, trouble = ?, due_s = ?

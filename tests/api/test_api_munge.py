@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,66 +15,13 @@ import pytest
 from outrider.service.web.limits import Limits
 from outrider.service.web.munge import Munge, NotVouched, hash_request
 from tests.api.apiserver import STATUS, WORKSPACE, Reply, Server, check_error, wait_until
-
-UID = 54_321
-
-
-@dataclass(frozen=True, kw_only=True)
-class Munged:
-    """A daemon with a key and a socket of its own."""
-
-    folder: Path
-    process: subprocess.Popen[bytes]
-
-    @property
-    def socket(self) -> str:
-        return str(self.folder / "munge.sock")
-
-    def encode(self, payload: str, *arguments: str, uid: int = UID) -> str:
-        """A credential that a process of that user had made."""
-        finished = subprocess.run(
-            ["munge", "--socket", self.socket, "--string", payload, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            user=uid,
-            group=uid,
-            extra_groups=[],
-        )
-        assert finished.returncode == 0, finished.stderr
-        return finished.stdout.strip()
+from tests.api.munging import UID, Munged, running_munged
 
 
 @pytest.fixture(scope="module")
 def munged() -> Iterator[Munged]:
-    missing = [name for name in ("munged", "munge", "unmunge") if shutil.which(name) is None]
-    if missing or os.geteuid() != 0:
-        words = f"{', '.join(missing) or 'root'} is needed to try credentials"
-        if os.environ.get("CI"):
-            pytest.fail(words)
-        pytest.skip(words)
-    folder = Path(tempfile.mkdtemp(prefix="munge-"))
-    folder.chmod(0o755)
-    key = folder / "key"
-    key.touch(mode=0o600)
-    key.write_bytes(os.urandom(128))
-    files = {
-        "socket": "munge.sock",
-        "key-file": "key",
-        "pid-file": "pid",
-        "seed-file": "seed",
-        "log-file": "log",
-    }
-    options = [text for name, file in files.items() for text in (f"--{name}", str(folder / file))]
-    with (folder / "out").open("wb") as out:
-        process = subprocess.Popen(["munged", "--foreground", "--force", *options], stdout=out, stderr=out)
-    found = Munged(folder=folder, process=process)
-    wait_until(lambda: os.path.exists(found.socket) or process.poll() is not None)
-    assert process.poll() is None, (folder / "out").read_text()
-    yield found
-    process.terminate()
-    process.wait(30)
-    shutil.rmtree(folder)
+    with running_munged() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ harness's `change_s`, `save_s` and `end_s`). What a call answers is exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from outrider.rms.base import JobState, Refused, Unknown
@@ -55,6 +57,14 @@ def test_each_submission_is_a_job_of_its_own(scene: Scene) -> None:
 
     assert len(set(keys)) == 2
     assert sorted(job.key for job in scene.look().jobs) == sorted(keys)
+
+
+def test_tag_is_seen_as_long_as_the_job_is(scene: Scene) -> None:
+    tagged = scene.system.submit(replace(scene.submission(), tag="outrider-0123456789abcdef"))
+    plain = scene.system.submit(scene.submission())
+    jobs = [scene.job(tagged), scene.job(plain)]
+
+    assert [job and job.tag for job in jobs] == ["outrider-0123456789abcdef", ""]
 
 
 def test_job_that_can_never_start_is_refused(scene: Scene) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 import sys
 
-import outrider.service.backends
-import outrider.service.life  # noqa: F401 - imported here so that no service has to
-from outrider.service.main import main
+import outrider.service.daemon.backends
+import outrider.service.daemon.life  # noqa: F401 - imported here so that no service has to
+from outrider.service.daemon.main import main
 
 
 def serve(log: str, *options: str) -> int:

@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -38,6 +39,12 @@ CLERK = pwd.getpwnam("mail").pw_uid
 """An administrator of the service who is not root."""
 NAMELESS = 4_103
 """A user whom the machine's user database does not know."""
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "PYTHONPATH": os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")]),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "SECRET_OF_THE_SERVICE": "hush",
+}
 CONFIG = """version: 1
 state: {folder}/s
 socket: {folder}/o.sock
@@ -48,16 +55,26 @@ administrators: {{users: [mail]}}
 """
 
 
-def needs_readable_python(uid: int) -> None:
-    """A service of an ordinary user needs an interpreter that this user may run."""
-    try:
-        subprocess.run(
-            [sys.executable, "-c", ""], user=uid, group=uid, extra_groups=[], check=True, timeout=20
-        )
-    except (PermissionError, subprocess.CalledProcessError):
-        if os.environ.get("CI"):
-            pytest.fail(f"{sys.executable} cannot be run by uid {uid}")
-        pytest.skip(f"{sys.executable} cannot be run by uid {uid}")
+def python_of(uid: int) -> list[str]:
+    """An interpreter that this user may run, with all that the service imports: the tests' own, or
+    the system's with the tests' libraries. Without one there is nothing to be tried."""
+    for interpreter in (sys.executable, "/usr/bin/python3"):
+        try:
+            subprocess.run(
+                [interpreter, "-c", "import outrider.service.daemon.main, outrider.service.daemon.backends"],
+                user=uid,
+                group=uid,
+                extra_groups=[],
+                env=ENVIRONMENT,
+                cwd="/",
+                check=True,
+                capture_output=True,
+                timeout=60,
+            )
+        except (OSError, subprocess.CalledProcessError):
+            continue
+        return [interpreter]
+    pytest.skip(f"uid {uid} may run no interpreter here that finds the service's libraries")
 
 
 def eventually(claim: Callable[[], Any], what: str, words: Callable[[], str] = str) -> Any:
@@ -96,12 +113,13 @@ class Siege:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **options: Any) -> Siege:
+        python = python_of(self.uid) if self.uid else [sys.executable]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "outrider.service", "--config", str(self.file), "--init-if-empty"],
+                [*python, "-m", "outrider.service", "--config", str(self.file), "--init-if-empty"],
                 stderr=log,
                 cwd="/",
-                env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "SECRET_OF_THE_SERVICE": "hush"},
+                env=ENVIRONMENT,
                 user=self.uid,
                 group=self.uid,
                 extra_groups=[],

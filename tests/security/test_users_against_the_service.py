@@ -21,7 +21,6 @@ from tests.security.siege import (
     Siege,
     Web,
     image_of,
-    needs_readable_python,
     siege,
     workspace,
 )
@@ -145,6 +144,21 @@ def test_workspace_name_of_another_means_nothing(service: Siege, secret: tuple[s
     assert service.ask(BOB, "GET", "/v1/reservations/alpha/explanation")[0] == 404
 
 
+def test_refusal_of_one_user_is_not_told_as_one_of_anothers_reservation(
+    service: Siege, secret: tuple[str, str, str]
+) -> None:
+    path = service.folder / "bobs.img"
+    image_of(BOB, path, SECRET, 0o644)
+    status, refused = service.reserve(BOB, workspace(f"file://{path}", name=secret[0]), nodes="50")
+    told = service.ask(ALICE, "GET", "/v1/decisions")[1]["decisions"]
+    explained = service.ask(ALICE, "GET", f"/v1/reservations/{secret[0]}/explanation")[1]["decisions"]
+
+    assert (status, refused["result"]) == (200, "refused")
+    assert [each["outcome"] for each in told if each["kind"] == "reserve"] == ["accepted"]
+    assert [each["outcome"] for each in explained if each["kind"] == "reserve"] == ["accepted"]
+    assert secret[0] in [each["name"] for each in service.ask(BOB, "GET", "/v1/decisions")[1]["decisions"]]
+
+
 def test_job_is_not_let_into_anothers_reservation(service: Siege, secret: tuple[str, str, str]) -> None:
     status, answer = service.submit(BOB, "/bin/true", reservation=secret[0])
 
@@ -250,7 +264,6 @@ def _redirecting(web: Web, target: str) -> None:
 
 def test_service_that_is_not_root_reads_nobody_elses_file() -> None:
     needs_root()
-    needs_readable_python(NAMELESS)
     with siege(NAMELESS) as service:
         own, others = service.folder / "own", service.folder / "others"
         image_of(NAMELESS, own, SECRET)
@@ -269,7 +282,7 @@ def test_service_that_is_not_root_reads_nobody_elses_file() -> None:
 
 def test_requests_over_tcp_need_munge_in_the_configuration(tmp_path: Path) -> None:
     from outrider.metadata.errors import FaultyFileError
-    from outrider.service.configfile import load_config
+    from outrider.service.daemon.configfile import load_config
 
     file = tmp_path / "o.yaml"
     file.write_text("version: 1\nbackend: {kind: embedded}\ntcp: {listen: '127.0.0.1:1'}\n")

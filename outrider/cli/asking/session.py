@@ -19,12 +19,14 @@ from outrider.cli.quantities import positive
 if TYPE_CHECKING:
     from outrider.cli.asking.terminal import Paint
     from outrider.cli.asking.words import When
+    from outrider.cli.doors import Door
 
 T = TypeVar("T")
 MOST_PAGES = 1_000
-COMMON = ("json", "utc", "socket", "timeout")
+COMMON = ("json", "utc", "socket", "server", "timeout")
 """Options of every command that asks the service."""
 SOCKET_VARIABLE = "OUTRIDER_SOCKET"
+SERVER_VARIABLE = "OUTRIDER_SERVER"
 _ZONES = "/zoneinfo/"
 _OPTIONS_OF = {"metadata.image.uri": "image", "metadata.image": "image", "deployment": ""}
 """Keys that are not called like the option they come from, or come from several."""
@@ -84,6 +86,10 @@ def add_asking(commands: Subparsers, name: str, command: Command, summary: str, 
         "--socket", metavar="PATH", help=f"the service's socket (OUTRIDER_SOCKET, or {SOCKET})"
     )
     group.add_argument(
+        "--server", metavar="HOST:PORT",
+        help="ask the service on another machine instead, with MUNGE (OUTRIDER_SERVER)",
+    )  # fmt: skip
+    group.add_argument(
         "--timeout", metavar="SECONDS", type=positive, default=TIMEOUT_S,
         help=f"how long to wait for an answer, restarts of the service included ({TIMEOUT_S})",
     )  # fmt: skip
@@ -102,9 +108,9 @@ def session(arguments: argparse.Namespace) -> Session:
 
     clock = SystemClock()
     zone, zone_name = zone_of(os.environ, is_utc=arguments.utc)
-    path = arguments.socket or os.environ.get(SOCKET_VARIABLE) or SOCKET
+    door = door_of(arguments.socket, arguments.server, os.environ)
     return Session(
-        client=Client(path, clock, timeout_s=arguments.timeout),
+        client=Client(door, clock, timeout_s=arguments.timeout),
         zone=zone,
         zone_name=zone_name,
         is_json=arguments.json,
@@ -112,6 +118,22 @@ def session(arguments: argparse.Namespace) -> Session:
         when=When(now_s=clock.now_s(), zone=zone),
         paint=paint_for(sys.stdout, os.environ),
     )
+
+
+def door_of(path: str | None, address: str | None, environment: Mapping[str, str]) -> Door:
+    """Where the service is asked. What an option says counts more than any variable."""
+    from outrider.cli.doors import SocketDoor, server_door
+
+    if path and address:
+        raise InputError("--socket and --server both say where the service is: give one of the two")
+    if not (path or address):
+        path, address = environment.get(SOCKET_VARIABLE), environment.get(SERVER_VARIABLE)
+        if path and address:
+            raise InputError(
+                f"{SOCKET_VARIABLE} and {SERVER_VARIABLE} both say where the service is: unset one of the "
+                "two, or give --socket or --server"
+            )
+    return server_door(address) if address else SocketDoor(path or SOCKET)
 
 
 def zone_of(

@@ -143,6 +143,7 @@ def _plain_job(job: Job) -> Plain:
             "limit_s": submission.limit_s,
             "metadata": submission.metadata,
             "reservation": submission.reservation,
+            "tag": submission.tag,
         },
     }
 

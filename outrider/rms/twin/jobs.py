@@ -93,4 +93,5 @@ class Job:
             metadata=submission.metadata,
             reservation=self.reservation,
             is_held_by_us=Holder.OURS in self.holders,
+            tag=submission.tag,
         )
