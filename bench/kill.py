@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
-from tests.kill.rounds import campaign
+# Run as a script, Python looks for modules in this folder only.
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from tests.kill.rounds import campaign  # noqa: E402
 
 
 def main() -> int:

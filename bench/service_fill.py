@@ -16,10 +16,10 @@ from bench.service_site import POLICIES, Place, images, understood, wish, write_
 from cachemgr.clock import SystemClock  # noqa: E402
 from outrider.metadata.policies import parse_policies  # noqa: E402
 from outrider.service.answers import Answer, Decision  # noqa: E402
-from outrider.service.config import settings_of  # noqa: E402
-from outrider.service.configfile import load_config  # noqa: E402
-from outrider.service.desk import Desk, Event  # noqa: E402
-from outrider.service.effects import carry_out  # noqa: E402
+from outrider.service.daemon.config import settings_of  # noqa: E402
+from outrider.service.daemon.configfile import load_config  # noqa: E402
+from outrider.service.desk.desk import Desk, Event  # noqa: E402
+from outrider.service.desk.effects import carry_out  # noqa: E402
 from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode  # noqa: E402
 from outrider.service.requests import Asked, Caller, Reserve, Ticked, Wanted  # noqa: E402
 from outrider.store.store import Store  # noqa: E402

@@ -151,14 +151,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(place: Place) -> int:
     """outriderd's own main, over another world."""
-    from outrider.service.backends import catalogue_of, make_desk
-    from outrider.service.catalogued import CataloguedNodes
-    from outrider.service.config import Config
-    from outrider.service.effects import carry_out
+    from outrider.service.daemon.backends import catalogue_of, make_desk
+    from outrider.service.daemon.catalogued import CataloguedNodes
+    from outrider.service.daemon.config import Config
+    from outrider.service.daemon.life import Providers
+    from outrider.service.daemon.log import TracingLog
+    from outrider.service.daemon.main import main as outriderd
+    from outrider.service.desk.effects import carry_out
     from outrider.service.images import Hashes, Resolver, opener
-    from outrider.service.life import Providers
-    from outrider.service.log import TracingLog
-    from outrider.service.main import main as outriderd
     from outrider.service.ports import AskProgram, World
 
     clock = SystemClock()

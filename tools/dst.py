@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from functools import partial
 from multiprocessing import Pool
 
 from tests.dst.simulation import Run, simulate
@@ -18,24 +19,27 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--processes", type=int, default=1, help="how many at a time")
     parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--harsh", action="store_true", help="only worlds in which much goes wrong")
     parser.add_argument("--log", action="store_true", help="print the whole log of --seed")
     parser.add_argument("--brief", action="store_true", help="print one line for each kind of failure")
     options = parser.parse_args(argv)
     if options.seed is not None:
-        run = simulate(options.seed, keeps_all=options.log)
+        run = simulate(options.seed, keeps_all=options.log, is_harsh=options.harsh)
         if options.log:
             print("\n".join(run.lines))  # noqa: T201
         _report(run, is_brief=options.log)
         return 1 if run.violation else 0
-    return _many(_runs(range(options.first, options.first + options.seeds), options.processes), options.brief)
+    seeds = range(options.first, options.first + options.seeds)
+    return _many(_runs(seeds, options.processes, is_harsh=options.harsh), options.brief)
 
 
-def _runs(seeds: Iterable[int], processes: int) -> Iterator[Run]:
+def _runs(seeds: Iterable[int], processes: int, *, is_harsh: bool) -> Iterator[Run]:
+    run = partial(simulate, is_harsh=is_harsh)
     if processes == 1:
-        yield from map(simulate, seeds)
+        yield from map(run, seeds)
         return
     with Pool(processes, maxtasksperchild=200) as pool:
-        yield from pool.imap_unordered(simulate, seeds, chunksize=4)
+        yield from pool.imap_unordered(run, seeds, chunksize=4)
 
 
 def _many(runs: Iterator[Run], is_brief: bool) -> int:

@@ -32,6 +32,7 @@ MODULES = {
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
     "check": ("check",),
+    "demo": ("demo",),
     "simulate": ("sim",),
 }
 """Where commands are. Who asks for one waits for its module alone: to import all takes longer than

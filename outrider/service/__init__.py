@@ -1,6 +1,5 @@
 """outriderd: events in, the core asked, decisions written down and carried out.
 
-`desk` decides and remembers, one event at a time, without threads, sockets or a clock of its
-own. Everything else here brings events to it (`web`, `workers`) or says what it is told with
-(`requests`, `answers`, `ports`).
+`desk` decides, `web` is the way to it for users, `nodes` and `images` are the world, `daemon` is the
+process around them all. What these say to each other is here: `requests`, `answers`, `ports`.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.service.main import run
+from outrider.service.daemon.main import run
 
 if __name__ == "__main__":
     run()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from outrider.store import statements as sql
 from outrider.store.database import Lock, check_whole
-from outrider.store.errors import Conflict, Damaged, Missing, of_sqlite, of_system
+from outrider.store.errors import Conflict, Damaged, Full, Missing, ReadOnly, of_sqlite, of_system
 from outrider.store.migrations import version_of
 
 
@@ -120,6 +120,10 @@ def _named_errors(store: Path, target: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise of_sqlite(error, store) from error
+        found = of_sqlite(error, store)
+        if isinstance(found, (Full, ReadOnly)):
+            # A store is only read here: it is the copy that there is no room for.
+            found = of_sqlite(error, target)
+        raise found from error
     except OSError as error:
         raise of_system(error, target) from error

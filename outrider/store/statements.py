@@ -195,6 +195,7 @@ DUE_EFFECTS = (
 NEXT_DUE = """SELECT min(due_s) FROM todo
     WHERE number IN (SELECT min(number) FROM todo WHERE done_s IS NULL GROUP BY subject)"""
 WAITING_EFFECTS = _EFFECT + " WHERE subject = ? AND done_s IS NULL ORDER BY number LIMIT ?"
+WAITING_SUBJECTS = "SELECT DISTINCT subject FROM todo WHERE done_s IS NULL"
 COUNT_EFFECTS = "SELECT count(*) FROM todo WHERE done_s IS NULL"
 FINISH_EFFECT = "UPDATE todo SET done_s = ? WHERE identity = ? AND done_s IS NULL"
 POSTPONE_EFFECT = """UPDATE todo SET attempts = attempts + 1, trouble = ?, due_s = ?

@@ -157,6 +157,10 @@ class Store:
         found = self._database.rows(sql.WAITING_EFFECTS, (subject, min(most, MOST_ROWS)))
         return [rows.effect(row) for row in found]
 
+    def waiting_subjects(self) -> set[str]:
+        """All to which something is still to be done."""
+        return {str(row[0]) for row in self._database.rows(sql.WAITING_SUBJECTS)}
+
     def count_effects(self) -> int:
         """How many effects are still to be carried out."""
         return self._number(sql.COUNT_EFFECTS)

@@ -55,9 +55,10 @@ class Knobs:
         return not (self.mishaps or self.clock_steps or self.request_loss or self.node_faults)
 
 
-def draw(random: Random) -> Knobs:
-    """A world: now and then a calm one, where every promise has to be met."""
-    severity = random.choice((0.0, 0.3, 0.6, 1.0, 1.0))
+def draw(random: Random, *, is_harsh: bool = False) -> Knobs:
+    """A world: now and then a calm one, where every promise has to be met; or a harsh one."""
+    severity = 1.0 if is_harsh else random.choice((0.0, 0.3, 0.6, 1.0, 1.0))
+    is_failing, is_dying = (random.choice((is_harsh, True)) for _ in range(2))
     link_rate = 10 * MEGABYTE
     is_slow = severity > 0 and random.random() < 0.25
     troubled_s = random.choice((300, 600, 900))
@@ -90,8 +91,8 @@ def draw(random: Random) -> Knobs:
         request_loss=0.15 * severity,
         node_faults=0.12 * severity,
         batch_faults=0.2 * severity,
-        store_faults=0.01 * severity * random.choice((0, 1)),
-        deaths=0.01 * severity * random.choice((0, 1)),
+        store_faults=0.01 * severity * is_failing * (3 if is_harsh else 1),
+        deaths=0.01 * severity * is_dying,
         mishaps=round(severity * random.randint(0, 10)),
         wrong_digests=0.05 * severity * random.choice((0, 1)),
         most_reservations=random.choice((None, None, 2)),

@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Iterator
 import pytest
 
 from outrider.rms.base import RmsReservation
-from outrider.service.admitting import Admitting
-from outrider.service.alarms import Alarms
-from outrider.service.answering import Answering
 from outrider.service.answers import Decision
-from outrider.service.copies import Copies
-from outrider.service.desk import Desk
-from outrider.service.executing import Executing
-from outrider.service.lifetimes import Lifetimes
-from outrider.service.mending import Mending
-from outrider.service.reconciling import SERVICE, Reconciling
-from outrider.service.site import Site
-from outrider.service.staff import Member, Need, Staff
+from outrider.service.desk.admitting import Admitting
+from outrider.service.desk.alarms import Alarms
+from outrider.service.desk.answering import Answering
+from outrider.service.desk.copies import Copies
+from outrider.service.desk.desk import Desk
+from outrider.service.desk.executing import Executing
+from outrider.service.desk.lifetimes import Lifetimes
+from outrider.service.desk.mending import Mending
+from outrider.service.desk.reconciling import SERVICE, Reconciling
+from outrider.service.desk.site import Site
+from outrider.service.desk.staff import Member, Need, Staff
 from outrider.store.errors import StoreError
 from outrider.store.promise import Progress, Promise
 
@@ -121,8 +121,8 @@ def never_mends(patch: pytest.MonkeyPatch) -> None:
 
 def waits_for_lost_looks(patch: pytest.MonkeyPatch) -> None:
     """A call to the batch system that is never answered is waited for."""
-    patch.setattr("outrider.service.batchside.LOST_CALL_S", 1 << 40)
-    patch.setattr("outrider.service.staff.LOST_CALL_S", 1 << 40)
+    patch.setattr("outrider.service.desk.batchside.LOST_CALL_S", 1 << 40)
+    patch.setattr("outrider.service.desk.staff.LOST_CALL_S", 1 << 40)
 
 
 def keeps_memory_after_failure(patch: pytest.MonkeyPatch) -> None:
@@ -172,8 +172,8 @@ def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
         fields["nodes"] = nodes[:1]
         return RmsReservation(**fields)  # type: ignore[arg-type]
 
-    patch.setattr("outrider.service.effects.RmsReservation", wrong)
-    patch.setattr("outrider.service.reconciling._agrees", lambda there, live, now_s: True)
+    patch.setattr("outrider.service.desk.effects.RmsReservation", wrong)
+    patch.setattr("outrider.service.desk.reconciling._agrees", lambda there, live, now_s: True)
 
 
 def forgets_decisions(patch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from tests.dst.wire import Wire
 SETTLE_S = 480
 """After the last end: for effects that are tried again and pins that are taken away."""
 LATE_REQUESTS = 3
+MOST_SIMULATED_MS = 20_000_000
 MEMORY = Path("/dev/shm")
 
 
@@ -47,10 +48,16 @@ class Simulation:
     """A world and its people."""
 
     def __init__(
-        self, seed: int, folder: Path, *, make: MakeDesk = make_desk, keeps_all: bool = False
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        make: MakeDesk = make_desk,
+        keeps_all: bool = False,
+        is_harsh: bool = False,
     ) -> None:
         self.random = random = Random(seed)
-        self.knobs: Knobs = draw(random)
+        self.knobs: Knobs = draw(random, is_harsh=is_harsh)
         self.clock = clock = Clockwork()
         self.trace = trace = Trace(clock, keeps_all=keeps_all)
         knobs, path = self.knobs, folder / "store"
@@ -117,6 +124,8 @@ class Simulation:
             )
         clock.run((knobs.troubled_s + 300) * 1000)
         while self.settling.last_end_s() >= clock.now_s():
+            if clock.now_ms > MOST_SIMULATED_MS:
+                raise Violation(f"it is never over: the last end is {self.settling.last_end_s()}")
             clock.run(clock.now_ms + (self.settling.last_end_s() - clock.now_s() + 1) * 1000)
         clock.run(clock.now_ms + SETTLE_S * 1000)
         self.settling.check()
@@ -127,10 +136,12 @@ class Simulation:
         self.safety.close()
 
 
-def simulate(seed: int, *, make: MakeDesk = make_desk, keeps_all: bool = False) -> Run:
+def simulate(
+    seed: int, *, make: MakeDesk = make_desk, keeps_all: bool = False, is_harsh: bool = False
+) -> Run:
     """Run a seed from beginning to end, and tidy up."""
     folder = Path(tempfile.mkdtemp(prefix="dst-", dir=MEMORY if MEMORY.is_dir() else None))
-    simulation = Simulation(seed, folder, make=make, keeps_all=keeps_all)
+    simulation = Simulation(seed, folder, make=make, keeps_all=keeps_all, is_harsh=is_harsh)
     violation = ""
     try:
         simulation.run()

@@ -37,6 +37,13 @@ def test_every_promise_is_met_or_reported(first: int) -> None:
     assert sum(run.told for run in runs) > len(runs), "hardly anything was promised"
 
 
+def test_harsh_worlds_keep_their_promises_too() -> None:
+    runs = [simulate(seed, is_harsh=True) for seed in range(A_PART)]
+
+    assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
+    assert sum(run.deaths for run in runs) > len(runs)
+
+
 def digests(hash_seed: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", PRINT_DIGESTS],

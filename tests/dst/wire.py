@@ -12,7 +12,7 @@ from typing import assert_never
 from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import RmsError
 from outrider.rms.twin import Fault, Twin
-from outrider.service.effects import RESERVE, carry_out
+from outrider.service.desk.effects import RESERVE, carry_out
 from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeTrouble, Result, TellNode
 from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs

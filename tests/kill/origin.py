@@ -13,7 +13,8 @@ from random import Random
 
 from tests.kill.victim import CLOCK
 
-BLOCK = 16 << 10
+BLOCK = 32 << 10
+BUFFER = 128 << 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +93,7 @@ class Origin:
         with sock, suppress(OSError):
             sock.settimeout(10)
             # What lies in buffers when the other end dies would count as sent, and never arrives.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BLOCK)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
             request = b""
             while b"\r\n\r\n" not in request:
                 more = sock.recv(65_536)

@@ -2,8 +2,8 @@
 
     python3 preloaded.py
 
-reads lines. `start CONFIG LOG` forks a process that goes on as `outriderd --config CONFIG` with
-its stderr at the end of LOG, and answers its number; `reap PID` waits for its end and answers its
+reads lines. `start LOG OPTION…` forks a process that goes on as `outriderd OPTION…` with its
+stderr at the end of LOG, and answers its number; `reap PID` waits for its end and answers its
 exit code, negative for a signal. What such a service lacks is only the start of Python and the
 imports, most of the time that a start takes; killing it there is left to services begun from nothing.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import sys
 
-import outrider.service.backends
-import outrider.service.life  # noqa: F401 - imported here so that no service has to
-from outrider.service.main import main
+import outrider.service.daemon.backends
+import outrider.service.daemon.life  # noqa: F401 - imported here so that no service has to
+from outrider.service.daemon.main import main
 
 
-def serve(config: str, log: str) -> int:
+def serve(log: str, *options: str) -> int:
     """In the forked process, from here on a service of its own."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -28,15 +28,15 @@ def serve(config: str, log: str) -> int:
     stderr = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(stderr, 2)
     os.close(stderr)
-    return main(["--config", config])
+    return main(options)
 
 
-def start(config: str, log: str) -> int:
+def start(log: str, *options: str) -> int:
     pid = os.fork()
     if pid == 0:
         code = 70
         try:
-            code = serve(config, log)
+            code = serve(log, *options)
         finally:
             sys.stderr.flush()
             os._exit(code)

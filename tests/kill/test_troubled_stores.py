@@ -69,37 +69,49 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], int, str]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_store_that_cannot_be_trusted_ends_the_start_with_a_sentence(dead: Victim, damage: str) -> None:
-    act, code, words = DAMAGES[damage]
+    act, wanted, words = DAMAGES[damage]
     act(store_of(dead))
     before = {path.name: path.read_bytes() for path in dead.state.glob("outriderd.sqlite*")}
-    done = dead.run()
+    code, said = dead.run()
+    dead.eventually("nobody is left", lambda: not processes_of(dead.folder))
     after = {path.name: path.read_bytes() for path in dead.state.glob("outriderd.sqlite*")}
 
-    assert done.returncode == code, done.stderr
-    assert f"store {store_of(dead)}: " in done.stderr
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    assert code == wanted, said
+    assert f"store {store_of(dead)}: " in said
+    assert words in said
+    assert "Traceback" not in said
     assert set(before) >= set(after) - {"outriderd.sqlite-shm"}
-    assert processes_of(dead.folder) == []
+
+
+def test_damaged_journal_of_the_batch_system_ends_the_start_with_a_sentence(dead: Victim) -> None:
+    journal = dead.backend / "jobs.json"
+    journal.write_bytes(journal.read_bytes()[:-20])
+    code, said = dead.run()
+
+    assert code == 5, said
+    assert f"the journal {journal} cannot be read" in said
+    assert "Traceback" not in said
 
 
 def test_second_service_on_the_store_is_refused_and_the_first_goes_on(make: Make, folder: Path) -> None:
     first = serving(make(), folder)
     second = make("b", state=first.state)
-    done = second.run()
+    code, said = second.run()
 
-    assert done.returncode == 24, done.stderr
-    assert f"process {first.pid} uses it" in done.stderr
+    assert code == 24, said
+    assert f"process {first.pid} uses it" in said
     assert ask_for(first, folder / "image", 1).status == 201
     assert names(first) == ["w0", "w1"]
 
 
 def test_second_service_on_the_socket_is_refused_and_the_first_goes_on(make: Make, folder: Path) -> None:
     first = serving(make(), folder)
-    done = first.run()
+    second = make("b")
+    second.config.write_text(first.config.read_text())
+    code, said = second.run()
 
-    assert done.returncode == 4, done.stderr
-    assert str(first.socket) in done.stderr
+    assert code == 4, said
+    assert str(first.socket) in said
     assert ask_for(first, folder / "image", 1).status == 201
 
 

@@ -98,29 +98,27 @@ class Victim:
         self.pid: int | None = None
 
     def init(self) -> None:
-        done = self.run("--init")
-        assert done.returncode == 0, done.stderr
+        code, words = self.run("--init")
+        assert code == 0, words
 
-    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
-        """A service from nothing, until it ends by itself."""
-        return subprocess.run(
-            [sys.executable, "-m", "outrider.service", "--config", str(self.config), *options],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            env=_environment(),
-            cwd=ROOT,
-        )
+    def run(self, *options: str) -> tuple[int, str]:
+        """A service until it ends by itself: its exit code, and what it has said."""
+        said_before = len(self.last_words(1 << 30))
+        self.start(*options)
+        pid = self.pid
+        self.eventually("its end", lambda: _is_over(pid))
+        return self.reap(), self.last_words(1 << 30)[said_before:]
 
-    def start(self, *, from_nothing: bool = False) -> None:
+    def start(self, *options: str, from_nothing: bool = False) -> None:
         """A process that is going to be the service, and is not yet."""
         assert self.pid is None
+        argv = ("--config", str(self.config), *options)
         if self._preloaded is not None and not from_nothing:
-            self.pid = self._preloaded.ask(f"start {self.config} {self.log}")
+            self.pid = self._preloaded.ask(f"start {self.log} {' '.join(argv)}")
             return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "outrider.service", "--config", str(self.config)],
+                [sys.executable, "-m", "outrider.service", *argv],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 env=_environment(),
@@ -232,6 +230,11 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             self.sock.close()
             raise
+
+
+def _is_over(pid: int | None) -> bool:
+    """Whether a process has ended, and nobody has asked yet how."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 def processes_of(folder: Path) -> list[int]:

@@ -16,10 +16,10 @@ from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, RmsNode
 from outrider.rms.twin.system import Twin
 from outrider.service.answers import Answer, DecisionList, Replied, Status, Trouble
-from outrider.service.config import Config
-from outrider.service.desk import Event, Outcome
-from outrider.service.life import Providers
-from outrider.service.log import TracingLog, make_log
+from outrider.service.daemon.config import Config
+from outrider.service.daemon.life import Providers
+from outrider.service.daemon.log import TracingLog, make_log
+from outrider.service.desk.desk import Event, Outcome
 from outrider.service.meter import Meter
 from outrider.service.ports import (
     AskProgram,

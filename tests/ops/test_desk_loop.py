@@ -10,9 +10,9 @@ import pytest
 
 from cachemgr.clock import SystemClock
 from outrider.service.answers import Trouble
-from outrider.service.desk import Event, Outcome
-from outrider.service.loop import Loop, Opened
-from outrider.service.metrics import Metrics
+from outrider.service.daemon.loop import Loop, Opened
+from outrider.service.daemon.metrics import Metrics
+from outrider.service.desk.desk import Event, Outcome
 from outrider.service.ports import Call, Look, Result
 from outrider.service.requests import Show
 from outrider.service.web.front import Busy

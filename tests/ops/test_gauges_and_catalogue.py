@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.backends import catalogue_of
-from outrider.service.catalogued import CataloguedNodes
-from outrider.service.configfile import load_config
-from outrider.service.gauges import MeteredStore, PoolGauges, show_status
+from outrider.service.daemon.backends import catalogue_of
+from outrider.service.daemon.catalogued import CataloguedNodes
+from outrider.service.daemon.configfile import load_config
+from outrider.service.daemon.gauges import MeteredStore, PoolGauges, show_status
+from outrider.service.daemon.metrics import Metrics
 from outrider.service.images import Catalogue
-from outrider.service.metrics import Metrics
 from outrider.service.ports import (
     Fetch,
     ImageTrouble,

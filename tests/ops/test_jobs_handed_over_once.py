@@ -23,7 +23,7 @@ KEY = "k1"
 KILLED = """
 import os, signal, sys
 from outrider.rms.embedded.system import EmbeddedSystem
-from outrider.service.main import main
+from outrider.service.daemon.main import main
 
 when, plain = sys.argv[1], EmbeddedSystem.submit
 

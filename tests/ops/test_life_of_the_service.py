@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.errors import InputError, SocketError
-from outrider.service.life import create_store
-from outrider.service.sockets import Sockets
+from outrider.service.daemon.errors import InputError, SocketError
+from outrider.service.daemon.life import create_store
+from outrider.service.daemon.sockets import Sockets
+from outrider.service.daemon.workers import Workers
 from outrider.store.errors import Conflict, Full, Locked, Missing
 from outrider.store.store import Store
 from tests.ops.conftest import Running
@@ -166,6 +167,31 @@ def test_policies_are_read_again_on_demand(running: Make, folder: Path) -> None:
     assert len(service.fake.desks) == 1
     assert policies is not None
     assert [each.name for each in policies.rules] == ["all", "more"]
+
+
+def test_policies_are_read_again_after_the_copy_during_which_it_was_ordered(
+    running: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_begun, may_end = threading.Event(), threading.Event()
+    turns: list[Workers] = []
+    monkeypatch.setattr("outrider.service.daemon.workers.Workers.tend", lambda workers: turns.append(workers))
+
+    def copies(backups: object) -> None:
+        is_begun.set()
+        may_end.wait(PATIENCE_S)
+        monkeypatch.setattr("outrider.service.daemon.backups.Backups.is_due", False)
+
+    monkeypatch.setattr("outrider.service.daemon.backups.Backups.tend", copies)
+    path = written(folder / "p.yaml", POLICIES)
+    service = running(f"policies: {path}\nbackup: {{folder: {folder}, every: 1h}}\n").start()
+    assert is_begun.wait(PATIENCE_S)
+    service.orders.reload.set()
+    before = len(turns)
+    eventually(lambda: len(turns) >= before + 2, "the main thread's look at its orders", service.stream)
+    assert "policies read" not in service.stream.getvalue()
+    may_end.set()
+
+    eventually(lambda: "policies read" in service.stream.getvalue(), "the new policies", service.stream)
 
 
 def test_faulty_policies_leave_the_old_ones_in_force(running: Make, folder: Path) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outrider.service import configtable, errors, metrics
-from outrider.service.configfile import load_config
-from outrider.service.main import _parser
+from outrider.service.daemon import configtable, errors, metrics
+from outrider.service.daemon.configfile import load_config
+from outrider.service.daemon.main import _parser
 
 ROOT = Path(__file__).resolve().parents[2]
-UNITS = ROOT / "outrider/service/units"
+UNITS = ROOT / "outrider/service/daemon/units"
 RULES = ROOT / "packaging/outrider.rules.yml"
 DASHBOARD = ROOT / "packaging/grafana-outrider.json"
 PAGE = (ROOT / "docs/outriderd.md").read_text()
@@ -96,8 +96,8 @@ def test_entry_point_is_the_one_that_the_unit_starts() -> None:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
 
-    assert "outriderd = outrider.service.main:run" in setup["options.entry_points"]["console_scripts"]
-    assert "units/*" in setup["options.package_data"]["outrider.service"]
+    assert "outriderd = outrider.service.daemon.main:run" in setup["options.entry_points"]["console_scripts"]
+    assert "units/*" in setup["options.package_data"]["outrider.service.daemon"]
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from outrider.service.errors import MEANINGS
-from outrider.service.main import main
+from outrider.service.daemon.errors import MEANINGS
+from outrider.service.daemon.main import main
 from tests.ops.conftest import UnixConnection
 from tests.ops.fakes import PATIENCE_S, eventually, written
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 
-from outrider.service.log import Format, TracingLog, make_log
+from outrider.service.daemon.log import Format, TracingLog, make_log
 
 
 class Noon:

@@ -10,12 +10,12 @@ import pytest
 
 from cachemgr.clock import SystemClock
 from outrider.rms.base import Sight, Unavailable
-from outrider.service.crew import Crew
-from outrider.service.metrics import Metrics
+from outrider.service.daemon.crew import Crew
+from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.workers import Workers
 from outrider.service.ports import Call, ImageTrouble, Look, NodeReport, NodeTrouble, Result, TellNode, World
 from outrider.service.settings import Settings
 from outrider.service.web.front import Busy
-from outrider.service.workers import Workers
 from tests.ops.fakes import (
     PATIENCE_S,
     FakeNodes,

@@ -61,7 +61,7 @@ def python_of(uid: int) -> list[str]:
     for interpreter in (sys.executable, "/usr/bin/python3"):
         try:
             subprocess.run(
-                [interpreter, "-c", "import outrider.service.main, outrider.service.backends"],
+                [interpreter, "-c", "import outrider.service.daemon.main, outrider.service.daemon.backends"],
                 user=uid,
                 group=uid,
                 extra_groups=[],

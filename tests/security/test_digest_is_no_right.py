@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.service.agenda import Agenda
+from outrider.service.desk.agenda import Agenda
+from outrider.service.desk.staff import Arrived, Need, News, Staff
 from outrider.service.ports import Fetch, NodeImage, NodeReport, OrderResult, Pin, Readers, Relay, TellNode
 from outrider.service.settings import Settings
-from outrider.service.staff import Arrived, Need, News, Staff
 
 DIGEST = f"sha256:{'ab' * 32}"
 EVIL = "http://evil.example.org/image"

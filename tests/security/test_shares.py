@@ -20,12 +20,12 @@ from outrider.rms.base import Refused, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher, journal
 from outrider.rms.embedded.launching import Command
 from outrider.rms.embedded.system import MOST_BYTES_OF_ONE, MOST_JOBS_OF_ONE
-from outrider.service.backups import copy_asked_for
-from outrider.service.crew import Crew
+from outrider.service.daemon.backups import copy_asked_for
+from outrider.service.daemon.crew import Crew
+from outrider.service.daemon.inbox import Inbox
+from outrider.service.daemon.reception import MOST_KEYS, Reception
 from outrider.service.images import Catalogue, CatalogueImage
-from outrider.service.inbox import Inbox
 from outrider.service.ports import ImageTrouble, Readers
-from outrider.service.reception import MOST_KEYS, Reception
 from outrider.service.requests import Caller
 from outrider.service.web.front import NotDone, Submit
 from tests.node.daemons import needs_root

@@ -17,8 +17,8 @@ from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import RmsError, RmsNode
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
-from outrider.service.desk import Desk, Outcome
-from outrider.service.effects import carry_out
+from outrider.service.desk.desk import Desk, Outcome
+from outrider.service.desk.effects import carry_out
 from outrider.service.ports import (
     Arriving,
     AskProgram,

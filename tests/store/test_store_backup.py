@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from pathlib import Path
 
 import pytest
 
 from outrider.store.backup import back_up, put_back, verify
-from outrider.store.errors import Conflict, Damaged, Locked, Missing, TooNew
+from outrider.store.errors import Conflict, Damaged, Full, Locked, Missing, TooNew
 from outrider.store.migrations import NEWEST
 from outrider.store.store import Store
 from tests.store.samples import new_store, promise_all
@@ -181,3 +182,18 @@ def test_a_copy_can_be_put_back_where_there_was_no_store(tmp_path: Path) -> None
 
     assert put_back(tmp_path / "copy.sqlite", elsewhere / "store.sqlite", 7) == []
     assert names(elsewhere / "store.sqlite") == ["w1"]
+
+
+def test_a_copy_without_room_blames_the_disk_of_the_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> int:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr("outrider.store.backup.verify", full)
+    with new_store(tmp_path) as store, pytest.raises(Full, match=r"copy\.sqlite: its disk has no room"):
+        back_up(store.path, tmp_path / "copy.sqlite")
+
+    assert not list(tmp_path.glob("copy.sqlite*"))

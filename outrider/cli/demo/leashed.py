@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 
-from outrider.service.main import run
+from outrider.service.daemon.main import run
 
 
 def _end_with_input() -> None:

@@ -1,0 +1,180 @@
+"""What the service is really made of: the desk, the batch systems it knows, and the outer world."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cachemgr.clock import SystemClock
+from cachemgr.disk import RealDisk, drop_drafts
+from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.external import ask, program_runner
+from outrider.metadata.policies import Policies
+from outrider.rms.base import RmsError, RmsNode
+from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
+from outrider.rms.twin import Twin
+from outrider.service.daemon.catalogued import CataloguedNodes
+from outrider.service.daemon.config import Config, ImageSection
+from outrider.service.daemon.errors import BackendError, InputError
+from outrider.service.daemon.life import Providers
+from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.loop import DeskLike
+from outrider.service.desk.desk import Desk
+from outrider.service.desk.effects import carry_out
+from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
+from outrider.service.meter import Meter
+from outrider.service.nodes.embedded import EmbeddedNodes
+from outrider.service.nodes.hooks import PoolHooks
+from outrider.service.nodes.virtual import EmbeddedError, Shape
+from outrider.service.ports import AskProgram, Promised, Readers, World
+from outrider.service.settings import Settings
+from outrider.store.store import Store
+
+
+def real_providers() -> Providers:
+    clock = SystemClock()
+
+    def ask_program(call: AskProgram) -> Allowed | Refused:
+        return ask(call.external, call.request, program_runner(clock.monotonic_s), now_s=clock.now_s())
+
+    return Providers(
+        make_backend=make_backend, make_desk=make_desk, carry_effect=carry_out, ask_program=ask_program
+    )
+
+
+def make_desk(
+    store: Store,
+    settings: Settings,
+    policies: Policies,
+    now_s: int,
+    *,
+    batch_system: str,
+    log: TracingLog,
+    meter: Meter,
+) -> DeskLike:
+    return Desk(store, settings, policies, now_s, log=log, meter=meter, batch_system=batch_system)
+
+
+def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]) -> VirtualBackend:
+    """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
+    clock = SystemClock()
+    section = config.backend
+    folder = Path(config.backend_folder)
+    catalogue = catalogue_of(config)
+    for each in (
+        config.state,
+        folder,
+        folder / "nodes",
+        *(folder / "nodes" / name for name in section.nodes),
+    ):
+        drop_drafts(RealDisk(), str(each))
+    try:
+        nodes = EmbeddedNodes(
+            folder / "nodes",
+            section.nodes,
+            Shape(limit_bytes=section.pool_bytes, rate_bytes_per_s=section.rate_bytes_per_s),
+            clock=clock,
+            log=log,
+            environment=environment,
+        )
+    except EmbeddedError as error:
+        raise BackendError(str(error)) from error
+    resolver = Resolver(
+        open_as=opener(),
+        hashes=Hashes(Path(config.state) / "hashes.json", clock),
+        clock=clock,
+        catalogue=catalogue,
+    )
+    promised = Promised()
+    hooks = PoolHooks(nodes.sockets, lambda job: promised.digest(job.reservation), clock=clock, log=log)
+    rms = _batch_system(config, clock, log, hooks)
+    world = World(rms=rms, nodes=CataloguedNodes(nodes, catalogue), resolve=resolver, promised=promised)
+    return VirtualBackend(nodes, rms, world)
+
+
+def _batch_system(
+    config: Config, clock: SystemClock, log: TracingLog, hooks: PoolHooks
+) -> EmbeddedSystem | Twin:
+    section = config.backend
+    nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.nodes]
+    if section.kind == "twin":
+        return Twin(nodes, clock=clock)
+    folder = Path(config.backend_folder)
+    try:
+        for each in (folder, folder / "jobs"):
+            each.mkdir(mode=0o711, parents=True, exist_ok=True)
+        return EmbeddedSystem(
+            nodes,
+            folder / "jobs.json",
+            clock=clock,
+            launcher=ProcessLauncher(folder / "jobs"),
+            log=log,
+            hooks=hooks.as_hooks(),
+        )
+    except (RmsError, OSError) as error:
+        raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error
+
+
+class VirtualBackend:
+    """Nodes with real pools on this machine, and a batch system in this process."""
+
+    def __init__(self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World) -> None:
+        self._nodes = nodes
+        self._rms = rms
+        self._world = world
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    def start(self) -> None:
+        try:
+            self._nodes.start()
+        except EmbeddedError as error:
+            raise BackendError(str(error)) from error
+        if isinstance(self._rms, EmbeddedSystem):
+            self._rms.start()
+
+    def stop(self) -> None:
+        """End the nodes' daemons. Jobs go on, and the next service finds them."""
+        if isinstance(self._rms, EmbeddedSystem):
+            self._rms.stop()
+        self._nodes.stop()
+
+
+def catalogue_of(config: Config) -> Catalogue:
+    """The site's images, with the numbers of those who may use them. Raises InputError."""
+    return Catalogue(
+        CatalogueImage(
+            name=name,
+            uri=image.uri,
+            digest=image.digest,
+            size_bytes=image.size_bytes,
+            format=image.format or "",
+            readers=_readers(name, image),
+        )
+        for name, image in config.images.items()
+    )
+
+
+def _readers(name: str, image: ImageSection) -> Readers | None:
+    if image.readers is None:
+        return None
+    return Readers(
+        uids=tuple(
+            _number(name, "user", each, lambda key: pwd.getpwnam(key).pw_uid) for each in image.readers.users
+        ),
+        gids=tuple(
+            _number(name, "group", each, lambda key: grp.getgrnam(key).gr_gid)
+            for each in image.readers.groups
+        ),
+    )
+
+
+def _number(image: str, kind: str, name: str, look_up: Callable[[str], int]) -> int:
+    try:
+        return look_up(name)
+    except KeyError as error:
+        raise InputError(f"image {image}: there is no {kind} {name}; see images.{image}.readers") from error

@@ -1,0 +1,343 @@
+"""The service's life: put together, serve, and stop in good order when told to.
+
+Nothing is answered before the store is open and the batch system's side has been started; and
+nothing is left behind but what was promised.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cachemgr.clock import SystemClock
+from cachemgr.daemon.notify import Supervisor, watchdog_s
+from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.errors import MetadataError
+from outrider.metadata.policies import Policies
+from outrider.rms.base import BatchSystem
+from outrider.service.answers import ReservationDetails
+from outrider.service.daemon.backups import Backups
+from outrider.service.daemon.config import Config, administrators_of, settings_of
+from outrider.service.daemon.crew import Crew, FutureTask
+from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
+from outrider.service.daemon.gauges import MeteredStore
+from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.loop import DeskLike, Loop, Opened
+from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.reception import PolicyBook, Reception
+from outrider.service.daemon.sockets import Sockets
+from outrider.service.daemon.web_thread import WebThread
+from outrider.service.daemon.workers import Workers
+from outrider.service.meter import Meter
+from outrider.service.ports import AskProgram, World
+from outrider.service.requests import Caller, Show
+from outrider.service.settings import Settings
+from outrider.service.web.app import make_app
+from outrider.service.web.front import Busy, NotDone
+from outrider.service.web.munge import Munge
+from outrider.store.errors import Missing
+from outrider.store.records import Effect
+from outrider.store.store import Store
+
+TEND_S = 1.0
+STOP_WEB_S = 8.0
+STOP_LOOP_S = 10.0
+PROMISED_S = 5.0
+ITSELF = Caller(uid=0, user="outriderd", is_admin=True)
+
+
+class Backend(Protocol):
+    """The world that a service acts upon, with a beginning and an end."""
+
+    @property
+    def world(self) -> World: ...
+
+    def start(self) -> None:
+        """Raises BackendError."""
+
+    def stop(self) -> None: ...
+
+
+class MakeDesk(Protocol):
+    def __call__(
+        self,
+        store: Store,
+        settings: Settings,
+        policies: Policies,
+        now_s: int,
+        *,
+        batch_system: str,
+        log: TracingLog,
+        meter: Meter,
+    ) -> DeskLike: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Providers:
+    """What is put in from outside, so that tests can put in something else."""
+
+    make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
+    make_desk: MakeDesk
+    carry_effect: Callable[[Effect, BatchSystem], None]
+    ask_program: Callable[[AskProgram], Allowed | Refused]
+
+
+@dataclass(kw_only=True, slots=True)
+class Orders:
+    """What the service is told from outside; signals set these."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    reload: threading.Event = field(default_factory=threading.Event)
+
+
+def serve(
+    config: Config,
+    providers: Providers,
+    orders: Orders,
+    log: TracingLog,
+    environment: Mapping[str, str],
+    *,
+    accepts_loss: bool = False,
+) -> None:
+    """Serve until told to stop. Raises ServiceError or StoreError if it cannot, or cannot any more."""
+    sockets = Sockets(config)
+    try:
+        policies = read_policy_book(config)
+        _check_store(config)
+        backend = providers.make_backend(config, log, environment)
+        try:
+            backend.start()
+            service = _Service(config, providers, policies, backend.world, log, accepts_loss=accepts_loss)
+            service.live(sockets, orders, environment)
+        finally:
+            backend.stop()
+    finally:
+        sockets.leave()
+    log.info("service stopped")
+
+
+def _check_store(config: Config) -> None:
+    """What is not there need not be opened: the nodes' side is not started for nothing."""
+    path = Path(config.store_path)
+    if not path.exists():
+        raise Missing(
+            f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
+            "backup back (see docs/operations.md): a new one would forget every promise"
+        )
+
+
+def read_policy_book(config: Config) -> PolicyBook:
+    """The policies that the configuration names. Raises InputError."""
+    try:
+        return PolicyBook(config.policies)
+    except MetadataError as error:
+        raise InputError(f"the policies are not right:\n{error}") from error
+    except OSError as error:
+        raise InputError(
+            f"the policies {config.policies} cannot be read ({error.strerror}): see who may"
+        ) from error
+
+
+class _Service:
+    """Everything that lives between the batch system's side and the sockets."""
+
+    def __init__(
+        self,
+        config: Config,
+        providers: Providers,
+        policies: PolicyBook,
+        world: World,
+        log: TracingLog,
+        *,
+        accepts_loss: bool,
+    ) -> None:
+        self._config = config
+        self._providers = providers
+        self._policies = policies
+        self._world = world
+        self._log = log
+        self._accepts_loss = accepts_loss
+        self._clock = SystemClock()
+        self._metrics = Metrics()
+        self._settings = settings_of(config)
+        self._workers = Workers(
+            world,
+            self._settings,
+            carry_effect=providers.carry_effect,
+            ask_program=providers.ask_program,
+            clock=self._clock,
+            log=log,
+            meter=self._metrics,
+            call_timeout_s=config.timings.call_s,
+            lookups=config.limits.resolving,
+        )
+        self._loop: Loop[Any] = Loop(
+            self._open,
+            self._workers.carry_out,
+            log=log,
+            meter=self._metrics,
+            clock=self._clock,
+            most_requests=config.limits.requests,
+        )
+        self._reception = Reception(
+            loop=self._loop,
+            workers=self._workers,
+            config=config,
+            policies=policies,
+            metrics=self._metrics,
+            log=log,
+        )
+        self._backups = self._make_backups()
+        self._chores = Crew("the service's own chores", 1, clock=self._clock, most_waiting=8)
+        self._chore: Future[None] | None = None
+        self._said = ""
+
+    def live(self, sockets: Sockets, orders: Orders, environment: Mapping[str, str]) -> None:
+        """From the store's opening to its closing."""
+        self._loop.start()
+        self._world.promised.learn(self._promised_digest)
+        self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
+        supervisor = Supervisor(environment)
+        try:
+            self._web = self._begin_web(sockets)
+            supervisor.tell("READY=1")
+            self._log.info("service serves", socket=self._config.socket, store=self._config.store_path)
+            try:
+                self._tend(orders, supervisor, sockets, environment)
+            finally:
+                supervisor.tell("STOPPING=1")
+                self._log.info("service stops")
+                has_web_ended = self._web.stop(STOP_WEB_S)
+        finally:
+            has_loop_ended = self._loop.stop(STOP_LOOP_S)
+            self._workers.close()
+            self._chores.close()
+        if self._loop.failure is not None:
+            raise self._loop.failure
+        if not (has_web_ended and has_loop_ended):
+            raise StuckError("the service did not end in time: what was under way is given up")
+
+    def _promised_digest(self, reservation: str) -> str | None:
+        """Which image a reservation was promised, for whoever makes its instances."""
+        try:
+            answer = self._loop.ask(ITSELF, Show(name=reservation)).result(PROMISED_S)
+        except (TimeoutError, CancelledError, Busy) as error:
+            self._log.warning("promise not looked up", reservation=reservation, reason=str(error))
+            return None
+        return answer.reservation.image.digest if isinstance(answer, ReservationDetails) else None
+
+    def _open(self) -> Opened[DeskLike]:
+        """The store and a desk over it; by the loop's thread."""
+        now_s = self._clock.now_s()
+        store = MeteredStore.open(Path(self._config.store_path), now_s, accepts_loss=self._accepts_loss)
+        store.measure(self._metrics, self._clock.monotonic_s)
+        try:
+            desk = self._providers.make_desk(
+                store,
+                self._settings,
+                self._policies.current,
+                now_s,
+                batch_system=self._world.rms.name,
+                log=self._log,
+                meter=self._metrics,
+            )
+        except BaseException:
+            store.close()
+            raise
+        return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
+
+    def _app(self) -> Any:
+        return make_app(
+            self._reception,
+            administrators=administrators_of(self._config),
+            meter=self._metrics,
+            log=self._log,
+            munge=Munge() if self._config.tcp is not None else None,
+        )
+
+    def _make_backups(self) -> Backups | None:
+        backup = self._config.backup
+        if backup.folder is None:
+            return None
+        return Backups(
+            Path(self._config.store_path),
+            Path(backup.folder),
+            every_s=backup.every_s,
+            keep=backup.keep,
+            clock=self._clock,
+            log=self._log,
+            meter=self._metrics,
+        )
+
+    def _tend(
+        self, orders: Orders, supervisor: Supervisor, sockets: Sockets, environment: Mapping[str, str]
+    ) -> None:
+        """The main thread's work, until the service is told to stop or cannot go on."""
+        every_s = min(TEND_S, watchdog_s(environment, 0) or TEND_S)
+        while not orders.stop.wait(every_s):
+            self._workers.tend()
+            if not self._web.is_running:
+                raise ServiceError("the API's server ended by itself; see the log")
+            if not self._loop.is_running:
+                return
+            if not sockets.are_in_place:
+                self._listen_again(sockets)
+            health = self._reception.health()
+            if health.is_alive:
+                supervisor.tell("WATCHDOG=1")
+            self._say(supervisor, "promises" if health.is_ready else "; ".join(health.troubles)[:300])
+            if self._chore is not None and not self._chore.done():
+                # What is ordered meanwhile is done after it.
+                continue
+            if orders.reload.is_set():
+                orders.reload.clear()
+                self._do(self._reload)
+            elif self._backups is not None and self._backups.is_due:
+                self._do(self._backups.tend)
+
+    def _begin_web(self, sockets: Sockets) -> WebThread:
+        web = WebThread(self._app(), sockets.listen(), self._log)
+        if not web.start():
+            raise SocketError("the API's server did not start; see the log")
+        return web
+
+    def _listen_again(self, sockets: Sockets) -> None:
+        """Somebody has removed the socket, so nobody finds the service any more, though it lives."""
+        self._log.error("socket is gone, and made anew", socket=self._config.socket)
+        self._web.stop(STOP_WEB_S)
+        sockets.close()
+        self._web = self._begin_web(sockets)
+
+    def _say(self, supervisor: Supervisor, words: str) -> None:
+        if words != self._said:
+            self._said = words
+            supervisor.tell(f"STATUS={words}")
+
+    def _do(self, chore: Callable[[], None]) -> None:
+        """One chore at a time, beside the main thread, which the watchdog waits for."""
+        self._chore = Future()
+        task = FutureTask(self._chore, chore, lambda words: StuckError(words), self._log, expected=())
+        self._chores.add(task)
+
+    def _reload(self) -> None:
+        try:
+            self._reception.reload_policies()
+        except (NotDone, Busy) as error:
+            self._log.error("policies not read", error=error)
+
+
+def create_store(config: Config, *, only_if_empty: bool = False) -> None:
+    """An empty store where there has never been one. Raises StoreError or InputError."""
+    path = Path(config.store_path)
+    state = Path(config.state)
+    try:
+        state.mkdir(mode=0o711, parents=True, exist_ok=True)
+        if only_if_empty and any(each.name != "lost+found" for each in state.iterdir()):
+            return
+    except OSError as error:
+        raise InputError(f"the state folder {state} cannot be used ({error.strerror})") from error
+    Store.create(path, SystemClock().now_s()).close()

@@ -1,0 +1,219 @@
+"""Threads that carry out what the desk calls for, and what the API needs beside the desk.
+
+The batch system is asked one thing at a time, in the order of the calls; nodes many at a time; and
+images are looked up by a few threads of their own, so that hashing a large file holds up nobody.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import TypeVar
+
+from outrider.metadata.decision import Allowed, Refused
+from outrider.rms.base import BatchSystem, RmsError, Unavailable
+from outrider.service.answers import Trouble
+from outrider.service.daemon.crew import Crew, FutureTask, MonotonicClock
+from outrider.service.daemon.gauges import PoolGauges
+from outrider.service.daemon.log import TracingLog
+from outrider.service.meter import Meter
+from outrider.service.ports import (
+    AskProgram,
+    Call,
+    Carry,
+    FoundImage,
+    ImageTrouble,
+    Look,
+    NodeReport,
+    NodeTrouble,
+    Result,
+    TellNode,
+    World,
+)
+from outrider.service.settings import Settings
+from outrider.service.web.front import Busy, NotDone
+from outrider.store.records import Effect
+
+T = TypeVar("T")
+Done = Callable[[Result], None]
+
+EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
+"""What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
+
+MOST_LOOKUPS = 64
+MOST_LOOKUPS_OF_ONE = 8
+"""Of one user, running and waiting: nobody fills all places with large files."""
+MOST_SUBMISSIONS_OF_ONE = 16
+"""Of one user, running and waiting: the batch system is asked one thing at a time."""
+MOST_PROGRAMS = 4
+STEPS_S = 10
+"""A lookup may take so many times as long as a call: a large file is read from end to end."""
+
+
+class Workers:
+    """Everything that blocks, in threads. Any thread may call."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        *,
+        carry_effect: Callable[[Effect, BatchSystem], None],
+        ask_program: Callable[[AskProgram], Allowed | Refused],
+        clock: MonotonicClock,
+        log: TracingLog,
+        meter: Meter,
+        call_timeout_s: float = 120,
+        lookups: int = 4,
+    ) -> None:
+        self._world = world
+        self._carry_effect = carry_effect
+        self._ask_program = ask_program
+        self._clock = clock
+        self._log = log
+        self.meter = meter
+        self._nodes = Crew("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
+        self._rms = Crew(
+            "the batch system", 1, clock=clock, timeout_s=call_timeout_s, most_of_one=MOST_SUBMISSIONS_OF_ONE
+        )
+        self._programs = Crew("the site's program", MOST_PROGRAMS, clock=clock, timeout_s=call_timeout_s)
+        self._lookups = Crew(
+            "the lookup of images",
+            lookups,
+            clock=clock,
+            timeout_s=call_timeout_s * STEPS_S,
+            most_waiting=MOST_LOOKUPS,
+            most_of_one=MOST_LOOKUPS_OF_ONE,
+            most_running_of_one=max(1, lookups // 4),
+        )
+        self.pools = PoolGauges(meter)
+
+    def carry_out(self, call: Call, done: Done) -> None:
+        """Do what the desk calls for. `done` is told once what came of it, errors included."""
+        match call:
+            case TellNode():
+                crew, to = self._nodes, "node"
+            case AskProgram():
+                crew, to = self._programs, "program"
+            case Look() | Carry():
+                crew, to = self._rms, "rms"
+        task = _CallTask(self, call, to, done)
+        try:
+            crew.add(task)
+        except Busy as error:
+            task.give_up(str(error))
+
+    def resolve(
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+    ) -> Future[FoundImage]:
+        """What is at a URI. Raises Busy; the future raises ImageTrouble."""
+        future: Future[FoundImage] = Future()
+        task = FutureTask(
+            future,
+            lambda: self._world.resolve(uri, digest, is_private, uid, gids),
+            lambda words: ImageTrouble(f"image {uri} could not be looked up: {words}; ask again"),
+            self._log,
+            expected=EXPECTED,
+        )
+        self._lookups.add(task, uid)
+        return future
+
+    def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
+        """Let something be asked of the batch system in its turn. Raises Busy; the future, RmsError."""
+        future: Future[T] = Future()
+        task = FutureTask(
+            future,
+            lambda: function(self._world.rms),
+            lambda words: NotDone(_no_answer(words)),
+            self._log,
+            expected=EXPECTED,
+        )
+        self._rms.add(task, uid)
+        return future
+
+    def tend(self) -> None:
+        """To be called every few seconds: give up what hangs, and say how much is under way."""
+        for to, crew in (
+            ("node", self._nodes),
+            ("rms", self._rms),
+            ("program", self._programs),
+            ("lookup", self._lookups),
+        ):
+            if given_up := crew.expire():
+                self._log.error("calls given up", to=to, calls=given_up)
+            self.meter.set("outrider_calls_running", crew.running, to)
+        self.pools.show()
+
+    def close(self) -> None:
+        """Begin nothing any more. What is under way ends with the process at the latest."""
+        for crew in (self._lookups, self._programs, self._nodes, self._rms):
+            crew.close()
+
+    def do(self, call: Call) -> Result:
+        """Carry a call out here and now; errors that belong to it are its result."""
+        try:
+            match call:
+                case Look():
+                    return self._world.rms.look()
+                case Carry(effect=effect):
+                    self._carry_effect(effect, self._world.rms)
+                    return None
+                case TellNode():
+                    return self._world.nodes.tell(call)
+                case AskProgram():
+                    return self._ask_program(call)
+        except EXPECTED as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a call's outermost loop: the desk is told, whatever it is
+            self._log.trace(f"call failed: {type(call).__name__}", traceback.format_exc())
+            return _failure(call, f"a fault of Outrider itself: {type(error).__name__}: {error}")
+
+
+class _CallTask:
+    """A call of the desk's."""
+
+    def __init__(self, workers: Workers, call: Call, to: str, done: Done) -> None:
+        self._workers = workers
+        self._call = call
+        self._to = to
+        self._once = _Once(done)
+
+    def run(self) -> None:
+        self._end(self._workers.do(self._call))
+
+    def give_up(self, words: str) -> None:
+        self._end(_failure(self._call, words))
+
+    def _end(self, result: Result) -> None:
+        if self._once(result):
+            if isinstance(result, NodeReport):
+                self._workers.pools.note(result)
+            outcome = "failed" if isinstance(result, Exception) else "done"
+            self._workers.meter.count("outrider_calls_total", self._to, outcome)
+
+
+class _Once:
+    """Hands over the first result and no other. Two threads may have one at the same time."""
+
+    def __init__(self, done: Done) -> None:
+        self._first: Future[Result] = Future()
+        self._first.add_done_callback(lambda future: done(future.result()))
+
+    def __call__(self, result: Result) -> bool:
+        try:
+            self._first.set_result(result)
+        except InvalidStateError:
+            return False
+        return True
+
+
+def _failure(call: Call, words: str) -> Exception:
+    """A call's error in the words of whom it went to."""
+    if isinstance(call, TellNode):
+        return NodeTrouble(f"node {call.node}: {words}")
+    return Unavailable(f"the call was given up: {words}")
+
+
+def _no_answer(words: str) -> Trouble:
+    return Trouble(code="unavailable", message=f"the batch system gave no answer ({words}): ask again later")

@@ -1,0 +1,221 @@
+"""Requests answered: who may ask what, what was answered before, and who decides about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from outrider.metadata.decision import Refused as PolicyRefused
+from outrider.metadata.policies import Policies
+from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.desk import submitting
+from outrider.service.desk.admitting import Wish
+from outrider.service.desk.recall import read_decision, write_decision
+from outrider.service.desk.rights import may_read
+from outrider.service.desk.roster import Listed
+from outrider.service.desk.site import Live
+from outrider.service.desk.workings import Workings
+from outrider.service.meter import Log, Meter
+from outrider.service.ports import AskProgram
+from outrider.service.requests import (
+    Asked,
+    BeginSubmission,
+    Caller,
+    Cancel,
+    EndSubmission,
+    Explain,
+    ListDecisions,
+    ListImages,
+    ListNodes,
+    ListReservations,
+    ListTransfers,
+    Modify,
+    Plan,
+    Recall,
+    Request,
+    Reserve,
+    Show,
+    ShowTimeline,
+)
+from outrider.store.errors import Conflict
+from outrider.store.records import Answer as StoredAnswer
+
+Deciding = Reserve | Plan | Modify
+
+
+class Answering:
+    """Answers requests about one site. A StoreError is the desk's to deal with."""
+
+    def __init__(self, parts: Workings, log: Log, meter: Meter, decided: dict[str, int]) -> None:
+        self._parts = parts
+        self._log = log
+        self._meter = meter
+        self._decided = decided
+
+    def look_up(self, request: Request, caller: Caller, roster: Mapping[str, Listed]) -> Answer:
+        """Answer whoever only looks."""
+        views, site_views = self._parts.views, self._parts.site_views
+        if isinstance(request, Show):
+            found = views.find(request.name, caller)
+            return found if isinstance(found, Trouble) else views.details(found, caller)
+        if isinstance(request, ListReservations):
+            return views.reservations(request, caller)
+        if isinstance(request, ListImages):
+            return site_views.images(request, caller)
+        if isinstance(request, ListNodes):
+            states = {name: each.state.value for name, each in roster.items()}
+            return site_views.nodes(request, states)
+        if isinstance(request, ListTransfers):
+            return site_views.transfers(request, caller)
+        if isinstance(request, ShowTimeline):
+            return site_views.timeline(request)
+        if isinstance(request, Recall):
+            return self.recall(request, caller)
+        if isinstance(request, Explain):
+            return views.explanation(request.name, caller)
+        assert isinstance(request, ListDecisions)
+        return views.decisions(request, caller)
+
+    def decide(
+        self,
+        asked: Asked,
+        policies: Policies,
+        troubles: tuple[str, ...],
+        program: PolicyRefused | None,
+        *,
+        is_judged: bool,
+    ) -> Answer | AskProgram:
+        """Reserve, plan or modify; or first the site's own program is to be asked."""
+        request, caller, admitting = asked.request, asked.caller, self._parts.admitting
+        assert isinstance(request, (Reserve, Plan, Modify))
+        known = self._recalled(caller, request)
+        if known is not None:
+            return known
+        if troubles:
+            return Trouble(code="unavailable", message=f"nothing is promised now: {'; '.join(troubles)}")
+        live: Live | None = None
+        if isinstance(request, Modify):
+            found = self._owned(request.name, caller)
+            if isinstance(found, Trouble):
+                return found
+            live = found
+            wish = admitting.changed(live, request, caller)
+        else:
+            wish = admitting.wish(caller, request.wanted)
+        if isinstance(wish, Trouble):
+            return wish
+        if policies.external is not None and not is_judged:
+            return AskProgram(
+                external=policies.external, request=admitting.question(wish), ticket=asked.ticket
+            )
+        if isinstance(request, Plan):
+            return admitting.plan(wish, program)
+        if isinstance(request, Reserve):
+            answer: Answer = self._reserve(wish, program)
+        else:
+            assert live is not None
+            answer = self._modify(live, wish, request, program)
+        if isinstance(answer, Decision):
+            self._remember(caller, request, answer)
+        return answer
+
+    def hand_over(
+        self, request: BeginSubmission | EndSubmission, caller: Caller, store_trouble: str
+    ) -> Answer:
+        """Remember how far a job is on its way to the batch system."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        if isinstance(request, BeginSubmission):
+            return submitting.begin(self._parts.site, request, caller)
+        return submitting.end(self._parts.site, request, caller)
+
+    def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
+        """Cancel a reservation; one that is over stays as it is."""
+        views = self._parts.views
+        found = views.find(request.name, caller)
+        if isinstance(found, Trouble):
+            return found
+        if not isinstance(found, Live):
+            return views.details(found, caller) if may_read(found, caller) else _not_yours(found.name)
+        if not may_read(found.record, caller):
+            return _not_yours(found.name)
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        is_own = caller.uid == found.record.owner.uid
+        why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
+        self._parts.lifetimes.cancel(found, caller, why)
+        return views.details(found.record, caller)
+
+    def _reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+        parts = self._parts
+        decision = parts.admitting.reserve(wish, program)
+        if decision.result == "accepted":
+            # Its image may be there or on its way already; and its beginning and end are to come.
+            parts.executing.arrange(parts.site.live[decision.name])
+        return decision
+
+    def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
+        parts, before = self._parts, set(live.nodes)
+        decision = parts.admitting.modify(live, wish, request, program)
+        if not request.is_plan and isinstance(decision, Decision) and decision.result == "accepted":
+            parts.executing.release(live, tuple(sorted(before - set(live.nodes))))
+            parts.executing.prune()
+            parts.executing.arrange(live)
+        return decision
+
+    def _owned(self, name: str, caller: Caller) -> Live | Trouble:
+        found = self._parts.views.find(name, caller)
+        if isinstance(found, Trouble):
+            return found
+        record = found.record if isinstance(found, Live) else found
+        if not may_read(record, caller):
+            return _not_yours(record.name)
+        if not isinstance(found, Live):
+            words = f"reservation {record.name} is over: it is {record.state.value}"
+            return Trouble(code="conflict", message=words)
+        return found
+
+    def recall(self, request: Recall, caller: Caller) -> Answer:
+        """What a request was answered before."""
+        nothing = Trouble(code="not-found", message=f"nothing was answered under key {request.key}")
+        return self._recalled(caller, request) or nothing
+
+    def _recalled(self, caller: Caller, request: Deciding | Recall) -> Answer | None:
+        """What this very request was answered before."""
+        if isinstance(request, Plan) or not request.key:
+            return None
+        try:
+            found = self._parts.site.store.answered(caller.uid, request.key, request.request_hash)
+        except Conflict as conflict:
+            return Trouble(code="conflict", message=str(conflict))
+        return None if found is None else read_decision(found.text)
+
+    def _remember(self, caller: Caller, request: Reserve | Modify, decision: Decision) -> None:
+        site = self._parts.site
+        if isinstance(request, Reserve):
+            self._decided[decision.result] = self._decided.get(decision.result, 0) + 1
+            self._meter.count("outrider_decisions_total", decision.result, decision.cause or "-")
+            if decision.result == "accepted":
+                self._meter.count("outrider_saved_bytes_total", by=decision.saved_bytes)
+            self._log.info(
+                "reservation decided",
+                result=decision.result,
+                reservation=decision.name or decision.workspace,
+                user=caller.user,
+                nodes=decision.nodes,
+                image=decision.image.uri,
+                cause=decision.cause or None,
+            )
+        if not request.key or (isinstance(request, Modify) and request.is_plan):
+            return
+        answer = StoredAnswer(
+            uid=caller.uid,
+            key=request.key,
+            request_hash=request.request_hash,
+            text=write_decision(decision),
+            at_s=site.now_s,
+        )
+        site.write(lambda promise: promise.answer(answer))
+
+
+def _not_yours(name: str) -> Trouble:
+    return Trouble(code="not-allowed", message=f"reservation {name} is somebody else's")

@@ -1,0 +1,392 @@
+"""The desk: one event in, what it is answered and what is to be done about it out.
+
+It is the only owner of the book and of the store. It has no thread, no socket and no clock: who
+drives it says what time it is. So the same desk runs in production and in simulation.
+
+What an event leads to is one transaction, and only when that is on the disk is anybody answered
+or any call made. If it cannot be written, nothing of it has happened: the state is loaded anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from outrider.metadata.decision import Allowed
+from outrider.metadata.decision import Refused as PolicyRefused
+from outrider.metadata.policies import Policies
+from outrider.rms.base import NodeState, Refused, Sight
+from outrider.service.answers import Answer, Reconciled, Replied, Trouble
+from outrider.service.desk import roster
+from outrider.service.desk.agenda import Agenda, Topic
+from outrider.service.desk.answering import Answering
+from outrider.service.desk.batchside import BatchSide
+from outrider.service.desk.roster import Listed
+from outrider.service.desk.site import Site
+from outrider.service.desk.staff import Staff
+from outrider.service.desk.status import status_of
+from outrider.service.desk.workings import Workings, make_workings
+from outrider.service.meter import Log, Meter
+from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeReport, TellNode
+from outrider.service.requests import (
+    Asked,
+    BeginSubmission,
+    Cancel,
+    EndSubmission,
+    Modify,
+    Plan,
+    Reconcile,
+    Reserve,
+    ShowStatus,
+    Ticked,
+)
+from outrider.service.settings import Settings
+from outrider.store.errors import StoreError
+from outrider.store.loading import collector_paused
+from outrider.store.records import Effect
+from outrider.store.store import Store
+
+Event = Asked | Finished | Ticked
+
+PROBE_S = 5
+"""How often a store that could not be written is tried again."""
+PRUNE_S = 3600
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What an event led to."""
+
+    replies: tuple[Replied, ...] = ()
+    calls: tuple[Call, ...] = ()
+
+
+class Desk:
+    """One site's service, without the world around it."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        policies: Policies,
+        now_s: int,
+        *,
+        log: Log,
+        meter: Meter,
+        batch_system: str = "",
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._policies = policies
+        self._log = log
+        self._meter = meter
+        self._batch_system = batch_system
+        self._now_s = self._started_s = now_s
+        self._agenda = Agenda()
+        self._staff = Staff(settings, self._agenda)
+        self._batch = BatchSide(store, settings, now_s, log)
+        self._roster: dict[str, Listed] = {}
+        self._parts: Workings | None = None
+        self._answering: Answering | None = None
+        self._store_trouble = ""
+        self._parked: dict[int, Asked] = {}
+        self._decided: dict[str, int] = {}
+        self._findings: dict[str, tuple[str, ...]] = {}
+        """What the last comparison with each node, and with the batch system (""), has found."""
+        self._agenda.add(now_s, Topic.LOOK)
+        self._agenda.add(now_s + settings.reconcile_every_s, Topic.COMPARE)
+        self._agenda.add(now_s + PRUNE_S, Topic.STORE)
+        self._load()
+
+    def handle(self, event: Event, now_s: int) -> Outcome:
+        """Deal with an event. Time never goes back here, whatever clocks do."""
+        self._now_s = max(self._now_s, now_s)
+        if self._parts is not None:
+            self._parts.site.now_s = self._now_s
+        replies: list[Replied] = []
+        programs: list[AskProgram] = []
+        try:
+            if isinstance(event, Asked):
+                self._asked(event, replies, programs)
+            elif isinstance(event, Finished):
+                self._finished(event, replies)
+            self._run()
+            self._flush()
+            calls = [*programs, *self._calls()]
+        except StoreError as error:
+            self._broken(error)
+            words = f"nothing was changed: {error}"
+            trouble = Trouble(code="unavailable", message=words)
+            tickets = [each.ticket for each in replies] or [each.ticket for each in _asking(event)]
+            return Outcome(replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in tickets))
+        return Outcome(replies=tuple(replies), calls=tuple(calls))
+
+    def next_s(self) -> int | None:
+        """By when time must be told again, if nothing else happens."""
+        instants = [self._agenda.next_s()]
+        if not self._store_trouble:
+            instants.append(self._batch.due_s)
+        if self._parts is not None:
+            instants += [self._parts.executing.next_s(), self._parts.mending.next_s()]
+        return min((at_s for at_s in instants if at_s is not None), default=None)
+
+    def set_policies(self, policies: Policies) -> None:
+        self._policies = policies
+        if self._parts is not None:
+            self._parts.admitting.policies = policies
+
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """Why nothing is promised now; empty if something may be."""
+        return tuple(words for words in (self._store_trouble, self._batch.trouble(self._now_s)) if words)
+
+    def _asked(self, asked: Asked, replies: list[Replied], programs: list[AskProgram]) -> None:
+        answer = self._answer(asked, None, is_judged=False)
+        if isinstance(answer, AskProgram):
+            self._parked[asked.ticket] = asked
+            programs.append(answer)
+        else:
+            replies.append(Replied(ticket=asked.ticket, answer=answer))
+
+    def _answer(self, asked: Asked, program: PolicyRefused | None, *, is_judged: bool) -> Answer | AskProgram:
+        request, caller, answering = asked.request, asked.caller, self._answering
+        if isinstance(request, ShowStatus):
+            return self._status()
+        if answering is None:
+            words = "; ".join(self.troubles) or "the service is starting"
+            return Trouble(code="unavailable", message=words)
+        if isinstance(request, (Reserve, Plan, Modify)):
+            return answering.decide(asked, self._policies, self.troubles, program, is_judged=is_judged)
+        if isinstance(request, Cancel):
+            return answering.cancel(request, caller, self._store_trouble)
+        if isinstance(request, (BeginSubmission, EndSubmission)):
+            return answering.hand_over(request, caller, self._store_trouble)
+        if isinstance(request, Reconcile):
+            if not caller.is_admin:
+                return Trouble(code="not-allowed", message="only administrators can have everything compared")
+            self._batch.wants_look = True
+            self._staff.compare_all(self._now_s)
+            found = [words for source in sorted(self._findings) for words in self._findings[source]]
+            return Reconciled(findings=tuple(found))
+        return answering.look_up(request, caller, self._roster)
+
+    def _finished(self, finished: Finished, replies: list[Replied]) -> None:
+        call, result = finished.call, finished.result
+        if isinstance(call, AskProgram):
+            self._judged(call, result, replies)
+        elif isinstance(call, Look):
+            self._looked(call, result)
+        elif isinstance(call, Carry):
+            self._carried(call.effect, result)
+        else:
+            self._told(call, result)
+
+    def _judged(self, call: AskProgram, result: object, replies: list[Replied]) -> None:
+        """The site's own program has said what it thinks of a request."""
+        asked = self._parked.pop(call.ticket, None)
+        if asked is None:
+            return
+        program = result if isinstance(result, PolicyRefused) else None
+        if program is None and not isinstance(result, Allowed):
+            program = PolicyRefused(
+                rule="external", sentence=f"the site's own policy gave no answer: {result}"
+            )
+        answer = self._answer(asked, program, is_judged=True)
+        assert not isinstance(answer, AskProgram)
+        replies.append(Replied(ticket=asked.ticket, answer=answer))
+
+    def _told(self, call: TellNode, result: object) -> None:
+        """A node has been told something, or does not answer."""
+        report = result if isinstance(result, NodeReport) else None
+        words = "" if report is not None else str(result) or type(result).__name__
+        news = self._staff.heard(call, report, words, self._now_s)
+        parts, member = self._parts, self._staff.members.get(call.node)
+        if parts is None or member is None:
+            return
+        parts.copies.heard(news)
+        if report is not None and report.images is not None:
+            self._find(call.node, parts.reconciling.pool(member))
+        if report is not None:
+            self._note_limit(parts.site, report)
+        parts.reconciling.presence(member)
+
+    def _note_limit(self, site: Site, report: NodeReport) -> None:
+        """A node's pool is larger or smaller than was thought."""
+        listed = self._roster.get(report.node)
+        if listed is None or listed.limit_bytes == report.limit_bytes:
+            return
+        listed = self._roster[report.node] = replace(listed, limit_bytes=report.limit_bytes)
+        number = site.book.timeline.number_of[report.node]
+        site.book.pools.pools[number].limit_bytes = report.limit_bytes
+        self._write_node(site, listed)
+
+    def _write_node(self, site: Site, listed: Listed) -> None:
+        record = roster.record_of(listed, self._now_s)
+        site.write_lightly(lambda progress: progress.put_node(record))
+
+    def _looked(self, call: Look, result: object) -> None:
+        if not self._batch.is_latest(call):
+            return
+        if not isinstance(result, Sight):
+            self._batch.saw_nothing(str(result) or type(result).__name__)
+            return
+        self._batch.saw(self._now_s)
+        found = {node.name: roster.seen(node, self._roster.get(node.name)) for node in result.nodes}
+        if self._parts is None or not roster.is_same_site(self._roster, found):
+            self._new_site(found)
+        for name, each in found.items():
+            if each != self._roster.get(name) and self._parts is not None:
+                self._roster[name] = each
+                self._write_node(self._parts.site, each)
+        if self._parts is not None:
+            self._find("", self._parts.reconciling.seen(result))
+
+    def _new_site(self, found: dict[str, Listed]) -> None:
+        """Nodes have come or gone, or give more or less than before: the book is made anew."""
+        self._flush()
+        with self._store.progress() as progress:
+            for name in sorted(self._roster.keys() - found.keys()):
+                progress.drop_node(name)
+            for each in found.values():
+                progress.put_node(roster.record_of(each, self._now_s))
+        self._log.info("site has changed", nodes=len(found))
+        self._load()
+
+    def _find(self, source: str, findings: Iterable[str]) -> None:
+        self._findings[source] = tuple(findings)
+        for _ in self._findings[source]:
+            self._meter.count("outrider_reconcile_findings_total", "difference")
+
+    def _carried(self, effect: Effect, result: object) -> None:
+        """An effect has been carried out on the batch system, or has failed."""
+        self._batch.came_back(effect, self._now_s)
+        parts = self._parts
+        if parts is None:
+            return
+        site, identity, now_s = parts.site, effect.identity, self._now_s
+        if result is None:
+            site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
+            parts.lifetimes.carried(effect)
+            return
+        wait_s = self._batch.again_s(effect)
+        words = str(result) or type(result).__name__
+        waiting = self._store.waiting_effects(effect.subject)
+        if waiting and waiting[-1].identity != identity:
+            # A later one says what should be now, and waits for this one to be out of its way.
+            site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
+            self._log.info("effect is given up", effect=identity, words=words)
+            return
+        site.write_lightly(lambda progress: progress.postpone_effect(identity, words, now_s + wait_s))
+        self._log.warning("effect fails", effect=identity, words=words, again_s=wait_s)
+        if isinstance(result, Refused):
+            parts.lifetimes.refused(effect, words)
+            self._batch.wants_look = True
+
+    def _run(self) -> None:
+        """Everything that is due."""
+        while (entry := self._agenda.take(self._now_s)) is not None:
+            at_s, topic, subject = entry
+            if topic is Topic.NODE:
+                self._staff.due(subject, at_s)
+            elif topic is Topic.LOOK:
+                self._batch.wants_look = True
+                self._agenda.add(self._now_s + self._settings.look_every_s, Topic.LOOK)
+            elif topic is Topic.COMPARE:
+                self._compare()
+            elif topic is Topic.STORE:
+                self._tend_store()
+            elif self._parts is not None:
+                self._parts.lifetimes.turn(topic, subject)
+        if self._parts is not None:
+            self._parts.executing.run_link()
+            self._parts.mending.mend()
+
+    def _compare(self) -> None:
+        self._agenda.add(self._now_s + self._settings.reconcile_every_s, Topic.COMPARE)
+        if self._parts is not None:
+            self._parts.site.book.timeline.forget_before(self._now_s)
+            self._parts.site.book.pools.settle(self._now_s)
+            # These are statistics that only a simulation wants.
+            self._parts.site.book.pools.stays.clear()
+        self._meter.set("outrider_last_reconcile_timestamp_seconds", self._now_s)
+
+    def _tend_store(self) -> None:
+        """See whether a store that could not be written can be again, and forget what is old."""
+        if self._store_trouble:
+            self._load()
+            return
+        self._agenda.add(self._now_s + PRUNE_S, Topic.STORE)
+        pruned = self._store.prune(self._now_s - self._settings.keep_history_s)
+        if not pruned.is_done:
+            self._agenda.add(self._now_s + 1, Topic.STORE)
+
+    def _calls(self) -> Iterable[Call]:
+        """What is to be asked of the world now."""
+        if self._store_trouble:
+            return []
+        calls: list[Call] = [*self._batch.calls(self._now_s)]
+        if self._parts is not None:
+            calls += self._staff.calls(self._now_s)
+        return calls
+
+    def _flush(self) -> None:
+        if self._parts is None:
+            return
+        is_promise = self._parts.site.has_promises
+        self._parts.site.flush()
+        if is_promise:
+            self._batch.due_s = self._now_s
+
+    def _broken(self, error: StoreError) -> None:
+        """What is not on the disk has not happened: what is in memory goes."""
+        self._log.error("store cannot be used", words=str(error))
+        self._parts = self._answering = None
+        self._store_trouble = str(error)
+        self._agenda.add(self._now_s + PROBE_S, Topic.STORE)
+
+    def _load(self) -> None:
+        """The state as it is on the disk. Until that can be read and written nothing is promised."""
+        with collector_paused():
+            self._read()
+
+    def _read(self) -> None:
+        self._parts = self._answering = None
+        try:
+            with self._store.promise() as promise:
+                promise.set("loaded_s", str(self._now_s))
+            self._roster = roster.read_roster(self._store.nodes())
+            nodes = [each.node(self._settings) for each in self._roster.values()]
+            site = Site(self._store, self._settings, nodes, self._now_s) if nodes else None
+        except StoreError as error:
+            self._broken(error)
+            return
+        self._store_trouble = ""
+        self._batch.due_s = self._now_s
+        if site is None:
+            return
+        self._staff.assemble(self._roster, site.live.keys(), self._now_s)
+        parts = make_workings(site, self._staff, self._agenda, self._policies, self._log, self._meter)
+        self._parts = parts
+        self._answering = Answering(parts, self._log, self._meter, self._decided)
+        for number, node in enumerate(site.book.timeline.nodes):
+            if self._roster[node.name].state is not NodeState.UP:
+                site.book.available &= ~(1 << number)
+        parts.lifetimes.take_up()
+
+    def _status(self) -> Answer:
+        return status_of(
+            self._parts,
+            self._settings,
+            self._staff,
+            now_s=self._now_s,
+            started_s=self._started_s,
+            batch_system=self._batch_system,
+            troubles=self.troubles,
+            seen_s=self._batch.seen_s,
+            nodes_up=sum(each.state is NodeState.UP for each in self._roster.values()),
+            decided=dict(self._decided),
+        )
+
+
+def _asking(event: Event) -> list[Asked]:
+    return [event] if isinstance(event, Asked) else []

@@ -1,0 +1,117 @@
+"""What is written down with a reservation beside its promise, as JSON with a version.
+
+The *document* is what the user asked for; the *receipt* is how it was kept so far.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from outrider.core.model import Image
+from outrider.service.ports import Readers
+from outrider.service.requests import Caller, Wanted
+from outrider.store.errors import Damaged, TooNew
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """What a reservation is for. `readers` is None for a public image."""
+
+    workspace: str
+    uri: str
+    digest: str
+    size_bytes: int
+    format: str
+    readers: Readers | None
+    file: str
+    """The workspace as its user wrote it down, as JSON."""
+
+    @property
+    def is_private(self) -> bool:
+        return self.readers is not None
+
+    @property
+    def image(self) -> Image:
+        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """How a promise has been kept so far. `is_met` is None until that is known."""
+
+    ready_s: int | None = None
+    brought: tuple[str, ...] = ()
+    """The nodes to which its own transfers have brought the image."""
+    saved_bytes: int = 0
+    sources: tuple[str, ...] = ()
+    is_met: bool | None = None
+    words: str = ""
+
+
+def document_of(wanted: Wanted, caller: Caller) -> Document:
+    file, image = wanted.workspace, wanted.image
+    section = file.metadata.image
+    return Document(
+        workspace=file.metadata.name,
+        uri=section.uri,
+        digest=image.digest,
+        size_bytes=image.size_bytes,
+        format=section.format or image.format,
+        readers=Readers(uids=(caller.uid,)) if section.private else None,
+        file=file.model_dump_json(),
+    )
+
+
+def write_document(document: Document) -> str:
+    return _write(document)
+
+
+def read_document(text: str) -> Document:
+    """What `write_document` wrote. Raises StoreError."""
+    with _told("what a user asked for"):
+        found = _read(text)
+        readers = found["readers"]
+        if readers is not None:
+            found["readers"] = Readers(uids=tuple(readers["uids"]), gids=tuple(readers["gids"]))
+        return Document(**found)
+
+
+def write_record(record: Record) -> str:
+    return _write(record)
+
+
+def read_record(text: str | None) -> Record:
+    if text is None:
+        return Record()
+    with _told("a receipt"):
+        found = _read(text)
+        return replace(Record(**found), sources=tuple(found["sources"]), brought=tuple(found["brought"]))
+
+
+def _write(value: Document | Record) -> str:
+    return json.dumps({"version": VERSION} | asdict(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _read(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    version = found.pop("version")
+    if version != VERSION:
+        raise TooNew(f"a document of version {version} is not known: update outriderd")
+    assert isinstance(found, dict)
+    return found
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """What is in the store and cannot be read is the store's fault, with a remedy."""
+    try:
+        yield
+    except (AssertionError, AttributeError, KeyError, TypeError, ValueError) as error:
+        words = f"{type(error).__name__} {error}"
+        raise Damaged(f"store: {what} cannot be read ({words}): put a backup back") from error

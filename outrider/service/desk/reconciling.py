@@ -1,0 +1,273 @@
+"""Store, batch system and nodes compared: what differs is adopted, mended or reported.
+
+The batch system says which nodes there are, what state they are in, and what others take of
+them. Of our reservations it is told what they are to be; if it has lost one, it gets it again,
+and if it loses it a second time, somebody wants it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from outrider.core.kept import KeptSlot
+from outrider.core.occupation import Occupation, Occupied, occupy, vacate
+from outrider.core.restaging import awaited, note_pool
+from outrider.core.reuse import Lingering
+from outrider.rms.base import JobState, NodeState, RmsNode, RmsReservation, Sight
+from outrider.service.desk.admitting import Admitting
+from outrider.service.desk.alarms import Alarms
+from outrider.service.desk.copies import Copies
+from outrider.service.desk.effects import orphan_effect
+from outrider.service.desk.lifetimes import Lifetimes
+from outrider.service.desk.mending import Mending
+from outrider.service.desk.site import Live, Site
+from outrider.service.desk.staff import Member, Staff
+from outrider.service.meter import Log
+from outrider.service.requests import Caller
+
+SERVICE = Caller(uid=0, user="outriderd", is_admin=True)
+PATIENCE_S = 60
+"""How long a reservation of ours may be missing before it counts as lost."""
+MOST_RESTORED = 1
+FOREVER_S = 366 * 86_400
+"""A job without a limit is taken to run so long."""
+
+MOST_DIGITS = 12
+"""Of a reservation's number."""
+
+
+class Reconciling:
+    """What was seen, and what it means."""
+
+    def __init__(
+        self,
+        site: Site,
+        staff: Staff,
+        admitting: Admitting,
+        copies: Copies,
+        alarms: Alarms,
+        mending: Mending,
+        lifetimes: Lifetimes,
+        log: Log,
+    ) -> None:
+        self._site = site
+        self._staff = staff
+        self._admitting = admitting
+        self._copies = copies
+        self._alarms = alarms
+        self._mending = mending
+        self._lifetimes = lifetimes
+        self._log = log
+        self._occupied: dict[str, tuple[Occupation, Occupied]] = {}
+        self._reported: set[str] = set()
+        self._is_up: dict[str, bool] = {}
+
+    def seen(self, sight: Sight) -> tuple[str, ...]:
+        """Take in a look at the batch system; what was found to differ, in words."""
+        findings = [*self._nodes(sight.nodes), *self._others(sight), *self._ours(sight)]
+        for words in findings:
+            if words not in self._reported:
+                self._log.warning("reconciler found", words=words)
+        self._reported = set(findings)
+        return tuple(findings)
+
+    def presence(self, member: Member) -> None:
+        """A node has answered, or has not: one that is silent for long is promised to nobody."""
+        site = self._site
+        number = site.book.timeline.number_of.get(member.name)
+        if number is not None:
+            is_away = member.is_away(site.now_s, site.settings.away_after_s)
+            is_up = self._is_up.get(member.name, True)
+            words = _silence(member) if is_up else f"node {member.name} is not up"
+            self._mark(number, member.name, is_up and not is_away, words)
+
+    def pool(self, member: Member) -> tuple[str, ...]:
+        """A node has said which images it has."""
+        site = self._site
+        number = site.book.timeline.number_of.get(member.name)
+        if number is None:
+            return ()
+        held = [
+            Lingering(
+                key=image.digest,
+                size_bytes=image.size_bytes,
+                added_s=image.added_s,
+                uses=image.uses,
+                last_use_s=image.last_use_s,
+                next_use_s=None,
+            )
+            for image in member.images.values()
+        ]
+        missing = note_pool(site.book, member.name, held, site.now_s)
+        for key in awaited(site.book, member.name):
+            if key in member.images:
+                self._copies.came_by_itself(member.name, key)
+        return tuple(f"node {member.name} does not have image {key}, which is counted on" for key in missing)
+
+    def _nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
+        site = self._site
+        states = {node.name: node.state for node in nodes}
+        self._is_up = {name: state is NodeState.UP for name, state in states.items()}
+        for number, node in enumerate(site.book.timeline.nodes):
+            state = states.get(node.name, NodeState.DOWN)
+            member = self._staff.members.get(node.name)
+            is_away, words = False, f"node {node.name} is {state.value}"
+            if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
+                is_away, words = True, _silence(member)
+            self._mark(number, node.name, state is NodeState.UP and not is_away, words)
+            if state is not NodeState.UP:
+                yield f"node {node.name} is {state.value}"
+
+    def _mark(self, number: int, name: str, is_usable: bool, words: str) -> None:
+        """A node can be promised, or cannot any more."""
+        site = self._site
+        was_usable = bool(site.book.available >> number & 1)
+        if is_usable == was_usable:
+            return
+        if is_usable:
+            site.book.available |= 1 << number
+            self._log.info("node is back", node=name)
+            return
+        site.book.available &= ~(1 << number)
+        self._log.warning("node is gone", node=name, words=words)
+        for live in site.live.values():
+            if name in live.nodes and live.reservation.end_s > site.now_s:
+                self._alarms.troubled.setdefault(live.name, words)
+
+    def _others(self, sight: Sight) -> Iterator[str]:
+        """What others take of the nodes: jobs that run outside our reservations, and reservations."""
+        site = self._site
+        wanted = {each.name: each for each in self._occupations(sight)}
+        for name in [name for name in self._occupied if name not in wanted]:
+            vacate(site.book, self._occupied.pop(name)[1], site.now_s)
+        for name, occupation in wanted.items():
+            before = self._occupied.get(name)
+            if before is not None:
+                if _is_same(before[0], occupation, site.now_s):
+                    continue
+                vacate(site.book, before[1], site.now_s)
+            occupied = occupy(site.book, occupation, site.now_s)
+            self._occupied[name] = (occupation, occupied)
+            for collided in occupied.collides:
+                live = site.live.get(collided)
+                if live is None:
+                    continue
+                taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
+                self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
+                words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
+                self._alarms.troubled.setdefault(collided, words)
+                yield f"{name} takes what reservation {collided} was promised"
+
+    def _occupations(self, sight: Sight) -> Iterator[Occupation]:
+        site = self._site
+        capacity = {node.name: node.capacity for node in site.book.timeline.nodes}
+        ours = set(site.live)
+        for reservation in sight.reservations:
+            if reservation.name in ours and reservation.is_ours:
+                continue
+            slots = tuple(
+                KeptSlot(
+                    node=name, resources=capacity[name], start_s=reservation.start_s, end_s=reservation.end_s
+                )
+                for name in reservation.nodes
+                if name in capacity
+            )
+            if slots:
+                yield Occupation(name=f"reservation {reservation.name}", slots=slots)
+        for name, (end_s, key) in sorted(self._busy(sight).items()):
+            slot = KeptSlot(node=name, resources=capacity[name], start_s=sight.at_s, end_s=end_s)
+            yield Occupation(name=f"job {key} on {name}", slots=(slot,))
+
+    def _busy(self, sight: Sight) -> dict[str, tuple[int, str]]:
+        """Until when nodes have jobs outside of our reservations, and the last of them.
+
+        A reservation takes whole nodes, so that one job is enough.
+        """
+        number_of = self._site.book.timeline.number_of
+        found: dict[str, tuple[int, str]] = {}
+        for job in sight.jobs:
+            if job.reservation is not None or job.state not in (JobState.STARTING, JobState.RUNNING):
+                continue
+            start_s = sight.at_s if job.start_s is None else job.start_s
+            end_s = start_s + (FOREVER_S if job.limit_s is None else job.limit_s)
+            # One that outlives its limit goes on until it is seen to have ended.
+            end_s = max(end_s, sight.at_s + 2 * self._site.settings.look_every_s)
+            for name in job.nodes:
+                if name in number_of:
+                    found[name] = max(found.get(name, (0, "")), (end_s, job.key))
+        return found
+
+    def _ours(self, sight: Sight) -> Iterator[str]:
+        site = self._site
+        seen = {each.name: each for each in sight.reservations if each.is_ours}
+        for live in list(site.live.values()):
+            if not live.is_confirmed or live.record.state.is_final or live.reservation.end_s <= site.now_s:
+                continue
+            there = seen.get(live.name)
+            if there is None:
+                yield from self._missing(live)
+            else:
+                live.missing_since_s = None
+                if not _agrees(there, live, site.now_s):
+                    self._admitting.confirm(live)
+                    yield f"reservation {live.name} is another in the batch system: it is put right"
+        for name in sorted(seen.keys() - site.live.keys()):
+            yield from self._orphan(name)
+
+    def _missing(self, live: Live) -> Iterator[str]:
+        site = self._site
+        if live.missing_since_s is None:
+            live.missing_since_s = site.now_s
+            return
+        if site.now_s - live.missing_since_s < min(PATIENCE_S, site.settings.look_every_s):
+            return
+        live.missing_since_s = None
+        if live.restored >= MOST_RESTORED:
+            yield f"reservation {live.name} was deleted in the batch system again: it is cancelled"
+            self._lifetimes.cancel(live, SERVICE, "an administrator deleted it in the batch system")
+            return
+        live.restored += 1
+        site.note("reconcile", live.name, "restored", "the batch system had lost it")
+        self._admitting.confirm(live)
+        yield f"reservation {live.name} was not in the batch system: it is put back"
+
+    def _orphan(self, name: str) -> Iterator[str]:
+        """The batch system has one of ours that is over, or that we know nothing of."""
+        site = self._site
+        if site.store.waiting_effects(name):
+            return
+        past = site.store.reservation(name)
+        if past is None:
+            # A copy of the store was put back: its name is somebody's, and is not given again.
+            number = name.rpartition("-")[2]
+            if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
+                site.skip_numbers(int(number))
+            yield f"reservation {name} is in the batch system, and nothing is known of it"
+            return
+        site.todo([orphan_effect(name, site.now_s)])
+        yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _silence(member: Member) -> str:
+    """That a pool does not answer, and what came instead of an answer."""
+    return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
+
+
+def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:
+    """Whether two occupations take the same from now on: that one has begun is no change."""
+
+    def rest(occupation: Occupation) -> list[tuple[str, int, int]]:
+        return [(slot.node, max(slot.start_s, now_s), slot.end_s) for slot in occupation.slots]
+
+    return rest(one) == rest(other)
+
+
+def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:
+    reservation = live.reservation
+    is_begun = reservation.start_s <= now_s
+    return (
+        set(there.nodes) == set(reservation.nodes)
+        and there.end_s == reservation.end_s
+        and (is_begun or there.start_s == reservation.start_s)
+        and live.record.owner.user in there.users
+    )

@@ -1,0 +1,464 @@
+"""What each node is to have, what it was told, and what it said: orders by level, not by edge.
+
+A *need* is a reservation's need of its image on one node. As long as it stands, its node is told
+again and again until the image is there and pinned; so a lost message, a node that was away or a
+service that died are no special cases. Nothing here knows why something is needed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from outrider.service.desk.agenda import Agenda, Topic
+from outrider.service.ports import (
+    Arriving,
+    Fetch,
+    NodeImage,
+    NodeReport,
+    Order,
+    Pin,
+    Readers,
+    Relay,
+    Source,
+    Stop,
+    TellNode,
+    Unpin,
+)
+from outrider.service.settings import Settings
+
+LOST_CALL_S = 180
+"""After so long without an answer a call is taken for lost, and the node is told anew."""
+MOST_ORDERS = 64
+"""Orders in one call; the rest follow in the next."""
+RETRY_S = 5
+MOST_RETRY_S = 120
+FIRST_PER_S = 50
+"""So many nodes a second are asked for the first time."""
+UPSTREAM_S = 15
+"""How long a node of a chain waits for the one before it to have been told."""
+
+
+@dataclass(slots=True)
+class Need:
+    """A reservation's need of its image on a node. Without `transfer` it should be there already."""
+
+    owner: str
+    digest: str
+    uri: str
+    size_bytes: int
+    format: str
+    readers: Readers | None
+    until_s: int
+    transfer: int | None = None
+    deadline_s: int | None = None
+    rate_bytes_per_s: int | None = None
+    upstream: tuple[str, ...] = ()
+    """The nodes before it in the chain, the nearest first."""
+    since_s: int = 0
+    is_there: bool = False
+    is_told: bool = False
+    told_until_s: int = 0
+    failures: int = 0
+    is_barred: bool = False
+    """The node has these bytes for others alone."""
+    next_s: int = 0
+    arrived_bytes: int = 0
+    rate: int = 0
+    source: str = ""
+    words: str = ""
+
+
+@dataclass(slots=True)
+class Member:
+    """A node's pool, as far as it is known."""
+
+    name: str
+    needs: dict[str, Need] = field(default_factory=dict)
+    unpins: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Digest and owner of pins to be taken away, and when to say so next."""
+    stops: dict[str, None] = field(default_factory=dict)
+    due_s: int | None = None
+    compare_s: int = 0
+    """When all its images are asked for next."""
+    call: TellNode | None = None
+    called_s: int = 0
+    heard_s: int | None = None
+    silent_since_s: int | None = None
+    failures: int = 0
+    limit_bytes: int | None = None
+    used_bytes: int | None = None
+    images: dict[str, NodeImage] = field(default_factory=dict)
+    arriving: tuple[Arriving, ...] = ()
+    words: str = ""
+
+    def is_away(self, now_s: int, after_s: int) -> bool:
+        return self.silent_since_s is not None and now_s - self.silent_since_s >= after_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrived:
+    """The image that a reservation needs is there and pinned."""
+
+    node: str
+    owner: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """Bytes have arrived, or have not."""
+
+    node: str
+    owner: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Missed:
+    """An image that should be there is not."""
+
+    node: str
+    owner: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failed:
+    """A node could not bring an image; it is told again later."""
+
+    node: str
+    owner: str
+
+
+News = Arrived | Moved | Missed | Failed
+
+
+class Staff:
+    """All nodes."""
+
+    def __init__(self, settings: Settings, agenda: Agenda) -> None:
+        self._settings = settings
+        self._agenda = agenda
+        self.members: dict[str, Member] = {}
+        self._ready: deque[str] = deque()
+        self._under_way = 0
+        self._number = 0
+
+    def assemble(self, names: Collection[str], owners: Collection[str], now_s: int) -> None:
+        """These are the site's nodes, and only these owners have needs; what is known of them stays.
+
+        New nodes are asked what they have, though not all at once.
+        """
+        for name in [name for name in self.members if name not in names]:
+            member = self.members.pop(name)
+            self._under_way -= member.call is not None
+        for number, name in enumerate(names):
+            if name not in self.members:
+                delay_s = min(number // FIRST_PER_S, self._settings.reconcile_every_s // 2)
+                self.members[name] = Member(name=name, compare_s=now_s + delay_s)
+        for member in self.members.values():
+            for owner in [owner for owner in member.needs if owner not in owners]:
+                del member.needs[owner]
+            self._plan(member, now_s)
+
+    def need(self, node: str, need: Need, now_s: int) -> None:
+        """A reservation needs its image here from now on; what was known of the same need stays."""
+        member = self.members.get(node)
+        if member is None:
+            return
+        before = member.needs.get(need.owner)
+        if before is not None and before.digest == need.digest:
+            need.is_there, need.arrived_bytes, need.source = (
+                before.is_there,
+                before.arrived_bytes,
+                before.source,
+            )
+        need.since_s = need.next_s = now_s
+        member.needs[need.owner] = need
+        member.unpins.pop((need.digest, need.owner), None)
+        member.stops.pop(need.digest, None)
+        self._plan(member, now_s)
+
+    def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
+        """A reservation needs nothing here any more. `is_stopped`: what is under way may end, too."""
+        member = self.members.get(node)
+        need = member.needs.pop(owner, None) if member is not None else None
+        if member is None or need is None:
+            return
+        member.unpins[need.digest, owner] = now_s
+        is_needed = any(other.digest == need.digest for other in member.needs.values())
+        if is_stopped and not need.is_there and not is_needed:
+            member.stops[need.digest] = None
+        self._plan(member, now_s)
+
+    def has_copy(self, node: str, owner: str) -> bool:
+        """Whether a node has said that what a reservation needs is there."""
+        member = self.members.get(node)
+        need = None if member is None else member.needs.get(owner)
+        return need is not None and need.is_there
+
+    def has_spoken(self, node: str) -> bool:
+        """Whether a node has answered at all since the service was started."""
+        member = self.members.get(node)
+        return member is not None and member.heard_s is not None
+
+    def hurry(self, node: str, owner: str, now_s: int) -> None:
+        """Tell a node about a need now, whatever was said when."""
+        member = self.members[node]
+        member.needs[owner].next_s = now_s
+        self._plan(member, now_s)
+
+    def compare_all(self, now_s: int) -> None:
+        """Ask every node what it has."""
+        for member in self.members.values():
+            member.compare_s = now_s
+            self._plan(member, now_s)
+
+    def due(self, node: str, at_s: int) -> None:
+        """The agenda says that it is time for a node."""
+        member = self.members.get(node)
+        if member is None or member.due_s != at_s:
+            return
+        member.due_s = None
+        if member.call is not None:
+            lost_s = member.called_s + LOST_CALL_S
+            if at_s < lost_s:
+                # Its answer will say what is next; should none come, it is told anew.
+                self._plan_at(member, lost_s)
+                return
+            # Given up here, since it may be one of those that keep all others from being called.
+            member.call = None
+            self._under_way -= 1
+        self._ready.append(node)
+
+    def calls(self, now_s: int) -> Iterator[TellNode]:
+        """What is to be said to nodes now, as many at once as may be."""
+        while self._ready and self._under_way < self._settings.most_calls:
+            member = self.members.get(self._ready.popleft())
+            if member is None:
+                continue
+            if member.call is not None:
+                self._plan_at(member, member.called_s + LOST_CALL_S)
+                continue
+            self._number += 1
+            call = TellNode(
+                node=member.name,
+                orders=tuple(self._orders(member, now_s))[:MOST_ORDERS],
+                wants_images=member.compare_s <= now_s,
+                number=self._number,
+            )
+            member.call, member.called_s = call, now_s
+            self._under_way += 1
+            # Should no answer come, it is told anew.
+            member.due_s = None
+            self._plan_at(member, now_s + LOST_CALL_S)
+            yield call
+
+    def heard(self, call: TellNode, report: NodeReport | None, words: str, now_s: int) -> list[News]:
+        """A call has come back: with a report, or with words about why there is none."""
+        member = self.members.get(call.node)
+        if member is None or member.call is None or member.call.number != call.number:
+            return []
+        member.call = None
+        self._under_way -= 1
+        if report is None:
+            return self._silent(member, words, now_s)
+        member.heard_s, member.silent_since_s, member.failures, member.words = now_s, None, 0, ""
+        member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
+        member.arriving = report.arriving
+        if report.images is not None:
+            member.images = {image.digest: image for image in report.images}
+            member.compare_s = now_s + self._settings.reconcile_every_s
+        news = self._results(member, report, now_s)
+        if report.images is not None:
+            news += self._gone(member, now_s)
+        self._plan(member, now_s)
+        return news
+
+    def _gone(self, member: Member, now_s: int) -> list[News]:
+        """Images that were there, and that the node does not have any more."""
+        news: list[News] = []
+        for need in member.needs.values():
+            if need.is_there and need.digest not in member.images:
+                need.is_there, need.is_told, need.next_s = False, False, now_s
+                news.append(Missed(node=member.name, owner=need.owner))
+        return news
+
+    def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
+        member.failures += 1
+        member.words = words
+        if member.silent_since_s is None:
+            member.silent_since_s = now_s
+        wait_s = min(RETRY_S * 2 ** min(member.failures - 1, 8), MOST_RETRY_S)
+        member.compare_s = max(member.compare_s, now_s + wait_s)
+        for need in member.needs.values():
+            need.next_s = max(need.next_s, now_s + wait_s)
+            need.rate = 0
+        for key in member.unpins:
+            member.unpins[key] = now_s + wait_s
+        self._plan(member, now_s)
+        return [Failed(node=member.name, owner=need.owner) for need in member.needs.values() if need.transfer]
+
+    def _results(self, member: Member, report: NodeReport, now_s: int) -> list[News]:
+        news: list[News] = []
+        arriving = {each.digest: each for each in report.arriving}
+        for result in report.results:
+            order = result.order
+            if isinstance(order, Stop):
+                member.stops.pop(order.digest, None)
+            elif isinstance(order, Unpin):
+                if not result.code or result.code == "missing":
+                    member.unpins.pop((order.digest, order.owner), None)
+                else:
+                    member.unpins[order.digest, order.owner] = now_s + RETRY_S
+            else:
+                need = member.needs.get(order.owner)
+                if need is not None and need.digest == order.digest:
+                    news += self._result(member, need, order, result.code, result.words, arriving, now_s)
+        return news
+
+    def _result(
+        self,
+        member: Member,
+        need: Need,
+        order: Fetch | Pin,
+        code: str,
+        words: str,
+        arriving: dict[str, Arriving],
+        now_s: int,
+    ) -> list[News]:
+        if isinstance(order, Fetch):
+            need.is_barred = code == "not-allowed"
+            if code:
+                return self._failed(member, need, f"{words or code}", now_s)
+            need.is_told, need.told_until_s = True, order.until_s
+            return []
+        if not code and need.is_barred:
+            # It is there, and pinned, and not for whoever needs it.
+            return []
+        if not code:
+            was_there, need.is_there = need.is_there, True
+            need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
+            need.told_until_s = order.until_s
+            # What lasts as long as it is needed is not renewed.
+            lease_s = self._settings.pin_lease_s
+            renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
+            need.next_s = max(now_s + 1, renewed_s)
+            return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
+        if code != "missing":
+            return self._failed(member, need, f"{words or code}", now_s)
+        was_there, need.is_there = need.is_there, False
+        if need.transfer is None or was_there:
+            need.next_s = now_s + RETRY_S
+            return [Missed(node=member.name, owner=need.owner)]
+        found = arriving.get(need.digest)
+        if found is not None and found.has_failed:
+            return self._failed(member, need, found.words, now_s)
+        if found is not None:
+            need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
+            need.source = found.source or need.source
+        else:
+            # The node knows nothing of it (any more).
+            need.is_told = False
+        need.next_s = now_s + self._settings.progress_every_s
+        return [Moved(node=member.name, owner=need.owner)]
+
+    def _failed(self, member: Member, need: Need, words: str, now_s: int) -> list[News]:
+        need.failures += 1
+        need.rate = 0
+        need.words = words
+        need.is_told = False
+        need.next_s = now_s + min(RETRY_S * 2 ** min(need.failures - 1, 8), MOST_RETRY_S)
+        return [Failed(node=member.name, owner=need.owner)]
+
+    def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
+        for digest in member.stops:
+            yield Stop(digest=digest)
+        for (digest, owner), at_s in member.unpins.items():
+            if at_s <= now_s:
+                yield Unpin(digest=digest, owner=owner)
+        for need in member.needs.values():
+            if need.next_s > now_s or not self._may_be_told(need, now_s):
+                continue
+            until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
+            until_s = max(until_s, now_s + self._settings.grace_s)
+            # Not again while it is under way: a transfer that has failed would begin anew, unnoticed.
+            is_wanted = not need.is_told or until_s >= need.told_until_s + self._settings.pin_lease_s // 2
+            if need.transfer is not None and not need.is_there and is_wanted:
+                yield Fetch(
+                    digest=need.digest,
+                    uri=need.uri,
+                    size_bytes=need.size_bytes,
+                    sources=self._sources(member, need),
+                    owner=need.owner,
+                    until_s=until_s,
+                    deadline_s=need.deadline_s,
+                    rate_bytes_per_s=need.rate_bytes_per_s,
+                    format=need.format,
+                    readers=need.readers,
+                )
+            yield Pin(
+                digest=need.digest,
+                owner=need.owner,
+                until_s=until_s,
+                uri=need.uri,
+                size_bytes=need.size_bytes,
+                readers=need.readers,
+            )
+
+    def _may_be_told(self, need: Need, now_s: int) -> bool:
+        """A node of a chain waits for the one before it, which would send it away otherwise."""
+        if need.is_told or need.is_there or not need.upstream or now_s - need.since_s >= UPSTREAM_S:
+            return True
+        before = self.members.get(need.upstream[0])
+        other = None if before is None else before.needs.get(need.owner)
+        return before is None or other is None or other.is_told or other.is_there or other.failures > 0
+
+    def _sources(self, member: Member, need: Need) -> tuple[Source, ...]:
+        """The nodes before it in the chain, the image's own address, and others that have it."""
+        before = [name for name in need.upstream if self._can_send(name) and self._may_take(name, need)]
+        others = [
+            each.name
+            for each in self.members.values()
+            if need.failures
+            and need.digest in each.images
+            and each.name != member.name
+            and self._may_take(each.name, need)
+        ]
+        near = [Relay(node=name, digest=need.digest) for name in before[:2]]
+        far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
+        if need.failures % 2:
+            # Something is wrong with the way that was tried: begin at the other end.
+            return (need.uri, *far, *near)
+        return (*near, need.uri, *far)
+
+    def _may_take(self, name: str, need: Need) -> bool:
+        """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
+        one has to be there for this very reservation."""
+        member = self.members[name]
+        image, own = member.images.get(need.digest), member.needs.get(need.owner)
+        if own is not None and own.is_barred:
+            return False
+        if image is None or image.is_public:
+            return True
+        # What was there already was pinned without anybody asking whose it is.
+        return own is not None and own.is_there and own.transfer is not None
+
+    def _can_send(self, name: str) -> bool:
+        member = self.members.get(name)
+        return member is not None and member.silent_since_s is None
+
+    def _plan(self, member: Member, now_s: int) -> None:
+        """When to speak to the node next."""
+        instants = [member.compare_s, *member.unpins.values()]
+        instants += [
+            need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in member.needs.values()
+        ]
+        if member.stops:
+            instants.append(now_s)
+        # Once a second at most, whatever a node answers.
+        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
+
+    def _plan_at(self, member: Member, at_s: int) -> None:
+        if member.due_s is None or at_s < member.due_s:
+            member.due_s = at_s
+            self._agenda.add(at_s, Topic.NODE, member.name)

@@ -1,0 +1,49 @@
+"""The service at one glance."""
+
+from __future__ import annotations
+
+from outrider import __version__
+from outrider.service.answers import Status
+from outrider.service.desk.staff import Staff
+from outrider.service.desk.workings import Workings
+from outrider.service.settings import Settings
+
+
+def status_of(
+    parts: Workings | None,
+    settings: Settings,
+    staff: Staff,
+    *,
+    now_s: int,
+    started_s: int,
+    batch_system: str,
+    troubles: tuple[str, ...],
+    seen_s: int | None,
+    nodes_up: int,
+    decided: dict[str, int],
+) -> Status:
+    """What there is, how much of it, and what is wrong. A service that cannot load has no parts."""
+    silent = [member for member in staff.members.values() if member.silent_since_s is not None]
+    site = None if parts is None else parts.site
+    link = None if site is None else site.book.link
+    return Status(
+        version=__version__,
+        site=settings.site,
+        batch_system=batch_system,
+        now_s=now_s,
+        started_s=started_s,
+        is_promising=not troubles,
+        troubles=troubles,
+        last_look_s=seen_s,
+        nodes=len(staff.members),
+        nodes_up=nodes_up,
+        nodes_away=sum(member.is_away(now_s, settings.away_after_s) for member in silent),
+        reservations={} if parts is None else parts.views.counts(),
+        next_start_s=None if site is None else site.next_start_s(),
+        transfers_waiting=0 if link is None else len(link),
+        transfers_running=0 if site is None else len(site.moving),
+        link_rate_bytes_per_s=settings.link_rate_bytes_per_s,
+        link_busy_until_s=link.busy_until_s if link is not None and link.running is not None else None,
+        effects_waiting=0 if site is None else site.store.count_effects(),
+        decisions=decided,
+    )

@@ -1,0 +1,61 @@
+"""What works on one site's state: made together, and made anew together when it is loaded again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from outrider.metadata.policies import Policies
+from outrider.service.desk.admitting import Admitting
+from outrider.service.desk.agenda import Agenda
+from outrider.service.desk.alarms import Alarms
+from outrider.service.desk.carriage import Carriage
+from outrider.service.desk.copies import Copies
+from outrider.service.desk.executing import Executing
+from outrider.service.desk.lifetimes import Lifetimes
+from outrider.service.desk.mending import Mending
+from outrider.service.desk.reconciling import Reconciling
+from outrider.service.desk.site import Site
+from outrider.service.desk.siteviews import SiteViews
+from outrider.service.desk.staff import Staff
+from outrider.service.desk.views import Views
+from outrider.service.meter import Log, Meter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workings:
+    """Everything that knows the site."""
+
+    site: Site
+    admitting: Admitting
+    alarms: Alarms
+    executing: Executing
+    copies: Copies
+    mending: Mending
+    lifetimes: Lifetimes
+    reconciling: Reconciling
+    views: Views
+    site_views: SiteViews
+
+
+def make_workings(
+    site: Site, staff: Staff, agenda: Agenda, policies: Policies, log: Log, meter: Meter
+) -> Workings:
+    carriage = Carriage(site, staff)
+    alarms = Alarms(site, carriage, log, meter)
+    admitting = Admitting(site, policies)
+    executing = Executing(site, staff, agenda, carriage, alarms, log, meter)
+    copies = Copies(site, staff, executing, alarms, log)
+    mending = Mending(site, staff, admitting, executing, copies, alarms, log)
+    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, log, meter)
+    return Workings(
+        site=site,
+        admitting=admitting,
+        alarms=alarms,
+        executing=executing,
+        copies=copies,
+        mending=mending,
+        lifetimes=lifetimes,
+        reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, log),
+        views=Views(site, staff),
+        site_views=SiteViews(site, staff),
+    )
