@@ -185,20 +185,6 @@ def test_the_same_key_with_another_request_is_an_error(tmp_path: Path) -> None:
             promise.answer(answer("key of w1"))
 
 
-def test_an_answer_of_which_more_is_known_is_changed_for_its_own_request(tmp_path: Path) -> None:
-    changed = answer("key of w1", text='{"version":2}')
-    with new_store(tmp_path) as store:
-        promise_all(store, "w1", 1)
-        promise_all(store, "w2", 2)
-        with store.promise() as promise:
-            promise.change_answer(changed)
-        with pytest.raises(Conflict, match="nothing was answered"), store.promise() as promise:
-            promise.change_answer(answer("no such key"))
-
-        assert store.answered(1001, "key of w1", "aa") == changed
-        assert store.answered(1001, "key of w2", "aa") == answer("key of w2")
-
-
 def test_effects_on_one_subject_are_handed_out_one_after_the_other(tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         with store.promise() as promise:
