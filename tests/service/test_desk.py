@@ -244,3 +244,15 @@ def test_a_pool_that_is_too_small_is_gone_round(sandbox: Sandbox) -> None:
     assert decision.nodes == "n[2-4]"
     assert (refused.result, refused.cause) == ("refused", "pool")
     assert ADMIN.is_admin
+
+
+def test_an_image_that_fits_into_no_pool_is_not_put_off_to_another_time(sandbox: Sandbox) -> None:
+    for pool in sandbox.pools.values():
+        pool.limit_bytes = GIB // 2
+    sandbox.sleep(400)
+    refused = reserve(sandbox, nodes=2, size_bytes=GIB)
+
+    assert refused.result == "refused"
+    assert "fits into the image pools of 0 nodes, and 2 are asked for" in refused.reason
+    assert refused.earliest_start_s is None
+    assert refused.remedies == ()

@@ -14,7 +14,7 @@ from outrider.core.book import Plan as CorePlan
 from outrider.core.capacity import LARGEST_AMOUNT
 from outrider.core.kept import keep_reservation, transfers_under_way
 from outrider.core.model import Image, Workspace
-from outrider.core.refusal import Cause, Refusal
+from outrider.core.refusal import Cause, Refusal, size
 from outrider.core.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.metadata.conversion import workspace_of
 from outrider.metadata.decision import Refused as PolicyRefused
@@ -212,8 +212,10 @@ class Admitting:
             words = program.sentence
         end_s = workspace.start_s + workspace.duration_s
         if not words:
-            words = self._too_large(workspace)
-            refusal = Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, words=words)
+            cause, words = Cause.SLOTS, self._too_large(workspace)
+            if not words:
+                cause, words = Cause.POOL, self._too_much_for_pools(workspace)
+            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, words=words)
             return Rejected(refusal=refusal) if words else None
         return Rejected(
             refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
@@ -237,6 +239,19 @@ class Admitting:
         if room >= workspace.instances:
             return ""
         return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
+
+    def _too_much_for_pools(self, workspace: Workspace) -> str:
+        """Why its image could not be on so many nodes even if nothing else were there."""
+        image, limits = workspace.image, [pool.limit_bytes for pool in self._site.book.pools.pools]
+        if image is None:
+            return ""
+        large = sum(limit is None or image.size_bytes <= limit for limit in limits)
+        if large >= workspace.instances:
+            return ""
+        return (
+            f"image {image.uri} ({size(image.size_bytes)}) fits into the image pools of {large} nodes, "
+            f"and {workspace.instances} are asked for"
+        )
 
     def _allowed(self, wish: Wish, admission: Accepted | Rejected, policy: Policy) -> Accepted | Rejected:
         """The earliest start that a refusal names is one that the policies allow, too."""

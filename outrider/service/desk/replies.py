@@ -79,7 +79,9 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
 
 def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
     """Why something is refused, with its times as they are in that zone."""
-    if refusal.cause is Cause.SLOTS and not refusal.words:
+    if refusal.words:
+        return refusal.words
+    if refusal.cause is Cause.SLOTS:
         start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
         return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
     return refusal.sentence(lambda at_s: format_instant(at_s, zone=zone))
@@ -111,7 +113,7 @@ def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
         found.append(f"ask for {refusal.room} nodes or fewer at that time")
     if refusal.cause is Cause.LINK and workspace.instances > 1:
         found.append("ask for fewer nodes, or for an image that some nodes have already")
-    if refusal.cause is Cause.POOL:
+    if refusal.cause is Cause.POOL and not refusal.words:
         found.append("ask for another time, or for a smaller image")
     if workspace.finish_by_s is not None and rejected.earliest_start_s is not None:
         found.append("let it finish later")
