@@ -214,7 +214,8 @@ def _share(of_whom: str, percent: int, taken: int, request: Request, standing: S
     room = max(most - taken, 0)
     if request.nodes <= room:
         return []
-    remedy = f"ask for {room} nodes at most, or for another time" if room else "ask for another time"
+    few = "1 node" if room == 1 else f"{room} nodes"
+    remedy = f"ask for {few} at most, or for another time" if room else "ask for another time"
     return [
         f"the share {of_whom} is {percent} %, {most} of {standing.machine_nodes} nodes, "
         f"and {taken} are taken then: {remedy}"

@@ -189,3 +189,11 @@ def test_yaml_fault_in_one_file_is_told_with_those_of_the_others(tmp_path: Path)
 
     files = sorted(line.split(":")[0].rpartition("/")[2] for line in str(caught.value).splitlines())
     assert files == ["more.yaml", "o.yaml"]
+
+
+def test_nodes_that_are_slower_than_the_plan_are_a_fault(tmp_path: Path) -> None:
+    file = tmp_path / "o.yaml"
+    file.write_text("version: 1\nlink: {rate: 10MB}\nbackend: {kind: embedded, rate: 9MB}\n")
+
+    with pytest.raises(FaultyFileError, match=r"o\.yaml:3:.*backend\.rate: is less than link\.rate"):
+        load_config([file], {})

@@ -360,6 +360,17 @@ class Config(Section):
         default_factory=_all_defaults(BackupSection), description="copies of the store"
     )
 
+    @model_validator(mode="after")
+    def _keeps_its_rate(self) -> Self:
+        rate = self.backend.rate_bytes_per_s
+        if rate is not None and rate < self.link.rate_bytes_per_s:
+            contradiction(
+                "is less than link.rate, with which transfers are planned: each would be late",
+                "backend",
+                "rate",
+            )
+        return self
+
     @property
     def store_path(self) -> str:
         return self.store or f"{self.state}/outriderd.sqlite"

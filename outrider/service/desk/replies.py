@@ -110,7 +110,8 @@ def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
     refusal = rejected.refusal
     found: list[str] = []
     if refusal.cause is Cause.SLOTS and 0 < refusal.room < workspace.instances:
-        found.append(f"ask for {refusal.room} nodes or fewer at that time")
+        few = "1 node" if refusal.room == 1 else f"{refusal.room} nodes or fewer"
+        found.append(f"ask for {few} at that time")
     if refusal.cause is Cause.LINK and workspace.instances > 1:
         found.append("ask for fewer nodes, or for an image that some nodes have already")
     if refusal.cause is Cause.POOL and not refusal.words:
