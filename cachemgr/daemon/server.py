@@ -203,11 +203,13 @@ class Server:
                 thread = threading.Thread(
                     target=self._serve, args=(connection, caller), name=f"pid {caller.pid}", daemon=True
                 )
+                # Before it can be asked how many there are, it is one of them.
+                self._open[id(connection)] = connection
+                self._of_user[caller.uid] += 1
+                self._threads.add(thread)
                 if self._is_started(thread):
-                    self._open[id(connection)] = connection
-                    self._of_user[caller.uid] += 1
-                    self._threads.add(thread)
                     return
+                self._drop(connection, caller, thread)
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(answer(refusal(Busy("the daemon has too many connections: try again"))))
@@ -235,11 +237,14 @@ class Server:
 
     def _forget(self, connection: socket.socket, caller: Caller, thread: threading.Thread) -> None:
         with self._guard:
-            del self._open[id(connection)]
-            self._of_user[caller.uid] -= 1
-            if not self._of_user[caller.uid]:
-                del self._of_user[caller.uid]
-            self._threads.discard(thread)
+            self._drop(connection, caller, thread)
+
+    def _drop(self, connection: socket.socket, caller: Caller, thread: threading.Thread) -> None:
+        del self._open[id(connection)]
+        self._of_user[caller.uid] -= 1
+        if not self._of_user[caller.uid]:
+            del self._of_user[caller.uid]
+        self._threads.discard(thread)
 
     def _serve_one(self, line: Line, caller: Caller) -> bool:
         """Whether the connection may go on."""

@@ -56,7 +56,8 @@ def test_job_has_its_own_session_and_the_usual_signals(seen: list[str]) -> None:
     ignored = next(each for each in seen if each.startswith("SigIgn")).split()[1]
 
     assert session == process
-    assert int(ignored, 16) == 0
+    # Those above 31 are the C library's own, and as whoever started the tests has left them.
+    assert int(ignored, 16) & 0x7FFFFFFF == 0
     assert seen[4] == "0022"
 
 

@@ -64,7 +64,7 @@ class Executing:
             # As it was before the restart, where a node has not said anything since.
             live.ready = {
                 node
-                for node in live.nodes
+                for node in (live.nodes if live.name in site.book.entries else ())
                 if self._staff.has_copy(node, live.name)
                 or (node in live.ready and not self._staff.has_spoken(node))
             }
@@ -76,8 +76,7 @@ class Executing:
             if not moving.left:
                 self._end(moving)
         for live in site.live.values():
-            has_place = live.name in site.book.entries
-            if has_place and live.is_ready and live.record.state is not State.ACTIVE:
+            if live.is_ready and live.record.state is not State.ACTIVE:
                 self._alarms.ready(live)
 
     def arrange(self, live: Live) -> None:

@@ -94,7 +94,7 @@ class Lifetimes:
 
     def _begin(self, live: Live) -> None:
         site = self._site
-        if live.is_ready:
+        if live.is_ready and live.name in site.book.entries:
             self._alarms.measure_slack(live)
             site.change(live, state=State.ACTIVE)
             site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
@@ -163,5 +163,9 @@ class Lifetimes:
                 self._admitting.confirm(live)
                 return
             why = f"{why}; {reason_of(answer.refusal)}"
+            # That its image was on nodes that it does not have any more keeps no promise.
+            self._executing.release(live, live.nodes)
+            site.change(live, receipt=replace(live.kept, ready_s=None))
+        live.ready.clear()
         self._alarms.endanger(live, why)
         self._agenda.add(max(live.reservation.end_s, site.now_s), Topic.END, live.name)

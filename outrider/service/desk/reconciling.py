@@ -161,9 +161,9 @@ class Reconciling:
     def _occupations(self, sight: Sight) -> Iterator[Occupation]:
         site = self._site
         capacity = {node.name: node.capacity for node in site.book.timeline.nodes}
-        ours = set(site.live)
         for reservation in sight.reservations:
-            if reservation.name in ours and reservation.is_ours:
+            # One of ours that has lost its place still has its nodes in the batch system.
+            if reservation.is_ours and reservation.name in site.book.entries:
                 continue
             slots = tuple(
                 KeptSlot(
