@@ -17,6 +17,8 @@ ALARM_PERCENT = 50
 """Odds below which a reservation is endangered: at its mean rate, its image would be late."""
 SAFE_PERCENT = 75
 """Odds from which it no longer is."""
+FAR_FACTOR, FAR_S = 4, 60
+"""With so many times the time that is needed, and so much more, nothing is said yet."""
 FIRST_WORD_S = 5
 """Within this time nodes have been told what a new reservation needs, and have answered."""
 FIRST_LOOK_S = 5
@@ -125,12 +127,14 @@ class Alarms:
         self._meter.observe("outrider_slack_at_start_seconds", slack_s)
 
     def _is_early(self, moving: Moving, left_bytes: int, left_s: int) -> bool:
-        """Too little has been seen to tell, and at the planned rate there is time enough."""
+        """Too little has been seen to tell, and at the planned rate there is time enough; or there
+        is so much time that a transfer may well stand still for a while."""
         site = self._site
+        needed_s = -(-left_bytes // site.settings.link_rate_bytes_per_s)
         is_new = len(moving.rates) < 2 or site.now_s - moving.begun_s < max(
             FIRST_LOOK_S, 2 * site.settings.progress_every_s
         )
-        return is_new and left_bytes <= left_s * site.settings.link_rate_bytes_per_s
+        return (is_new and needed_s <= left_s) or left_s > FAR_FACTOR * needed_s + FAR_S
 
     def _hasten(self, moving: Moving) -> None:
         """More rate for what is endangered, as far as the site allows it beyond the planned one."""

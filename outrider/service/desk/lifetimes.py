@@ -57,6 +57,8 @@ class Lifetimes:
             live = site.live.get(name)
             if live is not None:
                 self._alarms.endanger(live, f"image {live.document.uri} is late: its transfer stood still")
+        # What waits on the link may be late by now: that is told with the rest.
+        self._executing.run_link()
 
     def turn(self, topic: Topic, name: str) -> None:
         """A reservation's time has come, or is over."""
