@@ -118,6 +118,8 @@ class NodeImage:
     added_s: int = 0
     uses: int = 0
     last_use_s: int = 0
+    owners: tuple[str, ...] = ()
+    """For whom the service has pinned it."""
     is_public: bool = True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from outrider.service.ports import (
@@ -63,6 +63,18 @@ class Pool:
     def is_pinned_for(self, digest: str, owner: str, now_s: int) -> bool:
         return digest in self.images and self.pins.get(digest, {}).get(owner, 0) > now_s
 
+    def shown(self, now_s: int) -> tuple[NodeImage, ...]:
+        """The images, and for whom they are pinned."""
+        return tuple(
+            replace(
+                image,
+                owners=tuple(
+                    sorted(o for o, until_s in self.pins.get(digest, {}).items() if until_s > now_s)
+                ),
+            )
+            for digest, image in self.images.items()
+        )
+
     def used_bytes(self) -> int:
         return sum(each.size_bytes for each in self.images.values()) + sum(
             each.size_bytes for each in self.flows.values()
@@ -111,7 +123,7 @@ class Network:
             limit_bytes=pool.limit_bytes,
             used_bytes=pool.used_bytes(),
             arriving=tuple(_arriving(flow) for flow in pool.flows.values()),
-            images=tuple(pool.images.values()) if call.wants_images else None,
+            images=pool.shown(now_s) if call.wants_images else None,
             results=results,
         )
 

@@ -12,6 +12,7 @@ from cachemgr.disk import RealDisk
 from cachemgr.layout import Layout
 from cachemgr.pins import read_pins
 from cachemgr.records import digest_of
+from outrider.service.nodes.agent import OURS
 from tests.kill.callers import Promised, Told
 from tests.kill.origin import Origin
 from tests.kill.victim import CLOCK, Answered, Gone, Json, Trouble, Victim
@@ -238,7 +239,8 @@ def _images(victim: Victim, node: str) -> list[str]:
 def _pins(victim: Victim, node: str, key: str) -> list[tuple[str, int]]:
     """Owners as the service names them, and until when they hold the image."""
     layout = Layout(str(victim.node_folder / node / "pool"))
-    return [(pin.owner, pin.expires_s) for pin in read_pins(RealDisk(), layout.image(key))]
+    found = read_pins(RealDisk(), layout.image(key))
+    return [(pin.owner.removeprefix(OURS), pin.expires_s) for pin in found]
 
 
 def _journal(victim: Victim) -> Json:

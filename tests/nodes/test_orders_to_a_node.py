@@ -104,7 +104,7 @@ def test_fetched_image_arrives_is_counted_and_pinned_so_that_it_stays(node: Insi
 
     assert [(each.order, each.code) for each in report.results] == [(order, "")]
     assert [(each["owner"], each["kind"], each["until_s"]) for each in found] == [
-        (OWNER, "hold", order.until_s)
+        (f"reservation:{OWNER}", "hold", order.until_s)
     ]
     assert tell().arriving == ()
     assert tell().used_bytes == len(CONTENT)
@@ -176,11 +176,16 @@ def test_pin_and_unpin_may_come_twice(node: Inside, tell: Tell) -> None:
     pin = Pin(digest=DIGEST, owner=OWNER, until_s=CLOCK.now_s() + 60)
     pinned = tell(pin, pin)
     owners = [each["owner"] for each in pins(node)]
+    node.ask("pin", name=DIGEST, owner="keep", until_s=CLOCK.now_s() + 60)
+    told = tell(wants_images=True).images
     unpinned = tell(Unpin(digest=DIGEST, owner=OWNER), Unpin(digest=DIGEST, owner=OWNER))
 
     assert (codes(pinned), codes(unpinned)) == (["", ""], ["", ""])
-    assert owners == ["other-1", OWNER]
-    assert [each["owner"] for each in pins(node)] == ["other-1"]
+    assert owners == ["reservation:other-1", f"reservation:{OWNER}"]
+    # An administrator's own pin is none of the service's business.
+    assert told is not None
+    assert [each.owners for each in told] == [("other-1", OWNER)]
+    assert [each["owner"] for each in pins(node)] == ["keep", "reservation:other-1"]
 
 
 def test_order_that_fails_does_not_keep_the_next_from_being_carried_out(node: Inside, tell: Tell) -> None:

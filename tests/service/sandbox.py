@@ -6,7 +6,7 @@ Nodes bring images at a rate; the batch system is the twin. A test lets time pas
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from pathlib import Path
 
@@ -235,8 +235,16 @@ class Sandbox:
                 )
                 for digest, each in pool.arriving.items()
             ),
-            images=tuple(pool.images.values()) if call.wants_images else None,
+            images=self._shown(pool) if call.wants_images else None,
             results=results,
+        )
+
+    def _shown(self, pool: Pool) -> tuple[NodeImage, ...]:
+        owners: dict[str, list[str]] = {}
+        for digest, owner in sorted(pool.pins):
+            owners.setdefault(digest, []).append(owner)
+        return tuple(
+            replace(image, owners=tuple(owners.get(digest, ()))) for digest, image in pool.images.items()
         )
 
     def _order(self, pool: Pool, order: object) -> OrderResult:

@@ -367,3 +367,14 @@ def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
     explained = sandbox.ask(Explain(name="render-1"))
     assert isinstance(explained, Explanation)
     assert not any(each.kind == "alarm" for each in explained.decisions)
+
+
+def test_pins_that_a_killed_service_has_left_are_taken_away(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=1)
+    sandbox.sleep(700)
+    assert show(sandbox, "render-1").reservation.state == "active"
+    digest = digest_of("ubuntu")
+    sandbox.pools["n1"].pins[digest, "gone-7"] = sandbox.now_s + 80_000
+    sandbox.sleep(sandbox.settings.reconcile_every_s + 10)
+
+    assert [owner for _, owner in sandbox.pools["n1"].pins] == ["render-1"]

@@ -104,6 +104,15 @@ class Alarms:
         spared = set(live.nodes) - set(kept.brought)
         kept = replace(kept, saved_bytes=live.document.size_bytes * len(spared))
         after = State.READY if site.now_s < start_s else State.ACTIVE
+        if live.kept.ready_s is None and site.now_s > due_s(live) and not live.danger:
+            # Nobody could say so in time: the service was not there, or could not write it down.
+            self.endanger(live, f"its image was late: it came {site.now_s - start_s} s after its start")
+            state = live.record.state
+        if live.is_refused:
+            # Its image is there, and its nodes may not be.
+            if kept != live.kept:
+                site.change(live, receipt=kept)
+            return
         was_endangered = state is State.ENDANGERED
         live.danger, live.odds_percent = "", None
         if state is after:

@@ -17,7 +17,7 @@ from outrider.service.desk.documents import Record
 from outrider.service.desk.effects import RESERVE, unreserve_effect
 from outrider.service.desk.executing import Executing
 from outrider.service.desk.replies import reason_of
-from outrider.service.desk.site import Live, Site
+from outrider.service.desk.site import REFUSED, Live, Site
 from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
 from outrider.store.records import Effect
@@ -81,14 +81,14 @@ class Lifetimes:
         live = self._site.live.get(effect.subject)
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
             live.is_confirmed = True
-            if live.danger.startswith("the batch system"):
+            if live.danger.startswith(REFUSED):
                 self._alarms.save(live)
 
     def refused(self, effect: Effect, words: str) -> None:
         """The batch system will not do it: tell, and look for other nodes."""
         live = self._site.live.get(effect.subject)
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
-            self._alarms.endanger(live, f"the batch system refuses it: {words}")
+            self._alarms.endanger(live, f"{REFUSED}: {words}")
 
     def _is_last(self, live: Live, effect: Effect) -> bool:
         waiting = self._site.store.waiting_effects(live.name)
@@ -96,6 +96,9 @@ class Lifetimes:
 
     def _begin(self, live: Live) -> None:
         site = self._site
+        if live.is_refused:
+            self._alarms.troubled.setdefault(live.name, live.danger)
+            return
         if live.is_ready and live.name in site.book.entries:
             self._alarms.measure_slack(live)
             site.change(live, state=State.ACTIVE)

@@ -35,6 +35,7 @@ from outrider.store.store import Store
 Write = Callable[[Promise], object]
 LightWrite = Callable[[Progress], object]
 
+REFUSED = "the batch system refuses it"
 KEPT_BYTES = 1 << 62
 """What lingers in pools is what nodes report: no limit of the book's own beside the pools'."""
 
@@ -68,6 +69,11 @@ class Live:
     @property
     def nodes(self) -> tuple[str, ...]:
         return self.record.kept.reservation.nodes
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the batch system has refused it, and has not taken it since."""
+        return not self.is_confirmed and self.danger.startswith(REFUSED)
 
     @property
     def is_ready(self) -> bool:

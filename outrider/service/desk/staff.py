@@ -267,6 +267,7 @@ class Staff:
         member.arriving = report.arriving
         if report.images is not None:
             member.images = {image.digest: image for image in report.images}
+            self._forget_others(member, now_s)
             member.compare_s = now_s + self._settings.reconcile_every_s
         news = self._results(member, report, now_s)
         if report.images is not None:
@@ -282,6 +283,15 @@ class Staff:
                 need.is_there, need.is_told, need.next_s = False, False, now_s
                 news.append(Missed(node=member.name, owner=need.owner))
         return news
+
+    def _forget_others(self, member: Member, now_s: int) -> None:
+        """Take away the pins of whoever needs nothing here any more: a service that was killed has
+        not said so, and until their lease ends they keep a pool full."""
+        for image in member.images.values():
+            for owner in image.owners:
+                need = member.needs.get(owner)
+                if need is None or need.digest != image.digest:
+                    member.unpins.setdefault((image.digest, owner), now_s)
 
     def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
         member.failures += 1

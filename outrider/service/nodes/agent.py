@@ -30,8 +30,11 @@ ANSWER_S = 20.0
 """How long the daemon may take for one answer: reserving a large image's bytes takes a while."""
 TELL_S = 60.0
 """How long everything together may take."""
+OURS = "reservation:"
 MOST_SOURCES = 64
 MOST_ORDERS = 1_000
+MOST_SHOWN = 500
+"""Of so many images in one report it is looked up for whom they are pinned."""
 
 
 class Clock(Protocol):
@@ -69,13 +72,33 @@ def tell_daemon(
     asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
     errand = _Errand(asking, call.node, relay_of)
     results = tuple(errand.carry_out(order) for order in call.orders)
+    pool = asking.ask("ls")
+    pinned = [image.text("digest") for image in pool.parts("images") if image.number("pins")]
     lists = Lists(
         transfers=asking.ask("transfers"),
-        pool=asking.ask("ls"),
+        pool=pool,
         stats=asking.ask("stats"),
         our_uid=os.geteuid(),
+        owners={digest: _owners(asking, digest) for digest in pinned[:MOST_SHOWN]}
+        if call.wants_images
+        else {},
     )
     return report_of(call, lists, results, clock.now_s())
+
+
+def owner_of(reservation: str) -> str:
+    """Under which name a node pins for a reservation: other pins of the same user are left alone."""
+    return f"{OURS}{reservation}"
+
+
+def _owners(asking: _Asking, digest: str) -> tuple[str, ...]:
+    """The reservations for which an image is pinned; one that has just gone has none."""
+    try:
+        shown = asking.order("show", name=digest)
+    except CacheError:
+        return ()
+    pins = [pin.text("owner") for pin in shown.parts("pin_list") if pin.number("uid") == os.geteuid()]
+    return tuple(sorted(owner.removeprefix(OURS) for owner in pins if owner.startswith(OURS)))
 
 
 class _Asking:
@@ -120,7 +143,7 @@ class _Errand:
                 case Pin():
                     return self._pin(order)
                 case Unpin():
-                    self._asking.order("unpin", name=order.digest, owner=order.owner)
+                    self._asking.order("unpin", name=order.digest, owner=owner_of(order.owner))
                 case Stop():
                     self._stop(order)
         except CacheError as error:
@@ -152,7 +175,7 @@ class _Errand:
 
     def _pin(self, order: Pin) -> OrderResult:
         pinned = self._asking.order(
-            "pin", name=order.digest, owner=order.owner, until_s=order.until_s, kind="hold"
+            "pin", name=order.digest, owner=owner_of(order.owner), until_s=order.until_s, kind="hold"
         )
         if not order.uri or pinned.truth("is_public"):
             return OrderResult(order=order)
@@ -160,7 +183,7 @@ class _Errand:
 
     def _addition(self, order: Fetch) -> dict[str, object]:
         # A pin that holds: one of the kind `expect` would let the image be evicted.
-        pin: dict[str, object] = {"owner": order.owner, "until_s": order.until_s, "kind": "hold"}
+        pin: dict[str, object] = {"owner": owner_of(order.owner), "until_s": order.until_s, "kind": "hold"}
         if order.deadline_s is not None:
             pin["from_s"] = min(order.deadline_s, order.until_s)
         fields: dict[str, object] = {

@@ -14,16 +14,18 @@ IDLE = "no transfer is under way: what has arrived is kept"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lists:
-    """What the daemon says to `transfers`, `ls` and `stats`, and as whom it was asked."""
+    """What the daemon says to `transfers`, `ls`, `stats` and `show`, and as whom it was asked."""
 
     transfers: Fields
     pool: Fields
     stats: Fields
     our_uid: int
+    owners: dict[str, tuple[str, ...]]
+    """For whom images are pinned, as far as that was asked."""
 
 
 def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
-    images = tuple(_image(each) for each in lists.pool.parts("images"))
+    images = tuple(_image(each, lists.owners) for each in lists.pool.parts("images"))
     arriving = tuple(sorted(_arriving(lists, {each.digest for each in images}), key=lambda each: each.digest))
     return NodeReport(
         node=call.node,
@@ -45,7 +47,7 @@ def _used_bytes(lists: Lists, images: tuple[NodeImage, ...]) -> int:
     return sum(image.size_bytes for image in images) + arriving_bytes
 
 
-def _image(image: Fields) -> NodeImage:
+def _image(image: Fields, owners: dict[str, tuple[str, ...]]) -> NodeImage:
     return NodeImage(
         digest=image.text("digest"),
         size_bytes=image.number("size_bytes"),
@@ -54,6 +56,7 @@ def _image(image: Fields) -> NodeImage:
         uses=image.number("uses"),
         last_use_s=image.number("last_use_s"),
         is_public=image.truth("is_public"),
+        owners=owners.get(image.text("digest"), ()),
     )
 
 
