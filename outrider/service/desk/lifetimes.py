@@ -81,13 +81,15 @@ class Lifetimes:
         live = self._site.live.get(effect.subject)
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
             live.is_confirmed = True
-            if live.danger.startswith(REFUSED):
+            was_refused, live.is_refused = live.is_refused, False
+            if was_refused or live.danger.startswith(REFUSED):
                 self._alarms.save(live)
 
     def refused(self, effect: Effect, words: str) -> None:
         """The batch system will not do it: tell, and look for other nodes."""
         live = self._site.live.get(effect.subject)
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
+            live.is_refused = True
             self._alarms.endanger(live, f"{REFUSED}: {words}")
 
     def _is_last(self, live: Live, effect: Effect) -> bool:

@@ -53,6 +53,8 @@ class Live:
     odds_percent: int | None = None
     danger: str = ""
     """Why it is endangered, in words; empty if it is not."""
+    is_refused: bool = False
+    """Whether the batch system has refused it, and has not taken it since."""
     effects: int = 0
     missing_since_s: int | None = None
     restored: int = 0
@@ -69,11 +71,6 @@ class Live:
     @property
     def nodes(self) -> tuple[str, ...]:
         return self.record.kept.reservation.nodes
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the batch system has refused it, and has not taken it since."""
-        return not self.is_confirmed and self.danger.startswith(REFUSED)
 
     @property
     def is_ready(self) -> bool:
