@@ -99,6 +99,7 @@ def test_tick_comes_when_it_is_due(driven: Driven) -> None:
     driven.show("anything")
 
     eventually(lambda: "tick" in driven.desks[0].heard, "the tick")
+    assert len(driven.desks) == 1
 
 
 def test_unexpected_error_costs_the_desk_and_nobody_waits_for_ever(driven: Driven) -> None:

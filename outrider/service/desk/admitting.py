@@ -182,7 +182,6 @@ class Admitting:
     def confirm(self, live: Live) -> None:
         """Let the batch system have the reservation as it is now."""
         live.is_confirmed = False
-        live.effects += 1
         self._site.todo([reserve_effect(live, self._site.now_s)])
 
     def leave_book(self, live: Live) -> None:

@@ -55,7 +55,6 @@ class Live:
     """Why it is endangered, in words; empty if it is not."""
     is_refused: bool = False
     """Whether the batch system has refused it, and has not taken it since."""
-    effects: int = 0
     missing_since_s: int | None = None
     restored: int = 0
     """How often it was put back into a batch system that had lost it."""
