@@ -125,6 +125,8 @@ class Lifetimes:
             words = f"its image was there {start_s - kept.ready_s} s before its start"
         else:
             words = f"its image was there {kept.ready_s - start_s} s after its start"
+            if is_met:
+                words += ", as soon as its nodes could be asked: it was accepted for the same moment"
         state = State.FAILED if kept.ready_s is None else State.ENDED
         if state is State.ENDED and live.record.state not in (State.ACTIVE, State.ENDANGERED):
             self._site.change(live, state=State.ACTIVE)
