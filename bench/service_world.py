@@ -154,6 +154,9 @@ class BookingSystem:
     def note(self, job: str, text: str) -> NoReturn:
         raise _no_jobs()
 
+    def ticket(self, job: str, text: str) -> NoReturn:
+        raise _no_jobs()
+
     def suspend(self, job: str) -> NoReturn:
         raise _no_jobs()
 

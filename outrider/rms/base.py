@@ -1,7 +1,7 @@
 """What is asked of a batch system, and what it answers: values and one Protocol.
 
 Every change may be asked for twice: `reserve`, `unreserve`, `hold`, `release`, `bind`,
-`note` and `cancel` say what should be, not what should happen, and asking for what is
+`note`, `ticket` and `cancel` say what should be, not what should happen, and asking for what is
 already so is no error. `submit` alone is not so: it makes a new job each time. Nothing
 here waits for a transfer or decides who may do what.
 
@@ -102,6 +102,11 @@ class RmsJob:
     is_held_by_us: bool = False
     tag: str = ""
     """The one that it was submitted with."""
+    eligible: tuple[str, ...] = ()
+    """The nodes on which it may run by its partition and its user's own wishes, as far as that
+    is known, sorted; empty means all. What our own `release` named does not count."""
+    tasks: int = 1
+    """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,6 +210,12 @@ class BatchSystem(Protocol):
 
     def note(self, job: str, text: str) -> None:
         """Show a line to the user where jobs are listed, in place of an earlier one."""
+
+    def ticket(self, job: str, text: str) -> None:
+        """Let a job carry this text to the hooks on its nodes, in place of an earlier one; empty is none.
+
+        What the user says of the job elsewhere stays as it is.
+        """
 
     def suspend(self, job: str) -> None:
         """Let a running job give its nodes back and remember its work. That takes its time."""

@@ -10,6 +10,8 @@ import pytest
 from outrider.rms.twin import GRID_ENGINE, SLURM, Rules
 from tests.contract.embedded_harness import embedded
 from tests.contract.harness import Harness, Scene
+from tests.contract.slurm_cluster import Cluster
+from tests.contract.slurm_harness import SlurmHarness, private_slurm
 from tests.contract.twin_harness import TwinHarness
 
 # What a harness needs is brought up on entry and taken down on exit. One whose daemons are
@@ -22,9 +24,21 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "embedded": embedded,
     "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
 }
+SLURM = "slurm"
 
 
-@pytest.fixture(params=HARNESSES)
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[Cluster]:
+    with private_slurm() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=[*HARNESSES, SLURM])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    if request.param == SLURM:
+        harness = SlurmHarness(request.getfixturevalue(SLURM))
+        harness.sweep()
+        yield Scene(harness)
+        return
     with HARNESSES[request.param]() as harness:
         yield Scene(harness)

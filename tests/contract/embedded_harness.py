@@ -115,6 +115,9 @@ class Restarted:
     def note(self, job: str, text: str) -> None:
         self._start().note(job, text)
 
+    def ticket(self, job: str, text: str) -> None:
+        self._start().ticket(job, text)
+
     def suspend(self, job: str) -> None:
         self._start().suspend(job)
 
@@ -169,8 +172,8 @@ class EmbeddedHarness:
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s))
 
-    def submit_as_user(self, submission: Submission) -> str:
-        return self._kept(self._outside.submit(submission))
+    def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
+        return self._kept(self._outside.submit(submission, eligible=eligible))
 
     def hold_as_user(self, job: str) -> None:
         self._outside.hold(job)
@@ -178,6 +181,9 @@ class EmbeddedHarness:
 
     def shown_to_user(self, job: str) -> str:
         return self._outside.shown(job)
+
+    def ticket_on_nodes(self, job: str) -> str:
+        return self._outside.ticket(job)
 
     def reserve_as_administrator(self, wanted: RmsReservation) -> None:
         self._outside.reserve(wanted)

@@ -80,13 +80,19 @@ class Harness(Protocol):
     def command(self, run_s: int) -> tuple[str, ...]:
         """A command that works so long and can be suspended."""
 
-    def submit_as_user(self, submission: Submission) -> str:
-        """A job that does not come from the service, its metadata carried as users' metadata is."""
+    def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
+        """A job that does not come from the service, its metadata carried as users' metadata is.
+
+        Its user wants it on `eligible` alone, if any are named.
+        """
 
     def hold_as_user(self, job: str) -> None: ...
 
     def shown_to_user(self, job: str) -> str:
         """Whatever a user sees where jobs are listed."""
+
+    def ticket_on_nodes(self, job: str) -> str:
+        """What the hooks on a job's nodes are given to see as its ticket."""
 
     def reserve_as_administrator(self, wanted: RmsReservation) -> None: ...
 

@@ -246,6 +246,41 @@ def test_note_is_shown_to_the_user_instead_of_the_last_one(scene: Scene) -> None
     assert "image was ready 3 min 12 s before the start" in scene.harness.shown_to_user(job)
 
 
+def test_job_carries_the_last_ticket_and_its_metadata(scene: Scene) -> None:
+    job = scene.harness.submit_as_user(scene.submission(metadata="image=ubuntu-24.04"))
+    bare = scene.harness.ticket_on_nodes(job)
+    scene.system.ticket(job, "1.17.1000.ab.1800000000.cd")
+    scene.system.ticket(job, "1.17.1000.ef.1800000001.01")
+    carried = scene.harness.ticket_on_nodes(job)
+    found = scene.job(job)
+    scene.system.ticket(job, "")
+
+    assert (bare, carried) == ("", "1.17.1000.ef.1800000001.01")
+    assert scene.harness.ticket_on_nodes(job) == ""
+    assert found is not None
+    assert found.metadata == "image=ubuntu-24.04"
+
+
+def test_nodes_that_a_user_allows_are_seen_and_kept_to(scene: Scene) -> None:
+    allowed = (scene.nodes[1], scene.nodes[2])
+    wide = scene.running_job(nodes_wanted=4)
+    job = scene.harness.submit_as_user(scene.submission(), eligible=allowed)
+    before = scene.job(job)
+    scene.system.hold(job, "waits for its image")
+    scene.system.release(job, scene.nodes[2:])
+    after = scene.job(job)
+    scene.system.cancel(wide, "makes room")
+    found = scene.wait_for_state(
+        job, JobState.RUNNING, within_s=scene.lags.end_s + scene.lags.change_s + ONE_LOOK_S
+    )
+
+    assert before is not None
+    assert after is not None
+    assert (before.eligible, after.eligible) == (allowed, allowed)
+    assert found is not None
+    assert found.nodes == scene.nodes[2:3]
+
+
 def test_suspended_job_gives_its_nodes_back_and_goes_on_when_resumed(scene: Scene) -> None:
     job = scene.running_job(nodes_wanted=4)
     scene.system.suspend(job)
@@ -321,6 +356,8 @@ def test_ended_job_can_only_be_cancelled(scene: Scene) -> None:
     with pytest.raises(Refused):
         scene.system.note(job, "too late")
     with pytest.raises(Refused):
+        scene.system.ticket(job, "too late")
+    with pytest.raises(Refused):
         scene.system.suspend(job)
     with pytest.raises(Refused):
         scene.system.resume(job)
@@ -338,6 +375,8 @@ def test_job_that_never_was_is_unknown_to_every_call(scene: Scene) -> None:
         scene.system.release(missing)
     with pytest.raises(Unknown):
         scene.system.note(missing, "why not")
+    with pytest.raises(Unknown):
+        scene.system.ticket(missing, "why not")
     with pytest.raises(Unknown):
         scene.system.suspend(missing)
     with pytest.raises(Unknown):

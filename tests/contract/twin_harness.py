@@ -60,6 +60,9 @@ class AskedTwice:
     def note(self, job: str, text: str) -> None:
         self._twice("note", lambda: self._twin.note(job, text))
 
+    def ticket(self, job: str, text: str) -> None:
+        self._twice("ticket", lambda: self._twin.ticket(job, text))
+
     def suspend(self, job: str) -> None:
         self._twice("suspend", lambda: self._twin.suspend(job))
 
@@ -110,14 +113,17 @@ class TwinHarness:
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s))
 
-    def submit_as_user(self, submission: Submission) -> str:
-        return self.twin.outside.submit(submission)
+    def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
+        return self.twin.outside.submit(submission, eligible=eligible)
 
     def hold_as_user(self, job: str) -> None:
         self.twin.outside.hold(job)
 
     def shown_to_user(self, job: str) -> str:
         return self.twin.outside.shown(job)
+
+    def ticket_on_nodes(self, job: str) -> str:
+        return self.twin.outside.ticket(job)
 
     def reserve_as_administrator(self, wanted: RmsReservation) -> None:
         self.twin.outside.reserve(wanted)

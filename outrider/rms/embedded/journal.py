@@ -125,6 +125,8 @@ def _plain_job(job: Job) -> Plain:
         "state": job.state.value,
         "holders": sorted(each.value for each in job.holders),
         "wanted_nodes": job.wanted_nodes,
+        "eligible": job.eligible,
+        "ticket": job.ticket,
         "shown": job.shown,
         "eligible_s": job.eligible_s,
         "nodes": job.nodes,
@@ -160,6 +162,7 @@ def _job(plain: dict[str, object]) -> Job:
         state=JobState(plain.pop("state")),
         holders={Holder(each) for each in _texts(plain.pop("holders"))},
         wanted_nodes=_texts(plain.pop("wanted_nodes")),
+        eligible=_texts(plain.pop("eligible", [])),
         nodes=_texts(plain.pop("nodes")),
         leaving=None if leaving is None else Leaving(leaving[0], JobState(leaving[1]), leaving[2]),
         **plain,  # type: ignore[arg-type]

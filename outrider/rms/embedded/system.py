@@ -161,6 +161,10 @@ class EmbeddedSystem:
         with self._call():
             self._twin.note(job, text)
 
+    def ticket(self, job: str, text: str) -> None:
+        with self._call():
+            self._twin.ticket(job, text)
+
     def suspend(self, job: str) -> None:
         with self._call():
             self._twin.suspend(job)

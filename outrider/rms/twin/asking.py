@@ -75,11 +75,16 @@ def _check_jobs_inside(world: World, wanted: RmsReservation) -> None:
                 raise Refused(f"job {each.key} runs in reservation {wanted.name}: end it first")
 
 
-def submit(world: World, submission: Submission) -> Job:
+def submit(world: World, submission: Submission, *, eligible: tuple[str, ...] = ()) -> Job:
     """Takes a job, if it could ever start."""
+    check_nodes(world, eligible)
     if submission.reservation is not None:
         check_use(world, submission.reservation, submission.user)
-    large = [node for node in world.nodes.values() if fits(submission.resources, dict(node.capacity.amounts))]
+    large = [
+        node
+        for node in world.nodes.values()
+        if fits(submission.resources, dict(node.capacity.amounts)) and (not eligible or node.name in eligible)
+    ]
     if not 1 <= submission.nodes_wanted <= len(large):
         raise Refused(
             f"a job on {submission.nodes_wanted} nodes with {submission.resources} on each "
@@ -87,4 +92,6 @@ def submit(world: World, submission: Submission) -> Job:
         )
     if submission.limit_s is not None and submission.limit_s < 1:
         raise Refused(f"a limit of {submission.limit_s} s is too short: ask for 1 or more")
-    return world.add_job(submission)
+    job = world.add_job(submission)
+    job.eligible = eligible
+    return job

@@ -43,6 +43,10 @@ class Job:
     holders: set[Holder] = field(default_factory=set)
     wanted_nodes: tuple[str, ...] = ()
     """Those that it may start on, if it was released to some."""
+    eligible: tuple[str, ...] = ()
+    """Those that its user allows; empty means all."""
+    ticket: str = ""
+    """What it carries to its nodes."""
     shown: str = ""
     """The line that its user sees."""
     eligible_s: int = 0
@@ -94,4 +98,5 @@ class Job:
             reservation=self.reservation,
             is_held_by_us=Holder.OURS in self.holders,
             tag=submission.tag,
+            eligible=self.eligible,
         )

@@ -18,10 +18,10 @@ class Outside:
         self._world = world
         self._catch_up = catch_up
 
-    def submit(self, submission: Submission, *, is_held: bool = False) -> str:
-        """A user's own job; `is_held` is the user's own hold."""
+    def submit(self, submission: Submission, *, is_held: bool = False, eligible: tuple[str, ...] = ()) -> str:
+        """A user's own job; `is_held` is the user's own hold, `eligible` the nodes that will do."""
         self._catch_up()
-        job = asking.submit(self._world, submission)
+        job = asking.submit(self._world, submission, eligible=tuple(sorted(set(eligible))))
         if is_held:
             self._world.hold(job, Holder.OTHER, "held by its user")
         return job.key
@@ -92,6 +92,11 @@ class Outside:
         """The line that a user sees at a job."""
         self._catch_up()
         return asking.job(self._world, key).shown
+
+    def ticket(self, key: str) -> str:
+        """What the hooks on a job's nodes are given."""
+        self._catch_up()
+        return asking.job(self._world, key).ticket
 
     def why_ended(self, key: str) -> str | None:
         """Why a job ended; None while it has not."""

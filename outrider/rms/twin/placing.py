@@ -51,7 +51,7 @@ class Board:
                 return None
         fitting: list[str] = []
         for name in sorted(self._free):
-            if job.wanted_nodes and name not in job.wanted_nodes:
+            if any(allowed and name not in allowed for allowed in (job.wanted_nodes, job.eligible)):
                 continue
             if self._is_clear(name, job, reservation) and fits(job.submission.resources, self._free[name]):
                 fitting.append(name)

@@ -150,6 +150,10 @@ class Twin:
         with self._call("note"):
             self._found(job).shown = text
 
+    def ticket(self, job: str, text: str) -> None:
+        with self._call("ticket"):
+            self._found(job).ticket = text
+
     def suspend(self, job: str) -> None:
         with self._call("suspend"):
             found = self._found(job)
