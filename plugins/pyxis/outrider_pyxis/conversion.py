@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import tempfile
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 MAGIC = b"hsqs"
 MOST_COMPLAINT_BYTES = 4096
+# Sets the largest file of the command, which runs in the shell's place. Its unit is 512 bytes.
+LIMITED = ("/bin/sh", "-c", 'ulimit -f "$1" || exit 125; shift; exec "$@"', "sh")
 
 
 def convert(
@@ -32,13 +33,14 @@ def convert(
 ) -> None:
     """Make `output`; on any failure it is gone again, and so is every process of the command."""
     words = [each.replace("{output}", output) if each != "{uri}" else uri for each in command]
+    limited = words if largest_bytes is None else [*LIMITED, str(-(-largest_bytes // 512)), *words]
     ids: dict[str, object] = {}
     if as_user is not None:
         ids = {"user": as_user[0], "group": as_user[1], "extra_groups": []}
     with tempfile.TemporaryFile() as log:
         try:
             process = subprocess.Popen(
-                words,
+                limited,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -52,9 +54,6 @@ def convert(
                 f"{words[0]} cannot be run ({error.strerror}): install it, or set import_command"
             ) from error
         try:
-            if largest_bytes is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (largest_bytes, largest_bytes))
             status = process.wait(timeout_s)
             if status != 0:
                 raise SourceFailed(f"{words[0]} made no image of {uri} (status {status}): {_end_of(log)}")

@@ -11,6 +11,7 @@ import fcntl
 import glob
 import os
 import re
+import stat
 import sys
 from dataclasses import dataclass
 from urllib.parse import quote
@@ -77,7 +78,7 @@ class Importer:
         elif wanted.kind == "address":
             path = self._add({"uri": wanted.text})
         elif wanted.kind == "file":
-            path = self._add_file(wanted.text, f"file://{quote(wanted.text)}")
+            path = self._from_file(wanted.text)
         elif wanted.reference is None:
             # Of a container daemon of this node: the name means another image tomorrow.
             path = self._convert(wanted.text, self._own_copy)
@@ -105,7 +106,7 @@ class Importer:
         return path or self._converted_for_user(uri, reference)
 
     def _present(self, uri: str, reference: Reference) -> str | None:
-        names = [_own_name(uri)] if reference.user else [reference.pool_name, _own_name(uri)]
+        names = [self._own_name(uri)] if reference.user else [reference.pool_name, self._own_name(uri)]
         for name in names:
             with contextlib.suppress(Missing):
                 return self._pin(name)
@@ -125,7 +126,7 @@ class Importer:
 
         The steps of one user wait for one conversion; the next one finds its result in the pool.
         """
-        stem = f"{self._scratch}/outrider-{file_name(uri)[:32]}"
+        stem = f"{self._checked_scratch()}/outrider-{file_name(uri)[:32]}"
         with self._lock(f"{stem}.lock"):
             path = self._present(uri, reference)
             if path is not None:
@@ -135,7 +136,7 @@ class Importer:
                 os.unlink(left)
             output = self._convert(uri, f"{stem}.{os.getpid()}.part")
             try:
-                return self._add_file(output, _own_name(uri), is_private=True)
+                return self._add_own(output, self._own_name(uri))
             except CacheError as error:
                 self._go_on_without_pool(error)
                 os.replace(output, self._own_copy)
@@ -161,20 +162,42 @@ class Importer:
             found = client.ask("add", wish, descriptors=descriptors, on_progress=self._check_patience())
         return _path_of(found)
 
-    def _add_file(self, path: str, name: str, *, is_private: bool = False) -> str:
-        """A file that the user opens here: that proves the right to read it."""
-        fields: dict[str, object] = {"uri": name, "private": True} if is_private else {"uri": name}
+    def _from_file(self, path: str) -> str:
+        """A file that the user opens here: that proves the right to read it.
+
+        What not everybody may read stays private in the pool, and then somebody else may have
+        the very same bytes there: the file itself serves as well.
+        """
         check_squashfs(path)
+        is_private = not os.stat(path).st_mode & stat.S_IROTH
+        fields = {"uri": f"file://{quote(path)}", "private": is_private}
+        try:
+            # Root names a file, and hands over none.
+            return self._add(fields) if self.uid == 0 else self._hand_over(path, fields)
+        except CacheError as error:
+            self._go_on_without_pool(error)
+            return path
+
+    def _add_own(self, path: str, name: str) -> str:
+        """A conversion of the user's own, which may have taken credentials: for nobody else."""
         if self.uid == 0:
-            # Root's files are named, not handed over.
-            return self._add({**fields, "uri": f"file://{quote(path)}"})
+            return self._add({"uri": name, "sources": [f"file://{quote(path)}"], "private": True})
+        return self._hand_over(path, {"uri": name, "private": True})
+
+    def _hand_over(self, path: str, fields: Mapping[str, object]) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             return self._add(fields, descriptor)
         finally:
             os.close(descriptor)
 
+    def _own_name(self, uri: str) -> str:
+        """What a user's own conversion is called in the pool: a name that no other user's requests mean."""
+        bare = f"converted:{quote(uri, safe='')}"
+        return bare if self.uid == 0 else f"file:///{bare}"
+
     def _convert(self, uri: str, output: str) -> str:
+        self._checked_scratch()
         timeout_s = self.config.patience_s
         convert(self.config.import_command, uri, output, environment=self.environment, timeout_s=timeout_s)
         return output
@@ -201,9 +224,7 @@ class Importer:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise DiskFailed(
-                f"{path} cannot be made ({error.strerror}): set scratch in pyxis.conf"
-            ) from error
+            raise DiskFailed(f"{path}: {error.strerror}: set scratch in pyxis.conf") from error
         try:
             while True:
                 try:
@@ -211,9 +232,7 @@ class Importer:
                     break
                 except BlockingIOError:
                     if self.clock.monotonic_s() > until_s:
-                        raise Busy(
-                            f"another step has been converting this image for too long: {path}"
-                        ) from None
+                        raise Busy(f"another step converts this image for too long: {path}") from None
                     self.clock.sleep(LOCK_POLL_S)
             yield
         finally:
@@ -223,6 +242,18 @@ class Importer:
     def _scratch(self) -> str:
         runtime = self.environment.get("PYXIS_RUNTIME_PATH", DEFAULT_RUNTIME)
         return self.config.scratch.replace("{runtime}", runtime).replace("{uid}", str(self.uid))
+
+    def _checked_scratch(self) -> str:
+        """The folder, made if need be; what others could write to is refused: they could swap the image."""
+        folder = self._scratch
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            found = os.lstat(folder)
+        except OSError as error:
+            raise DiskFailed(f"{folder}: {error.strerror}: set scratch in pyxis.conf") from error
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != self.uid or found.st_mode & 0o022:
+            raise DiskFailed(f"{folder} is not a folder of yours alone: remove it, or set scratch")
+        return folder
 
     @property
     def _own_copy(self) -> str:
@@ -253,11 +284,6 @@ def main(
             return 0
         return error.exit_code if isinstance(error, CacheError) else DiskFailed.exit_code
     return 0
-
-
-def _own_name(uri: str) -> str:
-    """What a user's own conversion is called in the pool: a file's name, which only that user's requests mean."""
-    return f"file:///converted/{quote(uri, safe='')}"
 
 
 def _path_of(image: Mapping[str, object]) -> str:

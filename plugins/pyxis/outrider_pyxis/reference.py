@@ -93,7 +93,8 @@ def read_wanted(text: str, default_registry: str = DOCKER_HUB) -> Wanted:
 def read_reference(text: str, default_registry: str = DOCKER_HUB) -> Reference:
     """An image of a registry, with everything filled in that people leave out."""
     found = REFERENCE.fullmatch(text)
-    if found is None:
+    # A digest that lost some digits would be read as a user and an image of that name.
+    if found is None or found["image"] == "sha256":
         raise BadRequest(f"{text[:100]!r} is not the name of an image: {REMEDY}")
     registry, image = found["registry"] or default_registry, found["image"]
     if registry == DOCKER_HUB and "/" not in image:
