@@ -63,7 +63,7 @@ class Caller:
         ids: dict[str, object] = {}
         if os.geteuid() == 0:
             ids = {"user": self.uid, "group": self.uid, "extra_groups": []}
-        return subprocess.Popen(
+        process: subprocess.Popen[bytes] = subprocess.Popen(
             [self.importer, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -72,6 +72,7 @@ class Caller:
             cwd="/",
             **ids,  # type: ignore[call-overload]
         )
+        return process
 
     def call(self, *words: str, reads_on: bool = True) -> Called:
         """Run it. Pyxis takes the first line and closes its end; `reads_on` looks at the rest as well."""

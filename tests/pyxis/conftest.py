@@ -35,8 +35,10 @@ def downloads(web: Server) -> Callable[[], int]:
 
 @pytest.fixture(scope="module")
 def hostile_site() -> Iterator[Site]:
-    """One node for all that must not leave a trace on it."""
-    yield from _site()
+    """One node, with a converter, for all that must not leave a trace on it."""
+    for found in _site():
+        found.start_converter()
+        yield found
 
 
 def _site() -> Iterator[Site]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +38,15 @@ def squashfs(content: bytes) -> bytes:
     return b"hsqs".ljust(28, b"\0") + b"\4".ljust(68, b"\0") + content
 
 
+@functools.cache
+def node_side() -> Path:
+    """The node side as it is shipped, with bytecode, packed once for all tests."""
+    folder = Path(tempfile.mkdtemp(prefix="px-"))
+    atexit.register(shutil.rmtree, folder)
+    pack(folder / "cachemgr.pyz", bytecode_of="/usr/bin/python3")
+    return folder / "cachemgr.pyz"
+
+
 class Site:
     """What is installed, and what tests ask about it."""
 
@@ -42,7 +54,7 @@ class Site:
         self.folder = folder
         self.programs = folder / "lib/outrider/pyxis"
         shutil.copytree(ROOT / "plugins/pyxis", self.programs, ignore=shutil.ignore_patterns("__pycache__"))
-        pack(folder / "lib/outrider/cachemgr.pyz")
+        shutil.copy(node_side(), folder / "lib/outrider/cachemgr.pyz")
         enroot = folder / "enroot"
         enroot.write_text(ENROOT.replace("FOLDER", str(folder)))
         enroot.chmod(0o755)
@@ -73,9 +85,10 @@ class Site:
 
     def start_converter(self, **options: str) -> None:
         self.configure(converter=str(self.folder / "c"), **options)
-        with (self.folder / "converter.log").open("ab") as log:
+        log_path, begun = self.folder / "converter.log", self.log().count("converter serves")
+        with log_path.open("ab") as log:
             self.converter = subprocess.Popen([str(self.programs / "outrider-converter")], stderr=log, env={})
-        eventually("the converter listens", (self.folder / "c").exists, self.log)
+        eventually("the converter listens", lambda: self.log().count("converter serves") > begun, self.log)
 
     def step(self, number: int = 0, uid: int = ALICE, job: int = 4711) -> Caller:
         importer = str(self.programs / "outrider-importer")
