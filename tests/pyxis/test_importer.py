@@ -88,6 +88,16 @@ def test_user_sees_nothing_of_what_another_has_converted(site: Site) -> None:
     assert conformance.head_of(site.step(uid=BOB), str(his)) == "hsqs"
 
 
+def test_user_who_converts_the_bytes_of_anothers_private_image_keeps_a_copy(site: Site) -> None:
+    path_of(site.step(0, ALICE).get("docker://same"))
+    called = site.step(1, BOB).get("docker://same")
+
+    assert path_of(called) == site.folder / f"run/{BOB}/outrider-step-4711.1.squashfs"
+    assert "is private" in called.log
+    assert site.step(1, BOB).release().status == 0
+    assert site.left(BOB) == []
+
+
 def test_second_step_of_a_user_converts_nothing(site: Site) -> None:
     site.step(0).get(UBUNTU)
     site.step(0).release()
