@@ -93,7 +93,7 @@ def test_user_who_converts_the_bytes_of_anothers_private_image_keeps_a_copy(site
     called = site.step(1, BOB).get("docker://same")
 
     assert path_of(called) == site.folder / f"run/{BOB}/outrider-step-4711.1.squashfs"
-    assert "is private" in called.log
+    assert "is here, but private" in called.log
     assert site.step(1, BOB).release().status == 0
     assert site.left(BOB) == []
 

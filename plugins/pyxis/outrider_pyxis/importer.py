@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from cachemgr.client import Client
-from cachemgr.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NoDaemon, SourceFailed
+from cachemgr.errors import (
+    BadRequest,
+    Busy,
+    CacheError,
+    DiskFailed,
+    Missing,
+    NoDaemon,
+    NotAllowed,
+    SourceFailed,
+)
 from cachemgr.records import file_name
 from outrider_pyxis.conversion import check_squashfs, convert
 from outrider_pyxis.reference import read_wanted
@@ -288,6 +297,11 @@ def main(
 
 def _path_of(image: Mapping[str, object]) -> str:
     path = image.get("path")
+    if path is None:
+        raise NotAllowed(
+            f"image {image.get('digest')} is here, but private: ask its owner (uid {image.get('owner_uid')}) "
+            "to name you as a reader"
+        )
     if not isinstance(path, str) or not path.startswith("/") or "\n" in path:
         raise NoDaemon("the daemon did not say where the image is: update cachemgr on this node")
     return path
