@@ -1,0 +1,96 @@
+"""Running the command that makes a squashfs file of a registry's image: bounded, and leaving nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+
+from cachemgr.errors import BadRequest, SourceFailed, Unsuitable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import IO
+
+MAGIC = b"hsqs"
+MOST_COMPLAINT_BYTES = 4096
+# Sets the largest file of the command, which runs in the shell's place. Its unit is 512 bytes.
+LIMITED = ("/bin/sh", "-c", 'ulimit -f "$1" || exit 125; shift; exec "$@"', "sh")
+
+
+def convert(
+    command: Sequence[str],
+    uri: str,
+    output: str,
+    *,
+    environment: Mapping[str, str],
+    timeout_s: int,
+    largest_bytes: int | None = None,
+    as_user: tuple[int, int] | None = None,
+) -> None:
+    """Make `output`; on any failure it is gone again, and so is every process of the command."""
+    words = [each.replace("{output}", output) if each != "{uri}" else uri for each in command]
+    limited = words if largest_bytes is None else [*LIMITED, str(-(-largest_bytes // 512)), *words]
+    ids: dict[str, object] = {}
+    if as_user is not None:
+        ids = {"user": as_user[0], "group": as_user[1], "extra_groups": []}
+    with tempfile.TemporaryFile() as log:
+        try:
+            process = subprocess.Popen(
+                limited,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(environment),
+                cwd=os.path.dirname(output),
+                start_new_session=True,
+                **ids,  # type: ignore[call-overload]
+            )
+        except OSError as error:
+            raise BadRequest(
+                f"{words[0]} cannot be run ({error.strerror}): install it, or set import_command"
+            ) from error
+        try:
+            status = process.wait(timeout_s)
+            if status != 0:
+                raise SourceFailed(f"{words[0]} made no image of {uri} (status {status}): {_end_of(log)}")
+            check_squashfs(output, is_link_followed=False)
+        except BaseException as error:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(output)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise SourceFailed(
+                    f"{words[0]} made no image of {uri} in {timeout_s} s: raise patience in pyxis.conf"
+                ) from error
+            raise
+        finally:
+            # Its pipelines too, not only the shell at their head.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def check_squashfs(path: str, *, is_link_followed: bool = True) -> None:
+    """Pyxis would unpack anything: better a sentence here than a riddle there."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if is_link_followed else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+        try:
+            head = os.pread(descriptor, len(MAGIC), 0)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise Unsuitable(f"{path} cannot be opened: {error.strerror}") from error
+    if head != MAGIC:
+        raise Unsuitable(f"{path} is no squashfs file: make one with `enroot import` or `mksquashfs`")
+
+
+def _end_of(log: IO[bytes]) -> str:
+    """The last words of the command, on one line."""
+    size_bytes = log.seek(0, os.SEEK_END)
+    log.seek(max(0, size_bytes - MOST_COMPLAINT_BYTES))
+    words = log.read().decode(errors="replace").split()
+    return " ".join(words)[-600:] or "it said nothing"

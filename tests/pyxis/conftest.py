@@ -1,0 +1,55 @@
+"""A node for each test, in a folder that the users of jobs can search."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fetch.servers import Server, file_server, serving
+from tests.node.daemons import needs_root
+from tests.pyxis.site import Site, squashfs
+
+IMAGE = squashfs(bytes(range(256)) * 4096)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    yield from _site()
+
+
+@pytest.fixture
+def web() -> Iterator[Server]:
+    """An image server, which counts what it is asked for."""
+    with serving(file_server(IMAGE)) as server:
+        yield server
+
+
+@pytest.fixture
+def downloads(web: Server) -> Callable[[], int]:
+    return lambda: sum(asked.method == "GET" for asked in web.asked)
+
+
+@pytest.fixture(scope="module")
+def hostile_site() -> Iterator[Site]:
+    """One node, with a converter, for all that must not leave a trace on it."""
+    for found in _site():
+        found.start_converter()
+        yield found
+
+
+def _site() -> Iterator[Site]:
+    needs_root()
+    folder = Path(tempfile.mkdtemp(prefix="px-", dir="/tmp"))
+    folder.chmod(0o755)
+    found = None
+    try:
+        found = Site(folder)
+        yield found
+    finally:
+        if found is not None:
+            found.stop()
+        shutil.rmtree(folder)

@@ -1,0 +1,165 @@
+"""The site's converter: for whom it works, as whom, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from typing import Any
+
+import pytest
+
+from cachemgr.client import Client
+from cachemgr.errors import BadRequest, Busy, NotAllowed, SourceFailed, Unsuitable
+from tests.node.daemons import DEADLINE_S, as_user, eventually
+from tests.pyxis.site import ALICE, BOB, Site, path_of, start
+
+UBUNTU = "docker://ubuntu:24.04"
+NAME = "docker:registry-1.docker.io/library/ubuntu:24.04"
+NOBODY = 65534
+
+
+def ask(site: Site, uri: str) -> dict[str, Any]:
+    with Client(str(site.folder / "c")) as client:
+        return client.ask("convert", {"uri": uri}, on_progress=lambda progress: None)
+
+
+def test_image_is_made_by_a_user_of_no_rights_and_named_for_all(site: Site) -> None:
+    site.start_converter()
+    ask(site, UBUNTU)
+    found = as_user(BOB, lambda: site.daemon.ask("find", name=NAME))["gives"]
+
+    with open(found["path"], "rb") as file:
+        assert f"{UBUNTU} by {NOBODY}\n".encode() in file.read()
+    assert found["is_public"]
+    assert os.listdir(site.folder / "convert") == []
+
+
+def test_asking_again_converts_nothing(site: Site) -> None:
+    site.start_converter()
+    ask(site, UBUNTU)
+    ask(site, "docker://library/ubuntu:24.04")
+
+    assert site.imported() == [UBUNTU]
+
+
+def test_link_in_place_of_an_image_is_not_followed(site: Site) -> None:
+    site.start_converter()
+
+    with pytest.raises(Unsuitable):
+        ask(site, "docker://link")
+    assert site.images() == []
+
+
+def test_command_that_fails_is_quoted(site: Site) -> None:
+    site.start_converter()
+
+    with pytest.raises(SourceFailed, match="401 Unauthorized"):
+        ask(site, "docker://missing")
+    assert os.listdir(site.folder / "convert") == []
+
+
+def test_image_above_the_largest_is_not_made(site: Site) -> None:
+    site.start_converter(converter_largest="50KB")
+
+    with pytest.raises(SourceFailed):
+        ask(site, UBUNTU)
+    assert site.images() == []
+
+
+def test_conversion_that_takes_too_long_ends(site: Site) -> None:
+    site.gate()
+    site.start_converter(patience="1s")
+
+    with pytest.raises(SourceFailed, match="in 1 s"):
+        ask(site, UBUNTU)
+    assert os.listdir(site.folder / "convert") == []
+
+
+def test_registry_that_is_not_listed_is_left_to_its_users(site: Site) -> None:
+    site.start_converter(converter_registries="nvcr.io quay.io")
+
+    with pytest.raises(NotAllowed, match="converter_registries"):
+        ask(site, UBUNTU)
+    ask(site, "docker://nvcr.io#nvidia/cuda:12")
+    assert site.imported() == ["docker://nvcr.io#nvidia/cuda:12"]
+
+
+@pytest.mark.parametrize(
+    "uri", ["docker://me@ubuntu", "dockerd://ubuntu", "file:///etc/passwd", "http://h/a"]
+)
+def test_what_is_not_for_everybody_is_refused(hostile_site: Site, uri: str) -> None:
+    with pytest.raises(BadRequest):
+        ask(hostile_site, uri)
+    assert hostile_site.imported() == []
+
+
+def test_more_conversions_than_may_wait_are_refused_and_their_users_convert(site: Site) -> None:
+    site.start_converter(converter_conversions="1", converter_waiting="1")
+    gate = site.gate()
+    begun = start([site.step(0)], "docker://one") + start([site.step(1)], "docker://two")
+    eventually("both are asked for", lambda: site.log().count("asked uid=") == 2, site.log)
+
+    with pytest.raises(Busy):
+        ask(site, "docker://three")
+    gate.unlink()
+    assert [path_of(each.end()).is_relative_to(site.folder / "pool") for each in begun] == [True, True]
+
+
+def test_killed_converter_leaves_the_step_to_itself_and_the_next_one_cleans_up(site: Site) -> None:
+    site.start_converter()
+    gate = site.gate()
+    begun = start([site.step()], UBUNTU)[0]
+    eventually("it converts", site.imported, site.log)
+    assert site.converter is not None
+    site.converter.send_signal(signal.SIGKILL)
+    site.converter.wait(DEADLINE_S)
+    gate.unlink()
+
+    called = begun.end()
+    site.start_converter()
+    ask(site, UBUNTU)
+
+    assert path_of(called).is_relative_to(site.folder / "pool")
+    assert "for this user alone" in called.log
+    assert os.listdir(site.folder / "convert") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"\n", b"{}\n", b"[" * 5000 + b"\n", b'{"v":1,"do":"add","uri":"x"}\n', b"x" * 9000, b"\xff\n"],
+    ids=range(6),
+)
+def test_hostile_line_ends_its_own_connection_alone(hostile_site: Site, line: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as hostile:
+        hostile.settimeout(DEADLINE_S)
+        hostile.connect(str(hostile_site.folder / "c"))
+        hostile.sendall(line)
+        heard = hostile.recv(4096)
+
+    assert b'"ok":false' in heard
+    with pytest.raises(BadRequest):
+        ask(hostile_site, "docker://")
+
+
+def test_converter_that_would_run_enroot_as_root_does_not_start(site: Site) -> None:
+    site.configure(converter=str(site.folder / "c"), converter_user="root")
+    tried = subprocess.run(
+        [site.programs / "outrider-converter"], capture_output=True, text=True, timeout=DEADLINE_S, env={}
+    )
+
+    assert tried.returncode == 2
+    assert "converter_user is root" in tried.stderr
+
+
+def test_user_cannot_give_a_name_that_the_converter_gives(site: Site) -> None:
+    image = site.folder / "image"
+    image.write_bytes((site.folder / "header").read_bytes() + b"evil")
+
+    def claim() -> Any:
+        with Client(site.daemon.socket) as client:
+            return client.ask("add", {"uri": NAME, "sources": [f"file://{image}"]})
+
+    assert as_user(ALICE, claim)["raises"] == "NotAllowed"
+    assert path_of(site.step(0, BOB).get(UBUNTU)).read_bytes().find(b"evil") == -1
