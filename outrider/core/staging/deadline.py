@@ -23,6 +23,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from outrider.core.model import Transfer
 
@@ -241,9 +242,9 @@ class DeadlineLink:
         self._waiting, self._latest, self._keys = list(mark.waiting), list(mark.latest), list(mark.keys)
         self._by_number = {transfer.number: transfer for transfer in self._waiting}
 
-    def planned(self, now_s: int) -> list[tuple[Transfer, int]]:
-        """Every waiting transfer with the start it has if nothing else happens."""
-        return [(self._waiting[index], start_s) for start_s, index in self._starts(now_s)]
+    def planned(self, now_s: int, most: int | None = None) -> list[tuple[Transfer, int]]:
+        """Every waiting transfer with the start it has if nothing else happens, or the first of them."""
+        return [(self._waiting[index], start_s) for start_s, index in islice(self._starts(now_s), most)]
 
     def waiting(self, only: Collection[int] | None = None) -> list[Transfer]:
         """The waiting transfers in their order, or those with these numbers in the order of these."""
