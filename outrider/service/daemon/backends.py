@@ -16,6 +16,7 @@ from outrider.rms.base import RmsError, RmsNode
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.rms.twin import Twin
 from outrider.service.daemon.catalogued import CataloguedNodes
+from outrider.service.daemon.cluster import ClusterBackend, make_cluster
 from outrider.service.daemon.config import Config, ImageSection
 from outrider.service.daemon.errors import BackendError, InputError
 from outrider.service.daemon.life import Providers
@@ -57,20 +58,37 @@ def make_desk(
     return Desk(store, settings, policies, now_s, log=log, meter=meter, batch_system=batch_system)
 
 
-def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]) -> VirtualBackend:
+def make_backend(
+    config: Config, log: TracingLog, environment: Mapping[str, str]
+) -> VirtualBackend | ClusterBackend:
     """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
+    clock = SystemClock()
+    catalogue = catalogue_of(config)
+    drop_drafts(RealDisk(), config.state)
+    resolver = Resolver(
+        open_as=opener(),
+        hashes=Hashes(Path(config.state) / "hashes.json", clock),
+        clock=clock,
+        catalogue=catalogue,
+    )
+    promised = Promised()
     if config.backend.kind == "slurm":
-        raise BackendError("Slurm cannot be driven by this version yet: write embedded")
+        return make_cluster(config.backend, catalogue, resolver, promised, log)
+    return _virtual(config, catalogue, resolver, promised, log, environment)
+
+
+def _virtual(
+    config: Config,
+    catalogue: Catalogue,
+    resolver: Resolver,
+    promised: Promised,
+    log: TracingLog,
+    environment: Mapping[str, str],
+) -> VirtualBackend:
     clock = SystemClock()
     section = config.backend
     folder = Path(config.backend_folder)
-    catalogue = catalogue_of(config)
-    for each in (
-        config.state,
-        folder,
-        folder / "nodes",
-        *(folder / "nodes" / name for name in section.virtual_nodes),
-    ):
+    for each in (folder, folder / "nodes", *(folder / "nodes" / name for name in section.virtual_nodes)):
         drop_drafts(RealDisk(), str(each))
     try:
         nodes = EmbeddedNodes(
@@ -83,13 +101,6 @@ def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]
         )
     except EmbeddedError as error:
         raise BackendError(str(error)) from error
-    resolver = Resolver(
-        open_as=opener(),
-        hashes=Hashes(Path(config.state) / "hashes.json", clock),
-        clock=clock,
-        catalogue=catalogue,
-    )
-    promised = Promised()
     hooks = PoolHooks(nodes.sockets, lambda job: promised.digest(job.reservation), clock=clock, log=log)
     rms = _batch_system(config, clock, log, hooks)
     world = World(rms=rms, nodes=CataloguedNodes(nodes, catalogue), resolve=resolver, promised=promised)
