@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND_S = 60
+TOOLS = ("ip", "tc", "nsenter", "setpriv")
 WAIT_S = 60
 POLL_S = 0.05
 LOG_LINES = 40
@@ -113,7 +114,7 @@ class Cluster:
 
     def up(self) -> None:
         """Make the hosts and boot them; if that fails, nothing is left."""
-        if os.geteuid() != 0 or not all(map(shutil.which, ("ip", "tc", "nsenter", "setpriv"))):
+        if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)):
             raise TestbedError("a testbed needs root, iproute2 and util-linux: sudo, apt install iproute2")
         records.enter(self.record, self.clock)
         try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed import suites
 from testbed.births import File, Folder
-from testbed.cluster import Cluster
+from testbed.cluster import TOOLS, WAIT_S, Cluster
 from testbed.commands import CommandFailed
 from testbed.people import USERS
 from testbed.records import TestbedError
@@ -47,13 +49,14 @@ class SlurmCluster(Cluster):
         users: Sequence[str] = USERS,
         shared: Sequence[Path] = (),
         writable: Sequence[Path] = (),
-        files: Mapping[str, str] | None = None,
+        files: Mapping[str, str | bytes] | None = None,
         cache: Path = suites.CACHE,
         clock: Clock | None = None,
     ) -> None:
         """
-        `version` is that of Slurm, None for whatever this machine has; `files` are texts by path
-        that every host has before its daemons start, such as /etc/slurm/job_submit.lua.
+        `version` is that of Slurm, None for whatever this machine has; `files` are contents by path
+        that every host has before its daemons start, such as /etc/slurm/job_submit.lua; what
+        begins with #! can be executed.
         """
         if not 1 <= nodes <= MOST_NODES:
             raise TestbedError(f"{nodes} nodes: there can be 1 to {MOST_NODES}")
@@ -89,7 +92,7 @@ class SlurmCluster(Cluster):
 
     def files(self, host: str) -> list[File]:
         munge = self.people.of("munge")
-        plain = {
+        plain: dict[str, str | bytes] = {
             CONF: self._conf,
             "/etc/slurm/plugstack.conf": PLUGSTACK,
             "/etc/slurm/cgroup.conf": CGROUPS_V1 if self.version.startswith("22.05.") else CGROUPS_OFF,
@@ -101,7 +104,7 @@ class SlurmCluster(Cluster):
             File(
                 path="/etc/munge/munge.key", content=self._munge_key, mode=0o400, uid=munge.uid, gid=munge.gid
             ),
-            *(File(path=path, content=text.encode()) for path, text in plain.items()),
+            *(_file(path, content) for path, content in plain.items()),
             *([File(path=SERVER, content=server)] if host == IMAGES else []),
         ]
 
@@ -217,6 +220,25 @@ class SlurmCluster(Cluster):
         self.write(IMAGES, f"{IMAGES_FOLDER}/{name}", content)
         return f"http://{IMAGES}:{IMAGES_PORT}/{name}"
 
+    def sbatch(self, script: str, *options: str, user: str = USERS[0]) -> str:
+        """Submit a script as a user, by standard input; gives the job's number."""
+        return self.run(HEAD, ["sbatch", "--parsable", *options], user=user, given=script).stdout.strip()
+
+    def job_state(self, job: str) -> str:
+        """Such as PENDING, RUNNING, COMPLETED; empty for a job that is not known."""
+        argv = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T"]
+        return self.run(HEAD, argv, check=False).stdout.strip()
+
+    def wait_job(self, job: str, state: str = "COMPLETED", timeout_s: float = WAIT_S) -> None:
+        """Until the job is in the state. Raises TestbedError with what Slurm knows of it."""
+        show = ["scontrol", "show", "job", job]
+        self.wait_for(
+            f"job {job} to be {state}",
+            lambda: self.job_state(job) == state,
+            timeout_s,
+            lambda: self.run(HEAD, show, check=False).stdout + self.logs(),
+        )
+
     def _end(self, host: str, daemon: str, signal: str) -> None:
         if self._slurm_signal(host, daemon, signal):
             self.wait_for(f"the end of {daemon} on {host}", lambda: not self.is_daemon_running(host, daemon))
@@ -224,3 +246,25 @@ class SlurmCluster(Cluster):
     def _slurm_signal(self, host: str, daemon: str, signal: str) -> bool:
         argv = ["/bin/sh", "-c", SIGNALLED, "sh", daemon, signal]
         return self.run(host, argv, check=False).returncode == 0
+
+
+def missing(version: str | None = None, cache: Path = suites.CACHE) -> str | None:
+    """What this machine lacks for a cluster with this Slurm; None if it lacks nothing."""
+    if os.geteuid() != 0:
+        return "a testbed needs root"
+    lacking = [name for name in TOOLS if shutil.which(name) is None]
+    if lacking:
+        return f"a testbed needs {', '.join(lacking)}: apt install iproute2 util-linux"
+    own = suites.version_in(Path("/"))
+    if own is not None and (version is None or own.startswith(f"{version}.")):
+        return None if shutil.which("munged") else "Slurm needs munge: apt install munge"
+    if version is None:
+        return "no Slurm on this machine: apt install slurmctld slurmd slurm-client munge"
+    if (cache / suites.SUITES[version]).exists() or shutil.which("debootstrap"):
+        return None
+    return f"Slurm {version} needs debootstrap: apt install debootstrap"
+
+
+def _file(path: str, content: str | bytes) -> File:
+    data = content.encode() if isinstance(content, str) else content
+    return File(path=path, content=data, mode=0o755 if data.startswith(b"#!") else 0o644)
