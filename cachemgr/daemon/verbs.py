@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from cachemgr.daemon import adding, leasing, looking, steering
+from cachemgr.daemon import adding, claiming, leasing, looking, steering
 from cachemgr.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.layout import disk_errors
 
@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
-    from cachemgr.daemon.server import Line
 
     Verb = Callable[[Node, Caller, Request, Line], dict[str, object]]
 
@@ -32,6 +32,7 @@ VERBS: dict[str, Verb] = {
     "pin": leasing.pin,
     "unpin": leasing.unpin,
     "instance": leasing.instance,
+    "claim": claiming.claim,
     "release": leasing.release,
     "forget": leasing.forget,
     "transfer-set": steering.transfer_set,
