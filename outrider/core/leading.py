@@ -102,26 +102,48 @@ def lead(
             "run on are up"
         )
     ends = lane.ends(slots, now_s)
-    near = _near(book, busy, wish, eligible, ends, carried, now_s)
-    known = {option.node for option in near}
-    far = _far(book, busy, wish, eligible, known, now_s)
-    chosen = _choose(book, lane, slots, busy, wish, near, far, now_s)
-    if len(chosen) < wish.nodes_wanted:
-        return NoWay(
-            words=f"{len(chosen)} of the nodes that it may run on have room in their pools for its image or "
-            f"will be free for it, and it wants {wish.nodes_wanted}"
-        )
+    while True:
+        near = _near(book, busy, wish, eligible, ends, carried, now_s)
+        known = {option.node for option in near}
+        far = _far(book, busy, wish, eligible, known, now_s)
+        chosen = _choose(book, lane, slots, busy, wish, near, far, now_s)
+        if len(chosen) < wish.nodes_wanted:
+            return NoWay(
+                words=f"{len(chosen)} of the nodes that it may run on have room in their pools for its "
+                f"image and will be free for it, and it wants {wish.nodes_wanted}"
+            )
+        way = _way(wish, chosen)
+        full = _full(book, wish, way, now_s)
+        if not full:
+            return way
+        # What fits until the job would be over there does not fit until it is over on all its nodes.
+        eligible &= ~full
+
+
+def _way(wish: Wish, chosen: list[_Option]) -> Way:
     wanted = chosen[: wish.nodes_wanted]
-    start_s = max(each.start_s for each in wanted)
     return Way(
         nodes=tuple(each.node for each in chosen),
         lives=tuple((each.node, each.life) for each in chosen if each.life is not None),
         revived=tuple(each.node for each in chosen if each.life is None and each.cost == _HERE),
         missing=tuple(each.node for each in chosen if each.cost == _MISSING),
         ready_s=max(each.there_s for each in wanted),
-        start_s=start_s,
+        start_s=max(each.start_s for each in wanted),
         until_s=max(_until_s(wish, each.start_s) for each in chosen),
     )
+
+
+def _full(book: Book, wish: Wish, way: Way, now_s: int) -> int:
+    """A mask of the nodes whose pools have no room until the way's end."""
+    size_bytes, until_s = wish.image.size_bytes, way.until_s
+    mask = 0
+    for node, life in way.lives:
+        if not can_keep(book, node, life, until_s, now_s):
+            mask |= 1 << node
+    for node in (*way.revived, *way.missing):
+        if not book.pools.pools[node].has_room(((now_s, until_s, size_bytes),), now_s):
+            mask |= 1 << node
+    return mask
 
 
 def hold(book: Book, lane: Lane, wish: Wish, way: Way, now_s: int) -> dict[int, Life]:
@@ -166,7 +188,13 @@ def _until_s(wish: Wish, start_s: int) -> int:
 
 
 def _near(
-    book: Book, busy: Busy, wish: Wish, eligible: int, ends: dict[int, int], carried: frozenset[int], now_s: int
+    book: Book,
+    busy: Busy,
+    wish: Wish,
+    eligible: int,
+    ends: dict[int, int],
+    carried: frozenset[int],
+    now_s: int,
 ) -> list[_Option]:
     """Nodes that have the image or get it without us; not all, where a popular one is on thousands."""
     enough = max(wish.copies, wish.spares) + MOST_EXAMINED
@@ -237,9 +265,7 @@ def _far(
 
 def _takes(book: Book, wish: Wish, node: int, start_s: int, now_s: int) -> bool:
     """Whether a pool has room for one more image until a job that starts then is over."""
-    return book.pools.pools[node].has_room(
-        ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s
-    )
+    return book.pools.pools[node].has_room(((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s)
 
 
 def _choose(

@@ -7,7 +7,7 @@ carried out twice. The desk has at most one call to a node under way, and one `L
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -191,8 +191,37 @@ class AskProgram:
     ticket: int
 
 
-Call = Look | Carry | TellNode | AskProgram
-Result = Sight | NodeReport | Allowed | Refused | Exception | None
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResolveImage:
+    """Find out what is at a job's image, as its user may read it: a `FoundImage`, or an ImageTrouble."""
+
+    uri: str
+    digest: str
+    is_private: bool
+    uid: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TellUser:
+    """Show a line at a job where its user sees it: None, or an RmsError. Lost is no harm."""
+
+    job: str
+    text: str
+
+
+Call = Look | Carry | TellNode | AskProgram | ResolveImage | TellUser
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FoundImage:
+    """What is at a URI."""
+
+    size_bytes: int
+    digest: str
+    format: str = ""
+
+
+Result = Sight | NodeReport | Allowed | Refused | FoundImage | Exception | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -210,15 +239,6 @@ class Nodes(Protocol):
         """Carry out the orders one by one and report. Raises NodeTrouble if the node is away."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FoundImage:
-    """What is at a URI."""
-
-    size_bytes: int
-    digest: str
-    format: str = ""
-
-
 class ImageTrouble(Exception):
     """An image cannot be promised; the message is for the user."""
 
@@ -228,18 +248,32 @@ Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage]
 and groups to what is there. Raises ImageTrouble, also when the user may not read it."""
 
 
+Sign = Callable[[str, int, str, int], str]
+"""From a job's key (or - for whatever is of its array), its user's number, the digest of its image and
+an expiry to the ticket with which its nodes hand the image out."""
+
+
 class Promised:
-    """Which image a reservation was promised: known once somebody who knows has been named.
+    """Which image a reservation or a job was promised: known once somebody who knows has been named.
 
     Asked by what makes instances for jobs on virtual nodes, from any thread.
     """
 
     def __init__(self) -> None:
         self._ask: Callable[[str], str | None] | None = None
+        self._led: Mapping[str, str] = {}
 
     def learn(self, ask: Callable[[str], str | None]) -> None:
         """From now on `ask` is asked for the digest that a reservation was promised."""
         self._ask = ask
+
+    def lead(self, digests: Mapping[str, str]) -> None:
+        """These are the digests of jobs that have no reservation, by key. Never changed, but replaced."""
+        self._led = digests
+
+    def led(self, job: str) -> str | None:
+        """The digest of a job's image; None if the service does not know it yet."""
+        return self._led.get(job)
 
     def digest(self, reservation: str | None) -> str | None:
         """None if there is no such reservation, or nobody who knows yet."""
@@ -254,3 +288,5 @@ class World:
     nodes: Nodes
     resolve: Resolve
     promised: Promised = field(default_factory=Promised)
+    sign: Sign | None = None
+    """None: jobs carry no tickets."""

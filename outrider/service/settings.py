@@ -19,6 +19,8 @@ class Settings:
     link_rate_bytes_per_s: int = 125_000_000
     urgent_rate_bytes_per_s: int | None = None
     """What a transfer may take whose reservation is endangered; None: no more than planned."""
+    best_effort_rate_bytes_per_s: int = 0
+    """What of the link is best effort's whatever deadlines there are: they are planned with the rest."""
     reserve_s: int | None = 600
     shipping: Literal["relay", "per-node"] = "relay"
     pool_bytes: int | None = None
@@ -42,3 +44,12 @@ class Settings:
     most_reservations: int = 100_000
     most_calls: int = 64
     """Calls to nodes under way at once."""
+    longest_wait_s: int = 1_800
+    """A job that waits longer for its image is told so, and why."""
+    most_copies: int = 8
+    """To so many nodes the image of one job array is brought, and on so many it is kept for a job."""
+
+    @property
+    def deadline_rate_bytes_per_s(self) -> int:
+        """What transfers with deadlines are planned with."""
+        return self.link_rate_bytes_per_s - self.best_effort_rate_bytes_per_s

@@ -29,6 +29,7 @@ from outrider.service.ports import (
     Look,
     NodeReport,
     NodeTrouble,
+    Sign,
     TellNode,
     World,
 )
@@ -212,7 +213,7 @@ class FakeProviders:
         return self.desks[-1]
 
 
-def carry_nothing(effect: Effect, rms: BatchSystem) -> None:
+def carry_nothing(effect: Effect, rms: BatchSystem, sign: Sign | None) -> None:
     pass
 
 

@@ -14,7 +14,7 @@ from outrider.core.model import Resources
 from outrider.metadata.policies import Policies, parse_policies
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
-from outrider.rms.base import RmsError, RmsNode
+from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
 from outrider.service.desk.desk import Desk, Outcome
@@ -27,13 +27,17 @@ from outrider.service.ports import (
     Fetch,
     Finished,
     FoundImage,
+    ImageTrouble,
     Look,
     NodeImage,
     NodeReport,
     NodeTrouble,
     OrderResult,
     Pin,
+    Release,
+    ResolveImage,
     TellNode,
+    TellUser,
     Unpin,
 )
 from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked, Wanted
@@ -109,6 +113,8 @@ class Pool:
     images: dict[str, NodeImage] = field(default_factory=dict)
     arriving: dict[str, Brought] = field(default_factory=dict)
     pins: dict[tuple[str, str], int] = field(default_factory=dict)
+    jobs: list[str] = field(default_factory=list)
+    """Owners of the instances here."""
     is_away: bool = False
     broken: str = ""
     """Why nothing can be brought here, if so."""
@@ -140,6 +146,9 @@ class Sandbox:
         self.path = folder / "store.sqlite"
         self.store = Store.create(self.path, now_s)
         self.log = Silent()
+        self.sizes: dict[str, int] = {"https://images.example.org/ubuntu": 10 * RATE}
+        """What is at which address."""
+        self.resolved: list[ResolveImage] = []
         self.judge: Callable[[AskProgram], object] | None = None
         self._tickets = 0
         self.answers: dict[int, Answer] = {}
@@ -204,14 +213,64 @@ class Sandbox:
             if isinstance(call, Look):
                 return self.rms.look()
             if isinstance(call, Carry):
-                carry_out(call.effect, self.rms)
+                carry_out(call.effect, self.rms, self.sign)
                 return None
+            if isinstance(call, TellUser):
+                self.rms.note(call.job, call.text)
+                return None
+            if isinstance(call, ResolveImage):
+                return self.resolve(call)
             if isinstance(call, AskProgram):
                 assert self.judge is not None
                 return self.judge(call)
             return self.tell(call)
-        except (RmsError, NodeTrouble) as error:
+        except (RmsError, NodeTrouble, ImageTrouble) as error:
             return error
+
+    def resolve(self, call: ResolveImage) -> FoundImage:
+        self.resolved.append(call)
+        if call.uri not in self.sizes:
+            raise ImageTrouble(f"there is nothing at {call.uri}")
+        return FoundImage(size_bytes=self.sizes[call.uri], digest=digest_of(call.uri.rpartition("/")[2]))
+
+    def sign(self, job: str, uid: int, digest: str, expires_s: int) -> str:
+        return f"ticket {job} {uid} {digest[:11]}"
+
+    def submit(
+        self,
+        image: str = "ubuntu",
+        *,
+        caller: Caller = ALICE,
+        nodes: int = 1,
+        cpus: int = 8,
+        limit_s: int | None = 3600,
+        argv: tuple[str, ...] = ("sleep", "60"),
+        more: str = "",
+        is_held: bool = True,
+        reservation: str | None = None,
+        eligible: tuple[str, ...] = (),
+    ) -> str:
+        """A user's job, held as the submit filter does it; its key."""
+        key = self.rms.outside.submit(
+            Submission(
+                user=caller.user,
+                uid=caller.uid,
+                argv=argv,
+                nodes_wanted=nodes,
+                resources=Resources.of(cpus=cpus),
+                limit_s=limit_s,
+                metadata=f"image: https://images.example.org/{image}\n{more}",
+                reservation=reservation,
+            ),
+            eligible=eligible,
+        )
+        if is_held:
+            self.rms.hold(key, "waits to be planned")
+        return key
+
+    def job(self, key: str) -> RmsJob | None:
+        """A job as the batch system has it; None if it has ended."""
+        return next((job for job in self.rms.look().jobs if job.key == key), None)
 
     def tell(self, call: TellNode) -> NodeReport:
         pool = self.pools[call.node]
@@ -237,6 +296,7 @@ class Sandbox:
             ),
             images=self._shown(pool) if call.wants_images else None,
             results=results,
+            jobs=tuple(pool.jobs) if call.wants_images else (),
         )
 
     def _shown(self, pool: Pool) -> tuple[NodeImage, ...]:
@@ -263,6 +323,9 @@ class Sandbox:
             return OrderResult(order=order)
         if isinstance(order, Unpin):
             pool.pins.pop((order.digest, order.owner), None)
+            return OrderResult(order=order)
+        if isinstance(order, Release):
+            pool.jobs = [owner for owner in pool.jobs if owner != order.owner]
             return OrderResult(order=order)
         pool.arriving.pop(order.digest, None)  # type: ignore[attr-defined]
         return OrderResult(order=order)  # type: ignore[arg-type]

@@ -54,6 +54,13 @@ class LinkSection(Section):
         description="bytes a second that all transfers for reservations may take together",
         json_schema_extra=given("125MB"),
     )
+    best_effort_rate_bytes_per_s: int = Field(
+        0,
+        alias="best_effort_rate",
+        ge=0,
+        description="bytes a second of that which best-effort jobs always have; reservations are planned "
+        "with the rest. 0: their images come only while none comes for a reservation",
+    )
     urgent_rate_bytes_per_s: Size | None = Field(
         None,
         alias="urgent_rate",
@@ -84,6 +91,8 @@ class LinkSection(Section):
             contradiction(
                 "is less than rate: what is in danger would get less than what is not", "urgent_rate"
             )
+        if 2 * self.best_effort_rate_bytes_per_s > self.rate_bytes_per_s:
+            contradiction("is more than half of rate: reservations need the larger part", "best_effort_rate")
         return self
 
 
@@ -171,6 +180,24 @@ class LimitsSection(Section):
     resolving: int = Field(4, ge=1, le=64, description="images that are looked up or read at once")
 
 
+class JobsSection(Section):
+    """Best-effort jobs that name an image."""
+
+    longest_wait_s: Duration = Field(
+        1_800,
+        alias="longest_wait",
+        description="a job whose image takes longer to come is told so, and why",
+        json_schema_extra=given("30m"),
+    )
+    copies: int = Field(
+        8,
+        ge=1,
+        le=1_000,
+        description="to so many nodes the image of a job array is brought, and on so many it is kept for "
+        "a job",
+    )
+
+
 class AdministratorsSection(Section):
     """Who may see and do everything, besides root."""
 
@@ -248,6 +275,9 @@ class Config(Section):
     timings: TimingsSection = Field(
         default_factory=all_defaults(TimingsSection), description="how often, how long"
     )
+    jobs: JobsSection = Field(
+        default_factory=all_defaults(JobsSection), description="best-effort jobs that name an image"
+    )
     limits: LimitsSection = Field(default_factory=all_defaults(LimitsSection), description="what is too much")
     administrators: AdministratorsSection = Field(
         default_factory=all_defaults(AdministratorsSection), description="who may see and do everything"
@@ -287,6 +317,7 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         site=config.site,
         link_rate_bytes_per_s=link.rate_bytes_per_s,
+        best_effort_rate_bytes_per_s=link.best_effort_rate_bytes_per_s,
         urgent_rate_bytes_per_s=link.urgent_rate_bytes_per_s,
         reserve_s=link.reserve_s,
         shipping=link.shipping,
@@ -302,6 +333,8 @@ def settings_of(config: Config) -> Settings:
         keep_history_s=timings.history_s,
         most_reservations=config.limits.reservations,
         most_calls=config.limits.calls,
+        longest_wait_s=config.jobs.longest_wait_s,
+        most_copies=config.jobs.copies,
     )
 
 

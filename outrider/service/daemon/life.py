@@ -33,7 +33,7 @@ from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.web_thread import WebThread
 from outrider.service.daemon.workers import Workers
 from outrider.service.meter import Meter
-from outrider.service.ports import AskProgram, World
+from outrider.service.ports import AskProgram, Sign, World
 from outrider.service.requests import Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
@@ -82,7 +82,7 @@ class Providers:
 
     make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
     make_desk: MakeDesk
-    carry_effect: Callable[[Effect, BatchSystem], None]
+    carry_effect: Callable[[Effect, BatchSystem, Sign | None], None]
     ask_program: Callable[[AskProgram], Allowed | Refused]
 
 

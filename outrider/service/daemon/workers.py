@@ -6,6 +6,8 @@ images are looked up by a few threads of their own, so that hashing a large file
 
 from __future__ import annotations
 
+import os
+import pwd
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -27,8 +29,11 @@ from outrider.service.ports import (
     Look,
     NodeReport,
     NodeTrouble,
+    ResolveImage,
     Result,
+    Sign,
     TellNode,
+    TellUser,
     World,
 )
 from outrider.service.settings import Settings
@@ -47,6 +52,8 @@ MOST_LOOKUPS_OF_ONE = 8
 MOST_SUBMISSIONS_OF_ONE = 16
 """Of one user, running and waiting: the batch system is asked one thing at a time."""
 MOST_PROGRAMS = 4
+JOBS = "jobs"
+"""Whose lookups those for jobs count as, all together."""
 STEPS_S = 10
 """A lookup may take so many times as long as a call: a large file is read from end to end."""
 
@@ -59,7 +66,7 @@ class Workers:
         world: World,
         settings: Settings,
         *,
-        carry_effect: Callable[[Effect, BatchSystem], None],
+        carry_effect: Callable[[Effect, BatchSystem, Sign | None], None],
         ask_program: Callable[[AskProgram], Allowed | Refused],
         clock: MonotonicClock,
         log: TracingLog,
@@ -96,11 +103,14 @@ class Workers:
                 crew, to = self._nodes, "node"
             case AskProgram():
                 crew, to = self._programs, "program"
-            case Look() | Carry():
+            case Look() | Carry() | TellUser():
                 crew, to = self._rms, "rms"
+            case ResolveImage():
+                crew, to = self._lookups, "lookup"
         task = _CallTask(self, call, to, done)
         try:
-            crew.add(task)
+            # Jobs' images are looked up beside those that somebody waits for at a terminal.
+            crew.add(task, JOBS if crew is self._lookups else None)
         except Busy as error:
             task.give_up(str(error))
 
@@ -157,12 +167,18 @@ class Workers:
                 case Look():
                     return self._world.rms.look()
                 case Carry(effect=effect):
-                    self._carry_effect(effect, self._world.rms)
+                    self._carry_effect(effect, self._world.rms, self._world.sign)
                     return None
                 case TellNode():
                     return self._world.nodes.tell(call)
                 case AskProgram():
                     return self._ask_program(call)
+                case ResolveImage():
+                    gids = groups_of(call.uid)
+                    return self._world.resolve(call.uri, call.digest, call.is_private, call.uid, gids)
+                case TellUser():
+                    self._world.rms.note(call.job, call.text)
+                    return None
         except EXPECTED as error:
             return error
         except Exception as error:  # noqa: BLE001 - a call's outermost loop: the desk is told, whatever it is
@@ -208,8 +224,19 @@ class _Once:
         return True
 
 
+def groups_of(uid: int) -> tuple[int, ...]:
+    """A user's groups; none of one whom the user database does not know."""
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        return ()
+    return tuple(sorted(set(os.getgrouplist(entry.pw_name, entry.pw_gid))))
+
+
 def _failure(call: Call, words: str) -> Exception:
     """A call's error in the words of whom it went to."""
+    if isinstance(call, ResolveImage):
+        return ImageTrouble(f"image {call.uri} could not be looked up: {words}")
     if isinstance(call, TellNode):
         return NodeTrouble(f"node {call.node}: {words}")
     return Unavailable(f"the call was given up: {words}")

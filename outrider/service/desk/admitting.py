@@ -62,7 +62,9 @@ class Admitting:
         """A request in the words of the core; the name it would be booked under is in it."""
         site = self._site
         document = document_of(wanted, caller)
-        name = f"{document.workspace}-{site.next_number}"
+        # What jobs need is pinned as job-17: no reservation is called so.
+        stem = "job-workspace" if document.workspace == "job" else document.workspace
+        name = f"{stem}-{site.next_number}"
         try:
             workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:

@@ -13,6 +13,8 @@ class Topic(Enum):
     BEGIN = "begin"
     """A reservation's time has come."""
     END = "end"
+    JOB = "job"
+    """Something is to be tried again for a job."""
     LOOK = "look"
     COMPARE = "compare"
     """Reconcile all that is known."""

@@ -139,7 +139,7 @@ class Alarms:
         """Too little has been seen to tell, and at the planned rate there is time enough; or there
         is so much time that a transfer may well stand still for a while."""
         site = self._site
-        needed_s = -(-left_bytes // site.settings.link_rate_bytes_per_s)
+        needed_s = -(-left_bytes // site.settings.deadline_rate_bytes_per_s)
         is_new = len(moving.rates) < 2 or site.now_s - moving.begun_s < max(
             FIRST_LOOK_S, 2 * site.settings.progress_every_s
         )

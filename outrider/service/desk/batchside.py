@@ -56,6 +56,10 @@ class BatchSide:
         self._look = None
         return True
 
+    def is_carrying(self, identity: str) -> bool:
+        """Whether an effect is on its way, and not taken for lost."""
+        return identity in self._carrying
+
     def saw(self, now_s: int) -> None:
         self.seen_s, self._trouble = now_s, ""
 

@@ -23,7 +23,7 @@ class Carriage:
         """A transfer that begins, or that ran before the state was loaded."""
         site = self._site
         is_aside = transfer.number in site.book.link.aside
-        rate = site.settings.link_rate_bytes_per_s
+        rate = site.settings.deadline_rate_bytes_per_s
         taken = site.moving[transfer.number] = Moving(
             transfer=transfer,
             begun_s=site.now_s,
@@ -76,4 +76,4 @@ class Carriage:
 
     def aside_rate(self) -> int:
         """What one that had its time may still take, so that others do not miss it."""
-        return max(1, self._site.settings.link_rate_bytes_per_s // ASIDE_SHARE)
+        return max(1, self._site.settings.deadline_rate_bytes_per_s // ASIDE_SHARE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from outrider.core.kept import keep_reservation
@@ -19,6 +20,9 @@ MOST_FAILURES = 3
 """After so many failures in a row another node is looked for."""
 MOST_SOURCES = 8
 
+LostCopy = Callable[[str, str], None]
+"""A node, and the image that it does not have after all."""
+
 
 class Copies:
     """What nodes say of the images that reservations need."""
@@ -29,6 +33,9 @@ class Copies:
         self._executing = executing
         self._alarms = alarms
         self._log = log
+        self.lost_copy: LostCopy = lambda node, key: None
+        """Told of every copy that is gone: jobs may have counted on it, too."""
+        executing.given_up = lambda node, key: self.lost_copy(node, key)
 
     def heard(self, news: list[News]) -> None:
         """What a node has said."""
@@ -121,7 +128,7 @@ class Copies:
             # The copy was replaced in the meantime: what is on its way will be seen.
             return
         self._log.warning("image is missing", node=names[number].name, image=live.document.uri)
-        self._lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
+        self.lose(node, live.document.image.key, f"image {live.document.uri} was no longer on {node}")
 
     def _not_ready(self, live: Live, node: str) -> None:
         """A node has lost its copy. That it was there once makes no promise kept before the start."""
@@ -134,12 +141,13 @@ class Copies:
         if receipt is not None or state is not None:
             site.change(live, state=state, receipt=receipt)
 
-    def _lose(self, node: str, key: str, why: str) -> None:
+    def lose(self, node: str, key: str, why: str) -> None:
         """Everybody who counts on a copy that is not there gets another."""
         site = self._site
         lost = lose_copy(site.book, node, key, site.now_s)
         site.end_transfers(lost.dropped, TransferState.WITHDRAWN)
         self._executing.prune()
+        self.lost_copy(node, key)
         for name in lost.users:
             live = site.live.get(name)
             if live is not None:

@@ -21,13 +21,23 @@ from outrider.service.desk import roster
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.answering import Answering
 from outrider.service.desk.batchside import BatchSide
+from outrider.service.desk.jobeffects import job_of
 from outrider.service.desk.roster import Listed
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.desk.status import status_of
 from outrider.service.desk.workings import Workings, make_workings
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeReport, TellNode
+from outrider.service.ports import (
+    AskProgram,
+    Call,
+    Carry,
+    Finished,
+    Look,
+    NodeReport,
+    ResolveImage,
+    TellNode,
+)
 from outrider.service.requests import (
     Asked,
     BeginSubmission,
@@ -127,7 +137,8 @@ class Desk:
         if not self._store_trouble:
             instants.append(self._batch.due_s)
         if self._parts is not None:
-            instants += [self._parts.executing.next_s(), self._parts.mending.next_s()]
+            parts = self._parts
+            instants += [parts.executing.next_s(), parts.mending.next_s(), parts.leading.next_s()]
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
     def set_policies(self, policies: Policies) -> None:
@@ -178,8 +189,13 @@ class Desk:
             self._looked(call, result)
         elif isinstance(call, Carry):
             self._carried(call.effect, result)
-        else:
+        elif isinstance(call, TellNode):
             self._told(call, result)
+        elif self._parts is not None:
+            if isinstance(call, ResolveImage):
+                self._parts.leading.resolved(call, result)
+            else:
+                self._parts.leading.told(call, result)
 
     def _judged(self, call: AskProgram, result: object, replies: list[Replied]) -> None:
         """The site's own program has said what it thinks of a request."""
@@ -204,8 +220,9 @@ class Desk:
         if parts is None or member is None:
             return
         parts.copies.heard(news)
+        parts.leading.heard(news)
         if report is not None and report.images is not None:
-            self._find(call.node, parts.reconciling.pool(member))
+            self._find(call.node, (*parts.reconciling.pool(member), *parts.orders.compare(report)))
         if report is not None:
             self._note_limit(parts.site, report)
         parts.reconciling.presence(member)
@@ -240,6 +257,7 @@ class Desk:
                 self._write_node(self._parts.site, each)
         if self._parts is not None:
             self._find("", self._parts.reconciling.seen(result))
+            self._parts.leading.seen(result)
 
     def _new_site(self, found: dict[str, Listed]) -> None:
         """Nodes have come or gone, or give more or less than before: the book is made anew."""
@@ -263,10 +281,13 @@ class Desk:
         parts = self._parts
         if parts is None:
             return
-        site, identity, now_s = parts.site, effect.identity, self._now_s
+        site, identity, now_s, job = parts.site, effect.identity, self._now_s, job_of(effect)
         if result is None:
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
-            parts.lifetimes.carried(effect)
+            if job is None:
+                parts.lifetimes.carried(effect)
+            else:
+                parts.leading.carried(job)
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
@@ -275,6 +296,12 @@ class Desk:
             # A later one says what should be now, and waits for this one to be out of its way.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             self._log.info("effect is given up", effect=identity, words=words)
+            return
+        if job is not None and isinstance(result, Refused):
+            # It is decided anew what is to become of the job: it may be gone, or may have started.
+            site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
+            parts.leading.refused(job, words)
+            self._batch.wants_look = True
             return
         site.write_lightly(lambda progress: progress.postpone_effect(identity, words, now_s + wait_s))
         self._log.warning("effect fails", effect=identity, words=words, again_s=wait_s)
@@ -295,11 +322,14 @@ class Desk:
                 self._compare()
             elif topic is Topic.STORE:
                 self._tend_store()
+            elif self._parts is not None and topic is Topic.JOB:
+                self._parts.leading.turn(subject)
             elif self._parts is not None:
                 self._parts.lifetimes.turn(topic, subject)
         if self._parts is not None:
             self._parts.executing.run_link()
             self._parts.mending.mend()
+            self._parts.leading.run()
 
     def _compare(self) -> None:
         self._agenda.add(self._now_s + self._settings.reconcile_every_s, Topic.COMPARE)
@@ -327,6 +357,8 @@ class Desk:
         calls: list[Call] = [*self._batch.calls(self._now_s)]
         if self._parts is not None:
             calls += self._staff.calls(self._now_s)
+            calls += self._parts.leading.images.calls(self._now_s)
+            calls += self._parts.leading.notes.calls(self._now_s)
         return calls
 
     def _flush(self) -> None:
@@ -365,13 +397,23 @@ class Desk:
         if site is None:
             return
         self._staff.assemble(self._roster, site.live.keys(), self._now_s)
-        parts = make_workings(site, self._staff, self._agenda, self._policies, self._log, self._meter)
+        parts = make_workings(
+            site,
+            self._staff,
+            self._agenda,
+            self._policies,
+            self._batch.is_carrying,
+            self._log,
+            self._meter,
+        )
         self._parts = parts
         self._answering = Answering(parts, self._log, self._meter, self._decided)
         for number, node in enumerate(site.book.timeline.nodes):
             if self._roster[node.name].state is not NodeState.UP:
                 site.book.available &= ~(1 << number)
+        parts.orders.take_up()
         parts.lifetimes.take_up()
+        self._batch.wants_look = True
 
     def _status(self) -> Answer:
         return status_of(

@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 from outrider.rms.base import BatchSystem, RmsReservation
+from outrider.service.desk.jobeffects import carry_out_for_job, job_of
 from outrider.service.desk.site import Live
+from outrider.service.ports import Sign
 from outrider.store.records import Effect
 
 RESERVE = "reserve"
@@ -43,8 +45,12 @@ def orphan_effect(name: str, now_s: int) -> Effect:
     )
 
 
-def carry_out(effect: Effect, rms: BatchSystem) -> None:
-    """Do it. Raises what the batch system raises."""
+def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> None:
+    """Do it. Raises what the batch system raises. Without `sign` jobs carry no tickets."""
+    job = job_of(effect)
+    if job is not None:
+        carry_out_for_job(effect, job, rms, sign)
+        return
     if effect.kind == UNRESERVE:
         rms.unreserve(effect.subject)
         return

@@ -7,8 +7,11 @@ when others would be late for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outrider.core.kept import keep_transfers
 from outrider.core.model import Transfer
+from outrider.core.reuse import Life
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.carriage import Carriage
@@ -41,6 +44,10 @@ class Executing:
         self._alarms = alarms
         self._log = log
         self._meter = meter
+        self.begun: Callable[[int], None] = lambda number: None
+        """Told of every transfer that begins: jobs may count on it, too."""
+        self.given_up: Callable[[str, str], None] = lambda node, key: None
+        """Told of copies that jobs may have counted on, and that never came."""
 
     def take_up(self) -> None:
         """After a start: tell nodes what they are to have by now."""
@@ -134,7 +141,9 @@ class Executing:
         site = self._site
         for number, moving in list(site.moving.items()):
             needed = {
-                site.book.timeline.nodes[node].name for node, life in site.book.lives_of(number) if life.users
+                site.book.timeline.nodes[node].name
+                for node, life in site.book.lives_of(number)
+                if self._is_promised(life)
             }
             moving.given_up |= moving.left - needed
             moving.left &= needed
@@ -152,7 +161,7 @@ class Executing:
             if following is None or following[0] > site.now_s:
                 for number in link.aside:
                     # Nobody else needs the link now.
-                    self._carriage.set_rate(site.moving[number], site.settings.link_rate_bytes_per_s)
+                    self._carriage.set_rate(site.moving[number], site.settings.deadline_rate_bytes_per_s)
                 return
             for number in link.aside:
                 self._carriage.set_rate(site.moving[number], self._carriage.aside_rate())
@@ -178,6 +187,7 @@ class Executing:
             self.arrange(live)
             if live.record.state is State.ACCEPTED:
                 site.change(live, state=State.PREPARING)
+        self.begun(transfer.number)
 
     def _overdue(self, transfer: Transfer) -> bool:
         """The planned time of a transfer is over. True if the link has been freed."""
@@ -204,9 +214,11 @@ class Executing:
         del site.moving[number]
         users = self._carriage.users(number)
         for node, life in site.book.transfer_done(number, site.now_s):
-            if site.book.timeline.nodes[node].name in moving.given_up and not life.users:
+            name = site.book.timeline.nodes[node].name
+            if name in moving.given_up and not self._is_promised(life):
                 # Nobody may count on a copy that never came.
                 site.book.pools.lose(node, life)
+                self.given_up(name, life.image.key)
         if state is TransferState.DONE:
             site.done_transfer(kept)
         else:
@@ -225,6 +237,10 @@ class Executing:
         else:
             self._log.info("transfer given up", transfer=number, seconds=took_s, planned_s=planned_s)
         self.run_link()
+
+    def _is_promised(self, life: Life) -> bool:
+        """Whether a reservation needs a copy: that jobs would like it, too, brings it nowhere."""
+        return not self._site.book.entries.keys().isdisjoint(life.users)
 
     def _need(self, live: Live, node: str, transfer: int | None) -> None:
         site, document = self._site, live.document

@@ -98,7 +98,7 @@ class PaddedLinks(ExclusiveLinks):
     """Links on which every transfer for a reservation is given a few seconds beside its bytes."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(rate_bytes_per_s=settings.link_rate_bytes_per_s, reserve_s=settings.reserve_s)
+        super().__init__(rate_bytes_per_s=settings.deadline_rate_bytes_per_s, reserve_s=settings.reserve_s)
         self._spread_s = settings.spread_s
 
     def deadline_duration_s(self, size_bytes: int) -> int:

@@ -8,7 +8,7 @@ service that died are no special cases. Nothing here knows why something is need
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from outrider.service.desk.agenda import Agenda, Topic
@@ -80,6 +80,8 @@ class Member:
     unpins: dict[tuple[str, str], int] = field(default_factory=dict)
     """Digest and owner of pins to be taken away, and when to say so next."""
     stops: dict[str, None] = field(default_factory=dict)
+    releases: dict[str, int] = field(default_factory=dict)
+    """Owners of instances that are to go, and when to say so next."""
     due_s: int | None = None
     compare_s: int = 0
     """When all its images are asked for next."""
@@ -143,6 +145,8 @@ class Staff:
         self._ready: deque[str] = deque()
         self._under_way = 0
         self._number = 0
+        self.spares: Callable[[str], bool] = lambda owner: False
+        """Owners whose pins stay although nothing is known to need them."""
 
     def assemble(self, names: Collection[str], owners: Collection[str], now_s: int) -> None:
         """These are the site's nodes, and only these owners have needs; what is known of them stays.
@@ -190,6 +194,13 @@ class Staff:
         if is_stopped and not need.is_there and not is_needed:
             member.stops[need.digest] = None
         self._plan(member, now_s)
+
+    def release(self, node: str, owner: str, now_s: int) -> None:
+        """Let a node have no instance of an owner's any more."""
+        member = self.members.get(node)
+        if member is not None:
+            member.releases.setdefault(owner, now_s)
+            self._plan(member, now_s)
 
     def has_copy(self, node: str, owner: str) -> bool:
         """Whether a node has said that what a reservation needs is there."""
@@ -291,7 +302,7 @@ class Staff:
         for image in member.images.values():
             for owner in image.owners:
                 need = member.needs.get(owner)
-                if need is None or need.digest != image.digest:
+                if (need is None or need.digest != image.digest) and not self.spares(owner):
                     member.unpins.setdefault((image.digest, owner), now_s)
 
     def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
@@ -306,6 +317,8 @@ class Staff:
             need.rate = 0
         for key in member.unpins:
             member.unpins[key] = now_s + wait_s
+        for owner in member.releases:
+            member.releases[owner] = now_s + wait_s
         self._plan(member, now_s)
         return [Failed(node=member.name, owner=need.owner) for need in member.needs.values() if need.transfer]
 
@@ -316,6 +329,9 @@ class Staff:
             order = result.order
             if isinstance(order, Stop):
                 member.stops.pop(order.digest, None)
+            elif isinstance(order, Release):
+                # If it was of no use, the owner is there again at the next comparison.
+                member.releases.pop(order.owner, None)
             elif isinstance(order, Unpin):
                 if not result.code or result.code == "missing":
                     member.unpins.pop((order.digest, order.owner), None)
@@ -384,6 +400,9 @@ class Staff:
     def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
         for digest in member.stops:
             yield Stop(digest=digest)
+        for owner, at_s in member.releases.items():
+            if at_s <= now_s:
+                yield Release(owner=owner)
         for (digest, owner), at_s in member.unpins.items():
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)
@@ -460,7 +479,7 @@ class Staff:
 
     def _plan(self, member: Member, now_s: int) -> None:
         """When to speak to the node next."""
-        instants = [member.compare_s, *member.unpins.values()]
+        instants = [member.compare_s, *member.unpins.values(), *member.releases.values()]
         instants += [
             need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in member.needs.values()
         ]

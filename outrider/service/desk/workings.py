@@ -11,6 +11,9 @@ from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.carriage import Carriage
 from outrider.service.desk.copies import Copies
 from outrider.service.desk.executing import Executing
+from outrider.service.desk.hauling import Hauling
+from outrider.service.desk.joborders import IsCarrying, JobOrders
+from outrider.service.desk.leading import Leading
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.reconciling import Reconciling
@@ -33,12 +36,21 @@ class Workings:
     mending: Mending
     lifetimes: Lifetimes
     reconciling: Reconciling
+    orders: JobOrders
+    hauling: Hauling
+    leading: Leading
     views: Views
     site_views: SiteViews
 
 
 def make_workings(
-    site: Site, staff: Staff, agenda: Agenda, policies: Policies, log: Log, meter: Meter
+    site: Site,
+    staff: Staff,
+    agenda: Agenda,
+    policies: Policies,
+    is_carrying: IsCarrying,
+    log: Log,
+    meter: Meter,
 ) -> Workings:
     carriage = Carriage(site, staff)
     alarms = Alarms(site, carriage, log, meter)
@@ -47,6 +59,9 @@ def make_workings(
     copies = Copies(site, staff, executing, alarms, log)
     mending = Mending(site, staff, admitting, executing, copies, alarms, log)
     lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, log, meter)
+    hauling = Hauling(site, staff, log, meter)
+    executing.begun = hauling.deadline_begun
+    orders = JobOrders(site, staff, is_carrying, log)
     return Workings(
         site=site,
         admitting=admitting,
@@ -56,6 +71,9 @@ def make_workings(
         mending=mending,
         lifetimes=lifetimes,
         reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, log),
+        orders=orders,
+        hauling=hauling,
+        leading=Leading(site, staff, agenda, copies, hauling, orders, log, meter),
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
     )

@@ -1,0 +1,124 @@
+"""What a job's user says of its image: lines `key: value`, as batch systems carry them.
+
+    image: https://images.example.org/ubuntu.qcow2
+    digest: sha256:0123…
+
+Only `image` is needed: an address, or a name of the site's catalogue. The text is the user's own
+and is read strictly: what cannot be understood is an error that names the key and says what to
+write, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+
+from outrider.metadata.amounts import size_bytes
+from outrider.metadata.errors import TextError, shown
+
+MOST_CHARACTERS = 8_192
+KEYS = ("image", "digest", "size", "format", "private", "name")
+FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
+
+_LINE = re.compile(r"([A-Za-z_-]{1,32})[ \t]*:(?:[ \t]+(.*))?")
+_IMAGE = re.compile(r"[!-~]{1,2048}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobLines:
+    """A job's image as its user names it. What was not said is empty, or None.
+
+    `name` is the workspace's: a reservation made from a workspace of that name is for this job.
+    """
+
+    image: str
+    digest: str = ""
+    size_bytes: int | None = None
+    format: str = ""
+    is_private: bool = False
+    name: str = ""
+
+
+def parse_job_lines(text: str) -> JobLines:
+    """What the lines say. Raises TextError."""
+    if len(text) > MOST_CHARACTERS:
+        raise TextError(f"the lines have {len(text)} characters: at most {MOST_CHARACTERS} are read")
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            key, value = _pair(line.strip())
+            if key in found:
+                raise TextError(f"{key} stands twice: say it once")
+            found[key] = value
+    if "image" not in found:
+        raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
+    return JobLines(
+        image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
+        digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
+        if "digest" in found
+        else "",
+        size_bytes=_size(found["size"]) if "size" in found else None,
+        format=_one_of("format", found["format"], FORMATS) if "format" in found else "",
+        is_private=_truth(found["private"]) if "private" in found else False,
+        name=_matching("name", found["name"], _NAME, "letters, digits, dots, hyphens and underscores")
+        if "name" in found
+        else "",
+    )
+
+
+def write_job_lines(lines: JobLines) -> str:
+    """The text that says the same."""
+    said = {
+        "image": lines.image,
+        "digest": lines.digest,
+        "size": "" if lines.size_bytes is None else str(lines.size_bytes),
+        "format": lines.format,
+        "private": "true" if lines.is_private else "",
+        "name": lines.name,
+    }
+    return "".join(f"{key}: {value}\n" for key, value in said.items() if value)
+
+
+def _pair(line: str) -> tuple[str, str]:
+    split = _LINE.fullmatch(line)
+    if split is None:
+        raise TextError(f"{shown(line)} is no line of the form key: value")
+    key, value = split[1].lower(), (split[2] or "").strip()
+    if key not in KEYS:
+        near = difflib.get_close_matches(key, KEYS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(KEYS)}"
+        raise TextError(f"the key {shown(split[1])} is not known: {hint}")
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'":
+        value = value[1:-1]
+    if not value:
+        raise TextError(f"{key} has no value: write one, or leave the line out")
+    return key, value
+
+
+def _matching(key: str, value: str, pattern: re.Pattern[str], form: str) -> str:
+    if pattern.fullmatch(value) is None:
+        raise TextError(f"{key} is {shown(value)}: write {form}")
+    return value
+
+
+def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise TextError(f"{key} is {shown(value)}: write one of {', '.join(allowed)}")
+    return value
+
+
+def _size(value: str) -> int:
+    try:
+        return size_bytes(value)
+    except TextError as error:
+        raise TextError(f"size: {error}") from error
+
+
+def _truth(value: str) -> bool:
+    if value.lower() not in _TRUTHS:
+        raise TextError(f"private is {shown(value)}: write true or false")
+    return _TRUTHS[value.lower()]

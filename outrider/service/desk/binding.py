@@ -1,0 +1,82 @@
+"""Jobs and reservations of the same user: jobs that run in one carry its ticket, and jobs made from the
+same workspace with the same image are bound to it."""
+
+from __future__ import annotations
+
+from outrider.rms.base import JobState, RmsJob
+from outrider.service.desk.jobeffects import TicketFields, bind_effect, release_effect, ticket_effect
+from outrider.service.desk.joborders import JobOrders
+from outrider.service.desk.led import JobImage, Led
+from outrider.service.desk.site import Live, Site
+from outrider.service.meter import Log
+
+ORDER_LOOKS = 2
+WAITING = (JobState.HELD, JobState.PENDING)
+
+
+class Binding:
+    """Which jobs are known to have what they need to run in their reservations."""
+
+    def __init__(self, site: Site, orders: JobOrders, log: Log) -> None:
+        self._site = site
+        self._orders = orders
+        self._log = log
+        self._told: dict[str, tuple[str, int, bool]] = {}
+        """By job, the reservation and its version for which it has a ticket, and whether it was held."""
+        self._looks: dict[str, int] = {}
+
+    def seen(self, job: RmsJob) -> None:
+        """A job that names a reservation: if that is ours, it gets its ticket, and is not held."""
+        live = None if job.reservation is None else self._site.live.get(job.reservation)
+        if live is None or job.state not in WAITING:
+            return
+        is_held = job.state is JobState.HELD and job.is_held_by_us
+        told = (live.name, live.record.version, is_held)
+        looks = self._looks[job.key] = self._looks.get(job.key, 0) + 1
+        # One that is still held was not released after all.
+        if self._told.get(job.key) == told and not (is_held and looks >= ORDER_LOOKS):
+            return
+        self._told[job.key], self._looks[job.key] = told, 0
+        ticket = _ticket(job, live, self._site)
+        if is_held:
+            self._orders.order(release_effect(job.key, (), ticket, self._site.now_s))
+        else:
+            self._orders.order(ticket_effect(job.key, ticket, self._site.now_s))
+
+    def forget_others(self, keys: frozenset[str]) -> None:
+        """Only these jobs are still there."""
+        for key in [key for key in self._told if key not in keys]:
+            del self._told[key], self._looks[key]
+
+    def bind(self, led: Led, image: JobImage) -> str:
+        """Bind a job to a reservation that its user has made for it; its name, or nothing."""
+        lines, job = led.lines, led.job
+        if lines is None or not lines.name:
+            return ""
+        found = [
+            live
+            for live in self._site.owned(job.uid)
+            if live.document.workspace == lines.name
+            and live.document.digest == image.digest
+            and live.is_confirmed
+            and not live.record.state.is_final
+            and live.reservation.end_s > self._site.now_s
+            and len(live.nodes) >= job.nodes_wanted
+        ]
+        if not found:
+            return ""
+        live = min(found, key=lambda live: (live.reservation.start_s, live.name))
+        ticket = _ticket(job, live, self._site)
+        self._orders.order(bind_effect(job.key, live.name, ticket, self._site.now_s))
+        self._site.note("lead", f"job {job.key}", "bound", f"it runs in reservation {live.name}", uid=job.uid)
+        self._log.info("job is bound", job=job.key, reservation=live.name)
+        return live.name
+
+
+def _ticket(job: RmsJob, live: Live, site: Site) -> TicketFields:
+    return TicketFields(
+        job="-" if job.tasks > 1 else job.key,
+        uid=job.uid,
+        digest=live.document.digest,
+        expires_s=live.reservation.end_s + site.settings.grace_s,
+    )

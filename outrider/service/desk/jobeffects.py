@@ -1,0 +1,102 @@
+"""What is to be done to jobs in the batch system: effects like those of reservations, by job.
+
+They are values in the store until carried out; but what a killed service wanted of a job is worth
+nothing to the next, which looks first and decides anew.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from outrider.rms.base import BatchSystem
+from outrider.service.ports import Sign
+from outrider.store.records import Effect
+
+HOLD = "hold"
+RELEASE = "release"
+BIND = "bind"
+TICKET = "ticket"
+KINDS = frozenset({HOLD, RELEASE, BIND, TICKET})
+_SUBJECT = "job "
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TicketFields:
+    """What a job's ticket says. `job` is - for whatever is of its array."""
+
+    job: str
+    uid: int
+    digest: str
+    expires_s: int
+
+
+def subject_of(job: str) -> str:
+    """Under which name a job's effects wait: no reservation has a blank in its name."""
+    return f"{_SUBJECT}{job}"
+
+
+def job_of(effect: Effect) -> str | None:
+    """The job that an effect is about; None if it is about a reservation."""
+    return effect.subject.removeprefix(_SUBJECT) if effect.subject.startswith(_SUBJECT) else None
+
+
+def is_of_job(subject: str) -> bool:
+    return subject.startswith(_SUBJECT)
+
+
+def hold_effect(job: str, reason: str, now_s: int) -> Effect:
+    """Let a job wait."""
+    return _effect(HOLD, job, {"version": 1, "reason": reason}, now_s)
+
+
+def release_effect(job: str, nodes: Sequence[str], ticket: TicketFields, now_s: int) -> Effect:
+    """Let a job start on these nodes, with a ticket for its image; without nodes wherever it may."""
+    payload = {"version": 1, "nodes": list(nodes), "ticket": asdict(ticket)}
+    return _effect(RELEASE, job, payload, now_s)
+
+
+def bind_effect(job: str, reservation: str, ticket: TicketFields, now_s: int) -> Effect:
+    """Let a job run in a reservation of its user's."""
+    payload = {"version": 1, "reservation": reservation, "ticket": asdict(ticket)}
+    return _effect(BIND, job, payload, now_s)
+
+
+def ticket_effect(job: str, ticket: TicketFields, now_s: int) -> Effect:
+    """Let a job carry its ticket."""
+    return _effect(TICKET, job, {"version": 1, "ticket": asdict(ticket)}, now_s)
+
+
+def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> None:
+    """Do it. Raises what the batch system raises. A job has its ticket before it may start."""
+    payload: dict[str, Any] = json.loads(effect.payload)
+    ticket = payload.get("ticket")
+    if effect.kind == HOLD:
+        rms.hold(job, payload["reason"])
+        return
+    if effect.kind not in KINDS:
+        raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")
+    if effect.kind == BIND:
+        rms.bind(job, payload["reservation"])
+    if sign is not None and ticket is not None:
+        rms.ticket(job, sign(ticket["job"], ticket["uid"], ticket["digest"], ticket["expires_s"]))
+    if effect.kind == BIND:
+        rms.release(job)
+    elif effect.kind == RELEASE:
+        rms.release(job, tuple(payload["nodes"]))
+
+
+def _effect(kind: str, job: str, payload: dict[str, object], now_s: int) -> Effect:
+    text = json.dumps(payload, separators=(",", ":"))
+    return Effect(
+        # What is wanted once more, later, is an effect of its own; the same at once is the same.
+        identity=f"{kind} job {job} {now_s} {zlib.crc32(text.encode()):08x}",
+        kind=kind,
+        subject=subject_of(job),
+        payload=text,
+        created_s=now_s,
+        due_s=now_s,
+    )

@@ -1,0 +1,120 @@
+"""What users see at their jobs where jobs are listed: one line, when it has changed enough.
+
+Lines are shown by calls that may be lost; what is to be seen is known, and is shown again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from outrider.metadata.hostlists import fold
+from outrider.service.desk.led import Led, Stage
+from outrider.service.ports import TellUser
+
+MOST_AT_ONCE = 2
+"""Lines on their way to the batch system: what it is asked for comes first."""
+EVERY_S = 20
+"""How often the line of one job may change."""
+LOST_S = 300
+CHANGED_S = 60
+CHANGED_PERCENT = 20
+"""An expected moment that changes by less, of the time until then, stays as it was told."""
+DAY_S = 86_400
+MOST_CHARACTERS = 400
+
+
+class JobNotes:
+    """Lines that are to be shown, and those on their way."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[str, tuple[Led, str]] = {}
+        self._asked: dict[str, int] = {}
+
+    def consider(self, led: Led, text: str, now_s: int) -> None:
+        """This is what a job's user should see now."""
+        text = text[:MOST_CHARACTERS]
+        if text == led.noted:
+            self._wanted.pop(led.key, None)
+        elif text:
+            self._wanted[led.key] = (led, text)
+
+    def forget(self, job: str) -> None:
+        self._wanted.pop(job, None)
+
+    def calls(self, now_s: int) -> Iterator[TellUser]:
+        for lost in [job for job, at_s in self._asked.items() if now_s - at_s >= LOST_S]:
+            del self._asked[lost]
+        for job, (led, text) in list(self._wanted.items()):
+            if len(self._asked) >= MOST_AT_ONCE:
+                return
+            if job in self._asked or (led.noted_s is not None and now_s - led.noted_s < EVERY_S):
+                continue
+            del self._wanted[job]
+            self._asked[job] = now_s
+            led.noted, led.noted_s = text, now_s
+            yield TellUser(job=job, text=text)
+
+    def told(self, call: TellUser, result: object, led: Led | None) -> None:
+        """A line has been shown, or has not: then it is, when it is next thought about."""
+        self._asked.pop(call.job, None)
+        if result is not None and led is not None and led.noted == call.text:
+            led.noted = ""
+
+    def next_s(self, now_s: int) -> int | None:
+        if len(self._asked) >= MOST_AT_ONCE:
+            return now_s + LOST_S
+        instants = [
+            now_s + 1 if led.noted_s is None else max(now_s + 1, led.noted_s + EVERY_S)
+            for job, (led, _) in self._wanted.items()
+            if job not in self._asked
+        ]
+        return min(instants, default=None)
+
+
+def note_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
+    """The line: how it stands, and from a bound on that it takes long, and why."""
+    waited_s = now_s - led.since_s
+    is_waiting = led.stage not in (Stage.STAGED, Stage.RUNNING)
+    led.is_overdue = is_waiting and waited_s > longest_wait_s
+    text = _standing(led, nodes, now_s)
+    if text and led.is_overdue:
+        # To the minute would be another line every minute.
+        longest = _minutes(longest_wait_s)
+        text += f" (it has waited for longer than {longest}, and stays held: see outrider show {led.key})"
+    return f"outrider: {text}" if text else ""
+
+
+def _standing(led: Led, nodes: tuple[str, ...], now_s: int) -> str:
+    name = "its image" if led.image is None else f"image {_base(led.image.uri)}"
+    if led.stage is Stage.RESOLVING:
+        return f"{name} is looked up"
+    if led.stage is Stage.REFUSED:
+        return f"it stays held: {led.words}"
+    if led.stage is Stage.WAITING:
+        return f"waits for room for {name}: {led.words}"
+    if led.stage is Stage.STAGING:
+        trouble = f"; {led.words}" if led.words else ""
+        return f"{name} is on its way, ready about {_told_s(led, now_s)}{trouble}"
+    if led.stage is Stage.STAGED:
+        return f"{name} is ready on {fold(nodes)}"
+    return ""
+
+
+def _told_s(led: Led, now_s: int) -> str:
+    """When an image is expected, as it was told before if that is near enough."""
+    ready_s = now_s if led.ready_s is None else led.ready_s
+    before_s = led.noted_ready_s
+    bound_s = max(CHANGED_S, (ready_s - now_s) * CHANGED_PERCENT // 100)
+    if before_s is None or abs(ready_s - before_s) > bound_s:
+        led.noted_ready_s = before_s = ready_s
+    at = datetime.fromtimestamp(before_s).astimezone()
+    return at.strftime("%H:%M") if before_s - now_s < DAY_S // 2 else at.strftime("%Y-%m-%d %H:%M")
+
+
+def _base(uri: str) -> str:
+    return uri.rstrip("/").rpartition("/")[2] or uri
+
+
+def _minutes(seconds: int) -> str:
+    return f"{seconds // 60} min" if seconds >= 60 else f"{seconds} s"
