@@ -7,6 +7,7 @@ import shutil
 
 from cachemgr.clock import SystemClock
 from cachemgr.errors import CacheError
+from cachemgr.job_tickets import JobTicket, make_job_ticket
 from cachemgr.keys import read_keys
 from outrider.rms.slurm import Commands, SlurmSystem, account_of, run_process
 from outrider.rms.slurm.commands import PATH
@@ -61,5 +62,16 @@ def make_cluster(
     rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of)
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
     nodes = RemoteNodes(addresses, keys, clock=clock)
-    world = World(rms=rms, nodes=CataloguedNodes(nodes, catalogue), resolve=resolve, promised=promised)
+
+    def sign(job: str, uid: int, digest: str, expires_s: int) -> str:
+        ticket = JobTicket(job=job, uid=uid, digest=digest.removeprefix("sha256:"), expires_s=expires_s)
+        return make_job_ticket(keys[0], ticket)
+
+    world = World(
+        rms=rms,
+        nodes=CataloguedNodes(nodes, catalogue),
+        resolve=resolve,
+        promised=promised,
+        sign=sign,
+    )
     return ClusterBackend(nodes, world)
