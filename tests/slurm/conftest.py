@@ -1,0 +1,47 @@
+"""A real Slurm with Outrider on it. All tests of a file share one; each brings images of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.site import OutriderSite, site_cluster
+from tests.slurm.jobs import instances
+
+NODES = 4
+RATE_BITS_PER_S = 200_000_000
+LINK_BYTES_PER_S = 22_000_000
+SETTLE_S = 60
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[OutriderSite]:
+    """Four nodes. When all tests of a file are over, nothing may be left anywhere."""
+    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
+        if "CI" in os.environ:
+            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
+        pytest.skip("needs root and Slurm")
+    version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
+    with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version) as cluster:
+        made = OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB")
+        made.install()
+        yield made
+        check_clean(made)
+
+
+def check_clean(site: OutriderSite) -> None:
+    """No node drained, no instance, no file of a hook's left."""
+    site.cluster.wait_idle(SETTLE_S)
+    site.cluster.wait_for("no leftovers", lambda: not leftovers(site), SETTLE_S, lambda: f"{leftovers(site)}")
+
+
+def leftovers(site: OutriderSite) -> list[str]:
+    found = []
+    for node in site.cluster.nodes:
+        found += [f"instance of {owner} on {node}" for owner in instances(site, node)]
+        argv = ["find", "/run/outrider/jobs", "/run/outrider/failed", "-type", "f"]
+        found += [f"{path} on {node}" for path in site.cluster.run(node, argv, check=False).stdout.split()]
+    return found

@@ -1,0 +1,115 @@
+"""Jobs on a real Slurm, as a user looks at them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from testbed.site import Image, OutriderSite
+from testbed.slurm import HEAD
+
+ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+PATIENCE_S = 60
+
+# Says when it began, and what it finds on each of its nodes.
+SCRIPT = """#!/bin/sh
+{lines}
+echo "began $(date +%s.%N)"
+srun --quiet sh -c 'echo "$SLURMD_NODENAME $OUTRIDER_IMAGE $(head -c3 "$OUTRIDER_IMAGE")"'
+{more}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A job as squeue shows it."""
+
+    state: str
+    reason: str
+    nodes: str
+    comment: str
+    admin_comment: str
+    start_s: int
+
+
+def script(image: Image | None, more: str = "") -> str:
+    return SCRIPT.format(lines="" if image is None else image.lines, more=more)
+
+
+def seen(site: OutriderSite, job: str) -> Seen:
+    """How a job stands now. Fails if Slurm does not know it."""
+    fields = "State:30,Reason:100,NodeList:60,StartTime:30"
+    argv = ["squeue", "--all", "--noheader", "--states=all", f"--jobs={job}", f"--Format={fields}"]
+    done = site.cluster.run(HEAD, argv, environment={"SLURM_TIME_FORMAT": "%s"})
+    line = done.stdout.splitlines()[0]
+    start = line[190:220].strip()
+    return Seen(
+        state=line[:30].strip(),
+        reason=line[30:130].strip(),
+        nodes=line[130:190].strip(),
+        start_s=int(start) if start.isdigit() else 0,
+        comment=_shown(site, job, "comment"),
+        admin_comment=_shown(site, job, "admin_comment"),
+    )
+
+
+def wait_for(site: OutriderSite, job: str, *states: str, timeout_s: float = PATIENCE_S) -> Seen:
+    """Until a job is in one of these states."""
+    found: list[Seen] = []
+
+    def is_there() -> bool:
+        found[:] = [seen(site, job)]
+        return found[0].state in states
+
+    def told() -> str:
+        return f"{found}\n{site.outrider('show', job, check=False).stdout}\n{site.logs()}"
+
+    site.cluster.wait_for(f"job {job} to be {' or '.join(states)}", is_there, timeout_s, told)
+    return found[0]
+
+
+def ended(site: OutriderSite, job: str, timeout_s: float = PATIENCE_S) -> Seen:
+    return wait_for(site, job, *ENDED, timeout_s=timeout_s)
+
+
+def output(site: OutriderSite, job: str, user: str = "ada") -> str:
+    return site.cluster.read(HEAD, f"/home/{user}/slurm-{job}.out")
+
+
+def arrived_s(site: OutriderSite, image: Image) -> dict[str, int]:
+    """On which nodes an image is, and since when."""
+    found: dict[str, int] = {}
+    for node in site.cluster.nodes:
+        for each in _images(site, node):
+            if each["digest"] == image.digest:
+                added_s = each["added_s"]
+                assert isinstance(added_s, int)
+                found[node] = added_s
+    return found
+
+
+def instances(site: OutriderSite, node: str) -> list[str]:
+    """Whose instances are on a node."""
+    answer = _node(site, node, "instances")["instances"]
+    assert isinstance(answer, list)
+    return sorted(str(each["owner"]) for each in answer)
+
+
+def _images(site: OutriderSite, node: str) -> list[dict[str, object]]:
+    answer = _node(site, node, "ls")["images"]
+    assert isinstance(answer, list)
+    return answer
+
+
+def _node(site: OutriderSite, node: str, verb: str) -> dict[str, object]:
+    done = site.cluster.run(node, ["/usr/lib/outrider/cachemgr.pyz", verb, "--json"])
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def _shown(site: OutriderSite, job: str, field: str) -> str:
+    name = field.replace("_", "").title().replace("Admincomment", "AdminComment")
+    done = site.cluster.run(HEAD, ["scontrol", "show", "job", job.partition("_")[0]])
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    return next((line.partition("=")[2] for line in lines if line.startswith(f"{name}=")), "")
