@@ -89,9 +89,11 @@ def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | N
     with os.fdopen(reader) as told:
         lines = told.read().splitlines()
     os.wait()
-    if len(lines) != 2 or lines[1] != "made":
+    # Its parent tells its number, and it says itself that it is made: either may be first.
+    numbers = [line for line in lines if line.isdigit()]
+    if len(lines) != 2 or len(numbers) != 1 or "made" not in lines:
         raise SystemExit("\n".join(lines) or "a host's first process ended without a word")
-    return int(lines[0])
+    return int(numbers[0])
 
 
 def _midwife(
