@@ -7,7 +7,7 @@ import pytest
 from testbed.cluster import CommandFailed
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
-from tests.slurm.jobs import arrived_s, ended, output, script, seen, wait_for
+from tests.slurm.jobs import arrived_s, ended, output, script, wait_for
 
 MB = 1_000_000
 
@@ -119,10 +119,10 @@ def test_cancelled_job_leaves_nothing_that_waits_for_it(site: OutriderSite) -> N
     image = site.image("gone.qcow2", 60 * MB)
     job = site.submit(script(image), "-t1")
     site.cluster.wait_for(
-        "the job to be led", lambda: "way" in seen(site, job).admin_comment, logs=site.logs
+        "the transfer", lambda: "gone.qcow2" in site.outrider("transfers").stdout, logs=site.logs
     )
 
     site.cluster.run(HEAD, ["scancel", job], user="ada")
 
     assert ended(site, job).state == "CANCELLED"
-    site.cluster.wait_for("no transfer", lambda: "gone" not in site.outrider("transfers").stdout, logs=site.logs)
+    site.cluster.wait_for("no transfer", lambda: "gone.qcow2" not in site.outrider("transfers").stdout, logs=site.logs)
