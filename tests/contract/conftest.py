@@ -24,7 +24,7 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "embedded": embedded,
     "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
 }
-SLURM = "slurm"
+REAL_SLURM = "slurm"
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +33,10 @@ def slurm() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=[*HARNESSES, SLURM])
+@pytest.fixture(params=[*HARNESSES, REAL_SLURM])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    if request.param == SLURM:
-        harness = SlurmHarness(request.getfixturevalue(SLURM))
+    if request.param == REAL_SLURM:
+        harness = SlurmHarness(request.getfixturevalue(REAL_SLURM))
         harness.sweep()
         yield Scene(harness)
         return
