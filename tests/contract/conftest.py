@@ -36,9 +36,9 @@ def slurm() -> Iterator[Cluster]:
 @pytest.fixture(params=[*HARNESSES, REAL_SLURM])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     if request.param == REAL_SLURM:
-        harness = SlurmHarness(request.getfixturevalue(REAL_SLURM))
-        harness.sweep()
-        yield Scene(harness)
+        real = SlurmHarness(request.getfixturevalue(REAL_SLURM))
+        real.sweep()
+        yield Scene(real)
         return
     with HARNESSES[request.param]() as harness:
         yield Scene(harness)

@@ -156,7 +156,7 @@ class Scene:
         return {each.name: each for each in self.look().reservations}
 
     def wait_for(self, claim: str, is_so: Callable[[Sight], bool], within_s: int) -> Sight:
-        """Looks every second, or more often, until it is so; says what was seen last if that takes too long."""
+        """Looks every second, or more often, until it is so; says what was seen last if it never is."""
         by_s = self.harness.now_s() + within_s
         while not is_so(sight := self.look()):
             if self.harness.now_s() > by_s:
