@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from outrider.core.model import Resources
 from outrider.metadata.hostlists import fold
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.slurm import Account, Commands, SlurmSystem, run_process
+from outrider.rms.slurm.commands import Output
 from tests.contract.harness import Lags, Person
 from tests.contract.slurm_cluster import CPUS, MEMORY_MIB, PATH, Cluster, cluster, missing
 
@@ -56,7 +58,7 @@ class SlurmHarness:
         self._slurm = slurm
         self._clock = SystemClock()
         self.log = LogOfTest()
-        commands = Commands(run_process, configuration=str(slurm.configuration), path=PATH)
+        commands = Commands(self._run, configuration=str(slurm.configuration), path=PATH)
         self.system: BatchSystem = SlurmSystem(
             commands, clock=self._clock, log=self.log, account_of=self._account
         )
@@ -182,6 +184,25 @@ class SlurmHarness:
                 pytest.fail(f"reservation {reservation} does not end\n{self._slurm.logs()}")
             self._clock.sleep(0.2)
 
+    def _run(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        """A command of Slurm's, in the system that the cluster is of."""
+        prefix = self._slurm.entering(None if account is None else account.uid)
+        return run_process(
+            [*prefix, *argv],
+            environment=environment,
+            timeout_s=timeout_s,
+            text=text,
+            account=None if prefix else account,
+        )
+
     def _ask(self, job: str, form: str) -> tuple[str, ...]:
         return (self._slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", form).rstrip("\n"),)
 
@@ -194,13 +215,13 @@ class SlurmHarness:
 
 
 @contextmanager
-def private_slurm() -> Iterator[Cluster]:
+def private_slurm(root: str = "") -> Iterator[Cluster]:
     """The cluster of a test run. Skips where there is no Slurm, but fails where the environment has CI."""
-    lacking = missing()
+    lacking = missing() if not root or Path(root, "usr/sbin/slurmctld").exists() else [f"Slurm in {root}"]
     if lacking or os.geteuid() != 0:
         words = f"no {', '.join(lacking)} here" if lacking else "only root can begin a private Slurm"
         if os.environ.get("CI"):
             pytest.fail(words)
         pytest.skip(words)
-    with cluster(more="JobSubmitPlugins=lua\n", files={"job_submit.lua": FILTER}) as made:
+    with cluster(more="JobSubmitPlugins=lua\n", files={"job_submit.lua": FILTER}, root=root) as made:
         yield made
