@@ -162,32 +162,63 @@ class Cluster:
                 raise NotUp(f"Slurm is not up after {UP_S} s\n{self.logs()}")
             self.clock.sleep(0.1)
 
+    def wait_until_answering(self) -> None:
+        """Until a controller that was started anew answers."""
+        by_s = self.clock.monotonic_s() + UP_S
+        while True:
+            with contextlib.suppress(subprocess.SubprocessError):
+                self.run("scontrol", "ping")
+                self.run("squeue", "-h")
+                return
+            if self.clock.monotonic_s() > by_s:
+                raise NotUp(f"slurmctld does not answer after {UP_S} s\n{self.logs()}")
+            self.clock.sleep(0.1)
+
     def pids_of_node(self, name: str) -> list[int]:
         """The slurmd of that node, as numbers in this process's own namespace."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                argv = (path / "cmdline").read_bytes().split(b"\0")
-                if (
-                    argv[:4] == [b"slurmd", b"-D", b"-N", name.encode()]
-                    and str(self.configuration).encode() in argv
-                ):
-                    found.append(int(path.name))
-        return found
+        return self._pids("slurmd", "-D", "-N", name)
 
     def kill_node(self, name: str) -> None:
-        for pid in self.pids_of_node(name):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._kill(self.pids_of_node(name))
 
     def start_node(self, name: str) -> None:
         """Starts its slurmd anew, inside the cluster's namespaces."""
-        init = self._init()
+        self._start("slurmd", "-D", "-N", name)
+
+    def stop_controller(self) -> None:
+        """As a restart by systemd begins: it writes down what it knows."""
+        for pid in self._pids("slurmctld", "-D"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        by_s = self.clock.monotonic_s() + DOWN_S
+        while self._pids("slurmctld", "-D"):
+            if self.clock.monotonic_s() > by_s:
+                raise NotUp(f"slurmctld does not end within {DOWN_S} s\n{self.logs()}")
+            self.clock.sleep(0.1)
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "-D")
+
+    def _pids(self, *argv: str) -> list[int]:
+        wanted = [*argv, "-f", str(self.configuration)]
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (path / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1] == wanted:
+                    found.append(int(path.name))
+        return found
+
+    def _kill(self, pids: list[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _start(self, *argv: str) -> None:
         elsewhere = ["chroot", self.root] if self.root else []
-        with (self.folder / f"{name}.out").open("ab") as out:
+        with (self.folder / f"{argv[-1].lstrip('-')}.out").open("ab") as out:
             daemon = subprocess.Popen(
-                ["nsenter", f"--target={init}", "--pid", "--mount", "--", *elsewhere,
-                 "slurmd", "-D", "-N", name, "-f", str(self.configuration)],
+                ["nsenter", f"--target={self._init()}", "--pid", "--mount", "--", *elsewhere,
+                 *argv, "-f", str(self.configuration)],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={"PATH": PATH}, start_new_session=True,
             )  # fmt: skip
         self.daemons.append(daemon)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -110,7 +111,7 @@ class SlurmHarness:
         return self._slurm.run(*argv, uid=submission.uid, text=script).strip()
 
     def hold_as_user(self, job: str) -> None:
-        (uid,) = self._ask(job, "%U")
+        uid = self._slurm.run("squeue", "-h", "-j", job, "-o", "%U")
         self._slurm.run("scontrol", "hold", job, uid=int(uid))
 
     def shown_to_user(self, job: str) -> str:
@@ -118,7 +119,8 @@ class SlurmHarness:
 
     def ticket_on_nodes(self, job: str) -> str:
         """A prolog is given the job's comment."""
-        (comment,) = self._ask(job, "%k")
+        rows = json.loads(self._slurm.run("squeue", "--json"))["jobs"]
+        (comment,) = [str(row["comment"]) for row in rows if row["job_id"] == int(job)]
         last = comment.rpartition(" ")[2]
         return last.removeprefix("outrider-ticket=") if last.startswith("outrider-ticket=") else ""
 
@@ -202,9 +204,6 @@ class SlurmHarness:
             text=text,
             account=None if prefix else account,
         )
-
-    def _ask(self, job: str, form: str) -> tuple[str, ...]:
-        return (self._slurm.run("squeue", "-h", "-t", "all", "-j", job, "-o", form).rstrip("\n"),)
 
     def _account(self, user: str, uid: int) -> Account:
         home = self._slurm.folder / f"home-{user}"

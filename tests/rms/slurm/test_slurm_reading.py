@@ -126,12 +126,16 @@ def test_nodes_are_read_with_what_they_have(version: str) -> None:
 @every_version
 def test_reservations_are_told_from_others_by_their_mark(version: str) -> None:
     found, findings = reservations_in(recorded(version, "reservations.txt"))
-    times = {"start_s": 1_900_000_000, "end_s": 1_900_000_317}
+    begin_s, end_s = 1_900_000_000, 1_900_000_317
 
     assert findings == ()
     assert found == (
-        RmsReservation(name="maint 1", nodes=("n3", "n4"), users=("root",), is_ours=False, **times),
-        RmsReservation(name="render-1", nodes=("n1", "n2"), users=("games", "daemon"), **times),
+        RmsReservation(
+            name="maint 1", nodes=("n3", "n4"), users=("root",), start_s=begin_s, end_s=end_s, is_ours=False
+        ),
+        RmsReservation(
+            name="render-1", nodes=("n1", "n2"), users=("games", "daemon"), start_s=begin_s, end_s=end_s
+        ),
     )
 
 
