@@ -94,12 +94,17 @@ class SlurmSystem:
             found, known = self._standing(job), self._known(job)
             self._check_nodes(nodes)
             wish = led(known, nodes, self._places.names)
-            if not found.is_waiting:
-                if nodes and not set(found.nodes) <= set(nodes):
-                    raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
-                return
-            self._check_waits(found, known, "released")
-            self._release(found, known, wish if nodes else None)
+            if found.is_waiting:
+                self._check_waits(found, known, "released")
+                try:
+                    self._release(found, known, wish if nodes else None)
+                except Refused:
+                    # It may have started just now, which is what was wanted.
+                    found = self._standing(job)
+                    if found.is_waiting:
+                        raise
+            if not found.is_waiting and nodes and not set(found.nodes) <= set(nodes):
+                raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
 
     def note(self, job: str, text: str) -> None:
         with self._guard:
@@ -160,6 +165,7 @@ class SlurmSystem:
             account = self._account_of(submission.user, submission.uid)
             record = record_for(submission)
             script = script_of(submission)
+            self._check_can_start(submission)
             argv = arguments(submission, record, self._clock.now_s(), account.home)
             printed = self._commands.ask_as(account, *argv, text=script)
             key = printed.decode("ascii", "replace").strip().partition(";")[0]
@@ -168,6 +174,17 @@ class SlurmSystem:
             if record is not None:
                 self._settle(key, record)
             return key
+
+    def _check_can_start(self, submission: Submission) -> None:
+        """Slurm lets jobs wait that no node can ever take."""
+        if not self._places.names:
+            self._look()
+        count = self._places.count_of(submission.resources)
+        if not 1 <= submission.nodes_wanted <= count:
+            raise Refused(
+                f"a job on {submission.nodes_wanted} nodes with {submission.resources} on each can never "
+                f"start: {count} nodes have that"
+            )
 
     def _settle(self, key: str, record: Record) -> None:
         """Puts the record where its user cannot write. If that fails, the job carries it all the same."""
