@@ -92,9 +92,12 @@ def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | N
     with os.fdopen(reader) as told:
         lines = told.read().splitlines()
     os.wait()
-    if len(lines) != 2 or lines[1] != "made":
-        raise SystemExit("\n".join(lines) or "a host's first process ended without a word")
-    return int(lines[0])
+    # The child and its parent write one line each, in either order; anything else is a complaint.
+    numbers = [int(line) for line in lines if line.isdigit()]
+    others = [line for line in lines if not line.isdigit()]
+    if others != ["made"] or len(numbers) != 1:
+        raise SystemExit("\n".join(others) or "a host's first process ended without a word")
+    return numbers[0]
 
 
 def _midwife(
