@@ -82,6 +82,8 @@ class Record:
     users: tuple[str, ...]
     # What of the machine each host sees: the path, and whether hosts may write to it.
     binds: tuple[tuple[str, bool], ...]
+    # Of a file system of its own for each host's pool, on which files share blocks.
+    pool_bytes: int | None = None
     site: Process | None = None
     hosts: dict[str, Process] = field(default_factory=dict)
     # What starts again when a host does, in this order.
