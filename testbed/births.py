@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 BIRTH_S = 60
 # What the tree has in these places is hidden from a host, which finds them empty.
+POOL = "/var/cache/outrider"
 PRIVATE = (
+    POOL,
     "/etc/cachemgr",
     "/etc/munge",
     "/etc/outrider",
@@ -65,6 +67,7 @@ def bear(
     """Make hosts, and the site if there is none yet; gives the site and the hosts' first processes."""
     owner = os.getpid() if record.is_kept() else record.owner.pid
     wanted = {
+        "name": record.name,
         "folder": str(record.folder),
         "homes": HOMES,
         "disks": str(record.folder / "disks"),
@@ -72,6 +75,9 @@ def bear(
         "site": record.site.pid if record.site is not None and record.site.is_alive() else None,
         "tree": record.tree,
         "private": PRIVATE,
+        "pool": POOL,
+        "pool_bytes": record.pool_bytes,
+        "passable": _programs(record),
         "binds": [
             {"path": path, "at": path, "is_writable": is_writable} for path, is_writable in record.binds
         ],
@@ -147,6 +153,14 @@ def set_link(record: Record, name: str, *, is_up: bool) -> None:
     """Pull a host's cable, or put it in again."""
     assert record.site is not None
     _told(record, [*_in_network(record.site), "ip"], [f"link set {name} {'up' if is_up else 'down'}"])
+
+
+def _programs(record: Record) -> list[str]:
+    """What users of the hosts may want to run: the repository, and this Python where it is the tree's."""
+    paths = [path for path, _ in record.binds]
+    if record.tree == "/":
+        paths += [sys.executable, os.path.realpath(sys.executable), sys.base_prefix]
+    return paths
 
 
 def _told(record: Record, argv: list[str], lines: list[str]) -> None:

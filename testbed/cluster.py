@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -47,6 +48,7 @@ class Cluster:
         *,
         name: str | None = None,
         rate_bits_per_s: int | None = None,
+        pool_bytes: int | None = None,
         tree: Path = Path("/"),
         users: Sequence[str] = USERS,
         shared: Sequence[Path] = (),
@@ -67,6 +69,7 @@ class Cluster:
                 tree=str(tree),
                 owner=Process.of(os.getpid()),
                 rate_bits_per_s=rate_bits_per_s,
+                pool_bytes=pool_bytes,
                 addresses=dict(addresses),
                 users=tuple(users),
                 binds=tuple((str(path.resolve()), is_writable) for path, is_writable in shown),
@@ -108,6 +111,14 @@ class Cluster:
     @property
     def hosts(self) -> list[str]:
         return list(self.record.addresses)
+
+    @property
+    def python(self) -> str:
+        """
+        The interpreter with which the repository's head side runs on the hosts, for every user; the
+        repository lies at its own path, `REPOSITORY`, and goes into PYTHONPATH.
+        """
+        return sys.executable if self.record.tree == "/" else "/usr/bin/python3"
 
     def address(self, host: str) -> str:
         return self.record.addresses[host]
@@ -300,7 +311,12 @@ class Cluster:
 
     def folders(self) -> list[Folder]:
         """What a host has after each boot."""
-        return [Folder(path="/run/lock", mode=0o1777), Folder(path="/var/log/testbed")]
+        # Where systemd runs, its tmpfiles.d would make the second one.
+        return [
+            Folder(path="/run/lock", mode=0o1777),
+            Folder(path="/run/outrider"),
+            Folder(path="/var/log/testbed"),
+        ]
 
     def _bear(self, hosts: Sequence[str]) -> None:
         files = {host: self.files(host) for host in hosts}
