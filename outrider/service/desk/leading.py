@@ -71,7 +71,6 @@ class Leading:
         self._has_looked = False
         self._to_choose: dict[str, None] = {}
         self._touched: dict[str, None] = {}
-        self._version = 0
         copies.lost_copy = self._lost
         staff.spares = self._spares
 
@@ -177,9 +176,9 @@ class Leading:
             instants.append(now_s + 1)
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
-    def digests(self) -> dict[str, str]:
-        """What each job's image is, for whoever makes instances."""
-        return {led.key: "" if led.image is None else led.image.digest for led in self.led.values()}
+    def reservation_of(self, job: str) -> str:
+        """Our reservation that a job waits in; empty if it waits in none."""
+        return self._binding.reservation_of(job)
 
     def names(self, nodes: set[int]) -> tuple[str, ...]:
         known = self._site.book.timeline.nodes
