@@ -76,6 +76,9 @@ def note_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -
     """The line: how it stands, and from a bound on that it takes long."""
     is_waiting = led.stage not in (Stage.STAGED, Stage.RUNNING) and not led.bound
     led.is_overdue = is_waiting and now_s - led.since_s > longest_wait_s
+    if led.stage is Stage.RESOLVING and not led.is_overdue:
+        # That is over in a moment.
+        return ""
     text = standing_of(led, nodes, longest_wait_s, now_s)
     return f"outrider: {text}" if text else ""
 

@@ -365,6 +365,9 @@ class Leading:
         self._log.info("job is staged", job=led.key, seconds=waited_s)
 
     def _release(self, led: Led, nodes: tuple[str, ...]) -> None:
+        if led.released is not None and led.looks == 0 and set(nodes) > set(led.released):
+            # More and more nodes have it: that can be said once for all of them.
+            return
         is_seen = led.job.state is JobState.PENDING
         is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen)
         if led.released == nodes and (not is_due or led.is_left_to_others):
