@@ -117,6 +117,8 @@ class OutriderSite:
         )
         for node in self.cluster.nodes:
             self.start_node(node)
+        # It has begun without its hooks, which were not there yet.
+        self.cluster.run(HEAD, ["scontrol", "reconfigure"])
         self.start_service()
 
     def start_service(self) -> None:

@@ -35,6 +35,8 @@ class Copies:
         self._log = log
         self.lost_copy: LostCopy = lambda node, key: None
         """Told of every copy that is gone: jobs may have counted on it, too."""
+        self.found_copy: LostCopy = lambda node, key: None
+        """Told of every copy that came by itself."""
         executing.given_up = lambda node, key: self.lost_copy(node, key)
 
     def heard(self, news: list[News]) -> None:
@@ -67,6 +69,7 @@ class Copies:
         dropped = copy_arrived(site.book, node, key, site.now_s)
         site.end_transfers(dropped, TransferState.WITHDRAWN)
         site.touch(before - set(dropped))
+        self.found_copy(node, key)
         for name in sorted(users & site.live.keys()):
             live = site.live[name]
             site.change(live, kept=keep_reservation(site.book, name))

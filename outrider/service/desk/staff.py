@@ -147,6 +147,8 @@ class Staff:
         self._number = 0
         self.spares: Callable[[str], bool] = lambda owner: False
         """Owners whose pins stay although nothing is known to need them."""
+        self.knows_all: Callable[[], bool] = lambda: False
+        """Whether all that may be on its way to nodes is known by now: what else is, is stopped."""
 
     def assemble(self, names: Collection[str], owners: Collection[str], now_s: int) -> None:
         """These are the site's nodes, and only these owners have needs; what is known of them stays.
@@ -297,13 +299,17 @@ class Staff:
         return news
 
     def _forget_others(self, member: Member, now_s: int) -> None:
-        """Take away the pins of whoever needs nothing here any more: a service that was killed has
-        not said so, and until their lease ends they keep a pool full."""
+        """Take away the pins of whoever needs nothing here any more, and stop what nobody waits for: a
+        service that was killed has not said so."""
         for image in member.images.values():
             for owner in image.owners:
                 need = member.needs.get(owner)
                 if (need is None or need.digest != image.digest) and not self.spares(owner):
                     member.unpins.setdefault((image.digest, owner), now_s)
+        needed = {need.digest for need in member.needs.values()}
+        for each in member.arriving if self.knows_all() else ():
+            if each.digest not in needed and not each.has_failed:
+                member.stops[each.digest] = None
 
     def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
         member.failures += 1
