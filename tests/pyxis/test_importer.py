@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fetch.servers import Server
-from tests.node.daemons import DEADLINE_S, eventually
+from tests.node.daemons import DEADLINE_S, eventually, pythons
 from tests.pyxis import conformance
 from tests.pyxis.site import ALICE, BOB, Site, path_of, squashfs, start
 
@@ -349,6 +349,18 @@ def test_environment_of_the_job_cannot_bring_code_into_the_importer(site: Site) 
     )
 
     assert (called.returncode, called.stderr) == (0, b"")
+
+
+def test_importer_runs_with_every_python_that_nodes_have(hostile_site: Site) -> None:
+    step = hostile_site.step()
+    ends = {}
+    for python in pythons():
+        command = [python, "-IS", step.importer, "release"]
+        ended = subprocess.run(command, env=step.environment(), capture_output=True, timeout=DEADLINE_S)
+        ends[python] = (ended.returncode, ended.stderr)
+
+    assert ends != {}
+    assert set(ends.values()) == {(0, b"")}
 
 
 def test_step_cannot_give_back_what_another_user_holds(site: Site, web: Server) -> None:
