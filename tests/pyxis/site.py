@@ -41,12 +41,15 @@ def squashfs(content: bytes) -> bytes:
 
 
 @functools.cache
-def node_side() -> Path:
-    """The node side as it is shipped, with bytecode, packed once for all tests."""
+def installed() -> Path:
+    """What docs/pyxis.md has on a node, made once for all tests."""
     folder = Path(tempfile.mkdtemp(prefix="px-"))
     atexit.register(shutil.rmtree, folder)
     pack(folder / "cachemgr.pyz", bytecode_of="/usr/bin/python3")
-    return folder / "cachemgr.pyz"
+    shutil.copytree(ROOT / "plugins/pyxis", folder / "pyxis", ignore=shutil.ignore_patterns("__pycache__"))
+    # For every user of a node.
+    folder.chmod(0o755)
+    return folder
 
 
 class Site:
@@ -55,8 +58,7 @@ class Site:
     def __init__(self, folder: Path, **options: str) -> None:
         self.folder = folder
         self.programs = folder / "lib/outrider/pyxis"
-        shutil.copytree(ROOT / "plugins/pyxis", self.programs, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(node_side(), folder / "lib/outrider/cachemgr.pyz")
+        shutil.copytree(installed(), folder / "lib/outrider")
         enroot = folder / "enroot"
         enroot.write_text(ENROOT.replace("FOLDER", str(folder)))
         enroot.chmod(0o755)
@@ -91,7 +93,9 @@ class Site:
         self.configure(converter=str(self.folder / "c"), **options)
         log_path, begun = self.folder / "converter.log", self.log().count("converter serves")
         with log_path.open("ab") as log:
-            self.converter = subprocess.Popen([str(self.programs / "outrider-converter")], stderr=log, env={})
+            # It dies with this process, also when that is killed.
+            command = ["setpriv", "--pdeathsig=KILL", str(self.programs / "outrider-converter")]
+            self.converter = subprocess.Popen(command, stderr=log, env={"PATH": "/usr/bin:/bin"})
         eventually("the converter listens", lambda: self.log().count("converter serves") > begun, self.log)
 
     def step(self, number: int = 0, uid: int = ALICE, job: int = 4711) -> Caller:
