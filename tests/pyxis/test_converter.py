@@ -159,3 +159,12 @@ def test_user_cannot_give_a_name_that_the_converter_gives(site: Site) -> None:
 
     assert as_user(ALICE, claim)["raises"] == "NotAllowed"
     assert path_of(site.step(0, BOB).get(UBUNTU)).read_bytes().find(b"evil") == -1
+
+
+def test_image_that_a_user_has_in_private_becomes_everybodys_when_the_site_makes_it(site: Site) -> None:
+    path_of(site.step(0, ALICE).get("docker://same"))
+    site.start_converter()
+    called = site.step(1, BOB).get("docker://same")
+
+    assert path_of(called).is_relative_to(site.folder / "pool")
+    assert called.log == ""
