@@ -156,6 +156,9 @@ class OutriderSite:
         argv = ["sbatch", "--parsable", *options]
         return self.cluster.run(HEAD, argv, user=user, given=script).stdout.strip()
 
+    def home(self, user: str = "ada") -> str:
+        return self.cluster.people.of(user).home
+
     def image(self, name: str, content_bytes: int) -> Image:
         """A disk full of random bytes on the server of images."""
         with tempfile.TemporaryDirectory(prefix="outrider-image-") as folder:
@@ -208,9 +211,7 @@ class OutriderSite:
 
     def _install_hooks(self, host: str) -> None:
         for path, name in HOOKS.items():
-            self.cluster.write(
-                host, f"{SLURM_LIBRARY}/{name}", (REPOSITORY / path).read_bytes(), mode=0o755
-            )
+            self.cluster.write(host, f"{SLURM_LIBRARY}/{name}", (REPOSITORY / path).read_bytes(), mode=0o755)
 
 
 def site_cluster(

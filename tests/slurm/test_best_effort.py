@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.cluster import CommandFailed
+from testbed.commands import CommandFailed
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.jobs import arrived_s, ended, output, script, wait_for
@@ -105,7 +105,9 @@ def test_what_a_user_gets_wrong_is_said_at_once(site: OutriderSite) -> None:
 
 def test_requeued_job_finds_its_image_again_on_the_same_node(site: OutriderSite) -> None:
     image = site.image("requeue.qcow2", 5 * MB)
-    job = site.submit(script(image, 'test "$SLURM_RESTART_COUNT" = 1 || sleep 60'), "-t2", "-wn3", "--requeue")
+    job = site.submit(
+        script(image, 'test "$SLURM_RESTART_COUNT" = 1 || sleep 60'), "-t2", "-wn3", "--requeue"
+    )
     wait_for(site, job, "RUNNING")
 
     site.cluster.run(HEAD, ["scontrol", "requeue", job], user="ada")
@@ -125,4 +127,6 @@ def test_cancelled_job_leaves_nothing_that_waits_for_it(site: OutriderSite) -> N
     site.cluster.run(HEAD, ["scancel", job], user="ada")
 
     assert ended(site, job).state == "CANCELLED"
-    site.cluster.wait_for("no transfer", lambda: "gone.qcow2" not in site.outrider("transfers").stdout, logs=site.logs)
+    site.cluster.wait_for(
+        "no transfer", lambda: "gone.qcow2" not in site.outrider("transfers").stdout, logs=site.logs
+    )

@@ -7,25 +7,28 @@ from collections.abc import Mapping
 
 import pytest
 
-from testbed.cluster import CommandFailed
+from testbed.commands import CommandFailed
 from testbed.site import Image, OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.jobs import arrived_s, ended, output, script, seen, wait_for
 
 MB = 1_000_000
-REFUSED = 3
+REFUSED = 4
 
 
 def workspace(site: OutriderSite, name: str, content_bytes: int) -> Image:
     """A workspace's file in ada's home, and its image."""
     image = site.image(f"{name}.qcow2", content_bytes)
-    text = f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
-    site.cluster.write(HEAD, f"/home/ada/{name}.yaml", text)
+    text = (
+        f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
+        "deployment: {nodes: 1, duration: 10m}\n"
+    )
+    site.cluster.write(HEAD, f"{site.home()}/{name}.yaml", text)
     return image
 
 
 def reserve(site: OutriderSite, name: str, *options: str) -> dict[str, object]:
-    done = site.outrider("reserve", f"/home/ada/{name}.yaml", *options, "--json", check=False)
+    done = site.outrider("reserve", f"{site.home()}/{name}.yaml", *options, "--json", check=False)
     assert done.stdout, done.stderr
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
@@ -91,7 +94,9 @@ def test_promised_nodes_have_the_image_before_the_start_and_the_job_runs_there(s
 def test_what_cannot_be_there_in_time_is_refused_with_a_start_that_is_accepted(site: OutriderSite) -> None:
     workspace(site, "large", 110 * MB)
 
-    refused = site.outrider("reserve", "/home/ada/large.yaml", "--start=now+4s", "-t10s", "--json", check=False)
+    refused = site.outrider(
+        "reserve", f"{site.home()}/large.yaml", "--start=now+4s", "-t10s", "--json", check=False
+    )
     answer = json.loads(refused.stdout)
     again = reserve(site, "large", f"--start=uts{answer['earliest_start_s'] + 1}", "-t10s")
 
@@ -118,13 +123,16 @@ def test_only_its_user_may_use_a_reservation(site: OutriderSite) -> None:
 def test_running_jobs_are_no_place_for_a_reservation(site: OutriderSite) -> None:
     workspace(site, "beside", 5 * MB)
     jobs = [
-        site.submit("#!/bin/sh\nsleep 600\n", "-t10", f"-w{node}", "--exclusive") for node in ("n1", "n2", "n3")
+        site.submit("#!/bin/sh\nsleep 600\n", "-t10", f"-w{node}", "--exclusive")
+        for node in ("n1", "n2", "n3")
     ]
     for job in jobs:
         wait_for(site, job, "RUNNING")
 
     def is_refused() -> bool:
-        plan = site.outrider("plan", "/home/ada/beside.yaml", "--nodes=2", "--start=now+5s", "-t1m", check=False)
+        plan = site.outrider(
+            "plan", f"{site.home()}/beside.yaml", "--nodes=2", "--start=now+5s", "-t1m", check=False
+        )
         return plan.returncode == REFUSED
 
     site.cluster.wait_for("the jobs to be seen", is_refused, logs=site.logs)
