@@ -57,10 +57,8 @@ def service(site: Site, *verdicts: str) -> Iterator[list[dict[str, object]]]:
 
 
 def test_job_on_two_nodes_has_an_instance_on_each(site: Site) -> None:
-    job = site.submit(
-        'head -1 "$OUTRIDER_IMAGE"; srun -N2 -n2 sh -c \'echo "$SLURMD_NODENAME $(wc -c <"$OUTRIDER_IMAGE")"\'',
-        "-N2",
-    )
+    each = 'echo "$SLURMD_NODENAME $(wc -c <"$OUTRIDER_IMAGE")"'
+    job = site.submit(f"head -1 \"$OUTRIDER_IMAGE\"; srun -N2 -n2 sh -c '{each}'", "-N2")
 
     assert site.ended(job) == "COMPLETED 0:0"
     said = site.output(job).splitlines()
@@ -101,8 +99,8 @@ def test_user_who_forges_a_ticket_gains_nothing(site: Site) -> None:
 
 
 def test_every_task_of_an_array_has_a_copy(site: Site) -> None:
-    array = site.submit('echo "mine" >>"$OUTRIDER_IMAGE"; wc -l <"$OUTRIDER_IMAGE" >"lines.$SLURM_ARRAY_TASK_ID"',
-                        "--array=1-3")  # fmt: skip
+    script = 'echo mine >>"$OUTRIDER_IMAGE"; wc -l <"$OUTRIDER_IMAGE" >"lines.$SLURM_ARRAY_TASK_ID"'
+    array = site.submit(script, "--array=1-3")
     site.eventually("the array has ended", lambda: not site.run("squeue", "-h", "-j", array).printed)
     lines = [(site.folder / "jobs" / f"lines.{task}").read_text().strip() for task in (1, 2, 3)]
 
