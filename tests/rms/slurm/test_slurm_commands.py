@@ -118,7 +118,7 @@ def test_commands_have_their_own_environment_and_nothing_of_ours() -> None:
 
 
 def test_user_is_not_given_the_services_environment_and_root_becomes_that_user() -> None:
-    account = Account(user="alice", uid=61001, gid=61001, home="/home/alice")
+    account = Account(user="alice", uid=61001, gid=61001, home="/srv/alice")
     recorder = Recorder()
     Commands(recorder).ask_as(account, "sbatch", text="x")
     Commands(recorder, is_root=lambda: False).ask_as(account, "sbatch", text="x")
@@ -146,10 +146,10 @@ def test_script_runs_exactly_the_command_and_has_no_line_for_sbatch() -> None:
 
 
 def test_arguments_of_sbatch_say_what_was_wanted() -> None:
-    found = arguments(SUBMISSION, None, 1000, "/home/alice")
+    found = arguments(SUBMISSION, None, 1000, "/srv/alice")
 
     assert found == [
-        "sbatch", "--parsable", "--requeue", "--chdir=/home/alice", "--job-name=run", "--nodes=2-2",
+        "sbatch", "--parsable", "--requeue", "--chdir=/srv/alice", "--job-name=run", "--nodes=2-2",
         "--ntasks-per-node=1", "--cpus-per-task=4", "--mem=100M", "--gres=gpu:1", "--time=2",
     ]  # fmt: skip
 
