@@ -76,7 +76,7 @@ class SlurmHarness:
             requeue_s=35,
             lead_s=3,
             delete_s=35,
-            quiet_s=1,
+            quiet_s=0,
             pace=6,
             patience_s=None if os.environ.get("OUTRIDER_TEST_LONG") else 15,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from outrider.core.model import Resources
@@ -64,8 +64,13 @@ class SlurmJob:
 
 def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
     """The jobs that have not ended, and what could not be understood. Raises BadField."""
+    return jobs_of_rows(entries(document(data, "squeue"), "jobs", "squeue"), now_s)
+
+
+def jobs_of_rows(rows: Iterable[object], now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
+    """The same, of what was printed for each."""
     found, findings = [], []
-    for row in entries(document(data, "squeue"), "jobs", "squeue"):
+    for row in rows:
         if not isinstance(row, dict):
             findings.append("a job that is no object is left out")
             continue

@@ -32,6 +32,9 @@ from outrider.rms.slurm.records import (
 from outrider.rms.slurm.reservations import checked
 from outrider.rms.slurm.version import json_option, version_in
 
+JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
+"""Reads the jobs that have not ended, given the time, and what was odd."""
+
 
 class Clock(Protocol):
     def now_s(self) -> int: ...
@@ -45,7 +48,13 @@ class SlurmSystem:
     """A BatchSystem over Slurm's commands. Any thread may call; one call runs at a time."""
 
     def __init__(
-        self, commands: Commands, *, clock: Clock, log: Log, account_of: Callable[[str, int], Account]
+        self,
+        commands: Commands,
+        *,
+        clock: Clock,
+        log: Log,
+        account_of: Callable[[str, int], Account],
+        read_jobs: JobsReader | None = None,
     ) -> None:
         self._commands = commands
         self._clock = clock
@@ -57,6 +66,7 @@ class SlurmSystem:
         self._jobs: dict[str, SlurmJob] = {}
         self._reported: frozenset[str] = frozenset()
         self._json = ""
+        self._read_jobs = read_jobs or self._ask_for_jobs
 
     @property
     def name(self) -> str:
@@ -197,9 +207,7 @@ class SlurmSystem:
 
     def _look(self) -> Sight:
         commands = self._commands
-        if not self._json:
-            self._json = json_option(version_in(commands.ask("squeue", "--version")))
-        jobs, odd_jobs = jobs_in(commands.ask("squeue", "--all", self._json), self._clock.now_s())
+        jobs, odd_jobs = self._read_jobs(self._clock.now_s())
         reservations, odd_reservations = self._booking.all()
         nodes, odd_nodes = nodes_in(commands.ask("scontrol", "--oneliner", "--all", "show", "node"))
         at_s = self._clock.now_s()
@@ -213,6 +221,11 @@ class SlurmSystem:
             jobs=tuple(self._seen(job, names) for job in jobs),
             reservations=reservations,
         )
+
+    def _ask_for_jobs(self, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
+        if not self._json:
+            self._json = json_option(version_in(self._commands.ask("squeue", "--version")))
+        return jobs_in(self._commands.ask("squeue", "--all", self._json), now_s)
 
     def _seen(self, job: SlurmJob, reservations: set[str]) -> RmsJob:
         try:

@@ -50,7 +50,7 @@ def another_system(cluster: Cluster, run: Callable[..., Output] = run_process) -
     def account_of(user: str, uid: int) -> Account:
         return Account(user=user, uid=uid, gid=uid, home="/")
 
-    commands = Commands(run, configuration=str(cluster.configuration), path=PATH, timeout_s=5)
+    commands = Commands(run, configuration=str(cluster.configuration), path=PATH, timeout_s=2)
     return SlurmSystem(commands, clock=SystemClock(), log=LogOfTest(), account_of=account_of)
 
 
@@ -209,6 +209,7 @@ def test_node_whose_daemon_dies_is_not_up_until_it_is_back(cluster: Cluster, sce
     def state(sight: Sight) -> NodeState:
         return next(node.state for node in sight.nodes if node.name == "n4")
 
+    scene.waits(20)
     cluster.kill_node("n4")
     gone = scene.wait_for("n4 is not up", lambda sight: state(sight) is not NodeState.UP, 120)
     cluster.start_node("n4")
