@@ -69,11 +69,10 @@ class Cluster:
                 tree=str(tree),
                 owner=Process.of(os.getpid()),
                 rate_bits_per_s=rate_bits_per_s,
-                pool_bytes=pool_bytes,
                 addresses=dict(addresses),
                 users=tuple(users),
                 binds=tuple((str(path.resolve()), is_writable) for path, is_writable in shown),
-                notes=dict(notes or {}),
+                notes={**(notes or {}), **({} if pool_bytes is None else {"pool_bytes": str(pool_bytes)})},
             ),
             clock or SystemClock(),
         )
