@@ -39,7 +39,7 @@ def _standing() -> Iterator[None]:
 @pytest.mark.usefixtures("_standing")
 def test_cluster_stays_when_up_has_ended_until_it_is_taken_down() -> None:
     status = json.loads(told("status", "--json").stdout)
-    run = told("run", "--user", "ada", "head", "--", "sh", "-c", "srun hostname; echo wrong >&2; exit 7")
+    run = told("run", "head", "--user", "ada", "--", "sh", "-c", "srun hostname; echo wrong >&2; exit 7")
     again = told("up", "--nodes", "1")
     down = told("down")
 
@@ -88,6 +88,13 @@ def test_user_of_the_cluster_stands_in_the_place_of_the_machines_own(tmp_path: P
         "bob:x:2002:",
     ]
     assert people.of("ada").uid == 2001
+
+
+def test_run_without_a_command_shows_how_it_is_written() -> None:
+    done = told("run", "head")
+
+    assert done.returncode == 2
+    assert "testbed slurm run HOST -- COMMAND" in done.stderr
 
 
 def test_command_on_no_cluster_says_how_to_make_one() -> None:
