@@ -109,6 +109,11 @@ def test_host_that_cannot_be_made_leaves_nothing() -> None:
     assert not cluster.record.folder.exists()
 
 
+def test_host_is_refused_a_name_that_no_device_can_have() -> None:
+    with pytest.raises(TestbedError, match="'a-much-too-long-name' is no host"):
+        Cluster({"a-much-too-long-name": "10.77.0.1"})
+
+
 def test_name_that_is_taken_is_refused_and_its_cluster_stays() -> None:
     with Cluster({"one": "10.77.0.1"}) as first:
         second = Cluster({"one": "10.77.0.1"}, name=first.name)
