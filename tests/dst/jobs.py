@@ -78,9 +78,7 @@ class Jobs:
         )
         with suppress(Refused):
             key = self._twin.outside.submit(submission)
-            own = Own(
-                key=key, digest=image_of(knobs, number).digest, is_filtered=random.random() < 0.8
-            )
+            own = Own(key=key, digest=image_of(knobs, number).digest, is_filtered=random.random() < 0.8)
             self.own[key] = own
             self._trace.note(f"job {key} is submitted with image {number}")
             if own.is_filtered:
@@ -99,7 +97,7 @@ class Jobs:
         self._network.move()
         if own.digest in pool.images:
             return None
-        is_excused = 0 <= pool.tampered_ms and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000
+        is_excused = pool.tampered_ms >= 0 and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000
         if own.is_filtered and not is_excused:
             raise Violation(f"job {job.key} starts on {node}, which does not have its image")
         self.sent_back += 1

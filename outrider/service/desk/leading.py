@@ -21,8 +21,9 @@ from outrider.service.desk.jobimages import JobImages
 from outrider.service.desk.jobnotes import JobNotes, note_of
 from outrider.service.desk.joborders import JobOrders
 from outrider.service.desk.led import JobImage, Led, Stage, job_of_owner
+from outrider.service.desk.news import Arrived, Failed, Missed, News
 from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Arrived, Failed, Missed, News, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import Readers, ResolveImage, TellUser
 
