@@ -177,7 +177,7 @@ def test_relay_takes_more_nodes_on_board_at_no_cost() -> None:
 
 
 def test_first_asked_for_is_first_brought() -> None:
-    book, lane = site(2, is_relay=False)
+    _, lane = site(2, is_relay=False)
     for node in (0, 1):
         lane.add(OTHER if node else IMAGE, [node])
 
@@ -197,7 +197,6 @@ def test_deadlines_push_what_best_effort_expects_back() -> None:
 
 
 def test_share_of_the_link_is_expected_beside_deadlines() -> None:
-    book, _ = site(1)
     lane = Lane(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=2, is_relay=True)
     lane.add(IMAGE, [0])
 
