@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import pytest
 
 from outrider.rms.twin import GRID_ENGINE, SLURM, Rules
 from tests.contract.embedded_harness import embedded
 from tests.contract.harness import Harness, Scene
+from tests.contract.slurm_cluster import Cluster
+from tests.contract.slurm_harness import SlurmHarness, private_slurm
 from tests.contract.twin_harness import TwinHarness
 
 # What a harness needs is brought up on entry and taken down on exit. One whose daemons are
@@ -22,9 +25,35 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "embedded": embedded,
     "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
 }
+# Each with the folder below which it is installed. Others than this system's own are asked for.
+SLURMS = {"slurm": ""}
+if os.environ.get("OUTRIDER_TEST_VERSIONS"):
+    SLURMS |= {
+        "slurm-24.11": "/var/cache/outrider-testbed/trixie",
+        "slurm-26.05": "/var/cache/outrider-testbed/sid",
+    }
 
 
-@pytest.fixture(params=HARNESSES)
+@pytest.fixture(scope="session")
+def clusters() -> Iterator[Callable[[str], Cluster]]:
+    """The private clusters, each begun when it is first asked for."""
+    known: dict[str, Cluster] = {}
+    with ExitStack() as stack:
+
+        def cluster_of(name: str) -> Cluster:
+            if name not in known:
+                known[name] = stack.enter_context(private_slurm(SLURMS[name]))
+            return known[name]
+
+        yield cluster_of
+
+
+@pytest.fixture(params=[*HARNESSES, *SLURMS])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    if request.param in SLURMS:
+        real = SlurmHarness(request.getfixturevalue("clusters")(request.param))
+        real.sweep()
+        yield Scene(real)
+        return
     with HARNESSES[request.param]() as harness:
         yield Scene(harness)

@@ -1,0 +1,101 @@
+"""How one job stands now, by fields that no user can forge: for the moment before it is changed.
+
+`squeue --json` of 22.05 prints all jobs whatever it is asked for, and its texts have the users' own
+words among the fields. So a single job is asked for by fields without any.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from outrider.metadata.errors import TextError
+from outrider.metadata.hostlists import expand
+from outrider.rms.base import JobState, Refused, Unknown
+from outrider.rms.slurm.commands import Commands
+from outrider.rms.slurm.fields import BadField
+from outrider.rms.slurm.jobs import OVER, WAITING
+
+KEY = re.compile(r"[1-9][0-9]{0,9}")
+FORMAT = "%A|%F|%K|%T|%Q|%U|%N|%r|%v"
+BY_PEOPLE = frozenset({"JobHeldUser", "JobHeldAdmin"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A job as it is now. `address` is what commands have to be told, lest they mean a whole array."""
+
+    key: str
+    address: str
+    slurm_state: str
+    is_stopped: bool
+    """It has no priority: somebody holds it, or Slurm does."""
+    uid: int
+    nodes: tuple[str, ...]
+    reason: str
+    reservation: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.slurm_state in OVER
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.slurm_state in WAITING
+
+    @property
+    def is_held_by_people(self) -> bool:
+        return self.is_stopped and self.reason in BY_PEOPLE
+
+
+def standing(commands: Commands, key: str) -> Standing:
+    """The job. Raises Unknown."""
+    if not KEY.fullmatch(key):
+        raise Unknown(f"there is no job {key[:40]!r}: jobs of Slurm have numbers")
+    lines = commands.ask("squeue", "--noheader", "--states=all", f"--jobs={key}", f"--format={FORMAT}")
+    found = [each for each in standings(lines) if each.key == key]
+    if not found:
+        raise Unknown(f"there is no job {key}")
+    return found[0]
+
+
+def bound_to(commands: Commands, reservation: str) -> list[Standing]:
+    """The jobs of a reservation that have not ended."""
+    lines = commands.ask(
+        "squeue", "--noheader", "--all", f"--reservation={reservation}", f"--format={FORMAT}"
+    )
+    return [each for each in standings(lines) if not each.is_over and each.reservation == reservation]
+
+
+def standings(lines: bytes) -> list[Standing]:
+    """What was printed. Raises BadField."""
+    return [_standing(line) for line in lines.decode("utf-8", "replace").splitlines() if line]
+
+
+def check_not_over(found: Standing) -> None:
+    if found.is_over:
+        raise Refused(f"job {found.key} has ended: {found.slurm_state.lower()}")
+
+
+def state_now(found: Standing, *, is_suspended: bool) -> str:
+    """A word for messages."""
+    if found.is_waiting:
+        return JobState.SUSPENDED.value if is_suspended and found.is_stopped else JobState.PENDING.value
+    return JobState.RUNNING.value
+
+
+def _standing(line: str) -> Standing:
+    try:
+        key, array, task, state, priority, uid, nodes, reason, reservation = line.split("|", 8)
+        return Standing(
+            key=key,
+            address=f"{array}_{task}" if array == key and task.isdecimal() else key,
+            slurm_state=state,
+            is_stopped=priority == "0",
+            uid=int(uid),
+            nodes=expand(nodes) if nodes and not nodes.startswith("(") else (),
+            reason=reason,
+            reservation="" if reservation in ("(null)", "N/A") else reservation,
+        )
+    except (ValueError, TextError) as error:
+        raise BadField(f"squeue printed {line[:120]!r}, which is not {FORMAT}: {error}") from error

@@ -1,0 +1,77 @@
+"""A job handed to sbatch in its user's name: its script, its arguments, and the record it begins with."""
+
+from __future__ import annotations
+
+import shlex
+
+from outrider.rms.base import Refused, Submission
+from outrider.rms.slurm.records import MOST_COMMENT, Record, carried
+
+FAR_S = 365 * 86_400
+"""How far away a job's begin is put that has to wait for us."""
+SHELL = "#!/bin/sh\nexec "
+_KNOWN = ("cpus", "memory_mib", "gpus")
+MOST_SCRIPT = 1 << 20
+
+
+def record_for(submission: Submission) -> Record | None:
+    """What is known of it from the beginning. One with metadata waits for its image, as the submit
+    filter lets others wait, unless it goes into a reservation."""
+    if submission.metadata is None and not submission.tag:
+        return None
+    waits = submission.metadata is not None and submission.reservation is None
+    return Record(
+        sentence="outrider: waits to be planned" if waits else "outrider:",
+        metadata=submission.metadata,
+        tag=submission.tag,
+        is_held=waits,
+    )
+
+
+def script_of(submission: Submission) -> str:
+    """What runs the command. No line of it can be taken for an option, since its first one is a command."""
+    if not submission.argv:
+        raise Refused("a job without a command: name one")
+    script = SHELL + shlex.join(submission.argv) + "\n"
+    if len(script) > MOST_SCRIPT or "\0" in script:
+        raise Refused(f"a command of {len(script)} characters, or with a zero byte: put it into a file")
+    return script
+
+
+def arguments(submission: Submission, record: Record | None, now_s: int, home: str) -> list[str]:
+    """The arguments of sbatch. Raises Refused."""
+    amounts = dict(submission.resources.amounts)
+    strange = sorted(set(amounts) - set(_KNOWN))
+    if strange:
+        raise Refused(f"a job cannot ask Slurm for {', '.join(strange)}: cpus, memory_mib and gpus are known")
+    found = [
+        "sbatch",
+        "--parsable",
+        "--requeue",
+        f"--chdir={home}",
+        f"--job-name={submission.argv[0].rpartition('/')[2][:60] or 'job'}",
+        f"--nodes={submission.nodes_wanted}-{submission.nodes_wanted}",
+        "--ntasks-per-node=1",
+        f"--cpus-per-task={max(1, amounts.get('cpus', 1))}",
+    ]
+    if amounts.get("memory_mib"):
+        found.append(f"--mem={amounts['memory_mib']}M")
+    if amounts.get("gpus"):
+        found.append(f"--gres=gpu:{amounts['gpus']}")
+    if submission.limit_s is not None:
+        if submission.limit_s < 1:
+            raise Refused(f"a limit of {submission.limit_s} s is too short: ask for 1 or more")
+        found.append(f"--time={-(-submission.limit_s // 60)}")
+    if submission.reservation is not None:
+        found.append(f"--reservation={submission.reservation}")
+    if record is not None:
+        word = carried(record)
+        if len(word) > MOST_COMMENT:
+            raise Refused(
+                f"the job's metadata have {len(submission.metadata or '')} characters, too many for a "
+                "comment of Slurm: shorten them"
+            )
+        found.append(f"--comment={word}")
+        if record.is_held:
+            found.append(f"--begin=uts{now_s + FAR_S}")
+    return found

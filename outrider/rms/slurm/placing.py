@@ -1,0 +1,93 @@
+"""Where a job may run, as far as Slurm says, and how it is led to some nodes of these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from outrider.core.model import Resources
+from outrider.metadata.hostlists import expand, fold
+from outrider.rms.base import Refused
+from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.nodes import SlurmNode
+from outrider.rms.slurm.records import Wish
+
+_FEATURES = re.compile(r"[^&|,()\[\]*!]+")
+
+
+class Places:
+    """The nodes of one look. The same wishes are worked out once."""
+
+    def __init__(self, nodes: Iterable[SlurmNode]) -> None:
+        self._nodes = {each.node.name: each for each in nodes}
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._nodes)
+
+    def count_of(self, wanted: Resources) -> int:
+        """How many nodes have all that."""
+        capacities = [dict(each.node.capacity.amounts) for each in self._nodes.values()]
+        return sum(all(each.get(name, 0) >= amount for name, amount in wanted.amounts) for each in capacities)
+
+    def eligible(self, job: SlurmJob) -> tuple[str, ...]:
+        """The nodes on which it may run, sorted; nothing means all of them. Raises TextError."""
+        key = (job.partitions, job.wish, job.features, job.nodes_wanted)
+        if key not in self._known:
+            self._known[key] = self._work_out(job)
+        return self._known[key]
+
+    def _work_out(self, job: SlurmJob) -> tuple[str, ...]:
+        partitions = frozenset(job.partitions)
+        excluded = frozenset(_names(job.wish.excluded))
+        required = _names(job.wish.required)
+        features = _alternatives(job.features)
+        fitting = [
+            name
+            for name, each in self._nodes.items()
+            if name not in excluded
+            and (not partitions or not partitions.isdisjoint(each.partitions))
+            and (features is None or any(wanted <= each.features for wanted in features))
+        ]
+        if len(required) >= job.nodes_wanted:
+            fitting = [name for name in fitting if name in required]
+        return () if len(fitting) == len(self._nodes) else tuple(sorted(fitting))
+
+
+def led(job: SlurmJob, nodes: tuple[str, ...], all_nodes: Iterable[str]) -> Wish:
+    """What Slurm has to be asked for, so that the job runs on nodes among these, and its user is content.
+
+    As many nodes as it wants are required; of more the others are excluded, since Slurm would take
+    a longer list of required nodes as a wish for all of them.
+    """
+    own = job.wish
+    if not nodes:
+        return own
+    wanted, required = frozenset(nodes), frozenset(_names(own.required))
+    if len(wanted) < job.nodes_wanted:
+        raise Refused(f"job {job.key} wants {job.nodes_wanted} nodes: {fold(nodes)} do not suffice")
+    if not required <= wanted:
+        raise Refused(
+            f"job {job.key} has to run on {own.required}, as its user wants it, not on {fold(nodes)}"
+        )
+    if len(wanted) == job.most_nodes:
+        return Wish(required=fold(wanted), excluded=own.excluded)
+    others = (frozenset(all_nodes) - wanted) | frozenset(_names(own.excluded))
+    return Wish(required=own.required, excluded=fold(others))
+
+
+def _names(hostlist: str) -> tuple[str, ...]:
+    return expand(hostlist) if hostlist else ()
+
+
+def _alternatives(features: str) -> list[frozenset[str]] | None:
+    """`a&b|c` as sets of features; None if that says nothing, or is more than that."""
+    if not features or set("[]()*!,") & set(features):
+        return None
+    return [frozenset(_FEATURES.findall(part)) for part in features.split("|")]
+
+
+def unknown(nodes: Iterable[str], known: Mapping[str, object] | Iterable[str]) -> list[str]:
+    there = frozenset(known)
+    return sorted({name for name in nodes if name not in there})

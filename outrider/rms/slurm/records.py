@@ -1,0 +1,153 @@
+"""What the service keeps with a job: a sentence for people and a record, in Slurm's AdminComment.
+
+Users cannot write an AdminComment. Between a submission of ours and its first change the record stands
+in the job's Comment, which its user can write: nothing in it is worth forging, since metadata and tag
+are the user's own, and a tag counts for the user who submitted with it alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+MARK = '{"outrider":1'
+MOST_COMMENT = 1024
+"""Characters that Slurm takes."""
+MOST_RECORD = 65_536
+_CARRIED = "outrider-record="
+_TICKET = re.compile(r"(?:^| )outrider-ticket=(\S*)\s*$")
+Plain = dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """The nodes that a job's user has asked for and ruled out, in Slurm's words."""
+
+    required: str = ""
+    excluded: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What is known of a managed job. `others` are fields of whoever else writes it, kept as they are.
+
+    `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
+    `begin_s` is the user's own --begin.
+    """
+
+    sentence: str = ""
+    metadata: str | None = None
+    tag: str = ""
+    is_held: bool = False
+    is_suspended: bool = False
+    begin_s: int = 0
+    wish: Wish | None = None
+    others: tuple[tuple[str, str], ...] = ()
+
+    def said(self, sentence: str) -> Record:
+        return replace(self, sentence=sentence)
+
+
+NOTHING = Record()
+
+
+def comment_of(record: Record) -> str:
+    """The AdminComment."""
+    sentence = " ".join(record.sentence.split())
+    return f"{sentence} {_json(record)}".lstrip()
+
+
+def record_in(admin_comment: str) -> Record | None:
+    """The record in an AdminComment; None if the job is not ours to manage, or the record is broken."""
+    at = admin_comment.rfind(MARK)
+    if at < 0:
+        return None
+    plain = _read(admin_comment[at:])
+    return None if plain is None else _record(admin_comment[:at].strip(), plain)
+
+
+def carried(record: Record) -> str:
+    """The record as a word that a Comment can hold, whatever is in it."""
+    packed = zlib.compress(_json(record).encode(), 9)
+    return _CARRIED + base64.urlsafe_b64encode(packed).decode()
+
+
+def record_carried(comment: str) -> Record | None:
+    """The record of a submission that has not been changed since, or None."""
+    if not comment.startswith(_CARRIED) or len(comment) > MOST_COMMENT:
+        return None
+    try:
+        unpacker = zlib.decompressobj()
+        text = unpacker.decompress(base64.urlsafe_b64decode(comment.removeprefix(_CARRIED)), MOST_RECORD)
+        plain = _read(text.decode())
+    except (ValueError, binascii.Error, zlib.error):
+        return None
+    return None if plain is None else _record("", plain)
+
+
+def ticket_in(comment: str) -> str:
+    """The ticket that a Comment carries, or nothing."""
+    found = _TICKET.search(comment)
+    return found[1] if found else ""
+
+
+def with_ticket(comment: str, text: str) -> str:
+    """The user's own Comment, and this ticket as its last word."""
+    own = "" if comment.startswith(_CARRIED) else _TICKET.sub("", comment)
+    return f"{own} outrider-ticket={text}".lstrip() if text else own
+
+
+def _json(record: Record) -> str:
+    plain: Plain = {"outrider": 1}
+    if record.metadata is not None:
+        plain["metadata"] = record.metadata
+    if record.tag:
+        plain["tag"] = record.tag
+    if record.is_held:
+        plain["held"] = True
+    if record.is_suspended:
+        plain["suspended"] = True
+    if record.begin_s:
+        plain["begin"] = record.begin_s
+    if record.wish is not None:
+        plain["wish"] = [record.wish.required, record.wish.excluded]
+    plain |= {name: json.loads(text) for name, text in record.others}
+    return json.dumps(plain, separators=(",", ":"))
+
+
+def _read(text: str) -> Plain | None:
+    if len(text) > MOST_RECORD:
+        return None
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return plain if isinstance(plain, dict) and plain.get("outrider") == 1 else None
+
+
+def _record(sentence: str, plain: Mapping[str, object]) -> Record:
+    known = {"outrider", "metadata", "tag", "held", "suspended", "begin", "wish"}
+    metadata, tag, begin = plain.get("metadata"), plain.get("tag"), plain.get("begin")
+    return Record(
+        sentence=sentence,
+        metadata=metadata if isinstance(metadata, str) else None,
+        tag=tag if isinstance(tag, str) else "",
+        is_held=plain.get("held") is True,
+        is_suspended=plain.get("suspended") is True,
+        begin_s=begin if isinstance(begin, int) and not isinstance(begin, bool) and begin > 0 else 0,
+        wish=_wish(plain.get("wish")),
+        others=tuple((name, json.dumps(value)) for name, value in plain.items() if name not in known),
+    )
+
+
+def _wish(plain: object) -> Wish | None:
+    match plain:
+        case [str(required), str(excluded)]:
+            return Wish(required=required, excluded=excluded)
+        case _:
+            return None

@@ -1,0 +1,262 @@
+"""Slurm as a batch system: each call is one or two of Slurm's own commands.
+
+Nothing runs between calls, so slurmctld may restart whenever it likes. What is known of jobs from the
+last look serves to change them; how a job stands is asked anew before each change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.slurm.asking import Standing, check_not_over, standing, state_now
+from outrider.rms.slurm.booking import Booking
+from outrider.rms.slurm.commands import Account, Commands
+from outrider.rms.slurm.fields import BadField
+from outrider.rms.slurm.handing import FAR_S, arguments, record_for, script_of
+from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.placing import led
+from outrider.rms.slurm.records import (
+    MOST_COMMENT,
+    Record,
+    Wish,
+    comment_of,
+    record_carried,
+    with_ticket,
+)
+from outrider.rms.slurm.reservations import checked
+from outrider.rms.slurm.seen import JobsReader, Log, Seen
+
+
+class Clock(Protocol):
+    def now_s(self) -> int: ...
+
+
+class SlurmSystem:
+    """A BatchSystem over Slurm's commands. Any thread may call; one call runs at a time."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        *,
+        clock: Clock,
+        log: Log,
+        account_of: Callable[[str, int], Account],
+        read_jobs: JobsReader | None = None,
+    ) -> None:
+        self._commands = commands
+        self._clock = clock
+        self._log = log
+        self._account_of = account_of
+        self._guard = threading.RLock()
+        self._booking = Booking(commands, clock.now_s)
+        self._seen = Seen(commands, self._booking, now_s=clock.now_s, log=log, read_jobs=read_jobs)
+
+    @property
+    def name(self) -> str:
+        return "slurm"
+
+    def look(self) -> Sight:
+        with self._guard:
+            return self._seen.look()
+
+    def reserve(self, wanted: RmsReservation) -> None:
+        with self._guard:
+            self._booking.reserve(wanted)
+
+    def unreserve(self, name: str) -> None:
+        with self._guard:
+            self._booking.take_back(name, lambda found: self._free(found, name))
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        with self._guard:
+            found = self._standing(job)
+            if found.reservation == (reservation or ""):
+                return
+            if not found.is_waiting:
+                raise Refused(f"job {job} runs: only one that waits can be bound")
+            name = "" if reservation is None else checked(reservation)
+            self._commands.ask("scontrol", "update", f"JobId={found.address}", f"ReservationName={name}")
+
+    def hold(self, job: str, reason: str) -> None:
+        with self._guard:
+            found = self._waiting(job, "held")
+            self._hold(found, self._seen.job(job), reason)
+
+    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            self._seen.check_nodes(nodes)
+            wish = led(known, nodes, self._seen.places.names)
+            if found.is_waiting:
+                self._check_waits(found, known, "released")
+                try:
+                    self._release(found, known, wish if nodes else None)
+                except Refused:
+                    # It may have started just now, which is what was wanted.
+                    found = self._standing(job)
+                    if found.is_waiting:
+                        raise
+            if not found.is_waiting and nodes and not set(found.nodes) <= set(nodes):
+                raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
+
+    def note(self, job: str, text: str) -> None:
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            self._write(found, known, known.record.said(text))
+
+    def ticket(self, job: str, text: str) -> None:
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            comment = with_ticket(known.comment, text)
+            if len(comment) > MOST_COMMENT:
+                raise Refused(
+                    f"job {job} has a comment of {len(known.comment)} characters: with its ticket that is "
+                    f"more than {MOST_COMMENT}; its user has to shorten it"
+                )
+            if comment != known.comment:
+                self._write(found, known, known.record if known.is_managed else None, f"Comment={comment}")
+                self._seen.keep(replace(self._seen.job(job), comment=comment))
+
+    def suspend(self, job: str) -> None:
+        """Slurm's own suspension would keep the memory: the job is told to end, and waits to start again."""
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            if found.is_waiting:
+                if known.record.is_suspended and found.is_stopped:
+                    return
+                raise Refused(f"job {job} is pending: only one that runs can be suspended")
+            if found.slurm_state != "RUNNING":
+                if known.record.is_suspended:
+                    return
+                raise Refused(
+                    f"job {job} is {found.slurm_state.lower()}: only one that runs can be suspended"
+                )
+            self._write(found, known, replace(known.record, is_suspended=True))
+            self._commands.ask("scontrol", "requeuehold", found.address)
+
+    def resume(self, job: str) -> None:
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            if not known.record.is_suspended:
+                if known.is_held_by_us or found.is_held_by_people:
+                    raise Refused(f"job {job} is held: release it")
+                return
+            if not found.is_waiting:
+                raise Unavailable(f"job {job} is still being saved: ask again")
+            if found.is_stopped:
+                self._commands.ask("scontrol", "release", found.address)
+            self._write(found, known, replace(known.record, is_suspended=False))
+
+    def cancel(self, job: str, reason: str) -> None:
+        with self._guard:
+            found = standing(self._commands, job)
+            if not found.is_over:
+                self._commands.ask("scancel", found.address)
+
+    def submit(self, submission: Submission) -> str:
+        with self._guard:
+            account = self._account_of(submission.user, submission.uid)
+            record = record_for(submission)
+            script = script_of(submission)
+            self._check_can_start(submission)
+            argv = arguments(submission, record, self._clock.now_s(), account.home)
+            printed = self._commands.ask_as(account, *argv, text=script)
+            key = printed.decode("ascii", "replace").strip().partition(";")[0]
+            if not key.isdecimal():
+                raise BadField(f"sbatch printed {key[:60]!r}, not a job's number: look for the job by hand")
+            if record is not None:
+                self._settle(key, record)
+            return key
+
+    def _check_can_start(self, submission: Submission) -> None:
+        """Slurm lets jobs wait that no node can ever take."""
+        if not self._seen.places.names:
+            self._seen.look()
+        count = self._seen.places.count_of(submission.resources)
+        if not 1 <= submission.nodes_wanted <= count:
+            raise Refused(
+                f"a job on {submission.nodes_wanted} nodes with {submission.resources} on each can never "
+                f"start: {count} nodes have that"
+            )
+
+    def _settle(self, key: str, record: Record) -> None:
+        """Puts the record where its user cannot write. If that fails, the job carries it all the same."""
+        try:
+            self._commands.ask(
+                "scontrol", "update", f"JobId={key}", f"AdminComment={comment_of(record)}", "Comment="
+            )
+        except (Refused, Unavailable) as error:
+            self._log.warning("job's record stays in its comment", job=key, words=str(error))
+
+    def _standing(self, key: str) -> Standing:
+        """A job that has not ended."""
+        found = standing(self._commands, key)
+        check_not_over(found)
+        return found
+
+    def _waiting(self, key: str, done: str) -> Standing:
+        found = self._standing(key)
+        self._check_waits(found, self._seen.job(key), done)
+        return found
+
+    def _check_waits(self, found: Standing, known: SlurmJob, done: str) -> None:
+        is_suspended = known.record.is_suspended and found.is_stopped
+        if not found.is_waiting or is_suspended:
+            word = state_now(found, is_suspended=is_suspended)
+            raise Refused(f"job {found.key} is {word}: only one that waits can be {done}")
+
+    def _hold(self, found: Standing, known: SlurmJob, reason: str, *parts: str) -> None:
+        now_s = self._clock.now_s()
+        begin_s = known.record.begin_s
+        if not known.is_held_by_us and known.eligible_s > now_s:
+            begin_s = known.eligible_s
+        record = replace(known.record, sentence=reason, is_held=True, begin_s=begin_s)
+        try:
+            self._write(found, known, record, *parts, f"StartTime=uts{now_s + FAR_S}")
+        except Refused:
+            # Of a job that has started meanwhile Slurm changes what it can: the AdminComment.
+            before = comment_of(known.record) if known.is_managed else ""
+            self._commands.ask("scontrol", "update", f"JobId={found.address}", f"AdminComment={before}")
+            raise
+        self._seen.keep(replace(self._seen.job(known.key), is_held_by_us=True, eligible_s=now_s + FAR_S))
+
+    def _free(self, found: Standing, reservation: str) -> None:
+        """Unbinds a job whose reservation is taken back, and holds it."""
+        known = self._seen.job(found.key)
+        reason = f"outrider: reservation {reservation} was taken back"
+        if known.record.is_suspended and found.is_stopped:
+            self._write(found, known, known.record.said(reason), "ReservationName=")
+        else:
+            self._hold(found, known, reason, "ReservationName=")
+
+    def _release(self, found: Standing, known: SlurmJob, nodes: Wish | None) -> None:
+        """Lets it start, at its user's own begin at the earliest; `nodes` are those it is led to."""
+        now_s, record = self._clock.now_s(), known.record
+        begin_s = record.begin_s if known.is_held_by_us or record.is_held else known.eligible_s
+        parts = [f"StartTime=uts{begin_s}" if begin_s > now_s else "StartTime=now"]
+        if nodes is not None or record.wish is not None:
+            asked = nodes or known.wish
+            parts += [f"ReqNodeList={asked.required}", f"ExcNodeList={asked.excluded}"]
+        new = replace(record, is_held=False, wish=None if nodes is None else known.wish)
+        self._write(found, known, new if known.is_managed or new != record else None, *parts)
+        self._seen.keep(replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s))
+        if found.is_stopped and not found.is_held_by_people:
+            self._commands.ask("scontrol", "release", found.address)
+
+    def _write(self, found: Standing, known: SlurmJob, record: Record | None, *parts: str) -> None:
+        """One update, so that nobody sees the half of it."""
+        changes = list(parts)
+        if record is not None:
+            changes.append(f"AdminComment={comment_of(record)}")
+            if record_carried(known.comment) is not None and not any(
+                each.startswith("Comment=") for each in parts
+            ):
+                changes.append("Comment=")
+                known = replace(known, comment="")
+            known = replace(known, record=record, is_managed=True)
+        self._commands.ask("scontrol", "update", f"JobId={found.address}", *changes)
+        self._seen.keep(known)
