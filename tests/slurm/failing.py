@@ -60,7 +60,7 @@ def wait_released(site: OutriderSite, job: str) -> None:
     """Until a job may start as far as Outrider goes: it has its ticket, and other reasons to wait."""
     site.cluster.wait_for(
         f"job {job} to be released",
-        lambda: "outrider-ticket=" in seen(site, job).comment and seen(site, job).reason != "BeginTime",
+        lambda: "outrider-ticket=1." in seen(site, job).comment and seen(site, job).reason != "BeginTime",
         logs=lambda: f"{seen(site, job)}\n{site.logs()}",
     )
 

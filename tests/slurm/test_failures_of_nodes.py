@@ -35,7 +35,11 @@ def test_job_on_a_node_that_reboots_runs_again_with_a_fresh_disk(site: OutriderS
     job = site.submit(script(image, more), "-t10", "-wn2", "--requeue")
     site.cluster.wait_for("its first start", lambda: "QFI" in _said(site, job), logs=site.logs)
 
-    site.cluster.reboot("n2")
+    site.cluster.power_off("n2")
+    site.cluster.run(HEAD, ["scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=off"])
+    wait_for(site, job, "PENDING")
+    site.cluster.power_on("n2")
+    site.cluster.run(HEAD, ["scontrol", "update", "NodeName=n2", "State=RESUME"], check=False)
     found = ended(site, job, REBOOT_S)
 
     assert found.state == "COMPLETED", output(site, job)
