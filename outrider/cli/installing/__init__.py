@@ -1,0 +1,1 @@
+"""What an administrator installs with: `outrider init`, `outrider doctor`, `outrider nodes deploy`."""

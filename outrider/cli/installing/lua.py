@@ -1,0 +1,82 @@
+"""Outrider's lines in a site's own job_submit.lua or cli_filter.lua, or such a file where there is none.
+
+The site's functions are called as before, and first; ours see what they have made of the job. The lines
+have to stand below the site's functions, yet above a `return` that ends the file: nothing may follow it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.cli.installing.marking import LUA, changed, restored
+
+_RETURN = re.compile(r"return\b(?:[ \t]+[\w.]+)?[ \t]*;?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Filter:
+    """One of the two Lua files that Slurm reads from its own folder."""
+
+    name: str
+    file: str
+    """Ours, which the lines load."""
+    functions: tuple[tuple[str, str], ...]
+    """Slurm's function, and ours."""
+
+
+SUBMIT = Filter(
+    name="job_submit.lua",
+    file="/usr/lib/outrider/slurm/outrider_submit.lua",
+    functions=(
+        ("slurm_job_submit", "outrider_job_submit"),
+        ("slurm_job_modify", "outrider_job_modify"),
+    ),
+)
+CLI = Filter(
+    name="cli_filter.lua",
+    file="/usr/lib/outrider/slurm/outrider_cli.lua",
+    functions=(
+        ("slurm_cli_setup_defaults", ""),
+        ("slurm_cli_pre_submit", "outrider_cli_pre_submit"),
+        ("slurm_cli_post_submit", "outrider_cli_post_submit"),
+    ),
+)
+
+
+def with_ours(text: str, kind: Filter, name: str) -> str:
+    """A site's file with our lines in it; `name` is the file's, for errors."""
+    own = restored(text, LUA, name)
+    return changed(own, LUA, added=lines(kind), before=_last_return(own))
+
+
+def lines(kind: Filter) -> Sequence[str]:
+    """What calls ours after the site's."""
+    found = [f'dofile("{kind.file}")']
+    for theirs, ours in kind.functions:
+        if ours:
+            found += [
+                "do",
+                f"  local site, outrider = {theirs}, {ours}",
+                f"  function {theirs}(...)",
+                "    local code = site and site(...) or slurm.SUCCESS",
+                "    if code ~= slurm.SUCCESS then return code end",
+                "    return outrider(...)",
+                "  end",
+                "end",
+            ]
+        else:
+            found.append(f"{theirs} = {theirs} or function() return slurm.SUCCESS end")
+    return found
+
+
+def _last_return(text: str) -> int | None:
+    """The line of a `return` after which there are only blank lines and comments."""
+    physical = text.split("\n")
+    for number in range(len(physical) - 1, -1, -1):
+        line = physical[number].strip()
+        if not line or line.startswith("--"):
+            continue
+        return number if _RETURN.fullmatch(line.partition("--")[0].strip()) else None
+    return None

@@ -1,0 +1,332 @@
+"""Puts files on a machine and takes them away again: on the head in this process, on a node as a program.
+
+The whole module is sent to a node's `/usr/bin/python3 -I -S` over ssh, so it is written for Python 3.9
+and imports the standard library alone. It is told everything by one request, a JSON object, and answers
+with one: it can be called again at any time, and cut off at any time. Each file is written beside its
+place, synced and renamed; what was there before is kept and comes back on removal. A manifest says what
+is ours: nothing else is ever changed or deleted.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import grp
+import hashlib
+import json
+import os
+import pwd
+import shlex
+import stat
+import subprocess
+import sys
+from typing import Any
+
+MANIFEST = "/usr/lib/outrider/manifest.json"
+BEFORE = ".before-outrider"
+NEW = ".outrider-new"
+MOST_BYTES = 64 << 20
+COMMAND_S = 60
+LAST_WORDS = 2000
+
+Json = dict[str, Any]
+
+
+class PlacingError(Exception):
+    """Something could not be put in its place; says what, and what to do."""
+
+
+def carry_out(request: Json) -> Json:
+    """Do what one request says."""
+    place = Place(request.get("root", ""), request.get("manifest", MANIFEST))
+    files = [File(each) for each in request.get("files", [])]
+    if request["do"] == "look":
+        return {"files": {each.path: place.state(each) for each in files}, **machine(place.root)}
+    if request["do"] == "put":
+        changed = place.put(request.get("folders", []), files)
+        return {**changed, **started(request, place, changed["changed"], files)}
+    if request["do"] == "remove":
+        stopped(request)
+        return place.remove()
+    raise PlacingError(f"a request says {request['do']!r}, but look, put or remove is known")
+
+
+class File:
+    """A file as it should be: its bytes or where it points to, its mode and owner."""
+
+    def __init__(self, about: Json) -> None:
+        self.path = about["path"]
+        self.link = about.get("link", "")
+        self.mode = about.get("mode", 0o644)
+        self.owner = about.get("owner", "")
+        self.content: bytes | None = (
+            base64.b64decode(about["content"]) if about.get("content") is not None else None
+        )
+        self.digest = about.get("digest", "")
+        self.is_config = about.get("is_config", False)
+        self.restarts = about.get("restarts", False)
+
+    @property
+    def mark(self) -> str:
+        return f"link:{self.link}" if self.link else str(self.digest)
+
+
+class Place:
+    """A machine's files below a root, and the manifest of those that are ours."""
+
+    def __init__(self, root: str, manifest: str) -> None:
+        self.root = root.rstrip("/")
+        self.manifest_path = self.at(manifest)
+        self.entries: dict[str, Json] = {}
+        self.folders: list[str] = []
+        if os.path.exists(self.manifest_path):
+            known = json.loads(read(self.manifest_path))
+            self.entries, self.folders = known["files"], known["folders"]
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+    def state(self, file: File) -> str:
+        """same, missing, older (ours, another content), edited (ours, changed by somebody), foreign."""
+        there = mark_of(self.at(file.path))
+        entry = self.entries.get(file.path)
+        if there is None:
+            return "missing"
+        if entry is not None and there != entry["mark"] and there != file.mark:
+            return "edited"
+        if there == file.mark:
+            return "same" if file.link or self._is_owned(file) else "older"
+        return "older" if entry is not None else "foreign"
+
+    def put(self, folders: list[Json], files: list[File]) -> Json:
+        """Make it so. Files of configuration that somebody has edited, or made, stay as they are."""
+        changed, kept = [], []
+        for about in folders:
+            self._folder(about)
+        todo = []
+        for file in files:
+            state = self.state(file)
+            if file.is_config and state in ("edited", "foreign"):
+                kept.append(file.path)
+            elif state != "same":
+                todo.append((file, state))
+        # All that is written is written before anything is renamed: the new version appears at once.
+        for file, _ in todo:
+            self._write_beside(file)
+        for file, state in todo:
+            self._swap(file, state)
+            changed.append(file.path)
+        return {"changed": changed, "kept": kept}
+
+    def remove(self) -> Json:
+        """Take away what is ours and unchanged; put back what was there before."""
+        removed, kept = [], []
+        for path, entry in sorted(self.entries.items()):
+            there = mark_of(self.at(path))
+            if there is not None and there != entry["mark"]:
+                kept.append(path)
+                continue
+            if entry["before"]:
+                os.replace(self.at(entry["before"]), self.at(path))
+            elif there is not None:
+                os.unlink(self.at(path))
+            sync_folder(os.path.dirname(self.at(path)))
+            removed.append(path)
+        quietly(os.unlink, self.manifest_path)
+        for folder in sorted(self.folders, reverse=True):
+            quietly(os.rmdir, self.at(folder))
+        return {"removed": removed, "kept": kept}
+
+    def _folder(self, about: Json) -> None:
+        path = about["path"]
+        missing = []
+        while not os.path.isdir(self.at(path)):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for each in reversed(missing):
+            os.mkdir(self.at(each), about.get("mode", 0o755))
+            os.chmod(self.at(each), about.get("mode", 0o755))
+            if each not in self.folders:
+                self.folders.append(each)
+        if missing and about.get("owner"):
+            os.chown(self.at(about["path"]), *ids_of(about["owner"]))
+        if missing:
+            self._save()
+
+    def _write_beside(self, file: File) -> None:
+        beside = self.at(file.path) + NEW
+        quietly(os.unlink, beside)
+        if file.link:
+            os.symlink(file.link, beside)
+            return
+        if file.content is None or hashlib.sha256(file.content).hexdigest() != file.digest:
+            raise PlacingError(f"{file.path} did not arrive as it was sent: try again")
+        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as out:
+                out.write(file.content)
+                out.flush()
+                os.fchmod(out.fileno(), file.mode)
+                if file.owner:
+                    os.fchown(out.fileno(), *ids_of(file.owner))
+                os.fsync(out.fileno())
+        except BaseException:
+            quietly(os.unlink, beside)
+            raise
+
+    def _swap(self, file: File, state: str) -> None:
+        path = self.at(file.path)
+        before = self.entries.get(file.path, {}).get("before", "")
+        if state == "foreign":
+            before = file.path + BEFORE
+            quietly(os.unlink, self.at(before))
+            os.link(path, self.at(before), follow_symlinks=False)
+        # Noted first: if this stops in between, the file is ours by name, and looked at again.
+        self.entries[file.path] = {"mark": file.mark, "before": before}
+        self._save()
+        os.replace(path + NEW, path)
+        sync_folder(os.path.dirname(path))
+
+    def _save(self) -> None:
+        text = json.dumps({"version": 1, "files": self.entries, "folders": self.folders}, indent=1)
+        os.makedirs(os.path.dirname(self.manifest_path), exist_ok=True)
+        with open(self.manifest_path + NEW, "w") as out:
+            out.write(text + "\n")
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(self.manifest_path + NEW, self.manifest_path)
+
+    def _is_owned(self, file: File) -> bool:
+        found = os.lstat(self.at(file.path))
+        if stat.S_IMODE(found.st_mode) != file.mode:
+            return False
+        return not file.owner or (found.st_uid, found.st_gid) == ids_of(file.owner)
+
+
+def machine(root: str) -> Json:
+    """What a machine can do."""
+    return {
+        "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
+        "has_systemd": not root and os.path.isdir("/run/systemd/system"),
+        "uid": os.getuid(),
+    }
+
+
+def started(request: Json, place: Place, changed: list[str], files: list[File]) -> Json:
+    """Make the pool if there is none, and have the daemon run what is now there."""
+    pool = request.get("pool")
+    words = []
+    if pool and not os.path.exists(place.at(pool["marker"])):
+        run(pool["command"])
+        words.append("pool made")
+    service = request.get("service")
+    if not service:
+        return {"service": "", "words": words}
+    has_systemd = machine(place.root)["has_systemd"]
+    is_new = any(each.restarts and each.path in changed for each in files)
+    if service.get("command"):
+        run(["/bin/sh", "-c", service["command"]])
+        return {"service": "started", "words": words}
+    if not has_systemd:
+        words.append("no systemd here: start it yourself with " + shlex.join(service["by_hand"]))
+        return {"service": "not started", "words": words}
+    run(["systemctl", "daemon-reload"])
+    run(["systemctl", "enable", service["unit"]])
+    is_active = subprocess.run(
+        ["systemctl", "is-active", "--quiet", service["unit"]], timeout=COMMAND_S, check=False
+    )
+    if is_active.returncode == 0 and not is_new:
+        return {"service": "running", "words": words}
+    run(["systemctl", "restart", service["unit"]])
+    return {"service": "restarted" if is_active.returncode == 0 else "started", "words": words}
+
+
+def stopped(request: Json) -> None:
+    """End the daemon before its files go."""
+    service = request.get("service")
+    if service and service.get("stop_command"):
+        run(["/bin/sh", "-c", service["stop_command"]])
+    elif service and machine(request.get("root", ""))["has_systemd"]:
+        subprocess.run(
+            ["systemctl", "disable", "--now", service["unit"]],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=COMMAND_S, check=False,
+        )  # fmt: skip
+
+
+def run(command: list[str]) -> None:
+    """A command that has to succeed. What it leaves behind must not hold the connection open."""
+    path = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    with open(os.devnull) as nothing:
+        try:
+            done = subprocess.run(
+                command, stdin=nothing, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=COMMAND_S, check=False, env=path, close_fds=True,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PlacingError(f"{shlex.join(command)} could not be run: {error}") from error
+    if done.returncode:
+        said = done.stdout.decode("utf-8", "replace").strip()[-LAST_WORDS:]
+        raise PlacingError(f"{shlex.join(command)} failed ({done.returncode}): {said}")
+
+
+def mark_of(path: str) -> str | None:
+    """What is there: where a link points to, a file's digest, or nothing."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        return "link:" + os.readlink(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise PlacingError(f"{path} is there and is no file: move it away")
+    return hashlib.sha256(read(path)).hexdigest()
+
+
+def read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise PlacingError(f"{path} has more than {MOST_BYTES} bytes: that is none of ours")
+    return content
+
+
+def ids_of(owner: str) -> tuple[int, int]:
+    """`user` or `user:group` as numbers."""
+    user, _, group = owner.partition(":")
+    try:
+        found = pwd.getpwnam(user)
+        return found.pw_uid, grp.getgrnam(group).gr_gid if group else found.pw_gid
+    except KeyError as error:
+        raise PlacingError(f"there is no user or group {owner} on this machine: make it first") from error
+
+
+def sync_folder(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def quietly(change: Any, path: str) -> None:
+    """A change that is not needed if it cannot be made."""
+    with contextlib.suppress(OSError):
+        change(path)
+
+
+def main() -> None:
+    """One request on stdin, one answer on stdout."""
+    try:
+        answer = carry_out(json.loads(sys.stdin.buffer.read()))
+    except (PlacingError, OSError) as error:
+        answer = {"error": str(error)}
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    # A connection that is cut must not stop the work in its middle.
+    import signal
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    main()
