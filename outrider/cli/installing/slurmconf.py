@@ -41,11 +41,10 @@ class Setting:
     start: int
     end: int
 
-    def line_with(self, value: str) -> str:
-        """The line's text with another value in this one's place; `value` has no quotes."""
-        quoted = self.line.text[self.start] == '"' or re.search(r"\s", value) or not value
-        text = self.line.text
-        return f"{text[: self.start]}{_quoted(value) if quoted else value}{text[self.end :]}"
+    def written(self, value: str) -> str:
+        """Another value as it has to stand in this one's place."""
+        is_quoted = self.line.text[self.start] == '"' or not value or re.search(r"\s", value)
+        return f'"{value}"' if is_quoted else value
 
 
 def logical_lines(text: str) -> Iterator[LogicalLine]:
@@ -107,7 +106,3 @@ def _continued(line: str) -> tuple[str, bool]:
 
 def _unescaped(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"'
