@@ -32,7 +32,7 @@ def test_least_configuration_gives_the_desk_its_defaults(tmp_path: Path) -> None
 
     assert settings_of(config) == Settings()
     assert config.store_path == "/var/lib/outrider/outriderd.sqlite"
-    assert config.backend.nodes == ("n1", "n2", "n3", "n4")
+    assert config.backend.virtual_nodes == ("n1", "n2", "n3", "n4")
 
 
 def test_every_setting_of_the_desk_comes_from_a_key(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_what_cannot_be_is_refused_with_a_sentence(tmp_path: Path, line: str, sa
     assert says in found[0]
 
 
-@pytest.mark.parametrize("kind", ["slurm", "gridengine"])
+@pytest.mark.parametrize("kind", ["gridengine"])
 def test_batch_systems_that_cannot_be_driven_yet_are_refused_by_name(tmp_path: Path, kind: str) -> None:
     found = faults(tmp_path, f"version: 1\nbackend: {{kind: {kind}}}\n")
 

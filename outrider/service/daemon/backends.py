@@ -59,6 +59,8 @@ def make_desk(
 
 def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]) -> VirtualBackend:
     """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
+    if config.backend.kind == "slurm":
+        raise BackendError("Slurm cannot be driven by this version yet: write embedded")
     clock = SystemClock()
     section = config.backend
     folder = Path(config.backend_folder)
@@ -67,13 +69,13 @@ def make_backend(config: Config, log: TracingLog, environment: Mapping[str, str]
         config.state,
         folder,
         folder / "nodes",
-        *(folder / "nodes" / name for name in section.nodes),
+        *(folder / "nodes" / name for name in section.virtual_nodes),
     ):
         drop_drafts(RealDisk(), str(each))
     try:
         nodes = EmbeddedNodes(
             folder / "nodes",
-            section.nodes,
+            section.virtual_nodes,
             Shape(limit_bytes=section.pool_bytes, rate_bytes_per_s=section.rate_bytes_per_s),
             clock=clock,
             log=log,
@@ -98,7 +100,7 @@ def _batch_system(
     config: Config, clock: SystemClock, log: TracingLog, hooks: PoolHooks
 ) -> EmbeddedSystem | Twin:
     section = config.backend
-    nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.nodes]
+    nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.virtual_nodes]
     if section.kind == "twin":
         return Twin(nodes, clock=clock)
     folder = Path(config.backend_folder)

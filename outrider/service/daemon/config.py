@@ -7,90 +7,29 @@ over one another and read is in `configfile`.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
-from pydantic.config import JsonDict
+from pydantic import BeforeValidator, Field, model_validator
 
-from outrider.core.model import Resources
-from outrider.metadata.durations import parse_duration
-from outrider.metadata.errors import TextError, shown
-from outrider.metadata.fields import Account, Digest, Duration, Hosts, Memory, Mode, Name, Size, Uri
-from outrider.metadata.validation import Section, contradiction, named
+from outrider.metadata.fields import Digest, Duration, Mode, Name, Size, Uri
+from outrider.metadata.validation import Section, contradiction
+from outrider.service.daemon.backendconfig import BackendSection
+from outrider.service.daemon.configtypes import (
+    Address,
+    Names,
+    Path,
+    Reserve,
+    SocketPath,
+    all_defaults,
+    given,
+    mapping_of_names,
+)
 from outrider.service.settings import Settings
 from outrider.service.web.front import Administrators
 
-MOST_NAMES = 1_000
-MOST_IMAGES = 10_000
-AT_ONCE = "at-once"
-LATER = ("slurm", "gridengine")
-LONGEST_SOCKET = 103
-"""Bytes of a socket's path that Linux takes, less what a new one is called until it is in place."""
 LEAST_BACKUP_S = 60
 MOST_CALL_S = 150
 """Less than what the desk waits until it asks a node again."""
-
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:]{2,39}\]|[A-Za-z0-9][A-Za-z0-9.-]{0,252}):([0-9]{1,5})")
-_PATH = re.compile(r"/[^\x00-\x1f\x7f]{1,1000}")
-
-
-def _path(value: object) -> str:
-    if not isinstance(value, str) or not _PATH.fullmatch(value):
-        raise TextError(f"{named(value)} is no full path: write one that begins with a slash")
-    if ".." in value.split("/"):
-        raise TextError(f"{shown(value)} has .. as a part: write the path without it")
-    return value.rstrip("/") or "/"
-
-
-def _socket(value: str) -> str:
-    if len(value.encode()) > LONGEST_SOCKET:
-        raise TextError(f"is {len(value.encode())} bytes long: a socket's path has {LONGEST_SOCKET} at most")
-    return value
-
-
-def _address(value: object) -> str:
-    found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
-    if found is None or not 0 < int(found[2]) < 65_536:
-        raise TextError(f"{named(value)} is no address: write one like 10.0.0.1:6820 or [::1]:6820")
-    return found[0]
-
-
-def _reserve(value: object) -> int | None:
-    if value == AT_ONCE:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise TextError(f"{named(value)} is no time: write one like 10m, or {AT_ONCE}")
-    return parse_duration(str(value))
-
-
-def _mapping_of_names(value: object) -> object:
-    if not isinstance(value, dict):
-        raise TextError(f"{named(value)} is not a mapping: write a name and what it stands for below it")
-    if len(value) > MOST_IMAGES:
-        raise TextError(f"has {len(value)} names: there can be {MOST_IMAGES}")
-    return value
-
-
-def _text(check: Callable[..., object], **schema: object) -> tuple[BeforeValidator, WithJsonSchema]:
-    return BeforeValidator(check), WithJsonSchema({"type": "string", **schema})
-
-
-Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"])]
-SocketPath = Annotated[Path, AfterValidator(_socket)]
-Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]
-Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]
-S = TypeVar("S", bound=Section)
-Names = Annotated[tuple[Account, ...], Field(max_length=MOST_NAMES, strict=False)]
-
-
-def _given(text: str) -> JsonDict:
-    return {"default": text}
-
-
-def _all_defaults(section: type[S]) -> Callable[[], S]:
-    return lambda: section.model_validate({})
 
 
 class TcpSection(Section):
@@ -113,7 +52,7 @@ class LinkSection(Section):
         125_000_000,
         alias="rate",
         description="bytes a second that all transfers for reservations may take together",
-        json_schema_extra=_given("125MB"),
+        json_schema_extra=given("125MB"),
     )
     urgent_rate_bytes_per_s: Size | None = Field(
         None,
@@ -126,7 +65,7 @@ class LinkSection(Section):
         alias="reserve",
         description="how long before its latest start a transfer begins if the link is idle; "
         "at-once: as soon as it is",
-        json_schema_extra=_given("10m"),
+        json_schema_extra=given("10m"),
     )
     shipping: Literal["relay", "per-node"] = Field(
         "relay", description="relay: nodes pass an image on while it arrives; per-node: each fetches its own"
@@ -135,7 +74,7 @@ class LinkSection(Section):
         10,
         alias="spread",
         description="added to the planned time of each transfer, for all that is not sending",
-        json_schema_extra=_given("10s"),
+        json_schema_extra=given("10s"),
     )
 
     @model_validator(mode="after")
@@ -163,55 +102,55 @@ class TimingsSection(Section):
         30,
         alias="look",
         description="how often the batch system is looked at",
-        json_schema_extra=_given("30s"),
+        json_schema_extra=given("30s"),
     )
     progress_s: Duration = Field(
         2,
         alias="progress",
         description="how often a node is asked while an image arrives there",
-        json_schema_extra=_given("2s"),
+        json_schema_extra=given("2s"),
     )
     reconcile_s: Duration = Field(
         300,
         alias="reconcile",
         description="how often store, batch system and nodes are compared as a whole",
-        json_schema_extra=_given("5m"),
+        json_schema_extra=given("5m"),
     )
     sight_s: Duration = Field(
         300,
         alias="sight",
         description="nothing is promised when the batch system has not been seen for so long",
-        json_schema_extra=_given("5m"),
+        json_schema_extra=given("5m"),
     )
     away_s: Duration = Field(
         120,
         alias="away",
         description="a node whose pool has not answered for so long is promised to nobody",
-        json_schema_extra=_given("2m"),
+        json_schema_extra=given("2m"),
     )
     pins_s: Duration = Field(
         86_400,
         alias="pins",
         description="how long a pin lasts on its own; it is renewed before",
-        json_schema_extra=_given("1d"),
+        json_schema_extra=given("1d"),
     )
     grace_s: Duration = Field(
         300,
         alias="grace",
         description="how long after a reservation's end its images stay pinned",
-        json_schema_extra=_given("5m"),
+        json_schema_extra=given("5m"),
     )
     history_s: Duration = Field(
         90 * 86_400,
         alias="history",
         description="how long reservations that are over are remembered",
-        json_schema_extra=_given("90d"),
+        json_schema_extra=given("90d"),
     )
     call_s: Duration = Field(
         120,
         alias="call",
         description="when a call to a node or to the batch system is given up",
-        json_schema_extra=_given("2m"),
+        json_schema_extra=given("2m"),
     )
 
     @model_validator(mode="after")
@@ -264,42 +203,6 @@ class ImageSection(Section):
     readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
 
 
-class BackendSection(Section):
-    """The batch system, and where the nodes are."""
-
-    kind: Literal["embedded", "twin", "slurm", "gridengine"] = Field(
-        description="embedded: pools of its own on this machine, jobs are its processes; "
-        "twin: the same pools, but jobs only in memory, for trying things out"
-    )
-    nodes: Hosts = Field(("n1", "n2", "n3", "n4"), description="names", json_schema_extra=_given("n[1-4]"))
-    cpus: int = Field(1, ge=1, le=65_536, description="processors of each node")
-    memory_mib: Memory = Field(
-        1024, alias="memory", description="memory of each node", json_schema_extra=_given("1GiB")
-    )
-    pool_bytes: Size = Field(
-        10 * 2**30, alias="pool", description="size of each node's pool", json_schema_extra=_given("10GiB")
-    )
-    rate_bytes_per_s: Size | None = Field(
-        None, alias="rate", description="bytes a second that each node takes in; without it there is no limit"
-    )
-    folder: Path | None = Field(
-        None, description="where pools and jobs are; without it, embedded in the state folder"
-    )
-
-    @model_validator(mode="after")
-    def _is_here(self) -> Self:
-        if self.kind in LATER:
-            contradiction(
-                f"{self.kind} cannot be driven by this version yet: write embedded, or wait for one that can",
-                "kind",
-            )
-        return self
-
-    @property
-    def capacity(self) -> Resources:
-        return Resources.of(cpus=self.cpus, memory_mib=self.memory_mib)
-
-
 class LogSection(Section):
     """What is written to stderr, where systemd's journal takes it."""
 
@@ -313,7 +216,7 @@ class BackupSection(Section):
     """Copies of the store, made while the service runs."""
 
     folder: Path | None = Field(None, description="where they go, on another disk; without it none are made")
-    every_s: Duration = Field(3_600, alias="every", description="how often", json_schema_extra=_given("1h"))
+    every_s: Duration = Field(3_600, alias="every", description="how often", json_schema_extra=given("1h"))
     keep: int = Field(48, ge=1, le=10_000, description="how many stay; the oldest go first")
 
     @model_validator(mode="after")
@@ -338,26 +241,24 @@ class Config(Section):
     policies: Path | None = Field(
         None, description="the file of policies; without it whoever may ask may reserve"
     )
-    link: LinkSection = Field(default_factory=_all_defaults(LinkSection), description="the link and its use")
+    link: LinkSection = Field(default_factory=all_defaults(LinkSection), description="the link and its use")
     pools: PoolsSection = Field(
-        default_factory=_all_defaults(PoolsSection), description="the nodes' pools of images"
+        default_factory=all_defaults(PoolsSection), description="the nodes' pools of images"
     )
     timings: TimingsSection = Field(
-        default_factory=_all_defaults(TimingsSection), description="how often, how long"
+        default_factory=all_defaults(TimingsSection), description="how often, how long"
     )
-    limits: LimitsSection = Field(
-        default_factory=_all_defaults(LimitsSection), description="what is too much"
-    )
+    limits: LimitsSection = Field(default_factory=all_defaults(LimitsSection), description="what is too much")
     administrators: AdministratorsSection = Field(
-        default_factory=_all_defaults(AdministratorsSection), description="who may see and do everything"
+        default_factory=all_defaults(AdministratorsSection), description="who may see and do everything"
     )
-    images: Annotated[dict[Name, ImageSection], BeforeValidator(_mapping_of_names)] = Field(
+    images: Annotated[dict[Name, ImageSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
     )
     backend: BackendSection = Field(description="the batch system, and where the nodes are")
-    log: LogSection = Field(default_factory=_all_defaults(LogSection), description="what is written down")
+    log: LogSection = Field(default_factory=all_defaults(LogSection), description="what is written down")
     backup: BackupSection = Field(
-        default_factory=_all_defaults(BackupSection), description="copies of the store"
+        default_factory=all_defaults(BackupSection), description="copies of the store"
     )
 
     @model_validator(mode="after")
