@@ -1,0 +1,266 @@
+-- What a job says of its workspace: found, read, checked and written in its one canonical form.
+--
+-- Loaded by outrider_submit.lua inside slurmctld and by outrider_cli.lua inside sbatch, srun
+-- and salloc, so that both read the same. Pure functions from texts to values for Lua 5.1 to
+-- 5.4: no input, no output, no state. What belongs to Slurm's own tables is not here.
+--
+-- A statement is { channel = WORDS, entries = { { at = WORDS, key = K, value = V } … },
+-- faults = { SENTENCE … } }; checking one gives { key = value … } or more faults.
+
+local metadata = {}
+
+metadata.HEAD_BYTES = 65536       -- of a script; the first command has come by then
+metadata.MOST_ENTRIES = 32
+metadata.MOST_FAULTS = 10
+metadata.MOST_ADDRESS_BYTES = 700 -- so that AdminComment holds it with what the service adds
+metadata.MOST_COMMENT_BYTES = 800 -- so that Slurm's 1024 hold it with the ticket
+metadata.TICKET = "outrider-ticket="
+
+local KEYS = { "image", "digest", "size", "format", "private", "name" }
+local FORMATS = { qcow2 = true, raw = true, squashfs = true, sif = true, file = true }
+local UNITS = {
+  [""] = 1, B = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, KB = 1e3, MB = 1e6, GB = 1e9, TB = 1e12,
+  KIB = 2 ^ 10, MIB = 2 ^ 20, GIB = 2 ^ 30, TIB = 2 ^ 40,
+}
+local MOST_BYTES = 2 ^ 60
+local MOST_SHOWN = 60
+
+-- A foreign text for a message: quoted, on one line, printable, not too long.
+function metadata.shown(text)
+  local cut = text:sub(1, MOST_SHOWN):gsub("[^\32-\126]", function(byte)
+    return string.format("\\x%02x", byte:byte())
+  end)
+  return '"' .. cut .. (#text > MOST_SHOWN and '…"' or '"')
+end
+local shown = metadata.shown
+
+-- The lines of a script that count: like Slurm's own, those before the first command. Gives the
+-- statement, or nil if there is none. A script without any costs a few comparisons for each of
+-- its first lines, whatever its length.
+function metadata.of_script(script)
+  local found, first, number = nil, 1, 0
+  while first <= #script and first <= metadata.HEAD_BYTES do
+    local last = script:find("\n", first, true) or #script + 1
+    number = number + 1
+    local mark = script:find("[^ \t\r\v\f]", first)
+    if mark and mark < last and script:byte(mark) ~= 35 then return found end -- a command
+    if mark == first and script:sub(first, first + 8) == "#OUTRIDER" then
+      found = metadata.of_line(found, script:sub(first + 9, last - 1), number)
+    end
+    first = last + 1
+  end
+  -- Comments and nothing else up to here: nobody looks further, so nothing may hide there.
+  if first <= #script and script:find("\n#OUTRIDER", first - 1, true) then
+    found = found or metadata.statement("the script")
+    metadata.blame(found, string.format(
+      "a #OUTRIDER line stands beyond the first %d KiB of the script: move it to the beginning",
+      metadata.HEAD_BYTES / 1024))
+  end
+  return found
+end
+
+-- One #OUTRIDER line, without this word, added to a statement. A longer word is somebody else's.
+function metadata.of_line(found, rest, number)
+  if rest:find("^[A-Za-z0-9_]") then return found end
+  found = found or metadata.statement("the script")
+  local at = "line " .. number
+  local key, value = rest:match("^[ \t]+([A-Za-z0-9_-]+)[ \t]*:(.*)$")
+  if not key then
+    metadata.blame(found, at .. ": " .. shown("#OUTRIDER" .. rest:gsub("%s+$", ""))
+      .. " says nothing: write a line like #OUTRIDER image: https://host/image.qcow2")
+    return found
+  end
+  value = value:gsub("^%s+", "")
+  value = value:gsub("^#.*$", ""):gsub("[ \t]+#.*$", ""):gsub("%s+$", "")
+  local quote = value:match("^([\"']).*%1$")
+  if quote and #value > 1 then value = value:sub(2, -2) end
+  metadata.add(found, at, key, value)
+  return found
+end
+
+-- What stands after `outrider:` in a comment, from a word of its own to the end; nil if nothing.
+function metadata.of_comment(comment)
+  local from = 1
+  while true do
+    local first, last = comment:find("outrider:", from, true)
+    if not first then return nil end
+    if first == 1 or comment:find("^[%s,;]", first - 1) then
+      return metadata.of_text(comment:sub(last + 1), "the comment")
+    end
+    from = last + 1
+  end
+end
+
+-- ADDRESS, or key=value;key=value, with or without the address alone in front.
+function metadata.of_text(text, channel)
+  local found = metadata.statement(channel)
+  text = text:gsub("^%s+", ""):gsub("%s+$", "")
+  local position = 0
+  for part in (text .. ";"):gmatch("([^;]*);") do
+    position = position + 1
+    part = part:gsub("^%s+", ""):gsub("%s+$", "")
+    local key, value = part:match("^([A-Za-z_-]+)=(.*)$")
+    if key then
+      metadata.add(found, channel, key, value)
+    elseif position == 1 and part ~= "" then
+      metadata.add(found, channel, "image", part)
+    elseif part ~= "" then
+      metadata.blame(found, channel .. ": " .. shown(part)
+        .. " is no key=value: write for instance image=https://host/image.qcow2;size=2GiB")
+    end
+  end
+  return found
+end
+
+function metadata.statement(channel)
+  return { channel = channel, entries = {}, faults = {} }
+end
+
+function metadata.blame(statement, sentence)
+  if #statement.faults < metadata.MOST_FAULTS then
+    statement.faults[#statement.faults + 1] = sentence
+  end
+end
+
+function metadata.add(statement, at, key, value)
+  if #statement.entries >= metadata.MOST_ENTRIES then
+    metadata.blame(statement, at .. ": more than " .. metadata.MOST_ENTRIES .. " keys: write each once")
+    return
+  end
+  statement.entries[#statement.entries + 1] = { at = at, key = key, value = value }
+end
+
+local checks = {}
+
+-- The same as the service takes for a URI, in fewer bytes.
+function checks.image(value)
+  local bad = value:match("[^A-Za-z0-9._~:/?#@!$&()*+,;=%%%[%]-]")
+  if value == "" then return "is empty: write where the image is, or its name in the catalogue" end
+  if bad then
+    return shown(bad) .. string.format(" cannot stand in an address: write it as %%%02X", bad:byte())
+  end
+  if #value > metadata.MOST_ADDRESS_BYTES then
+    return string.format("is %d characters long, %d are allowed: use the image's name in the catalogue",
+      #value, metadata.MOST_ADDRESS_BYTES)
+  end
+  if not value:find("^[A-Za-z0-9]") then
+    return shown(value) .. " does not begin with a letter or digit: write one like https://host/image.qcow2"
+  end
+  local scheme, rest = value:match("^(.-)://(.*)$")
+  if scheme and not scheme:find("^[a-z][a-z0-9+.-]*$") then
+    return shown(scheme) .. " is no scheme of an address: write one like https"
+  end
+  if scheme and rest:match("^[^/]*"):find("@", 1, true) then
+    return "has a user or a password in it, which everybody could read: leave it out"
+  end
+  local plain = value:gsub("%%2[Ee]", "."):gsub("%%2[Ff]", "/"):gsub("[?#]", "/")
+  if ("/" .. plain .. "/"):find("/../", 1, true) then
+    return shown(value) .. " has .. as a part: write where the image is without it"
+  end
+end
+
+function checks.digest(value)
+  if #value ~= 71 or not value:find("^sha256:[0-9a-f]+$") then
+    return shown(value) .. " is no digest: write sha256: and 64 hexadecimal digits in lower case"
+  end
+end
+
+function checks.size(value)
+  local amount, unit = value:match("^([0-9][0-9.]*) ?([A-Za-z]*)$")
+  local whole, part = (amount or ""):match("^([0-9]+)%.?([0-9]*)$")
+  local factor = UNITS[(unit or ""):upper()]
+  if not whole or amount:sub(-1) == "." or #whole > 19 or #part > 9 or not factor then
+    return shown(value) .. " is no size: write bytes, or one like 600MB or 2GiB"
+  end
+  local bytes = tonumber(amount) * factor
+  if bytes < 1 or bytes >= MOST_BYTES then return shown(value) .. " is not between 1 byte and 1 EiB" end
+end
+
+function checks.format(value)
+  if not FORMATS[value] then
+    return shown(value) .. " is no format: write qcow2, raw, squashfs, sif or file"
+  end
+end
+
+function checks.private(value)
+  if value ~= "true" and value ~= "false" then return shown(value) .. " is not true or false" end
+end
+
+function checks.name(value)
+  if #value > 63 or not value:find("^[A-Za-z0-9][A-Za-z0-9._-]*$") then
+    return shown(value) .. " is no name: use up to 63 letters, digits, dots, hyphens and underscores, "
+      .. "a letter or digit first"
+  end
+end
+
+-- The values of a statement by key, and its faults; it is right if there are none.
+function metadata.checked(statement)
+  local values, faults = {}, statement.faults
+  for _, entry in ipairs(statement.entries) do
+    local check = checks[entry.key]
+    local wrong
+    if not check then
+      wrong = "there is no such key; known are " .. table.concat(KEYS, ", ")
+    elseif values[entry.key] then
+      wrong = "is given twice: keep one"
+    else
+      wrong = check(entry.value)
+    end
+    if wrong then
+      local key = check and entry.key or shown(entry.key)
+      metadata.blame(statement, entry.at .. ": " .. key .. ": " .. wrong)
+    end
+    values[entry.key] = entry.value
+  end
+  if not values.image and #faults == 0 then
+    metadata.blame(statement, statement.channel .. ": image is missing: say where the image is")
+  end
+  return values, faults
+end
+
+-- Lines `key: value`, always in the same order.
+function metadata.canonical(values)
+  local lines = {}
+  for _, key in ipairs(KEYS) do
+    if values[key] then lines[#lines + 1] = key .. ": " .. values[key] end
+  end
+  return table.concat(lines, "\n")
+end
+
+-- A JSON string of any bytes that are UTF-8, in printable ASCII or UTF-8; nil if they are not.
+function metadata.json(text)
+  if not metadata.is_utf8(text) then return nil end
+  local escaped = text:gsub(".", function(character)
+    local byte = character:byte()
+    if byte == 34 or byte == 92 then return "\\" .. character end
+    if byte < 32 or byte == 127 then return string.format("\\u%04x", byte) end
+  end)
+  return '"' .. escaped .. '"'
+end
+
+-- Whether these bytes are well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+function metadata.is_utf8(text)
+  local position = 1
+  while true do
+    position = text:find("[\128-\255]", position)
+    if not position then return true end
+    local lead, second = text:byte(position, position + 1)
+    local more, low, high = 0, 0x80, 0xBF
+    if lead >= 0xC2 and lead <= 0xDF then more = 1
+    elseif lead >= 0xE0 and lead <= 0xEF then
+      more = 2
+      if lead == 0xE0 then low = 0xA0 elseif lead == 0xED then high = 0x9F end
+    elseif lead >= 0xF0 and lead <= 0xF4 then
+      more = 3
+      if lead == 0xF0 then low = 0x90 elseif lead == 0xF4 then high = 0x8F end
+    end
+    if more == 0 or not second or second < low or second > high then return false end
+    for offset = 2, more do
+      local byte = text:byte(position + offset)
+      if not byte or byte < 0x80 or byte > 0xBF then return false end
+    end
+    position = position + more + 1
+  end
+end
+
+return metadata

@@ -1,0 +1,202 @@
+-- The submit filter: marks and holds jobs that want a workspace, and guards them afterwards.
+--
+-- Runs inside slurmctld, which holds locks meanwhile: no input or output, no waiting. Offers two
+-- functions to a site's job_submit.lua: outrider_job_submit(job_desc, partitions, uid) and
+-- outrider_job_modify(job_desc, job_record, partitions, uid). Both give slurm.SUCCESS or
+-- slurm.ERROR and never raise. A job that says nothing to Outrider passes untouched, also when
+-- this code fails; a job that does is refused with a sentence when it cannot be managed.
+-- What a statement may say is outrider_metadata.lua's; when a job starts is the service's.
+
+local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_metadata.lua")
+
+local HELD_S = 365 * 86400
+local MARK = '{"outrider":'
+local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
+local MOST_SPANK_VARIABLES = 256
+local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
+
+-- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
+-- { [64030] = true } for SlurmUser. While nothing is set it is everybody but the job's owner: Slurm
+-- itself lets nobody but operators and account coordinators touch the jobs of others.
+outrider_managers = outrider_managers or nil
+
+local function tell(sentence)
+  slurm.log_user("%s", "outrider: " .. sentence)
+end
+
+local function field(record, name)
+  return record[name]
+end
+
+-- A field, or nil where this version of Slurm has none or cannot give it.
+local function read(record, name)
+  local is_read, value = pcall(field, record, name)
+  if is_read then return value end
+end
+
+-- What the SPANK option --workspace= was given, or nil.
+local function option_of(job_desc)
+  local variables = read(job_desc, "spank_job_env")
+  if not variables then return nil end
+  for index = 0, MOST_SPANK_VARIABLES do
+    local variable = read(variables, index)
+    if type(variable) ~= "string" then return nil end
+    if variable:sub(1, #OPTION) == OPTION then return variable:sub(#OPTION + 1) end
+  end
+end
+
+local function is_file(text)
+  return text:find("%.ya?ml$") ~= nil
+end
+
+-- The statement that counts, or nil: an option counts more than a comment, and that more than the
+-- script's lines, as everywhere in sbatch. A workspace file was read by the filter of the client.
+local function statement_of(job_desc)
+  local option, comment = option_of(job_desc), read(job_desc, "comment")
+  local by_comment = type(comment) == "string" and metadata.of_comment(comment) or nil
+  if option and is_file(option) then
+    if by_comment then return by_comment end
+    local missing = metadata.statement("--workspace")
+    metadata.blame(missing, "--workspace: " .. metadata.shown(option)
+      .. " was not read, since this cluster's commands have no filter for it: write image=ADDRESS instead")
+    return missing
+  end
+  if option then return metadata.of_text(option, "--workspace") end
+  if by_comment then return by_comment end
+  local script = read(job_desc, "script")
+  return type(script) == "string" and metadata.of_script(script) or nil
+end
+
+-- Whether anything at all in a job sounds like Outrider: for when nothing finer can be said.
+local function sounds_managed(job_desc)
+  local comment, script = read(job_desc, "comment"), read(job_desc, "script")
+  return option_of(job_desc) ~= nil
+    or type(comment) == "string" and comment:find("outrider:", 1, true) ~= nil
+    or type(script) == "string" and script:sub(1, metadata.HEAD_BYTES):find("#OUTRIDER", 1, true) ~= nil
+end
+
+-- Why a job cannot be managed that is right in itself; nil if it can.
+local function obstacle(job_desc, is_held)
+  local comment = read(job_desc, "comment")
+  if comment and #comment > metadata.MOST_COMMENT_BYTES then
+    return string.format("the comment has %d bytes: a job with a workspace may have %d", #comment,
+      metadata.MOST_COMMENT_BYTES)
+  end
+  if read(job_desc, "cron_job") then
+    return "a scrontab entry cannot have a workspace: let it run sbatch with a script that has"
+  end
+  local immediate = read(job_desc, "immediate")
+  if is_held and type(immediate) == "number" and immediate == 1 then
+    return "--immediate cannot wait for an image: leave it out, or use a reservation"
+  end
+end
+
+-- AdminComment of a new job: a sentence for people, and the record that the service goes on with.
+local function record(values, sentence, begin_s)
+  local text = metadata.json(metadata.canonical(values))
+  local begins = begin_s and string.format(',"begin":%d', begin_s) or ""
+  return "outrider: " .. sentence .. " " .. MARK .. '1,"metadata":' .. text .. begins .. "}"
+end
+
+local function manage(job_desc, statement)
+  local values, faults = metadata.checked(statement)
+  local reservation = read(job_desc, "reservation")
+  local is_held = reservation == nil or reservation == ""
+  local why = #faults == 0 and obstacle(job_desc, is_held)
+  if why then faults[1] = why end
+  for _, fault in ipairs(faults) do tell(fault) end
+  if #faults > 0 then return slurm.ERROR end
+
+  local begin_s = read(job_desc, "begin_time")
+  if type(begin_s) ~= "number" or NO_VALUES[begin_s] then begin_s = nil end
+  if is_held then
+    job_desc.admin_comment = record(values, "waits to be planned", begin_s)
+    job_desc.begin_time = os.time() + HELD_S
+  else
+    job_desc.admin_comment = record(values, "waits for its reservation", begin_s)
+  end
+  -- A job goes back to the queue if its image is not there when it would start.
+  if read(job_desc, "script") and read(job_desc, "requeue") == slurm.NO_VAL16 then job_desc.requeue = 1 end
+  tell(is_held and ("the job starts when " .. values.image .. " is on its nodes")
+    or ("the job runs on " .. values.image .. " in reservation " .. reservation))
+  return slurm.SUCCESS
+end
+
+-- What nobody may hand in: texts that only the service writes.
+local function is_forged(job_desc)
+  local comment, noted = read(job_desc, "comment"), read(job_desc, "admin_comment")
+  return comment and comment:find(metadata.TICKET, 1, true)
+    or noted and noted:find(MARK, 1, true) and true or false
+end
+
+local function submit(job_desc, uid)
+  if is_forged(job_desc) then
+    tell("a comment must not have " .. metadata.TICKET .. " in it, which only the service writes: leave it out")
+    return slurm.ERROR
+  end
+  local statement = statement_of(job_desc)
+  return statement and manage(job_desc, statement) or slurm.SUCCESS
+end
+
+function outrider_job_submit(job_desc, _, uid)
+  local is_done, answer = pcall(submit, job_desc, uid)
+  if is_done then return answer end
+  local is_judged, is_managed = pcall(sounds_managed, job_desc)
+  pcall(slurm.log_error, "%s", "outrider: submit filter: " .. tostring(answer))
+  if is_judged and not is_managed then return slurm.SUCCESS end
+  pcall(tell, "the submit filter failed, so the job is not accepted: tell your administrators, or leave "
+    .. "the workspace out")
+  return slurm.ERROR
+end
+
+local function is_set(value)
+  return value ~= nil and not NO_VALUES[value]
+end
+
+-- What of a change belongs to the service alone; nil if nothing does.
+local function protected(job_desc, job_record)
+  local comment = read(job_desc, "comment")
+  local noted = read(job_record, "admin_comment")
+  local is_managed = type(noted) == "string" and noted:find(MARK, 1, true)
+  if type(comment) == "string" and comment:find(metadata.TICKET, 1, true) then return "Comment" end
+  if not is_managed then
+    if type(comment) == "string" and metadata.of_comment(comment) then
+      return "Comment, since a workspace is given when a job is submitted,"
+    end
+    return nil
+  end
+  if comment ~= nil then return "Comment" end
+  if read(job_desc, "admin_comment") ~= nil then return "AdminComment" end
+  if is_set(read(job_desc, "begin_time")) then return "StartTime" end
+  if read(job_desc, "reservation") ~= nil then return "ReservationName" end
+  local state = read(job_record, "job_state")
+  local is_pending = type(state) ~= "number" or state % 256 == 0
+  if is_pending and read(job_desc, "req_nodes") ~= nil then return "ReqNodeList" end
+  if is_pending and read(job_desc, "exc_nodes") ~= nil then return "ExcNodeList" end
+end
+
+local function is_manager(job_record, uid)
+  if uid == 0 then return true end
+  if outrider_managers then return outrider_managers[uid] == true end
+  local owner = read(job_record, "user_id")
+  return type(owner) == "number" and owner ~= uid
+end
+
+local function modify(job_desc, job_record, uid)
+  if is_manager(job_record, uid) then return slurm.SUCCESS end
+  local what = protected(job_desc, job_record)
+  if not what then return slurm.SUCCESS end
+  tell(what .. " of a job with a workspace is the service's: cancel the job and submit it anew")
+  return slurm.ERROR
+end
+
+function outrider_job_modify(job_desc, job_record, _, uid)
+  local is_done, answer = pcall(modify, job_desc, job_record, uid)
+  if is_done then return answer end
+  pcall(slurm.log_error, "%s", "outrider: modify filter: " .. tostring(answer))
+  local noted = read(job_record, "admin_comment")
+  local is_managed = type(noted) == "string" and noted:find(MARK, 1, true)
+  return is_managed and uid ~= 0 and slurm.ERROR or slurm.SUCCESS
+end
+
+return metadata
