@@ -8,10 +8,12 @@ from __future__ import annotations
 import array
 import json
 import os
+import select
 import socket
 import struct
 from urllib.parse import quote
 
+from cachemgr.clock import SystemClock
 from cachemgr.errors import BadRequest, CacheError, NoDaemon, by_code
 
 TYPE_CHECKING = False
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
     from typing import Any
+
+    from cachemgr.clock import Clock
 
 SOCKET = "/run/outrider/cachemgr.sock"
 CONNECT_S = 2.0
@@ -33,19 +37,34 @@ AGAIN = "look at its log, and ask again"
 class Client:
     """One connection to a daemon: ask as often as needed, one thing at a time."""
 
-    def __init__(self, path: str = SOCKET, *, connect_s: float = CONNECT_S) -> None:
+    def __init__(
+        self, path: str = SOCKET, *, connect_s: float = CONNECT_S, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._path = path
         self._rest = b""
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = self._connected(path, connect_s)
+
+    @property
+    def is_lively(self) -> bool:
+        """Whether the other side has, as far as can be known without asking, not hung up since the
+        last answer."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not self._rest and not poll.poll(0)
+
+    def _connected(self, path: str, connect_s: float) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         # With a timeout of Python's own, a full queue of a busy daemon would be an error at once.
         limit = struct.pack("ll", int(connect_s), int(connect_s % 1 * 1e6))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         try:
-            self._socket.connect(path)
+            made.connect(path)
         except OSError as error:
-            self._socket.close()
+            made.close()
             reason = error.strerror or str(error)
             raise NoDaemon(f"no daemon answers at {path} ({reason}): start cachemgr.service") from error
+        return made
 
     def __enter__(self) -> Client:
         return self
@@ -122,13 +141,18 @@ class Client:
         except OSError:
             """The daemon may have said why before it closed: that is read next."""
 
+    def _opened(self, line: bytes) -> bytes:
+        """What a line that has arrived says."""
+        return line
+
     def _receive(self, timeout_s: float) -> dict[str, Any]:
-        self._socket.settimeout(timeout_s)
+        until_s = self._clock.monotonic_s() + timeout_s
         pieces = [self._rest]
         size = len(self._rest)
         while b"\n" not in pieces[-1]:
             if size > MOST_ANSWER_BYTES:
                 raise NoDaemon(f"what answers at {self._path} does not come to an end")
+            self._socket.settimeout(max(0.001, until_s - self._clock.monotonic_s()))
             try:
                 data = self._socket.recv(RECEIVED_BYTES)
             except socket.timeout as error:
@@ -141,7 +165,7 @@ class Client:
             size += len(data)
         line, _, self._rest = b"".join(pieces).partition(b"\n")
         try:
-            answer = json.loads(line)
+            answer = json.loads(self._opened(line))
         except ValueError as error:
             raise NoDaemon(f"what answers at {self._path} is not this daemon") from error
         if not isinstance(answer, dict):

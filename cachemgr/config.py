@@ -11,6 +11,7 @@ import configparser
 import difflib
 from dataclasses import dataclass
 
+from cachemgr.channel import NODE
 from cachemgr.errors import BadRequest
 from cachemgr.sizes import read_rate, read_size
 
@@ -92,6 +93,12 @@ def _address(text: str) -> str:
     return text
 
 
+def _node(text: str) -> str:
+    if text and not NODE.fullmatch(text):
+        raise BadRequest(f"{text!r} is no name of a node: use letters, digits, . _ -")
+    return text
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
@@ -155,10 +162,28 @@ OPTIONS = (
         "resolve_timeout", _lasting, "30s", "how long a source may take to say how large an image is", "_s"
     ),
     Option("relay_listen", _address, "", "address at which other nodes may fetch images; empty: none"),
-    Option("relay_key", _path, "", "file with the key that signs the relay's tickets"),
+    Option(
+        "relay_key",
+        _path,
+        "",
+        "file with the site's keys, one a line: they sign the tickets of relays and jobs, and admit to "
+        "control_listen; the first signs",
+    ),
     Option("relay_public", _truth, "no", "whether public images are sent without a ticket"),
     Option(
         "relay_rate", _rate, "0", "bytes a second that the relay sends out; 0 is no limit", "_bytes_per_s"
+    ),
+    Option(
+        "control_listen",
+        _address,
+        "",
+        "address at which whoever has the site's key controls this node; empty: nobody does",
+    ),
+    Option(
+        "node",
+        _node,
+        "",
+        "this node's name in the batch system; a caller who means another is refused; empty: none is",
     ),
     Option("user_schemes", _schemes, "file http https", "kinds of sources from which ordinary users may add"),
     Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
@@ -216,6 +241,8 @@ class Config:
     relay_key: str
     relay_public: bool
     relay_rate_bytes_per_s: int
+    control_listen: str
+    node: str
     user_schemes: tuple[str, ...]
     user_images: int
     user_bytes: int

@@ -21,10 +21,10 @@ from cachemgr.sizes import in_words
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cachemgr.bring import Reins
+    from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
-    from cachemgr.daemon.server import Line
     from cachemgr.daemon.transfers import Transfer, Work
     from cachemgr.ingest import Ingest
 

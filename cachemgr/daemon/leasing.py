@@ -12,10 +12,10 @@ from cachemgr.records import checked_name, digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
-    from cachemgr.daemon.server import Line
 
 
 def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:

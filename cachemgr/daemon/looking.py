@@ -17,10 +17,10 @@ from cachemgr.layout import disk_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
-    from cachemgr.daemon.server import Line
     from cachemgr.daemon.transfers import Transfer
 
 
@@ -32,6 +32,8 @@ def ping(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, 
         "uptime_s": node.clock.now_s() - node.started_s,
         "pool": node.pool.layout.root,
         "is_index_ready": node.is_index_ready,
+        "caller_uid": caller.real_uid,
+        "node": node.config.node,
     }
 
 

@@ -21,8 +21,8 @@ from cachemgr.daemon.log import Log
 from cachemgr.daemon.metrics import CountedIndex, Metrics
 from cachemgr.daemon.node import Node
 from cachemgr.daemon.notify import Supervisor, inherited_listener, watchdog_s
-from cachemgr.daemon.parts import make_carrier, make_maker, make_relay
-from cachemgr.daemon.server import Server
+from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_relay
+from cachemgr.daemon.server import Server, UserEntrance
 from cachemgr.daemon.timer import Timer
 from cachemgr.daemon.transfers import Transfers
 from cachemgr.daemon.verbs import Dispatcher
@@ -54,10 +54,13 @@ class Daemon:
     node: Node
     timer: Timer
     relay: Relay | None = None
+    control: Server | None = None
 
     def stop(self) -> None:
         """End what is under way: transfers first, since others wait for what they say."""
         self.node.transfers.stop(STOP_TRANSFERS_S)
+        if self.control is not None:
+            self.control.stop(STOP_SERVING_S)
         if self.relay is not None:
             self.relay.close(STOP_SERVING_S)
         self.timer.stop(STOP_SERVING_S)
@@ -109,6 +112,7 @@ def serve(
             become(config.user)
         daemon = (make or put_together)(config, environment, log)
         daemon.relay = make_relay(config, daemon.node)
+        daemon.control = make_control(config, daemon.node)
         _serve(
             daemon, listener, Supervisor(environment), watchdog_s(environment, config.watchdog_s), stopping
         )
@@ -126,10 +130,13 @@ def _serve(
     tell_every_s: float | None,
     stopping: threading.Event,
 ) -> None:
-    node, log = daemon.node, daemon.node.log
-    server = Server(listener, Dispatcher(node), service_uid=os.geteuid(), clock=node.clock, log=log)
-    node.connections = server.connections
+    node, log, control = daemon.node, daemon.node.log, daemon.control
+    entrance = UserEntrance(os.geteuid(), node.clock)
+    server = Server(listener, Dispatcher(node), entrance, clock=node.clock, log=log)
+    node.connections = lambda: server.connections() + (control.connections() if control else 0)
     server.start()
+    if control is not None:
+        control.start()
     supervisor.tell("READY=1")
     log.info("daemon serves", socket=node.config.socket, pool=node.config.pool, pid=os.getpid())
     daemon.timer.start()

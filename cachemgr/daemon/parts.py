@@ -7,6 +7,9 @@ import random
 from contextlib import suppress
 
 from cachemgr.carrier import FetchCarrier
+from cachemgr.daemon.control import NetworkEntrance, listen
+from cachemgr.daemon.server import Server
+from cachemgr.daemon.verbs import Dispatcher
 from cachemgr.errors import BadRequest, DiskFailed, Unsuitable
 from cachemgr.fetch.connect import WebSettings
 from cachemgr.fetch.rsync import RsyncSettings
@@ -17,6 +20,7 @@ from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
 from cachemgr.instances.methods import Abilities
 from cachemgr.instances.probing import probe
+from cachemgr.keys import read_keys
 from cachemgr.layout import disk_errors
 from cachemgr.relay.conversation import RelaySettings
 from cachemgr.relay.server import Relay
@@ -36,7 +40,6 @@ if TYPE_CHECKING:
     from cachemgr.records import Image
 
 TICKET_S = 86_400
-MOST_KEY_BYTES = 4096
 MOST_TRIES = 5
 PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
 
@@ -105,10 +108,10 @@ def make_carrier(
     web = WebSettings(ca_file=config.ca_file or None, netrc_file=config.netrc or None, environment=proxies)
     ssh = SshSettings(options=config.ssh_options)
     rsync = RsyncSettings(config.rsync_scratch) if config.rsync_scratch else None
-    key = read_key(config.relay_key)
+    keys = read_keys(config.relay_key)
 
     def ticket(digest: str) -> str | None:
-        return make_ticket(key, digest, clock.now_s() + TICKET_S) if key else None
+        return make_ticket(keys[0], digest, clock.now_s() + TICKET_S) if keys else None
 
     return FetchCarrier(
         settings=Settings(web=web, ssh=ssh, rsync=rsync),
@@ -123,14 +126,14 @@ def make_relay(config: Config, node: Node) -> Relay | None:
     """What passes this node's images on to others, if the site wants that."""
     if not config.relay_listen:
         return None
-    key = read_key(config.relay_key)
-    if not key and not config.relay_public:
+    keys = read_keys(config.relay_key)
+    if not keys and not config.relay_public:
         raise BadRequest("relay_listen without relay_key admits nobody: set relay_key, or relay_public")
     host, _, port = config.relay_listen.rpartition(":")
     settings = RelaySettings(
         host=host.strip("[]"),
         port=int(port),
-        keys=(key,) if key else (),
+        keys=keys,
         serves_public=config.relay_public,
     )
     holdings = PoolHoldings(node.pool, node.transfers.writer_of)
@@ -142,12 +145,17 @@ def make_relay(config: Config, node: Node) -> Relay | None:
     return relay
 
 
-def read_key(path: str) -> bytes:
-    """The relay's key; nothing if none is configured."""
-    if not path:
-        return b""
-    try:
-        with open(path, "rb") as file:
-            return file.read(MOST_KEY_BYTES).strip()
-    except OSError as error:
-        raise BadRequest(f"the relay's key {path} cannot be read: {error.strerror}") from error
+def make_control(config: Config, node: Node) -> Server | None:
+    """What lets other machines control this node, if the site wants that."""
+    if not config.control_listen:
+        return None
+    keys = read_keys(config.relay_key)
+    if not keys:
+        raise BadRequest("control_listen without relay_key admits nobody: set relay_key")
+    entrance = NetworkEntrance(
+        keys, node=config.node, service_uid=os.geteuid(), clock=node.clock, log=node.log
+    )
+    listener = listen(config.control_listen)
+    host, port = listener.getsockname()[:2]
+    node.log.info("control serves", address=host, port=port, keys=len(keys))
+    return Server(listener, Dispatcher(node), entrance, clock=node.clock, log=node.log)

@@ -1,13 +1,11 @@
-"""The socket: connections, lines, limits. What a request means is decided elsewhere.
+"""A place where connections come in: accepted, counted, served. What requests mean is decided elsewhere.
 
 One thread a connection, since a request may wait for a disk or a transfer; their number is
-bounded in total and per user, with places kept for root and the service, so that no user
-can shut the others or a prolog out.
+bounded in total and for each guest. Who is a guest, and how it gets in, is its `Entrance`'s matter.
 """
 
 from __future__ import annotations
 
-import array
 import os
 import select
 import socket
@@ -15,14 +13,17 @@ import threading
 import traceback
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 
+from cachemgr.daemon.line import Gone, Line
 from cachemgr.daemon.peer import caller_of
-from cachemgr.daemon.requests import MOST_BYTES, answer, parse
+from cachemgr.daemon.requests import answer, parse
 from cachemgr.errors import BadRequest, Busy, CacheError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from cachemgr.clock import Clock
     from cachemgr.daemon.log import Log
@@ -31,109 +32,72 @@ if TYPE_CHECKING:
 
     Handler = Callable[["Caller", "Request", "Line"], dict[str, object]]
 
+    class Entrance(Protocol):
+        """How connections of one kind get in."""
+
+        def guest(self, connection: socket.socket) -> Guest:
+            """Under whose name it is counted; OSError if it is not let in. Does not wait."""
+
+        def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
+            """The conversation, and who speaks; may wait. OSError, `Gone` or `CacheError`: not let in."""
+
+        def turn_away(self, connection: socket.socket, guest: Guest, reason: CacheError) -> None:
+            """Say why there is no room. Does not wait."""
+
+
 MOST_CONNECTIONS = 128
 MOST_OF_A_USER = 24
 KEPT_FOR_PRIVILEGED = 64
-REQUEST_S = 10.0
-IDLE_S = 300.0
-ANSWER_S = 10.0
-MOST_DESCRIPTORS = 1
-RECEIVED_BYTES = 16 << 10
 BACKLOG = 512
 
 
-class Gone(Exception):
-    """The other side has closed the connection, or is too slow to be waited for."""
+@dataclass(frozen=True)
+class Guest:
+    """Whoever has connected: under which name it is counted, and how many there may be then."""
+
+    key: object
+    most_of_key: int
+    most_in_all: int
+    caller: Caller | None = None
 
 
-class Line:
-    """One connection: requests come in, answers go out, each as one line."""
+class UserEntrance:
+    """Users of this machine, whom the kernel names. Places are kept for root and the service, so that
+    no user can shut the others or a prolog out."""
 
-    def __init__(self, connection: socket.socket, clock: Clock) -> None:
-        self._connection = connection
+    def __init__(self, service_uid: int, clock: Clock) -> None:
+        self._service_uid = service_uid
         self._clock = clock
-        self._rest = b""
-        self._descriptors: list[int] = []
 
-    def receive(self) -> tuple[bytes, list[int]] | None:
-        """The next line with the descriptors that came along; None at the end.
+    def guest(self, connection: socket.socket) -> Guest:
+        caller = caller_of(connection, self._service_uid)
+        most = MOST_CONNECTIONS + (KEPT_FOR_PRIVILEGED if caller.is_privileged else 0)
+        return Guest(caller.uid, most if caller.is_privileged else MOST_OF_A_USER, most, caller)
 
-        Who has begun a line has a bounded time to end it.
-        """
-        until_s: float | None = self._clock.monotonic_s() + REQUEST_S if self._rest else None
-        while b"\n" not in self._rest:
-            if len(self._rest) > MOST_BYTES:
-                raise BadRequest(f"a request has at most {MOST_BYTES} bytes")
-            left_s = IDLE_S if until_s is None else until_s - self._clock.monotonic_s()
-            if left_s <= 0:
-                raise BadRequest(f"the request was not complete within {REQUEST_S:g} s")
-            try:
-                data = self._receive_some(left_s)
-            except socket.timeout:
-                if until_s is None:
-                    return None
-                continue
-            if not data:
-                return None
-            if until_s is None:
-                until_s = self._clock.monotonic_s() + REQUEST_S
-            self._rest += data
-        line, _, self._rest = self._rest.partition(b"\n")
-        if len(line) > MOST_BYTES:
-            raise BadRequest(f"a request has at most {MOST_BYTES} bytes")
-        descriptors, self._descriptors = self._descriptors, []
-        return line, descriptors
+    def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
+        assert guest.caller is not None
+        return Line(connection, self._clock), guest.caller
 
-    def send(self, fields: dict[str, object]) -> None:
-        self._connection.settimeout(ANSWER_S)
-        try:
-            self._connection.sendall(answer(fields))
-        except OSError as error:
-            raise Gone from error
-
-    def progress(self, fields: dict[str, object]) -> None:
-        """Tell how far it is; `Gone` if nobody listens any more."""
-        self.send({"progress": fields})
-        poll = select.poll()
-        poll.register(self._connection, select.POLLIN | getattr(select, "POLLRDHUP", 0))
-        for _, events in poll.poll(0):
-            if events & ~select.POLLIN:
-                raise Gone
-
-    def close(self) -> None:
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        self._descriptors = []
-        self._connection.close()
-
-    def _receive_some(self, timeout_s: float) -> bytes:
-        self._connection.settimeout(timeout_s)
-        room = socket.CMSG_SPACE(MOST_DESCRIPTORS * array.array("i").itemsize)
-        data, controls, flags, _ = self._connection.recvmsg(RECEIVED_BYTES, room, socket.MSG_CMSG_CLOEXEC)
-        for level, kind, content in controls:
-            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                found = array.array("i")
-                found.frombytes(content[: len(content) - len(content) % found.itemsize])
-                self._descriptors += found
-        if flags & socket.MSG_CTRUNC or len(self._descriptors) > MOST_DESCRIPTORS:
-            raise BadRequest(f"a request comes with at most {MOST_DESCRIPTORS} open file")
-        return data
+    def turn_away(self, connection: socket.socket, guest: Guest, reason: CacheError) -> None:
+        connection.setblocking(False)
+        with suppress(OSError):
+            connection.send(answer(refusal(reason)))
 
 
 class Server:
     """Accepts connections and has each request handled; one of them cannot disturb another."""
 
     def __init__(
-        self, listener: socket.socket, handle: Handler, *, service_uid: int, clock: Clock, log: Log
+        self, listener: socket.socket, handle: Handler, entrance: Entrance, *, clock: Clock, log: Log
     ) -> None:
         self._listener = listener
         self._handle = handle
-        self._service_uid = service_uid
+        self._entrance = entrance
         self._clock = clock
         self._log = log
         self._guard = threading.Lock()
         self._open: dict[int, socket.socket] = {}
-        self._of_user: Counter[int] = Counter()
+        self._of_key: Counter[object] = Counter()
         self._threads: set[threading.Thread] = set()
         self._is_stopping = False
         self._woken, self._waker = os.pipe()
@@ -190,29 +154,24 @@ class Server:
                 connection.close()
 
     def _admit(self, connection: socket.socket) -> None:
-        caller = caller_of(connection, self._service_uid)
-        most = MOST_CONNECTIONS + (KEPT_FOR_PRIVILEGED if caller.is_privileged else 0)
+        guest = self._entrance.guest(connection)
         with self._guard:
-            is_too_many = len(self._open) >= most or (
-                not caller.is_privileged and self._of_user[caller.uid] >= MOST_OF_A_USER
-            )
+            is_too_many = len(self._open) >= guest.most_in_all or self._of_key[guest.key] >= guest.most_of_key
             if self._is_stopping:
                 connection.close()
                 return
             if not is_too_many:
                 thread = threading.Thread(
-                    target=self._serve, args=(connection, caller), name=f"pid {caller.pid}", daemon=True
+                    target=self._serve, args=(connection, guest), name=f"guest {guest.key}", daemon=True
                 )
                 # Before it can be asked how many there are, it is one of them.
                 self._open[id(connection)] = connection
-                self._of_user[caller.uid] += 1
+                self._of_key[guest.key] += 1
                 self._threads.add(thread)
                 if self._is_started(thread):
                     return
-                self._drop(connection, caller, thread)
-        connection.setblocking(False)
-        with suppress(OSError):
-            connection.send(answer(refusal(Busy("the daemon has too many connections: try again"))))
+                self._drop(connection, guest, thread)
+        self._entrance.turn_away(connection, guest, Busy("the daemon has too many connections: try again"))
         connection.close()
 
     def _is_started(self, thread: threading.Thread) -> bool:
@@ -224,26 +183,26 @@ class Server:
             return False
         return True
 
-    def _serve(self, connection: socket.socket, caller: Caller) -> None:
-        line = Line(connection, self._clock)
+    def _serve(self, connection: socket.socket, guest: Guest) -> None:
+        line: Line | None = None
         try:
+            line, caller = self._entrance.let_in(connection, guest)
             while self._serve_one(line, caller) and not self._is_stopping:
                 pass
-        except (Gone, OSError):
-            self._log.debug("connection lost", pid=caller.pid, uid=caller.uid)
+        except (Gone, OSError, CacheError) as error:
+            self._log.debug("connection lost", guest=guest.key, reason=error)
         finally:
-            self._forget(connection, caller, threading.current_thread())
-            line.close()
+            with self._guard:
+                self._drop(connection, guest, threading.current_thread())
+            if line is not None:
+                line.close()
+            connection.close()
 
-    def _forget(self, connection: socket.socket, caller: Caller, thread: threading.Thread) -> None:
-        with self._guard:
-            self._drop(connection, caller, thread)
-
-    def _drop(self, connection: socket.socket, caller: Caller, thread: threading.Thread) -> None:
+    def _drop(self, connection: socket.socket, guest: Guest, thread: threading.Thread) -> None:
         del self._open[id(connection)]
-        self._of_user[caller.uid] -= 1
-        if not self._of_user[caller.uid]:
-            del self._of_user[caller.uid]
+        self._of_key[guest.key] -= 1
+        if not self._of_key[guest.key]:
+            del self._of_key[guest.key]
         self._threads.discard(thread)
 
     def _serve_one(self, line: Line, caller: Caller) -> bool:

@@ -13,10 +13,10 @@ from cachemgr.errors import BadRequest, Busy, Missing, NotAllowed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
-    from cachemgr.daemon.server import Line
 
 MOST_FINDINGS = 1000
 

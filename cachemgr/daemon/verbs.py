@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
-    from cachemgr.daemon.server import Line
 
     Verb = Callable[[Node, Caller, Request, Line], dict[str, object]]
 

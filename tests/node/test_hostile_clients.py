@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cachemgr.daemon import line as lines
 from cachemgr.daemon import requests, server
 from cachemgr.errors import BadRequest
 from tests.node.daemons import Inside, as_user, eventually, needs_root
@@ -124,7 +125,7 @@ def test_nesting_has_an_exact_bound(depth: int) -> None:
 
 
 def test_half_a_line_has_a_bounded_time(daemon: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_S", 0.1)
+    monkeypatch.setattr(lines, "REQUEST_S", 0.1)
     with closing(dial(daemon)) as slow:
         slow.sendall(b'{"v":1,')
         refused = answer(slow)
@@ -136,7 +137,7 @@ def test_half_a_line_has_a_bounded_time(daemon: Inside, monkeypatch: pytest.Monk
 def test_a_byte_now_and_then_does_not_extend_the_time(
     daemon: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "REQUEST_S", 0.2)
+    monkeypatch.setattr(lines, "REQUEST_S", 0.2)
     refused: dict[str, Any] = {}
     with closing(dial(daemon)) as slow:
         slow.settimeout(0.02)
@@ -241,7 +242,7 @@ def test_connection_for_which_there_is_no_thread_is_refused_and_the_next_is_serv
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("pid "):
+        if thread.name.startswith("guest "):
             raise RuntimeError("can't start new thread")
         start(thread)
 
