@@ -233,6 +233,7 @@ function metadata.json(text)
   local escaped = text:gsub(".", function(character)
     local byte = character:byte()
     if byte == 34 or byte == 92 then return "\\" .. character end
+    if byte == 10 then return "\\n" end
     if byte < 32 or byte == 127 then return string.format("\\u%04x", byte) end
   end)
   return '"' .. escaped .. '"'
