@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from outrider.cli.installing.pyz import bytecode, main, pack, sources  # noqa: E402
+from outrider.cli.installing.pyz import bytecode, main, pack, sources
 
 __all__ = ["bytecode", "main", "pack", "sources"]
 

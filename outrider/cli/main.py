@@ -31,6 +31,7 @@ MODULES = {
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
+    "installing.init": ("init",),
     "check": ("check",),
     "demo": ("demo",),
     "simulate": ("sim",),
@@ -106,9 +107,10 @@ def parser(word: str = "") -> Parser:
         if word in words:
             import_module(f"outrider.cli.{module}").add(commands)
             return top
-    from outrider.cli import asking, check, completion, demo, simulate
+    from outrider.cli import asking, check, completion, demo, installing, simulate
 
     asking.add(commands)
+    installing.add(commands)
     check.add(commands)
     demo.add(commands)
     simulate.add(commands)

@@ -1,1 +1,11 @@
 """What an administrator installs with: `outrider init`, `outrider doctor`, `outrider nodes deploy`."""
+
+from __future__ import annotations
+
+from outrider.cli.arguments import Subparsers
+
+
+def add(commands: Subparsers) -> None:
+    from outrider.cli.installing import init
+
+    init.add(commands)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from outrider.cli.installing.hooks import FOLDER, WRAPPERS, Composed
 from outrider.cli.installing.placing import Json
@@ -24,7 +26,7 @@ KEY = "/etc/outrider/site.key"
 CONFIG = "/etc/outrider/outriderd.yaml"
 UNIT = "/etc/systemd/system/outriderd.service"
 DEPLOYED = "/usr/lib/outrider/deployed.json"
-ON_HEAD = ("prolog-slurmctld", "outrider_submit.lua", "outrider_cli.lua")
+ON_HEAD = ("prolog-slurmctld", "outrider_metadata.lua", "outrider_submit.lua", "outrider_cli.lua")
 KEY_BYTES = 32
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
@@ -95,8 +97,28 @@ def without_content(files: Sequence[Json]) -> list[Json]:
     return [{key: value for key, value in each.items() if key != "content"} for each in files]
 
 
-def new_key() -> bytes:
-    return f"{secrets.token_hex(KEY_BYTES)}\n".encode()
+def key() -> bytes:
+    """The site's key: the one that is there, else a new one."""
+    try:
+        return Path(KEY).read_bytes()
+    except OSError:
+        return f"{secrets.token_hex(KEY_BYTES)}\n".encode()
+
+
+def is_ours(path: str) -> bool:
+    """Whether an earlier installation has put it there."""
+    try:
+        return path in json.loads(Path(MANIFEST).read_bytes())["files"]
+    except OSError:
+        return False
+
+
+def deployed() -> tuple[str, ...]:
+    """The nodes to which `outrider nodes deploy` has brought everything."""
+    try:
+        return tuple(json.loads(Path(DEPLOYED).read_bytes())["nodes"])
+    except OSError:
+        return ()
 
 
 def configuration(head: Head) -> str:

@@ -15,20 +15,21 @@ from outrider.cli.installing.marking import LUA, changed, restored
 _RETURN = re.compile(r"return\b(?:[ \t]+[\w.]+)?[ \t]*;?")
 
 
+UP_TO = "-- The site's own rules may stand here."
+"""In Outrider's own files: what stands above loads ours, what stands below calls it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
     """One of the two Lua files that Slurm reads from its own folder."""
 
     name: str
-    file: str
-    """Ours, which the lines load."""
     functions: tuple[tuple[str, str], ...]
-    """Slurm's function, and ours."""
+    """Slurm's function, and ours; no name where ours has nothing to do."""
 
 
 SUBMIT = Filter(
     name="job_submit.lua",
-    file="/usr/lib/outrider/slurm/outrider_submit.lua",
     functions=(
         ("slurm_job_submit", "outrider_job_submit"),
         ("slurm_job_modify", "outrider_job_modify"),
@@ -36,7 +37,6 @@ SUBMIT = Filter(
 )
 CLI = Filter(
     name="cli_filter.lua",
-    file="/usr/lib/outrider/slurm/outrider_cli.lua",
     functions=(
         ("slurm_cli_setup_defaults", ""),
         ("slurm_cli_pre_submit", "outrider_cli_pre_submit"),
@@ -45,29 +45,30 @@ CLI = Filter(
 )
 
 
-def with_ours(text: str, kind: Filter, name: str) -> str:
+def with_ours(text: str, kind: Filter, loader: str, name: str) -> str:
     """A site's file with our lines in it; `name` is the file's, for errors."""
     own = restored(text, LUA, name)
-    return changed(own, LUA, added=lines(kind), before=_last_return(own))
+    return changed(own, LUA, added=lines(kind, loader), before=_last_return(own))
 
 
-def lines(kind: Filter) -> Sequence[str]:
-    """What calls ours after the site's."""
-    found = [f'dofile("{kind.file}")']
+def lines(kind: Filter, loader: str) -> Sequence[str]:
+    """What loads ours and calls it after the site's. `loader` is Outrider's own file of that name."""
+    head = [each for each in loader.partition(UP_TO)[0].rstrip().split("\n") if not each.startswith("--")]
+    found = ["do", *(f"  {each}".rstrip() for each in head if each.strip()), "end"]
     for theirs, ours in kind.functions:
-        if ours:
-            found += [
-                "do",
-                f"  local site, outrider = {theirs}, {ours}",
-                f"  function {theirs}(...)",
-                "    local code = site and site(...) or slurm.SUCCESS",
-                "    if code ~= slurm.SUCCESS then return code end",
-                "    return outrider(...)",
-                "  end",
-                "end",
-            ]
-        else:
+        if not ours:
             found.append(f"{theirs} = {theirs} or function() return slurm.SUCCESS end")
+            continue
+        found += [
+            "do",
+            f"  local site = {theirs}",
+            f"  function {theirs}(...)",
+            "    local code = site and site(...) or slurm.SUCCESS",
+            "    if code ~= slurm.SUCCESS then return code end",
+            f"    return {ours}(...)",
+            "  end",
+            "end",
+        ]
     return found
 
 

@@ -59,6 +59,9 @@ class Texts:
     submit: str | None
     cli: str | None
     plugstack: str | None
+    submit_loader: str
+    """Outrider's own job_submit.lua."""
+    cli_loader: str
 
 
 def plan(
@@ -72,9 +75,12 @@ def plan(
     wanted |= _plugins(site, parts)
     troubles = [each.trouble for each in hooks if each.trouble]
     edits = list(_conf_edits(site, wanted)) if CONF_PART in parts else []
-    for part, kind, text in ((SUBMIT_PART, SUBMIT, texts.submit), (CLI_PART, CLI, texts.cli)):
+    for part, kind, text, loader in (
+        (SUBMIT_PART, SUBMIT, texts.submit, texts.submit_loader),
+        (CLI_PART, CLI, texts.cli, texts.cli_loader),
+    ):
         if part in parts:
-            edits.append(_lua_edit(site, kind, text))
+            edits.append(_lua_edit(site, kind, text, loader))
             troubles += _dormant(site, part, kind, text)
     if has_spank:
         edits.append(_plugstack_edit(site, texts.plugstack))
@@ -148,13 +154,13 @@ def _line(group: list[tuple[Located, str]]) -> str:
     return text
 
 
-def _lua_edit(site: SiteConf, kind: Filter, text: str | None) -> Edit:
+def _lua_edit(site: SiteConf, kind: Filter, text: str | None, loader: str) -> Edit:
     path = f"{site.folder}/{kind.name}"
     return Edit(
         path=path,
         present=text,
-        after=with_ours(text or "", kind, path),
-        lines=tuple(lines(kind)),
+        after=with_ours(text or "", kind, loader, path),
+        lines=tuple(lines(kind, loader)),
     )
 
 
@@ -180,8 +186,8 @@ def _advice(site: SiteConf, parts: frozenset[str]) -> list[str]:
         )
     if site.value("JobRequeue", "1") == "0" and any(hook.name in parts for hook in HOOKS if hook.is_on_head):
         found.append(
-            "JobRequeue=0: a job whose image went missing at the last moment cannot go back to the queue; jobs "
-            "that use images are made requeueable by the submit filter"
+            "JobRequeue=0: what is submitted past the submit filter cannot go back to the queue when its "
+            "image went missing at the last moment"
         )
     if "cred_expire" not in site.value("AuthInfo"):
         found.append(

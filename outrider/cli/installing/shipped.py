@@ -1,4 +1,4 @@
-"""The files that an installation takes from Outrider itself: hooks, filters, and the node side as one file."""
+"""What an installation takes from Outrider itself: hooks, filters, and the node side as one file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ SLURM = {
     "epilog": "epilog/slurm-epilog",
     "task-prolog": "prolog/slurm-task-prolog",
     "prolog-slurmctld": "prolog/slurm-prolog-slurmctld",
+    "outrider_metadata.lua": "plugins/slurm/outrider_metadata.lua",
     "outrider_submit.lua": "plugins/slurm/outrider_submit.lua",
     "outrider_cli.lua": "plugins/slurm/outrider_cli.lua",
 }
 """What has which name in /usr/lib/outrider/slurm, and where it is in Outrider."""
-PYZ_TOOL = "tools/pyz.py"
+SUBMIT_LOADER = "plugins/slurm/job_submit.lua"
+CLI_LOADER = "plugins/slurm/cli_filter.lua"
 
 
 def shipped(name: str) -> bytes:

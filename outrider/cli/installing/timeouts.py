@@ -20,14 +20,14 @@ def timeouts(value: Callable[[str], str]) -> list[str]:
     batch_start_s = DEFAULT_BATCH_START_S if batch_start_s is None else batch_start_s
     if not limits:
         return [
-            "PrologEpilogTimeout is not set: a prolog that hangs keeps its node for ever (Outrider's own ends "
-            f"by itself); with PrologEpilogTimeout=N, set BatchStartTimeout to N+{MARGIN_S}"
+            "PrologEpilogTimeout is not set: a prolog that hangs keeps its node for ever (Outrider's "
+            f"does not hang); with PrologEpilogTimeout=N, set BatchStartTimeout to N+{MARGIN_S}"
         ]
     if batch_start_s <= limits[0]:
         return [
-            f"BatchStartTimeout ({batch_start_s} s) is not above the {limits[0]} s that a prolog may take: a job "
-            "whose prolog takes longer is taken for lost when its node registers anew, as at scontrol "
-            f"reconfigure; set BatchStartTimeout={limits[0] + MARGIN_S}"
+            f"BatchStartTimeout ({batch_start_s} s) is not above the {limits[0]} s that a prolog may take: "
+            "a job whose prolog takes longer is taken for lost when its node registers anew, as at "
+            f"scontrol reconfigure; set BatchStartTimeout={limits[0] + MARGIN_S}"
         ]
     return []
 
