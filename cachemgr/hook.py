@@ -1,14 +1,15 @@
-"""What prologs and epilogs run: `python3 -I -S hook.py prepare|release|ping OPTIONS`.
+"""What prologs and epilogs run: `python3 -I -S hook.py prepare|claim|release|ping OPTIONS`.
 
     prepare --owner O --image NAME --until EPOCH [--uid N] [--label L] [--method M] [--read-only]
+    claim --job J --uid N [--ticket T] [--reservation R] [--attempt N] [--until EPOCH]
     release --owner O [--label L]
     ping
     each of them: [--socket PATH] [--timeout SECONDS] [--json]
-    prepare and release, as root: [--mounter PATH]
+    prepare, claim and release, as root: [--mounter PATH]
 
-`prepare` prints the path of the ready instance; with `--json` each prints the daemon's result.
-All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none that answers in
-time; otherwise that of the error which the daemon reports (3: the image is not here).
+`prepare` and `claim` print the path of the ready instance; with `--json` each verb prints the
+daemon's result. All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none
+that answers in time; otherwise that of the error which the daemon reports (3: the image is not here).
 
 `--mounter` is the path of cachemgr.pyz. Where the daemon is not root, instances may need mounts,
 which that file carries out and undoes; without it, an instance that needs any is an error (10).
@@ -36,13 +37,14 @@ WRONG_USE, UNSUITABLE, NO_DAEMON = 2, 10, 13
 # For each verb: its name on the socket, its options, those without which it makes no sense.
 VERBS = {
     "prepare": ("instance", "owner image until uid label method read-only mounter", "owner image until"),
+    "claim": ("claim", "job uid ticket reservation attempt until mounter", "job uid"),
     "release": ("release", "owner label mounter", "owner"),
     "ping": ("ping", "", ""),
 }
 COMMON = "socket timeout json"
 LOCAL = ("mounter", "socket", "timeout", "json")
 FLAGS = ("json", "read-only")
-NUMBERS = ("until", "uid", "timeout")
+NUMBERS = ("until", "uid", "timeout", "attempt")
 FIELDS = {"image": "name", "until": "until_s"}
 
 
@@ -84,7 +86,7 @@ def main(arguments: list[str]) -> int:
         return failure.status
     if "json" in options:
         sys.stdout.write(result["line"])
-    elif verb == "prepare":
+    elif verb in ("prepare", "claim"):
         sys.stdout.write(f"{result['path']}\n")
     return 0
 

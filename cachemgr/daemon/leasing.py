@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
+    from cachemgr.instance_book import Instance
+    from cachemgr.records import Image
 
 
 def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
@@ -54,6 +56,35 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
     access.check_instance_quota(node, caller, owner, label)
+    made = instance_of(
+        node,
+        caller,
+        image,
+        owner=owner,
+        label=label,
+        until_s=until_s,
+        begin_s=begin_s,
+        method=method,
+        is_writable=is_writable,
+        context=context.rest() if context else None,
+    )
+    return instance_fields(made)
+
+
+def instance_of(
+    node: Node,
+    caller: Caller,
+    image: Image,
+    *,
+    owner: str,
+    label: str,
+    until_s: int,
+    begin_s: float,
+    method: str | None = None,
+    is_writable: bool = True,
+    context: dict[str, object] | None = None,
+) -> Instance:
+    """An instance for the caller's user, counted and logged; the same one again if it was made before."""
     made = instance_book.make_instance(
         node.pool,
         node.maker,
@@ -64,7 +95,7 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
         until_s=until_s,
         method=method,
         is_writable=is_writable,
-        context=context.rest() if context else None,
+        context=context,
     )
     if made.uid != caller.uid:
         raise BadRequest(f"{owner} has this instance for uid {made.uid} already: release it first")
@@ -81,7 +112,7 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
         method=made.method,
         milliseconds=f"{seconds * 1000:.1f}",
     )
-    return instance_fields(made)
+    return made
 
 
 def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:

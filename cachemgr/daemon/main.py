@@ -29,6 +29,7 @@ from cachemgr.daemon.verbs import Dispatcher
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, CacheError
 from cachemgr.fetch.rate import RateLimit
+from cachemgr.keys import read_keys
 from cachemgr.layout import Layout, disk_errors
 from cachemgr.pool import Pool
 
@@ -185,6 +186,7 @@ def put_together(
         started_s=clock.now_s(),
         relay_limit=RateLimit(config.relay_rate_bytes_per_s or None, clock),
         poke=lambda name, due_s: timer.poke(name, due_s),
+        keys=read_keys(config.relay_key),
     )
     timer = Timer(node)
     metrics.set("outrider_start_timestamp_seconds", node.started_s)

@@ -42,6 +42,8 @@ class Node:
     relay_limit: RateLimit
     # Tells the timer what kind of thing expires, and when.
     poke: Callable[[str, int], None]
+    # The site's keys, of which the first signs.
+    keys: tuple[bytes, ...] = ()
     # Between counting what a user has and reserving more.
     admission: threading.Lock = field(default_factory=threading.Lock)
     is_index_ready: bool = False

@@ -126,14 +126,13 @@ def make_relay(config: Config, node: Node) -> Relay | None:
     """What passes this node's images on to others, if the site wants that."""
     if not config.relay_listen:
         return None
-    keys = read_keys(config.relay_key)
-    if not keys and not config.relay_public:
+    if not node.keys and not config.relay_public:
         raise BadRequest("relay_listen without relay_key admits nobody: set relay_key, or relay_public")
     host, _, port = config.relay_listen.rpartition(":")
     settings = RelaySettings(
         host=host.strip("[]"),
         port=int(port),
-        keys=keys,
+        keys=node.keys,
         serves_public=config.relay_public,
     )
     holdings = PoolHoldings(node.pool, node.transfers.writer_of)
@@ -149,13 +148,12 @@ def make_control(config: Config, node: Node) -> Server | None:
     """What lets other machines control this node, if the site wants that."""
     if not config.control_listen:
         return None
-    keys = read_keys(config.relay_key)
-    if not keys:
+    if not node.keys:
         raise BadRequest("control_listen without relay_key admits nobody: set relay_key")
     entrance = NetworkEntrance(
-        keys, node=config.node, service_uid=os.geteuid(), clock=node.clock, log=node.log
+        node.keys, node=config.node, service_uid=os.geteuid(), clock=node.clock, log=node.log
     )
     listener = listen(config.control_listen)
     host, port = listener.getsockname()[:2]
-    node.log.info("control serves", address=host, port=port, keys=len(keys))
+    node.log.info("control serves", address=host, port=port, keys=len(node.keys))
     return Server(listener, Dispatcher(node), entrance, clock=node.clock, log=node.log)

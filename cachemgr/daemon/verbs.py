@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from cachemgr.daemon import adding, leasing, looking, steering
+from cachemgr.daemon import adding, claiming, leasing, looking, steering
 from cachemgr.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.layout import disk_errors
 
@@ -32,6 +32,7 @@ VERBS: dict[str, Verb] = {
     "pin": leasing.pin,
     "unpin": leasing.unpin,
     "instance": leasing.instance,
+    "claim": claiming.claim,
     "release": leasing.release,
     "forget": leasing.forget,
     "transfer-set": steering.transfer_set,

@@ -95,7 +95,14 @@ class Stop:
     digest: str
 
 
-Order = Fetch | Pin | Unpin | Stop
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """Let the node have no instance of `owner`'s any more."""
+
+    owner: str
+
+
+Order = Fetch | Pin | Unpin | Stop | Release
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +154,8 @@ class NodeReport:
     arriving: tuple[Arriving, ...] = ()
     images: tuple[NodeImage, ...] | None = None
     results: tuple[OrderResult, ...] = ()
+    jobs: tuple[str, ...] = ()
+    """Owners of instances that are jobs (`job-17`), when all images were asked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,6 +21,7 @@ from outrider.service.ports import (
     Pin,
     Readers,
     Relay,
+    Release,
     Source,
     Stop,
     TellNode,
@@ -320,7 +321,7 @@ class Staff:
                     member.unpins.pop((order.digest, order.owner), None)
                 else:
                     member.unpins[order.digest, order.owner] = now_s + RETRY_S
-            else:
+            elif not isinstance(order, Release):
                 need = member.needs.get(order.owner)
                 if need is not None and need.digest == order.digest:
                     news += self._result(member, need, order, result.code, result.words, arriving, now_s)

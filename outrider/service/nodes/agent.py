@@ -20,6 +20,7 @@ from outrider.service.ports import (
     OrderResult,
     Pin,
     Relay,
+    Release,
     Source,
     Stop,
     TellNode,
@@ -31,8 +32,10 @@ ANSWER_S = 20.0
 TELL_S = 60.0
 """How long everything together may take."""
 OURS = "reservation:"
+JOB = "job-"
 MOST_SOURCES = 64
 MOST_ORDERS = 1_000
+MOST_JOBS = 2_000
 MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
 
@@ -60,17 +63,24 @@ def no_relay(node: str) -> None:
 
 
 def tell_daemon(
-    client: Asker, call: TellNode, *, clock: Clock, relay_of: RelayOf = no_relay, tell_s: float = TELL_S
+    client: Asker,
+    call: TellNode,
+    *,
+    clock: Clock,
+    relay_of: RelayOf = no_relay,
+    tell_s: float = TELL_S,
+    our_uid: int | None = None,
 ) -> NodeReport:
     """Carry out the orders one after the other, and report what there is then.
 
     An order that went wrong is in the report. Raises NodeTrouble if the daemon does not answer,
-    or not sensibly.
+    or not sensibly. `our_uid` is as whom the node knows the service; without it, as this process.
     """
     if len(call.orders) > MOST_ORDERS:
         raise NodeTrouble(f"{len(call.orders)} orders at once: at most {MOST_ORDERS}", is_away=False)
     asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
-    errand = _Errand(asking, call.node, relay_of)
+    uid = os.geteuid() if our_uid is None else our_uid
+    errand = _Errand(asking, call.node, relay_of, uid)
     results = tuple(errand.carry_out(order) for order in call.orders)
     pool = asking.ask("ls")
     pinned = [image.text("digest") for image in pool.parts("images") if image.number("pins")]
@@ -78,10 +88,11 @@ def tell_daemon(
         transfers=asking.ask("transfers"),
         pool=pool,
         stats=asking.ask("stats"),
-        our_uid=os.geteuid(),
-        owners={digest: _owners(asking, digest) for digest in pinned[:MOST_SHOWN]}
+        our_uid=uid,
+        owners={digest: _owners(asking, digest, uid) for digest in pinned[:MOST_SHOWN]}
         if call.wants_images
         else {},
+        jobs=_jobs(asking) if call.wants_images else (),
     )
     return report_of(call, lists, results, clock.now_s())
 
@@ -91,13 +102,19 @@ def owner_of(reservation: str) -> str:
     return f"{OURS}{reservation}"
 
 
-def _owners(asking: _Asking, digest: str) -> tuple[str, ...]:
+def _jobs(asking: _Asking) -> tuple[str, ...]:
+    """The owners of instances that are jobs; a user's have other names."""
+    owners = {each.text("owner") for each in asking.ask("instances").parts("instances")}
+    return tuple(sorted(owner for owner in owners if owner.startswith(JOB))[:MOST_JOBS])
+
+
+def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     """The reservations for which an image is pinned; one that has just gone has none."""
     try:
         shown = asking.order("show", name=digest)
     except CacheError:
         return ()
-    pins = [pin.text("owner") for pin in shown.parts("pin_list") if pin.number("uid") == os.geteuid()]
+    pins = [pin.text("owner") for pin in shown.parts("pin_list") if pin.number("uid") == our_uid]
     return tuple(sorted(owner.removeprefix(OURS) for owner in pins if owner.startswith(OURS)))
 
 
@@ -130,10 +147,11 @@ class _Asking:
 class _Errand:
     """The orders of one call."""
 
-    def __init__(self, asking: _Asking, node: str, relay_of: RelayOf) -> None:
+    def __init__(self, asking: _Asking, node: str, relay_of: RelayOf, our_uid: int) -> None:
         self._asking = asking
         self._node = node
         self._relay_of = relay_of
+        self._our_uid = our_uid
 
     def carry_out(self, order: Order) -> OrderResult:
         try:
@@ -146,6 +164,8 @@ class _Errand:
                     self._asking.order("unpin", name=order.digest, owner=owner_of(order.owner))
                 case Stop():
                     self._stop(order)
+                case Release():
+                    self._asking.order("release", owner=order.owner)
         except CacheError as error:
             return OrderResult(order=order, code=error.code, words=str(error))
         return OrderResult(order=order)
@@ -161,7 +181,7 @@ class _Errand:
             changes["rate_bytes_per_s"] = order.rate_bytes_per_s or 0
         wanted_by = answer.numbers("wanted_by")
         # The daemon takes the earliest deadline of all; one that was put off has to be said.
-        if wanted_by == (os.geteuid(),) and order.deadline_s not in (
+        if wanted_by == (self._our_uid,) and order.deadline_s not in (
             None,
             answer.optional_number("deadline_s"),
         ):
@@ -241,5 +261,5 @@ class _Errand:
             is_alive = transfer.optional_number("ended_s") is None
             if transfer.text("key") != key or not is_alive:
                 continue
-            if transfer.numbers("wanted_by") == (os.geteuid(),):
+            if transfer.numbers("wanted_by") == (self._our_uid,):
                 self._asking.order("transfer-set", transfer=transfer.text("transfer"), cancel=True)

@@ -22,6 +22,8 @@ class Lists:
     our_uid: int
     owners: dict[str, tuple[str, ...]]
     """For whom images are pinned, as far as that was asked."""
+    jobs: tuple[str, ...] = ()
+    """Jobs that have instances, as far as that was asked."""
 
 
 def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
@@ -35,6 +37,7 @@ def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at
         arriving=arriving,
         images=images if call.wants_images else None,
         results=results,
+        jobs=lists.jobs,
     )
 
 
