@@ -32,6 +32,7 @@ MODULES = {
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
     "installing.init": ("init",),
+    "installing.deploy": ("nodes deploy",),
     "check": ("check",),
     "demo": ("demo",),
     "simulate": ("sim",),
@@ -56,7 +57,7 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
-        words = list(sys.argv[1:] if argv is None else argv)
+        words = _joined(list(sys.argv[1:] if argv is None else argv))
         arguments = parser(words[0] if words else "").parse_args(words)
         arguments.words = words
         arguments.command(arguments)
@@ -116,6 +117,11 @@ def parser(word: str = "") -> Parser:
     simulate.add(commands)
     completion.add(commands, parser)
     return top
+
+
+def _joined(words: list[str]) -> list[str]:
+    """`nodes deploy` is a command of its own, beside `nodes`, which takes names of nodes."""
+    return ["nodes deploy", *words[2:]] if words[:2] == ["nodes", "deploy"] else words
 
 
 def _no_command(arguments: object) -> None:

@@ -6,6 +6,7 @@ from outrider.cli.arguments import Subparsers
 
 
 def add(commands: Subparsers) -> None:
-    from outrider.cli.installing import init
+    from outrider.cli.installing import deploy, init
 
     init.add(commands)
+    deploy.add(commands)

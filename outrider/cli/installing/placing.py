@@ -17,9 +17,12 @@ import json
 import os
 import pwd
 import shlex
+import signal
+import socket
 import stat
 import subprocess
 import sys
+import time
 from typing import Any
 
 MANIFEST = "/usr/lib/outrider/manifest.json"
@@ -28,6 +31,10 @@ NEW = ".outrider-new"
 MOST_BYTES = 64 << 20
 COMMAND_S = 60
 LAST_WORDS = 2000
+SOCKET = "/run/outrider/cachemgr.sock"
+ANSWER_S = 5
+PAUSE_S = 0.1
+MOST_LINE_BYTES = 65_536
 
 Json = dict[str, Any]
 
@@ -215,42 +222,82 @@ def machine(root: str) -> Json:
 def started(request: Json, place: Place, changed: list[str], files: list[File]) -> Json:
     """Make the pool if there is none, and have the daemon run what is now there."""
     pool = request.get("pool")
-    words = []
-    if pool and not os.path.exists(place.at(pool["marker"])):
-        run(pool["command"])
-        words.append("pool made")
+    words: list[str] = []
+    if pool and pool["limit"]:
+        run([*pool["command"], "--limit", pool["limit"]])
+    elif pool and not os.path.exists(place.at(pool["marker"])):
+        raise PlacingError("all files are there, but no pool: say how large it may be, with --limit 200GiB")
     service = request.get("service")
     if not service:
         return {"service": "", "words": words}
-    has_systemd = machine(place.root)["has_systemd"]
     is_new = any(each.restarts and each.path in changed for each in files)
     if service.get("command"):
-        run(["/bin/sh", "-c", service["command"]])
-        return {"service": "started", "words": words}
-    if not has_systemd:
-        words.append("no systemd here: start it yourself with " + shlex.join(service["by_hand"]))
-        return {"service": "not started", "words": words}
+        return {"service": by_command(service["command"], is_new), "words": words}
+    if not machine(place.root)["has_systemd"]:
+        verb = "restart" if daemon_pid() else "start"
+        words.append(f"no systemd here: {verb} it yourself with {shlex.join(service['by_hand'])}")
+        return {"service": "running" if daemon_pid() and not is_new else "not started", "words": words}
     run(["systemctl", "daemon-reload"])
     run(["systemctl", "enable", service["unit"]])
-    is_active = subprocess.run(
-        ["systemctl", "is-active", "--quiet", service["unit"]], timeout=COMMAND_S, check=False
-    )
-    if is_active.returncode == 0 and not is_new:
+    is_active = is_running(service["unit"])
+    if is_active and not is_new:
         return {"service": "running", "words": words}
     run(["systemctl", "restart", service["unit"]])
-    return {"service": "restarted" if is_active.returncode == 0 else "started", "words": words}
+    return {"service": "restarted" if is_active else "started", "words": words}
+
+
+def by_command(command: str, is_new: bool) -> str:
+    """Have a command of the administrator's start the daemon, after the old one has ended."""
+    was_running = daemon_pid() != 0
+    if was_running and not is_new:
+        return "running"
+    end_daemon()
+    run(["/bin/sh", "-c", command])
+    return "restarted" if was_running else "started"
 
 
 def stopped(request: Json) -> None:
     """End the daemon before its files go."""
     service = request.get("service")
-    if service and service.get("stop_command"):
-        run(["/bin/sh", "-c", service["stop_command"]])
-    elif service and machine(request.get("root", ""))["has_systemd"]:
+    if not service:
+        return
+    if machine(request.get("root", ""))["has_systemd"]:
         subprocess.run(
             ["systemctl", "disable", "--now", service["unit"]],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=COMMAND_S, check=False,
         )  # fmt: skip
+    elif service["unit"] == "cachemgr.service":
+        end_daemon()
+
+
+def is_running(unit: str) -> bool:
+    done = subprocess.run(["systemctl", "is-active", "--quiet", unit], timeout=COMMAND_S, check=False)
+    return done.returncode == 0
+
+
+def daemon_pid() -> int:
+    """The process that answers on the daemon's socket; 0 if none does."""
+    try:
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(ANSWER_S)
+            asked.connect(SOCKET)
+            asked.sendall(b'{"v":1,"do":"ping"}\n')
+            return int(json.loads(asked.makefile("rb").readline(MOST_LINE_BYTES))["result"]["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def end_daemon() -> None:
+    """Ask the daemon that answers to end, and wait until it has."""
+    pid = daemon_pid()
+    if not pid:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+        for _ in range(int(COMMAND_S / PAUSE_S)):
+            os.kill(pid, 0)
+            time.sleep(PAUSE_S)
+        raise PlacingError(f"the daemon (process {pid}) does not end: look at its log")
 
 
 def run(command: list[str]) -> None:
@@ -325,8 +372,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     # A connection that is cut must not stop the work in its middle.
-    import signal
-
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     main()
