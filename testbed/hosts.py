@@ -102,8 +102,8 @@ class Hosts:
 
     def set_rate(self, host: int, rate_bits_per_s: int) -> None:
         """Another rate for a host's link, in both directions, at once."""
-        run(["tc", "-n", self._bridge, *_limit("change", f"h{host}", rate_bits_per_s)])
-        run(["tc", "-n", self.namespace(host), *_limit("change", "eth0", rate_bits_per_s)])
+        run(["tc", "-n", self._bridge, *limit("change", f"h{host}", rate_bits_per_s)])
+        run(["tc", "-n", self.namespace(host), *limit("change", "eth0", rate_bits_per_s)])
 
     def cut(self, host: int) -> None:
         """Pull the cable: from now on silence, not a reset."""
@@ -124,19 +124,19 @@ class Hosts:
     def _make(self) -> None:
         remove_leftovers()
         names = [self._bridge, *(self.namespace(host) for host in range(self.number))]
-        _batch(["ip"], [f"netns add {name}" for name in names])
+        batch(["ip"], [f"netns add {name}" for name in names])
         lines = ["link add name switch type bridge", f"link set switch mtu {self._mtu_bytes} up"]
         for host in range(self.number):
             peer = f"peer name eth0 netns {self.namespace(host)} mtu {self._mtu_bytes}"
             lines.append(f"link add name h{host} mtu {self._mtu_bytes} type veth {peer}")
             lines.append(f"link set h{host} master switch up")
-        _batch(["ip", "-n", self._bridge], lines)
-        limits = [" ".join(_limit("add", f"h{host}", self._rate_bits_per_s)) for host in range(self.number)]
-        _batch(["tc", "-n", self._bridge], limits)
+        batch(["ip", "-n", self._bridge], lines)
+        limits = [" ".join(limit("add", f"h{host}", self._rate_bits_per_s)) for host in range(self.number)]
+        batch(["tc", "-n", self._bridge], limits)
         for host in range(self.number):
             address = f"addr add {self.address(host)}/24 dev eth0"
-            _batch(["ip", "-n", self.namespace(host)], ["link set lo up", address, "link set eth0 up"])
-            run(["tc", "-n", self.namespace(host), *_limit("add", "eth0", self._rate_bits_per_s)])
+            batch(["ip", "-n", self.namespace(host)], ["link set lo up", address, "link set eth0 up"])
+            run(["tc", "-n", self.namespace(host), *limit("add", "eth0", self._rate_bits_per_s)])
 
 
 def remove_leftovers() -> list[str]:
@@ -169,12 +169,12 @@ def run(argv: Sequence[str], timeout_s: float = COMMAND_S, given: str = "") -> s
     return done.stdout
 
 
-def _batch(argv: list[str], lines: list[str]) -> None:
+def batch(argv: list[str], lines: list[str]) -> None:
     """Many commands of iproute2 in one process."""
     run([*argv, "-batch", "-"], given="\n".join(lines) + "\n")
 
 
-def _limit(verb: str, device: str, rate_bits_per_s: int) -> list[str]:
+def limit(verb: str, device: str, rate_bits_per_s: int) -> list[str]:
     """The arguments of tc for a link's rate."""
     place = ["qdisc", verb, "dev", device, "root", "tbf"]
     burst = max(BURST_BYTES, rate_bits_per_s // 8 // 250)

@@ -1,0 +1,166 @@
+"""The command line of the testbed: `python -m testbed slurm up|run|status|down`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cachemgr.clock import SystemClock
+from testbed import records
+from testbed.records import TestbedError
+from testbed.slurm import IMAGES, IMAGES_FOLDER, IMAGES_PORT, SlurmCluster
+from testbed.suites import CACHE, SUITES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RATE = re.compile(r"(\d+)([kmg]?)bit")
+FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+ENDS = (signal.SIGINT, signal.SIGTERM)
+EXIT_FAILED, EXIT_USAGE = 1, 2
+
+
+def main(argv: Sequence[str]) -> int:
+    asked = _parser().parse_args(argv)
+    try:
+        code: int = asked.do(asked)
+    except TestbedError as error:
+        sys.stderr.write(f"testbed: {error}\n")
+        return EXIT_FAILED
+    return code
+
+
+def _up(asked: argparse.Namespace) -> int:
+    cluster = SlurmCluster(
+        nodes=asked.nodes,
+        name=asked.name,
+        rate_bits_per_s=asked.rate,
+        version=asked.version,
+        slurm_conf_lines=asked.line,
+        shared=asked.share,
+        writable=asked.share_writable,
+        cache=asked.cache,
+    )
+    if asked.foreground:
+        # Blocked from here on, so that neither kills this process while hosts are being made.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
+    begin_s = cluster.clock.monotonic_s()
+    cluster.up()
+    took_s = cluster.clock.monotonic_s() - begin_s
+    _say(
+        f"{cluster.name}: Slurm {cluster.version} on head and {len(cluster.nodes)} nodes after {took_s:.1f} s"
+    )
+    _say(f"images: {IMAGES_FOLDER} of host {IMAGES} at http://{IMAGES}:{IMAGES_PORT}/")
+    if not asked.foreground:
+        cluster.keep()
+        return 0
+    try:
+        signal.sigwait(ENDS)
+    finally:
+        cluster.down()
+    return 0
+
+
+def _run(asked: argparse.Namespace) -> int:
+    command = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
+    if not command:
+        sys.stderr.write("testbed: no command: testbed slurm run HOST -- COMMAND …\n")
+        return EXIT_USAGE
+    cluster = SlurmCluster.attached(asked.name)
+    words, variables = cluster.command(asked.host, command, user=asked.user)
+    variables["TERM"] = os.environ.get("TERM", "dumb")
+    return os.execvpe(words[0], words, variables)
+
+
+def _status(asked: argparse.Namespace) -> int:
+    cluster = SlurmCluster.attached(asked.name)
+    states = cluster.node_states()
+    hosts = [
+        {
+            "host": host,
+            "address": address,
+            "state": states.get(host),
+            "processes": cluster.programs(host),
+        }
+        for host, address in cluster.record.addresses.items()
+    ]
+    if asked.json:
+        rate = cluster.record.rate_bits_per_s
+        found = {"name": cluster.name, "slurm": cluster.version, "rate_bits_per_s": rate, "hosts": hosts}
+        _say(json.dumps(found, indent=1))
+        return 0
+    _say(f"{cluster.name}: Slurm {cluster.version}")
+    for each in hosts:
+        programs = " ".join(cluster.programs(str(each["host"])))
+        _say(f"{each['host']:8} {each['address']:14} {each['state'] or '-':10} {programs}")
+    return 0
+
+
+def _down(asked: argparse.Namespace) -> int:
+    for record in records.alive():
+        # Those of tests and demonstrations that run end with them, and are none of ours.
+        if record.name == asked.name or (asked.all and record.is_kept()):
+            SlurmCluster.attached(record.name).down()
+            _say(f"{record.name}: removed")
+    with records.locked():
+        for name in records.remove_dead(SystemClock()):
+            _say(f"{name}: removed, its owner was gone")
+    return 0
+
+
+def rate(text: str) -> int:
+    """Bits a second from tc's own way to write them."""
+    match = RATE.fullmatch(text)
+    if match is None or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write 100mbit, 1gbit or 500kbit")
+    return int(match[1]) * FACTORS[match[2]]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="testbed", description="private clusters of hosts on this machine")
+    kinds = parser.add_subparsers(required=True, metavar="KIND")
+    slurm = kinds.add_parser("slurm", help="a head, nodes and a server of images, with Slurm")
+    verbs = slurm.add_subparsers(required=True, metavar="VERB")
+    up = _verb(verbs, "up", _up, "make one; it stays until it is taken down")
+    up.add_argument("--nodes", type=int, default=4)
+    up.add_argument("--rate", type=rate, metavar="RATE", help="of each host's link, such as 100mbit")
+    up.add_argument("--version", choices=sorted(SUITES), help="of Slurm; without it, what this machine has")
+    up.add_argument(
+        "--line", action="append", default=[], help="of slurm.conf, in the place of the testbed's own"
+    )
+    up.add_argument("--share", action="append", type=Path, default=[], help="a path hosts see, too")
+    up.add_argument("--share-writable", action="append", type=Path, default=[], help="and may write to")
+    up.add_argument("--cache", type=Path, default=CACHE, help="where the trees of other versions are")
+    up.add_argument("--foreground", action="store_true", help="stay, and remove it when interrupted")
+    run = _verb(verbs, "run", _run, "run a command on a host")
+    run.add_argument("--user", default="root")
+    run.add_argument("host")
+    run.add_argument("command", nargs=argparse.REMAINDER)
+    status = _verb(verbs, "status", _status, "show hosts, addresses, processes and node states")
+    status.add_argument("--json", action="store_true")
+    down = _verb(verbs, "down", _down, "remove one, and what dead ones left")
+    down.add_argument("--all", action="store_true")
+    return parser
+
+
+def _verb(
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, do: object, words: str
+) -> argparse.ArgumentParser:
+    verb = verbs.add_parser(name, help=words)
+    verb.add_argument("--name", default="slurm", help="of the testbed")
+    verb.set_defaults(do=do)
+    return verb
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""Makes hosts and joins them to the cluster's switch, each by a link of a limited rate."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from testbed.hosts import JUMBO_BYTES, HostsError, batch, limit
+from testbed.people import HOMES
+from testbed.records import Process, Record, TestbedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BIRTH_S = 60
+# What the tree has in these places is hidden from a host, which finds them empty.
+PRIVATE = (
+    "/etc/cachemgr",
+    "/etc/munge",
+    "/etc/outrider",
+    "/etc/slurm",
+    "/usr/lib/outrider",
+    "/var/lib/cachemgr",
+    "/var/lib/munge",
+    "/var/lib/outrider",
+    "/var/lib/slurm",
+    "/var/log",
+    "/var/spool",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file that a host has from its first boot."""
+
+    path: str
+    content: bytes
+    mode: int = 0o644
+    uid: int = 0
+    gid: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """A folder that a host has after each boot, also under /run."""
+
+    path: str
+    mode: int = 0o755
+    uid: int = 0
+    gid: int = 0
+
+
+def bear(
+    record: Record,
+    names: Sequence[str],
+    files: Mapping[str, Sequence[File]],
+    folders: Sequence[Folder],
+) -> tuple[Process, dict[str, Process]]:
+    """Make hosts, and the site if there is none yet; gives the site and the hosts' first processes."""
+    owner = os.getpid() if record.is_kept() else record.owner.pid
+    wanted = {
+        "folder": str(record.folder),
+        "homes": HOMES,
+        "disks": str(record.folder / "disks"),
+        "owner": owner,
+        "site": record.site.pid if record.site is not None and record.site.is_alive() else None,
+        "tree": record.tree,
+        "private": PRIVATE,
+        "binds": [
+            {"path": path, "at": path, "is_writable": is_writable} for path, is_writable in record.binds
+        ],
+        "hosts": [
+            {
+                "name": name,
+                "files": [_plain(file) for file in files.get(name, ())],
+                "folders": [vars(folder) for folder in folders],
+            }
+            for name in names
+        ],
+    }
+    program = Path(__file__).with_name("inits.py")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(program)],
+        input=json.dumps(wanted),
+        capture_output=True,
+        text=True,
+        timeout=BIRTH_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise TestbedError(f"hosts of {record.name} cannot be made: {done.stderr.strip()}")
+    pids: dict[str, int] = json.loads(done.stdout)
+    made = {name: Process.of(pid) for name, pid in pids.items()}
+    site = made.pop("site", None) or record.site
+    assert site is not None
+    return site, made
+
+
+def join(record: Record, names: Sequence[str]) -> None:
+    """Connect hosts to the switch; their site and first processes are in the record."""
+    assert record.site is not None
+    switch = _in_network(record.site)
+    lines = []
+    if not _has_switch(record.site):
+        lines = ["link add name switch type bridge", f"link set switch mtu {JUMBO_BYTES} up"]
+    for name in names:
+        peer = f"peer name eth0 netns {record.hosts[name].pid} mtu {JUMBO_BYTES}"
+        lines.append(f"link add name {name} mtu {JUMBO_BYTES} type veth {peer}")
+        lines.append(f"link set {name} master switch up")
+    _told(record, [*switch, "ip"], lines)
+    rate = record.rate_bits_per_s
+    if rate is not None:
+        _told(record, [*switch, "tc"], [" ".join(limit("add", name, rate)) for name in names])
+    for name in names:
+        inside = _in_network(record.hosts[name])
+        address = f"addr add {record.addresses[name]}/16 dev eth0"
+        _told(record, [*inside, "ip"], ["link set lo up", address, "link set eth0 up"])
+        if rate is not None:
+            _told(record, [*inside, "tc"], [" ".join(limit("add", "eth0", rate))])
+
+
+def part(record: Record, name: str) -> None:
+    """Take away a dead host's end of its cable, which the kernel would do only in its own time."""
+    assert record.site is not None
+    subprocess.run(
+        [*_in_network(record.site), "ip", "link", "delete", name],
+        capture_output=True,
+        timeout=BIRTH_S,
+        check=False,
+    )
+
+
+def set_rate(record: Record, name: str, rate_bits_per_s: int) -> None:
+    """Another rate for a host's link, in both directions."""
+    assert record.site is not None
+    for place, device in ((record.site, name), (record.hosts[name], "eth0")):
+        _told(record, [*_in_network(place), "tc"], [" ".join(limit("replace", device, rate_bits_per_s))])
+
+
+def set_link(record: Record, name: str, *, is_up: bool) -> None:
+    """Pull a host's cable, or put it in again."""
+    assert record.site is not None
+    _told(record, [*_in_network(record.site), "ip"], [f"link set {name} {'up' if is_up else 'down'}"])
+
+
+def _told(record: Record, argv: list[str], lines: list[str]) -> None:
+    try:
+        batch(argv, lines)
+    except HostsError as error:
+        raise TestbedError(f"the network of {record.name}: {error}") from error
+
+
+def _in_network(process: Process) -> list[str]:
+    return ["nsenter", f"--net=/proc/{process.pid}/ns/net", "--"]
+
+
+def _has_switch(site: Process) -> bool:
+    return "switch:" in Path(f"/proc/{site.pid}/net/dev").read_text()
+
+
+def _plain(file: File) -> dict[str, object]:
+    return {**vars(file), "content": base64.b64encode(file.content).decode()}

@@ -1,0 +1,349 @@
+"""A cluster of hosts on one machine: made, worked on, rebooted, taken away. No batch system.
+
+Each host has its own network, name, processes and file system (see `testbed.inits`). A
+batch system's cluster derives from this class and adds its files and daemons.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from cachemgr.clock import SystemClock
+from testbed import births, commands, records
+from testbed.births import File, Folder
+from testbed.commands import CommandFailed
+from testbed.people import USERS, People
+from testbed.records import Process, Record, Service, TestbedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from cachemgr.clock import Clock
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+COMMAND_S = 60
+TOOLS = ("ip", "tc", "nsenter", "setpriv")
+WAIT_S = 60
+POLL_S = 0.05
+LOG_LINES = 40
+NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
+
+
+class Cluster:
+    """Hosts by name. Use in a with statement; or `up`, `keep`, and later `attached` and `down`."""
+
+    kind = "hosts"
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        *,
+        name: str | None = None,
+        rate_bits_per_s: int | None = None,
+        tree: Path = Path("/"),
+        users: Sequence[str] = USERS,
+        shared: Sequence[Path] = (),
+        writable: Sequence[Path] = (),
+        notes: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """`shared` and `writable` name what of the machine the hosts see; the repository is always shared."""
+        shown = [
+            (REPOSITORY, False),
+            *((path, False) for path in shared),
+            *((path, True) for path in writable),
+        ]
+        self._use(
+            Record(
+                name=name or f"t-{secrets.token_hex(4)}",
+                kind=self.kind,
+                tree=str(tree),
+                owner=Process.of(os.getpid()),
+                rate_bits_per_s=rate_bits_per_s,
+                addresses=dict(addresses),
+                users=tuple(users),
+                binds=tuple((str(path.resolve()), is_writable) for path, is_writable in shown),
+                notes=dict(notes or {}),
+            ),
+            clock or SystemClock(),
+        )
+
+    @classmethod
+    def attached(cls, name: str, clock: Clock | None = None) -> Self:
+        """A cluster that somebody else made and keeps."""
+        record = records.read(name)
+        if record.kind != cls.kind or not record.is_alive():
+            raise TestbedError(
+                f"testbed {name} ({record.kind}) cannot be worked on: it is ended, or not {cls.kind}"
+            )
+        cluster = cls.__new__(cls)
+        cluster._use(record, clock or SystemClock())
+        return cluster
+
+    def _use(self, record: Record, clock: Clock) -> None:
+        self.record = record
+        self.clock = clock
+        self.people = People(Path(record.tree), record.users)
+
+    def __enter__(self) -> Self:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def hosts(self) -> list[str]:
+        return list(self.record.addresses)
+
+    def address(self, host: str) -> str:
+        return self.record.addresses[host]
+
+    def up(self) -> None:
+        """Make the hosts and boot them; if that fails, nothing is left."""
+        if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)):
+            raise TestbedError("a testbed needs root, iproute2 and util-linux: sudo, apt install iproute2")
+        records.enter(self.record, self.clock)
+        try:
+            self._bear(self.hosts)
+            self.run(self.hosts[0], ["/bin/sh", "-c", self._homes()])
+            self.boot(self.hosts)
+        except BaseException:
+            self.down()
+            raise
+
+    def keep(self) -> None:
+        """Let the cluster stand when this process ends."""
+        (self.record.folder / "kept").touch()
+
+    def down(self) -> None:
+        """End everything that runs there and remove it; harmless when repeated."""
+        self._refresh()
+        with records.locked():
+            records.remove(self.record, self.clock)
+            records.remove_dead(self.clock)
+
+    def command(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        user: str = "root",
+        environment: Mapping[str, str] | None = None,
+    ) -> tuple[list[str], dict[str, str]]:
+        """The argument list and environment that run a command on a host from this machine."""
+        person = self.people.of(user)
+        words = commands.entering(self._first(host), person, argv)
+        return words, commands.environment(person, environment)
+
+    def run(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        user: str = "root",
+        environment: Mapping[str, str] | None = None,
+        given: str = "",
+        timeout_s: float = COMMAND_S,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host to its end. Raises CommandFailed, unless told not to check."""
+        words, variables = self.command(host, argv, user=user, environment=environment)
+        try:
+            done = subprocess.run(
+                words,
+                env=variables,
+                input=given,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TestbedError(f"{' '.join(argv)} on {host} takes longer than {timeout_s} s") from error
+        if check and done.returncode != 0:
+            raise CommandFailed(host, argv, done)
+        return done
+
+    def run_everywhere(self, hosts: Sequence[str], argv: Sequence[str], timeout_s: float = COMMAND_S) -> None:
+        """Run a command on many hosts at once. Raises CommandFailed of the first that fails."""
+        begun = {host: self.command(host, argv)[0] for host in hosts}
+        commands.together(begun, commands.environment(self.people.of("root")), argv, timeout_s)
+
+    def start(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        name: str,
+        user: str = "root",
+        environment: Mapping[str, str] | None = None,
+        at_boot: bool = False,
+    ) -> None:
+        """Start a program that goes on; its output is in `log`. `at_boot`: again after each reboot."""
+        service = Service(
+            name=name, argv=tuple(argv), user=user, environment=tuple((environment or {}).items())
+        )
+        self._start(host, service)
+        if at_boot:
+            others = [each for each in self.record.services.get(host, ()) if each.name != name]
+            self._record(services={**self.record.services, host: (*others, service)})
+
+    def is_running(self, host: str, name: str) -> bool:
+        return self._signal(host, name, "0")
+
+    def kill(self, host: str, name: str, signal: str = "KILL") -> None:
+        """Send a signal to a program that `start` started; after KILL and TERM wait until it is gone."""
+        if self._signal(host, name, signal) and signal in {"KILL", "TERM"}:
+            self.wait_for(f"the end of {name} on {host}", lambda: not self.is_running(host, name))
+
+    def log(self, host: str, name: str, lines: int = LOG_LINES) -> str:
+        """The end of what a program that `start` started has said."""
+        return self.run(host, ["tail", "-n", str(lines), f"/var/log/testbed/{name}.log"], check=False).stdout
+
+    def programs(self, host: str) -> list[str]:
+        """The names of what runs on a host, beside its first process."""
+        first = self._first(host).pid
+        space = os.readlink(f"/proc/{first}/ns/pid")
+        found = set()
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(path / "ns/pid") == space and int(path.name) != first:
+                    found.add((path / "comm").read_text().strip())
+        return sorted(found)
+
+    def write(
+        self, host: str, path: str, text: str | bytes, *, mode: int = 0o644, owner: str = "root:root"
+    ) -> None:
+        """Write a file of a host, whole or not at all."""
+        words, variables = self.command(host, [*commands.WRITTEN, path, f"{mode:o}", owner])
+        content = text.encode() if isinstance(text, str) else text
+        done = subprocess.run(
+            words, env=variables, input=content, capture_output=True, timeout=COMMAND_S, check=False
+        )
+        if done.returncode != 0:
+            raise TestbedError(f"{path} of {host} cannot be written: {done.stderr.decode().strip()}")
+
+    def read(self, host: str, path: str) -> str:
+        return self.run(host, ["cat", path]).stdout
+
+    def reboot(self, host: str) -> None:
+        """As by the power button: every process dies at once, disks stay, /run and /tmp are empty."""
+        self.power_off(host)
+        self.power_on(host)
+
+    def power_off(self, host: str) -> None:
+        process = self._first(host)
+        process.kill()
+        self.wait_for(f"the end of {host}", lambda: not process.is_alive())
+        births.part(self.record, host)
+
+    def power_on(self, host: str) -> None:
+        self._bear([host])
+        self.boot([host])
+        for service in self.record.services.get(host, ()):
+            self._start(host, service)
+
+    def set_rate(self, host: str, rate_bits_per_s: int) -> None:
+        """Another rate for a host's link, in both directions, until its next boot."""
+        births.set_rate(self.record, host, rate_bits_per_s)
+
+    def cut(self, host: str) -> None:
+        """Pull the cable: from now on silence, not a reset."""
+        births.set_link(self.record, host, is_up=False)
+
+    def mend(self, host: str) -> None:
+        births.set_link(self.record, host, is_up=True)
+
+    def wait_for(
+        self,
+        what: str,
+        condition: Callable[[], bool],
+        timeout_s: float = WAIT_S,
+        logs: Callable[[], str] | None = None,
+    ) -> None:
+        """Ask until it is so. Raises TestbedError with the logs when it has not become so in time."""
+        until_s = self.clock.monotonic_s() + timeout_s
+        while not condition():
+            if self.clock.monotonic_s() > until_s:
+                told = "" if logs is None else f"\n{logs()}"
+                raise TestbedError(f"waited {timeout_s} s for {what}{told}")
+            self.clock.sleep(POLL_S)
+
+    def boot(self, hosts: Sequence[str]) -> None:
+        """What a batch system starts on hosts that have just come up."""
+
+    def files(self, host: str) -> list[File]:
+        """What a host has from its first boot, beside its tree."""
+        names = [f"{address} {name}\n" for name, address in self.record.addresses.items()]
+        return [
+            File(path="/etc/hosts", content=("127.0.0.1 localhost\n" + "".join(names)).encode()),
+            File(path="/etc/hostname", content=f"{host}\n".encode()),
+            File(path="/etc/nsswitch.conf", content=NSSWITCH),
+            File(path="/etc/resolv.conf", content=b""),
+            File(path="/etc/passwd", content=self.people.passwd()),
+            File(path="/etc/group", content=self.people.group()),
+        ]
+
+    def folders(self) -> list[Folder]:
+        """What a host has after each boot."""
+        return [Folder(path="/run/lock", mode=0o1777), Folder(path="/var/log/testbed")]
+
+    def _bear(self, hosts: Sequence[str]) -> None:
+        files = {host: self.files(host) for host in hosts}
+        site, made = births.bear(self.record, hosts, files, self.folders())
+        self._record(site=site, hosts={**self.record.hosts, **made})
+        births.join(self.record, hosts)
+
+    def _homes(self) -> str:
+        """The command that makes homes, which all hosts share, for users."""
+        users = [f"install -d -m 755 -o {each.uid} -g {each.gid} {each.home}" for each in self.people.users]
+        return " && ".join(users) or "true"
+
+    def _start(self, host: str, service: Service) -> None:
+        if self.is_running(host, service.name):
+            raise TestbedError(f"{service.name} runs on {host} already: kill it first")
+        person = self.people.of(service.user)
+        words = commands.starting(self._first(host), person, service.name, service.argv)
+        variables = commands.environment(person, dict(service.environment))
+        done = subprocess.run(
+            words, env=variables, capture_output=True, text=True, timeout=COMMAND_S, check=False
+        )
+        if done.returncode != 0:
+            raise CommandFailed(host, service.argv, done)
+
+    def _signal(self, host: str, name: str, signal: str) -> bool:
+        return self.run(host, [*commands.SIGNALLED, name, signal], check=False).returncode == 0
+
+    def _first(self, host: str) -> Process:
+        """A host's first process, by which its namespaces are entered."""
+        if host not in self.record.addresses:
+            raise TestbedError(f"no host {host} in {self.name}: there are {' '.join(self.hosts)}")
+        process = self.record.hosts.get(host)
+        if process is None or not process.is_alive():
+            self._refresh()
+            process = self.record.hosts.get(host)
+        if process is None or not process.is_alive():
+            raise TestbedError(f"host {host} of {self.name} is off: power it on, or remove all with down")
+        return process
+
+    def _refresh(self) -> None:
+        """Another process may have rebooted a host meanwhile."""
+        with contextlib.suppress(TestbedError):
+            self.record = records.read(self.name)
+
+    def _record(self, **changes: object) -> None:
+        self.record = records.replaced(self.record, **changes)

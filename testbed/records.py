@@ -1,0 +1,232 @@
+"""What is known of a cluster between commands: one small file in a folder of the cluster's name.
+
+The folder has no process's memory in it, so that the command line, tests and a
+demonstration can all work on one cluster; and it outlives what made it, so that the next
+caller can remove what a dead one left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from testbed.hosts import start_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cachemgr.clock import Clock
+
+FOLDER = Path("/run/outrider-testbed")
+NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+VERSION = 1
+ENDING_S = 20
+
+
+class TestbedError(Exception):
+    """What could not be done on a cluster, and what to do about it."""
+
+    __test__ = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """A process for certain: numbers are used again, but not with the same start."""
+
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        return cls(pid=pid, start_ticks=start_ticks(pid) or 0)
+
+    def is_alive(self) -> bool:
+        return start_ticks(self.pid) == self.start_ticks and not _is_zombie(self.pid)
+
+    def kill(self) -> None:
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """A program that runs on a host until it is stopped."""
+
+    name: str
+    argv: tuple[str, ...]
+    user: str = "root"
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A cluster as it was last written down; `site` and `hosts` are empty while it is being made."""
+
+    name: str
+    kind: str
+    tree: str
+    owner: Process
+    rate_bits_per_s: int | None
+    addresses: dict[str, str]
+    users: tuple[str, ...]
+    # What of the machine each host sees: the path, and whether hosts may write to it.
+    binds: tuple[tuple[str, bool], ...]
+    site: Process | None = None
+    hosts: dict[str, Process] = field(default_factory=dict)
+    # What starts again when a host does, in this order.
+    services: dict[str, tuple[Service, ...]] = field(default_factory=dict)
+    # What the batch system wants to remember.
+    notes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        return FOLDER / self.name
+
+    def is_kept(self) -> bool:
+        """Whether it stays when its owner ends."""
+        return (self.folder / "kept").exists()
+
+    def is_alive(self) -> bool:
+        if self.site is None:
+            return self.owner.is_alive()
+        return self.site.is_alive() and (self.is_kept() or self.owner.is_alive())
+
+
+def write(record: Record) -> None:
+    text = json.dumps({"version": VERSION, **_plain(record)}, indent=1)
+    beside = record.folder / f"record.{os.getpid()}"
+    beside.write_text(text)
+    beside.rename(record.folder / "record")
+
+
+def read(name: str) -> Record:
+    """Raises TestbedError if there is no such cluster."""
+    path = FOLDER / name / "record"
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        names = ", ".join(record.name for record in alive()) or "none"
+        raise TestbedError(
+            f"there is no testbed called {name} (there are: {names}): make it with up"
+        ) from None
+    if found.pop("version") != VERSION:
+        raise TestbedError(f"{path} is of another version of the testbed: remove it with that one")
+    return Record(
+        **{
+            **found,
+            "owner": Process(**found["owner"]),
+            "site": None if found["site"] is None else Process(**found["site"]),
+            "users": tuple(found["users"]),
+            "binds": tuple((path, is_writable) for path, is_writable in found["binds"]),
+            "hosts": {host: Process(**each) for host, each in found["hosts"].items()},
+            "services": {host: tuple(map(_service, each)) for host, each in found["services"].items()},
+        }
+    )
+
+
+def alive() -> list[Record]:
+    """The clusters that stand, by name."""
+    found = []
+    for path in sorted(FOLDER.glob("*/record")):
+        with contextlib.suppress(TestbedError):
+            found.append(read(path.parent.name))
+    return [record for record in found if record.is_alive()]
+
+
+def enter(record: Record, clock: Clock) -> None:
+    """Take a name for a cluster that is about to be made. Raises TestbedError if it is taken."""
+    if NAME.fullmatch(record.name) is None:
+        raise TestbedError(
+            f"{record.name!r} is no name: 1 to 31 of a-z, 0-9 and '-', beginning with a letter"
+        )
+    with locked():
+        remove_dead(clock)
+        if record.folder.exists():
+            raise TestbedError(f"a testbed called {record.name} stands: remove it with down, or use --name")
+        (record.folder / "disks").mkdir(parents=True)
+        write(record)
+
+
+def remove(record: Record, clock: Clock) -> None:
+    """End every process of a cluster, wait until they are gone, and forget it."""
+    if not record.folder.exists():
+        return
+    for process in _processes(record):
+        process.kill()
+    until_s = clock.monotonic_s() + ENDING_S
+    while any(process.is_alive() for process in _processes(record)):
+        if clock.monotonic_s() > until_s:
+            raise TestbedError(f"the hosts of {record.name} do not end within {ENDING_S} s of being killed")
+        clock.sleep(0.01)
+    shutil.rmtree(record.folder, ignore_errors=True)
+
+
+def remove_dead(clock: Clock) -> list[str]:
+    """Remove what dead owners left; gives the names."""
+    found = []
+    for path in sorted(FOLDER.glob("*/record")):
+        record = read(path.parent.name)
+        if not record.is_alive():
+            remove(record, clock)
+            found.append(record.name)
+    return found
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """One at a time takes and removes names."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def site_written(folder: Path) -> Process | None:
+    """The site as its own maker wrote it down, for when that was killed before it could tell."""
+    with contextlib.suppress(OSError, ValueError):
+        pid, ticks = (folder / "site").read_text().split()
+        return Process(pid=int(pid), start_ticks=int(ticks))
+    return None
+
+
+def replaced(record: Record, **changes: object) -> Record:
+    changed = replace(record, **changes)  # type: ignore[arg-type]
+    write(changed)
+    return changed
+
+
+def _processes(record: Record) -> list[Process]:
+    sites = [record.site, site_written(record.folder)]
+    return [*record.hosts.values(), *(site for site in sites if site is not None)]
+
+
+def _service(found: dict[str, object]) -> Service:
+    kept = {key: value for key, value in found.items() if key not in {"argv", "environment"}}
+    argv, environment = cast("list[str]", found["argv"]), cast("list[tuple[str, str]]", found["environment"])
+    return Service(
+        argv=tuple(argv),
+        environment=tuple((key, value) for key, value in environment),
+        **cast("dict[str, str]", kept),
+    )
+
+
+def _plain(record: Record) -> dict[str, object]:
+    return asdict(record)
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] in {"Z", "X"}

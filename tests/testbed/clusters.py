@@ -1,0 +1,55 @@
+"""Which clusters the tests of the testbed may make, and what of the machine must stay as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testbed.slurm import missing
+from testbed.suites import SUITES
+
+ROOT = Path(__file__).resolve().parents[2]
+# The machine's own Slurm always; the others where the time for their trees is given.
+VERSIONS = sorted(SUITES) if os.environ.get("OUTRIDER_TEST_VERSIONS") else [None]
+
+
+def needs_slurm(version: str | None = None) -> None:
+    lack = missing(version)
+    if lack is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"{lack}; in CI it must be there")
+        pytest.skip(lack)
+
+
+def machine() -> dict[str, object]:
+    """What a cluster on this machine could have changed."""
+    folders = ("/etc/slurm", "/etc/munge", "/etc/outrider", "/run/munge", "/var/lib/slurm", "/var/log/slurm")
+    return {
+        "files": {path: _names(Path(path)) for path in folders},
+        "texts": {path: Path(path).read_bytes() for path in ("/etc/passwd", "/etc/group", "/etc/hosts")},
+        "name": Path("/proc/sys/kernel/hostname").read_text(),
+        "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "testbed" in line],
+        "links": subprocess.run(
+            ["ip", "-brief", "link"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout.split()[::3],
+    }
+
+
+def processes(name: str) -> list[str]:
+    """The commands of this machine whose root is a host of a cluster of that name."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            mounts = (path / "mounts").read_text()
+            if f"/run/outrider-testbed/{name}/" in mounts:
+                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def _names(path: Path) -> list[str]:
+    return sorted(each.name for each in path.iterdir()) if path.exists() else []

@@ -1,0 +1,85 @@
+"""The testbed's commands: make one and leave, work on it, see it, take it away."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from testbed import records
+from testbed.__main__ import rate
+from testbed.slurmconf import slurm_conf
+from tests.testbed.clusters import ROOT, needs_slurm, processes
+
+NAME = f"line-{os.getpid()}"
+
+
+def told(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "testbed", "slurm", words[0], "--name", NAME, *words[1:]]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def _standing() -> Iterator[None]:
+    needs_slurm()
+    made = told("up", "--nodes", "1", "--rate", "100mbit")
+    assert made.returncode == 0, made.stderr
+    yield
+    told("down")
+
+
+@pytest.mark.usefixtures("_standing")
+def test_cluster_stays_when_up_has_ended_until_it_is_taken_down() -> None:
+    status = json.loads(told("status", "--json").stdout)
+    run = told("run", "--user", "ada", "head", "--", "sh", "-c", "srun hostname; echo wrong >&2; exit 7")
+    again = told("up", "--nodes", "1")
+    down = told("down")
+
+    assert [(host["host"], host["address"], host["state"]) for host in status["hosts"]] == [
+        ("head", "10.77.0.1", None),
+        ("images", "10.77.0.2", None),
+        ("n1", "10.77.1.1", "idle"),
+    ]
+    assert status["hosts"][0]["processes"] == ["munged", "slurmctld", "slurmscriptd"]
+    assert status["rate_bits_per_s"] == 100_000_000
+    assert (run.returncode, run.stdout, run.stderr) == (7, "n1\n", "wrong\n")
+    assert again.returncode == 1
+    assert f"a testbed called {NAME} stands" in again.stderr
+    assert down.stdout == f"{NAME}: removed\n"
+    assert processes(NAME) == []
+    assert not (records.FOLDER / NAME).exists()
+
+
+def test_command_on_no_cluster_says_how_to_make_one() -> None:
+    done = told("run", "head", "--", "true")
+
+    assert done.returncode == 1
+    assert f"there is no testbed called {NAME}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "bits"), [("100mbit", 10**8), ("1gbit", 10**9), ("500kbit", 500_000), ("8bit", 8)]
+)
+def test_rate_is_read_as_tc_reads_it(text: str, bits: int) -> None:
+    assert rate(text) == bits
+
+
+@pytest.mark.parametrize("text", ["100", "fast", "0mbit", "-1mbit", "1.5gbit"])
+def test_rate_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no rate"):
+        rate(text)
+
+
+def test_line_of_the_caller_stands_in_the_place_of_the_same_key() -> None:
+    lines = ["killwait=30", "PartitionName=main Nodes=n1", "PartitionName=more Nodes=n2", "Prolog=/p"]
+    text = slurm_conf(3, lines).splitlines()
+
+    assert [line for line in text if line.lower().startswith("killwait")] == ["killwait=30"]
+    assert [line for line in text if line.startswith("PartitionName")] == lines[1:3]
+    assert [line.split()[0] for line in text if line.startswith("NodeName=")] == ["NodeName=n[1-3]"]
+    assert text.count("Prolog=/p") == 1
