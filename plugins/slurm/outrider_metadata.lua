@@ -12,7 +12,7 @@ local metadata = {}
 metadata.HEAD_BYTES = 65536       -- of a script; the first command has come by then
 metadata.MOST_ENTRIES = 32
 metadata.MOST_FAULTS = 10
-metadata.MOST_ADDRESS_BYTES = 700 -- so that AdminComment holds it with what the service adds
+metadata.MOST_ADDRESS_BYTES = 2048
 metadata.MOST_COMMENT_BYTES = 800 -- so that Slurm's 1024 hold it with the ticket
 metadata.TICKET = "outrider-ticket="
 

@@ -18,7 +18,9 @@ local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
 -- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
 -- { [64030] = true } for SlurmUser. While nothing is set it is everybody but the job's owner: Slurm
 -- itself lets nobody but operators and account coordinators touch the jobs of others.
-outrider_managers = outrider_managers or nil
+local function managers()
+  return outrider_managers
+end
 
 local function tell(sentence)
   slurm.log_user("%s", "outrider: " .. sentence)
@@ -85,6 +87,10 @@ local function obstacle(job_desc, is_held)
   if read(job_desc, "cron_job") then
     return "a scrontab entry cannot have a workspace: let it run sbatch with a script that has"
   end
+  local part = read(job_desc, "het_job_offset")
+  if type(part) == "number" and not NO_VALUES[part] or part == 0 then
+    return "a heterogeneous job cannot have a workspace: submit its parts as jobs of their own"
+  end
   local immediate = read(job_desc, "immediate")
   if is_held and type(immediate) == "number" and immediate == 1 then
     return "--immediate cannot wait for an image: leave it out, or use a reservation"
@@ -117,8 +123,9 @@ local function manage(job_desc, statement)
   end
   -- A job goes back to the queue if its image is not there when it would start.
   if read(job_desc, "script") and read(job_desc, "requeue") == slurm.NO_VAL16 then job_desc.requeue = 1 end
-  tell(is_held and ("the job starts when " .. values.image .. " is on its nodes")
-    or ("the job runs on " .. values.image .. " in reservation " .. reservation))
+  local image = metadata.shown(values.image:match("[^/]+/?$"))
+  tell(is_held and "the job starts when " .. image .. " is on its nodes"
+    or "the job uses " .. image .. " in reservation " .. reservation)
   return slurm.SUCCESS
 end
 
@@ -129,7 +136,7 @@ local function is_forged(job_desc)
     or noted and noted:find(MARK, 1, true) and true or false
 end
 
-local function submit(job_desc, uid)
+local function submit(job_desc)
   if is_forged(job_desc) then
     tell("a comment must not have " .. metadata.TICKET .. " in it, which only the service writes: leave it out")
     return slurm.ERROR
@@ -138,8 +145,8 @@ local function submit(job_desc, uid)
   return statement and manage(job_desc, statement) or slurm.SUCCESS
 end
 
-function outrider_job_submit(job_desc, _, uid)
-  local is_done, answer = pcall(submit, job_desc, uid)
+function outrider_job_submit(job_desc)
+  local is_done, answer = pcall(submit, job_desc)
   if is_done then return answer end
   local is_judged, is_managed = pcall(sounds_managed, job_desc)
   pcall(slurm.log_error, "%s", "outrider: submit filter: " .. tostring(answer))
@@ -177,7 +184,7 @@ end
 
 local function is_manager(job_record, uid)
   if uid == 0 then return true end
-  if outrider_managers then return outrider_managers[uid] == true end
+  if managers() then return managers()[uid] == true end
   local owner = read(job_record, "user_id")
   return type(owner) == "number" and owner ~= uid
 end

@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins" / "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare", "nsenter", "setpriv")
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-SUITES = {"24.11": Path("/var/cache/outrider-testbed/trixie"), "26.05": Path("/var/cache/outrider-testbed/sid")}
+SUITES = {
+    "24.11": Path("/var/cache/outrider-testbed/trixie"),
+    "26.05": Path("/var/cache/outrider-testbed/sid"),
+}
 ADA, BOB, SLURM_USER = 65534, 2, 1
 """Users by number, such as every system has: nobody, bin, and daemon as the one Slurm runs as."""
 UP_S, CALL_S = 60, 60
@@ -118,7 +121,12 @@ class Site:
         self, *argv: str, uid: int = ADA, text: str = "", environment: Mapping[str, str] | None = None
     ) -> Answer:
         """Run a command of Slurm as a user to its end, whatever that is."""
-        known = {"PATH": PATH, "SLURM_CONF": f"{self.folder}/slurm.conf", "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+        known = {
+            "PATH": PATH,
+            "SLURM_CONF": f"{self.folder}/slurm.conf",
+            "LC_ALL": "C",
+            "SLURM_TIME_FORMAT": "%s",
+        }
         done = subprocess.run(
             self.command(argv, uid), input=text.encode(), capture_output=True, timeout=CALL_S, check=False,
             env=known | dict(environment or {}),
@@ -188,7 +196,9 @@ def use_plugins(folder: Path) -> None:
 
 
 @contextmanager
-def site(*, tree: Path | None = None, files: Mapping[str, str] | None = None, more: str = "") -> Iterator[Site]:
+def site(
+    *, tree: Path | None = None, files: Mapping[str, str] | None = None, more: str = ""
+) -> Iterator[Site]:
     """Up on entry, gone on exit. `files` lie beside slurm.conf, `more` is added to it."""
     folder = Path(tempfile.mkdtemp(prefix="of-", dir="/tmp"))
     try:
@@ -211,7 +221,12 @@ def site(*, tree: Path | None = None, files: Mapping[str, str] | None = None, mo
 
 def _lay_out(folder: Path, files: Mapping[str, str], more: str) -> None:
     folder.chmod(0o755)
-    for name, owner, mode in (("state", SLURM_USER, 0o755), ("munge", 0, 0o755), ("spool", 0, 0o755), ("jobs", 0, 0o1777)):
+    for name, owner, mode in (
+        ("state", SLURM_USER, 0o755),
+        ("munge", 0, 0o755),
+        ("spool", 0, 0o755),
+        ("jobs", 0, 0o1777),
+    ):
         (folder / name).mkdir()
         os.chown(folder / name, owner, owner)
         (folder / name).chmod(mode)

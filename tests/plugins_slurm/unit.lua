@@ -1,0 +1,263 @@
+-- The filter against a table that behaves like Slurm's own. Run with the folder of the plugins and a seed.
+--
+-- Prints a line for each claim that does not hold, and their number last.
+
+local folder, seed = arg[1], tonumber(arg[2])
+local NO_VAL, NO_VAL16 = 4294967294, 65534
+local said = {}
+slurm = {
+  SUCCESS = 0, ERROR = -1, NO_VAL = NO_VAL, NO_VAL16 = NO_VAL16,
+  log_user = function(form, ...) said[#said + 1] = string.format(form, ...) end,
+  log_error = function(form, ...) said.logged = string.format(form, ...) end,
+}
+local metadata = dofile(folder .. "/outrider_submit.lua")
+local claims, failures = 0, 0
+
+local function claim(words, holds)
+  claims = claims + 1
+  if not holds then
+    failures = failures + 1
+    print("not so: " .. words .. (said[1] and " [" .. table.concat(said, " | ") .. "]" or ""))
+  end
+end
+
+-- A job as slurmctld shows it: what nobody set has a number that says so, what is unknown is nil.
+local function job(fields)
+  local made = { begin_time = 0, requeue = NO_VAL16, immediate = 0, cron_job = false,
+    het_job_offset = NO_VAL, user_id = 1000 }
+  for key, value in pairs(fields) do made[key] = value end
+  return made
+end
+
+local function submit(fields)
+  said = {}
+  local made = type(fields) == "table" and getmetatable(fields) and fields or job(fields)
+  return outrider_job_submit(made, {}, 1000), made
+end
+
+local function is_untouched(fields)
+  local before = job(fields)
+  local answer, after = submit(fields)
+  for key, value in pairs(after) do if before[key] ~= value then return false end end
+  for key in pairs(before) do if after[key] == nil then return false end end
+  return answer == slurm.SUCCESS and #said == 0
+end
+
+local function metadata_of(made)
+  return made.admin_comment and made.admin_comment:match('"metadata":"(.-[^\\])"')
+end
+
+local function refused(fields, words)
+  local answer, made = submit(fields)
+  local whole = table.concat(said, "\n")
+  return answer == slurm.ERROR and made.admin_comment == nil and whole:find(words, 1, true) ~= nil
+end
+
+local HEAD = "#!/bin/sh\n"
+local IMAGE = "#OUTRIDER image: http://h/a.qcow2\n"
+local DIGEST = "sha256:" .. ("0123456789abcdef"):rep(4)
+
+-- What says nothing passes untouched.
+claim("a script without metadata is untouched", is_untouched({ script = HEAD .. "ls\n" }))
+claim("an empty script is untouched", is_untouched({ script = "" }))
+claim("a job without script is untouched", is_untouched({}))
+claim("another comment is untouched", is_untouched({ comment = "ask for routrider:x" }))
+claim("a longer word is untouched", is_untouched({ script = HEAD .. "#OUTRIDERS ride\nls\n" }))
+claim("an indented line is untouched", is_untouched({ script = HEAD .. " " .. IMAGE .. "ls\n" }))
+claim("a line after the first command is untouched",
+  is_untouched({ script = HEAD .. "cat <<E\n" .. IMAGE .. "E\n" }))
+claim("four megabytes after the first command are untouched",
+  is_untouched({ script = HEAD .. "ls\n" .. IMAGE:rep(120000) }))
+claim("a foreign SPANK option is untouched", is_untouched({ spank_job_env = { [0] = "_SLURM_SPANK_OPTION_x_y=z" } }))
+
+-- What says something is marked, held and can go back to the queue.
+local answer, made = submit({ script = HEAD .. "\n# words\n" .. IMAGE .. "#SBATCH -n1\n#OUTRIDER size: 2 GiB\n"
+  .. "#OUTRIDER digest: " .. DIGEST .. " # of May\n#OUTRIDER private: \"true\"\nls\n#OUTRIDER image: late\n" })
+claim("a right script is accepted", answer == slurm.SUCCESS)
+claim("lines have one order", metadata_of(made)
+  == "image: http://h/a.qcow2\\ndigest: " .. DIGEST .. "\\nsize: 2 GiB\\nprivate: true")
+claim("a sentence stands before the record",
+  made.admin_comment:find('^outrider: waits to be planned {"outrider":1,"metadata":"') ~= nil)
+claim("it is held for a year", math.abs(made.begin_time - os.time() - 365 * 86400) < 60)
+claim("it can be requeued", made.requeue == 1)
+claim("its user is told", said[1] == 'outrider: the job starts when "a.qcow2" is on its nodes')
+
+answer, made = submit({ script = HEAD .. IMAGE, begin_time = 2000000000, requeue = 0 })
+claim("the user's own begin is kept", made.admin_comment:find(',"begin":2000000000}', 1, true) ~= nil)
+claim("the user's own requeue is kept", made.requeue == 0)
+answer, made = submit({ script = HEAD .. IMAGE, reservation = "render-17" })
+claim("a job with a reservation is not held", answer == 0 and made.begin_time == 0 and metadata_of(made) ~= nil)
+answer, made = submit({ script = "#!/bin/sh\r\n#OUTRIDER image: a.qcow2\r\nls\r\n" })
+claim("carriage returns are no part of a value", metadata_of(made) == "image: a.qcow2")
+answer, made = submit({ script = HEAD .. "#OUTRIDER\timage:a.qcow2" })
+claim("a last line needs no end", metadata_of(made) == "image: a.qcow2")
+answer, made = submit({ comment = "my words outrider:http://h/a?x=1" })
+claim("an address in a comment is an image", metadata_of(made) == "image: http://h/a?x=1")
+claim("a comment is left as it is", made.comment == "my words outrider:http://h/a?x=1")
+claim("a job without script is not requeued", made.requeue == NO_VAL16)
+answer, made = submit({ comment = "outrider:image=a.qcow2;name=web; size=600MB " })
+claim("keys in a comment count", metadata_of(made) == "image: a.qcow2\\nsize: 600MB\\nname: web")
+answer, made = submit({ script = HEAD .. IMAGE, comment = "outrider:b.qcow2" })
+claim("a comment counts more than a script", metadata_of(made) == "image: b.qcow2")
+local spank = { [0] = "_SLURM_SPANK_OPTION_x_y=z", [1] = "_SLURM_SPANK_OPTION_outrider_workspace=c.qcow2" }
+answer, made = submit({ script = HEAD .. IMAGE, comment = "outrider:b.qcow2", spank_job_env = spank })
+claim("an option counts more than a comment", metadata_of(made) == "image: c.qcow2")
+local file = { [0] = "_SLURM_SPANK_OPTION_outrider_workspace=web.yaml" }
+answer, made = submit({ comment = "outrider:image=w.qcow2", spank_job_env = file })
+claim("of a file counts what was read from it", metadata_of(made) == "image: w.qcow2")
+claim("a file that nobody read is refused", refused({ spank_job_env = file }, "was not read"))
+
+-- What is not right is refused, by line and key.
+for _, case in ipairs({
+  { "#OUTRIDER\n", 'line 2: "#OUTRIDER" says nothing' },
+  { "#OUTRIDER: image: x\n", "line 2:" },
+  { "#OUTRIDER image http://x\n", "line 2:" },
+  { "#OUTRIDER image:\n", "line 2: image: is empty" },
+  { "#OUTRIDER size: 2GiB\n", "image is missing" },
+  { IMAGE .. IMAGE, "line 3: image: is given twice" },
+  { IMAGE .. "#OUTRIDER sise: 3\n", 'line 3: "sise": there is no such key' },
+  { IMAGE .. "#OUTRIDER digest: sha256:0\n", "line 3: digest:" },
+  { IMAGE .. "#OUTRIDER digest: " .. DIGEST:upper() .. "\n", "line 3: digest:" },
+  { IMAGE .. "#OUTRIDER size: 2 gigs\n", "line 3: size:" },
+  { IMAGE .. "#OUTRIDER size: 1.2.3GB\n", "line 3: size:" },
+  { IMAGE .. "#OUTRIDER size: 0\n", "line 3: size:" },
+  { IMAGE .. "#OUTRIDER size: 2000000TiB\n", "line 3: size:" },
+  { IMAGE .. "#OUTRIDER format: iso\n", "line 3: format:" },
+  { IMAGE .. "#OUTRIDER private: yes\n", "line 3: private:" },
+  { IMAGE .. "#OUTRIDER name: -x\n", "line 3: name:" },
+  { "#OUTRIDER image: http://ada:secret@h/a\n", "a user or a password" },
+  { "#OUTRIDER image: http://h/../a\n", "has .. as a part" },
+  { "#OUTRIDER image: http://h/%2e%2E/a\n", "has .. as a part" },
+  { "#OUTRIDER image: /etc/passwd\n", "does not begin with a letter" },
+  { "#OUTRIDER image: HT+TP://x\n", "is no scheme" },
+  { "#OUTRIDER image: a b\n", "cannot stand in an address: write it as %20" },
+  { "#OUTRIDER image: a\255\n", '"\\xff" cannot stand' },
+  { "#OUTRIDER image: a\27[2J\n", '"\\x1b" cannot stand' },
+  { "#OUTRIDER image: a\"}\n", "cannot stand" },
+  { "#OUTRIDER image: " .. ("a"):rep(2049) .. "\n", "is 2049 characters long" },
+  { ("#OUTRIDER name: x\n"):rep(40), "more than 32 keys" },
+  { ("#\n"):rep(40000) .. IMAGE, "beyond the first 64 KiB" },
+}) do
+  claim("refused: " .. case[2], refused({ script = HEAD .. case[1] .. "ls\n" }, case[2]))
+end
+claim("a forged ticket is refused", refused({ comment = "x outrider-ticket=1.2" }, "outrider-ticket="))
+claim("a forged record is refused", submit({ admin_comment = 'x {"outrider":1}' }) == slurm.ERROR)
+claim("a comment must leave room", refused({ comment = ("x"):rep(800) .. " outrider:a" }, "has 811 bytes"))
+claim("a cron job is refused", refused({ comment = "outrider:a", cron_job = true }, "scrontab"))
+claim("--immediate is refused", refused({ comment = "outrider:a", immediate = 1 }, "--immediate"))
+claim("a part of a job is refused", refused({ comment = "outrider:a", het_job_offset = 0 }, "heterogeneous"))
+claim("other text after the metadata is refused", refused({ comment = "outrider:a and more" }, "cannot stand"))
+claim("what is no key=value is refused", refused({ comment = "outrider:a;b" }, '"b" is no key=value'))
+
+-- Whatever fails inside: jobs without metadata pass, others do not.
+local checked = metadata.checked
+metadata.checked = function() error("planted") end
+claim("a failing filter refuses metadata", refused({ comment = "outrider:a" }, "the submit filter failed"))
+claim("a failing filter lets others pass", is_untouched({ script = HEAD .. "ls\n" }))
+metadata.checked = checked
+local of_script = metadata.of_script
+metadata.of_script = function() error("planted") end
+claim("a failing reader refuses metadata", refused({ script = HEAD .. IMAGE }, "the submit filter failed"))
+claim("a failing reader lets others pass", submit({ script = HEAD .. "ls\n" }) == slurm.SUCCESS)
+metadata.of_script = of_script
+local locked = setmetatable({}, { __index = job({ comment = "outrider:a" }), __newindex = function() error("no") end })
+claim("a job that cannot be marked is refused", submit(locked) == slurm.ERROR)
+local unreadable = setmetatable({}, { __index = function(_, name)
+  if name == "spank_job_env" then error("no such field") end
+  return job({ script = HEAD .. "ls\n" })[name]
+end })
+claim("a field that cannot be read is none", submit(unreadable) == slurm.SUCCESS)
+
+-- The guard.
+local function modify(change, uid, fields)
+  said = {}
+  local record = { user_id = 1000, job_state = 0, admin_comment = 'outrider: x {"outrider":1,"metadata":"image: a"}' }
+  for key, value in pairs(fields or {}) do record[key] = value end
+  if record.admin_comment == "" then record.admin_comment = nil end
+  change.begin_time = change.begin_time or 0
+  return outrider_job_modify(change, record, {}, uid) == slurm.SUCCESS
+end
+for _, key in ipairs({ "comment", "admin_comment", "reservation", "req_nodes", "exc_nodes" }) do
+  claim("a user cannot change " .. key, not modify({ [key] = "" }, 1000))
+  claim("root can change " .. key, modify({ [key] = "x" }, 0))
+  claim("an operator can change " .. key, modify({ [key] = "x" }, 64030))
+end
+claim("a user cannot change the start", not modify({ begin_time = 12345 }, 1000))
+claim("a user can change the rest", modify({ time_limit = 5, begin_time = NO_VAL }, 1000))
+claim("a running job can shrink", modify({ req_nodes = "n1" }, 1000, { job_state = 1 + 65536 }))
+claim("an unmanaged job is its user's", modify({ comment = "x", begin_time = 5 }, 1000, { admin_comment = "" }))
+claim("no ticket can be forged later", not modify({ comment = "outrider-ticket=1" }, 1000, { admin_comment = "" }))
+claim("a workspace cannot be added later", not modify({ comment = "outrider:a" }, 1000, { admin_comment = "" }))
+outrider_managers = { [64030] = true }
+claim("a named manager can change a job", modify({ comment = "x" }, 64030))
+claim("somebody else cannot", not modify({ comment = "x" }, 1001))
+outrider_managers = nil
+local of_comment = metadata.of_comment
+metadata.of_comment = function() error("planted") end
+claim("a failing guard lets unmanaged jobs be changed", modify({ comment = "x" }, 1000, { admin_comment = "" }))
+metadata.of_comment = of_comment
+
+-- JSON, for every byte and every kind of broken UTF-8.
+local function unescaped(text)
+  return (text:sub(2, -2):gsub("\\u00(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end)
+    :gsub('\\([n"\\])', function(letter) return letter == "n" and "\n" or letter end))
+end
+for byte = 0, 127 do
+  local text = metadata.json(string.char(byte))
+  claim("JSON of byte " .. byte, text:find("^\"[\32-\126]+\"$") and unescaped(text) == string.char(byte))
+end
+claim("JSON of a quote and a backslash", metadata.json('"\\') == '"\\"\\\\"')
+for byte = 128, 255 do
+  claim("no JSON of byte " .. byte, metadata.json("a" .. string.char(byte)) == nil
+    and metadata.json(string.char(byte) .. "a") == nil)
+end
+for _, text in ipairs({ "ä€", "\240\159\154\128", "\237\159\191", "\238\128\128", "\244\143\191\191" }) do
+  claim("UTF-8 stays itself", metadata.json(text) == '"' .. text .. '"')
+end
+for _, text in ipairs({ "\192\175", "\224\128\128", "\237\160\128", "\240\128\128\128", "\244\144\128\128", "\226\130" }) do
+  claim("broken UTF-8 is refused", metadata.json(text) == nil)
+end
+
+-- Random jobs: nothing raises, nothing that counts goes through unmarked, no marked job is broken.
+math.randomseed(seed)
+local PIECES = { "#OUTRIDER", " image: ", "http://h/a", "\n", "\r", "#", " ", "outrider:", ";", "image=", "\\", '"', "=",
+  ":", "digest", DIGEST, "size: 1", "ls", "\t", "{", "%2e", "..", "#OUTRIDER image: a\n", "private", "\226\130", "\1" }
+local function noise(most)
+  local parts = {}
+  for position = 1, math.random(0, most) do
+    parts[position] = math.random() < 0.8 and PIECES[math.random(#PIECES)] or string.char(math.random(1, 255))
+  end
+  return table.concat(parts)
+end
+-- Said once more, in another way: does a line that counts begin with the word, or a word of the comment?
+local function wants(fields)
+  local text = (" " .. (fields.comment or "")):gsub("[%s,;]", " ")
+  if text:find(" outrider:", 1, true) or fields.spank_job_env then return true end
+  for line in (fields.script .. "\n"):gmatch("(.-)\n") do
+    local bare = line:gsub("[ \t\r\v\f]", "")
+    if bare ~= "" and bare:sub(1, 1) ~= "#" then return false end
+    if line:find("^#OUTRIDER") and not line:find("^#OUTRIDER[A-Za-z0-9_]") then return true end
+  end
+  return false
+end
+local marked = 0
+for round = 1, 6000 do
+  local fields = { script = HEAD .. noise(12) }
+  if math.random() < 0.4 then fields.comment = noise(5) end
+  if math.random() < 0.2 then fields.spank_job_env = { [0] = "_SLURM_SPANK_OPTION_outrider_workspace=" .. noise(4) } end
+  local done, answered, after = pcall(submit, fields)
+  local words = string.format("job %d: %q", round, fields.script .. (fields.comment or ""))
+  claim("nothing raises, " .. words, done and said.logged == nil)
+  if done and answered == slurm.SUCCESS then
+    claim("metadata is marked, " .. words, wants(fields) == (after.admin_comment ~= nil))
+    local found = metadata_of(after)
+    if found then marked = marked + 1 end
+    claim("a mark is whole, " .. words, not after.admin_comment or found:find("^image: [^ ]") and
+      after.admin_comment:find('"}$') and not after.admin_comment:find("[^\32-\126]") and after.begin_time > os.time())
+  else
+    claim("only metadata is refused, " .. words, wants(fields) and #said > 0)
+  end
+end
+claim("enough random jobs are right", marked > 100)
+print(string.format("%s: %d claims, %d do not hold", _VERSION, claims, failures))
+os.exit(failures == 0 and 0 or 1)
