@@ -32,6 +32,7 @@ class Facts:
     site: SiteConf
     version: tuple[int, ...]
     """Empty if Slurm's commands are not here."""
+    version_text: str
     running: Mapping[str, str]
     """What the controller says of its configuration; empty if it does not answer."""
     silence: str
@@ -53,9 +54,11 @@ def gather(conf: str | None, environment: Mapping[str, str], runner: Runner) -> 
     """Look at everything. Raises InputError if there is no slurm.conf to be read."""
     path = conf_path(conf, environment)
     said = runner.run(["scontrol", "show", "config"])
+    version = runner.run(["scontrol", "--version"]).output.strip()
     return Facts(
         site=read_site(path, read_bytes),
-        version=version_of(runner.run(["scontrol", "--version"]).output),
+        version=version_of(version),
+        version_text=version.rpartition(" ")[2] or "unknown",
         running=shown(said.output) if said.is_good else {},
         silence="" if said.is_good else said.reason,
         has_systemd=os.path.isdir("/run/systemd/system"),

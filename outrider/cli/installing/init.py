@@ -327,7 +327,7 @@ def _seen(found: Facts) -> Seen:
     return Seen(
         slurm_conf=found.site.main.path,
         files=tuple(each.path for each in found.site.files),
-        version=".".join(map(str, found.version)) or "unknown",
+        version=found.version_text,
         nodes=len(nodes_of(found.site)),
     )
 

@@ -142,4 +142,6 @@ def _reason(error: Exception, node: str) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if "not found in known_hosts" in text:
         return f"its host key is not known: look at it with ssh {node}, or name a file with --known-hosts"
+    if "No authentication methods" in text:
+        return "no key to log in with: name one with --ssh-identity, or in ~/.ssh/config"
     return f"{text}: try ssh {node} true"

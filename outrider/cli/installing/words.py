@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from outrider.cli.installing.init import Outcome
 
 
+MOST_LINES = 12
+
+
 def screen(outcome: Outcome, *, is_removal: bool) -> str:
     """Everything, the conclusion last."""
     others = len(outcome.seen.files) - 1
@@ -24,7 +27,8 @@ def screen(outcome: Outcome, *, is_removal: bool) -> str:
     else:
         are_in = outcome.is_applied and not outcome.waits_for_nodes
         for path, added in outcome.edits.items():
-            lines += _part(f"lines {'in' if are_in else 'for'} {path}", added)
+            shown = added if len(added) <= MOST_LINES else (f"{len(added)} lines: --json shows them",)
+            lines += _part(f"lines {'in' if are_in else 'for'} {path}", shown)
         title = "files put on this machine" if outcome.is_applied else "files for this machine"
         lines += _part(title, outcome.put)
     lines += _part("kept as somebody has changed them", outcome.kept)
