@@ -21,7 +21,7 @@ def main() -> int:
     given = "arg = {" + ",".join(map(json.dumps, arguments)) + "}"
     for load, text in ((lua.luaL_loadstring, given), (lua.luaL_loadfile, file)):
         if load(state, text.encode()) or lua.lua_pcall(state, 0, 0, 0):
-            print(lua.lua_tolstring(state, -1, None).decode(errors="replace"))
+            sys.stderr.buffer.write(lua.lua_tolstring(state, -1, None))
             return 1
     return 0
 

@@ -22,10 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins" / "slurm"
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "ip", "unshare", "nsenter", "setpriv")
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
-SUITES = {
-    "24.11": Path("/var/cache/outrider-testbed/trixie"),
-    "26.05": Path("/var/cache/outrider-testbed/sid"),
-}
+CACHE = Path("/var/cache/outrider-testbed")
+SUITES = {"24.11": CACHE / "trixie", "26.05": CACHE / "sid"}
+LOGS = ("munge/start", "munge/out", "state/out", "state/slurmctld.log", "slurmd.out", "slurmd.log")
 ADA, BOB, SLURM_USER = 65534, 2, 1
 """Users by number, such as every system has: nobody, bin, and daemon as the one Slurm runs as."""
 UP_S, CALL_S = 60, 60
@@ -48,6 +47,7 @@ MpiDefault=none
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=10000
 ReturnToService=2
+JobAcctGatherType=jobacct_gather/none
 MessageTimeout=30
 NodeName=n1 NodeAddr=127.0.0.1 NodeHostname=localhost CPUs=4 RealMemory=2000 State=UNKNOWN
 PartitionName=main Nodes=n1 Default=YES State=UP MaxTime=UNLIMITED OverSubscribe=YES
@@ -61,14 +61,16 @@ mount --make-rprivate /
 # Names are not looked up where there is no address but the loopback's.
 ip link set lo up; ip link add slurm0 type veth peer name slurm1; ip address add 10.97.0.1/24 dev slurm0
 ip link set slurm0 up; ip link set slurm1 up
+[ -z "{tree}" ] || mount --bind {tree} {tree}
 mount -t proc proc {tree}/proc
 if [ -n "{tree}" ]; then
   mount -t tmpfs tmpfs {tree}/tmp
   for each in /dev {folder} {plugins}; do mkdir -p {tree}$each; mount --rbind $each {tree}$each; done
   cd {tree}; pivot_root . tmp; umount -l /tmp; mount -t tmpfs tmpfs /run; cd {folder}
 fi
-munged --foreground --force --key-file=munge/key --socket={folder}/munge/socket --pid-file={folder}/munge/pid \
-  --log-file={folder}/munge/log --seed-file={folder}/munge/seed >munge/out 2>&1 </dev/null &
+munged --foreground --force --key-file=munge/key --socket={folder}/munge/socket \
+  --pid-file={folder}/munge/pid --log-file={folder}/munge/log --seed-file={folder}/munge/seed \
+  >munge/out 2>&1 </dev/null &
 while ! munge -n -S {folder}/munge/socket >/dev/null 2>&1; do sleep 0.05; done
 slurmctld -D -f {folder}/slurm.conf >state/out 2>&1 </dev/null &
 slurmd -D -N n1 -f {folder}/slurm.conf >slurmd.out 2>&1 </dev/null &
@@ -108,9 +110,9 @@ class Site:
         init = self.init()
         if init is None:
             raise NotUp(f"the private Slurm has ended\n{self.logs()}")
-        enter = ["nsenter", f"--target={init}", "--mount", "--net", "--pid", f"--wd={self.folder}/jobs", "--"]
+        enter = ["nsenter", f"--target={init}", "--mount", "--net", "--pid", f"--wdns={self.folder}/jobs"]
         who = [] if uid == 0 else ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
-        return [*enter, *who, *argv]
+        return [*enter, "--", *who, *argv]
 
     def init(self) -> str | None:
         """The first process of the namespaces, by its number outside of them."""
@@ -168,8 +170,7 @@ class Site:
             self.clock.sleep(0.1)
 
     def logs(self) -> str:
-        paths = [self.folder / name for name in
-                 ("munge/start", "munge/out", "munge/log", "state/out", "state/slurmctld.log", "slurmd.out", "slurmd.log")]  # fmt: skip
+        paths = [self.folder / name for name in LOGS]
         return "\n".join(
             f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in paths if path.exists()
         )
@@ -187,12 +188,11 @@ def missing() -> list[str]:
     return [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
 
 
-def use_plugins(folder: Path) -> None:
-    """Put the loaders beside slurm.conf, with this repository's folder in the place of the installed one."""
-    for name in ("job_submit.lua", "cli_filter.lua"):
-        text = (PLUGINS / name).read_text()
-        assert "/usr/lib/outrider/slurm/" in text
-        (folder / name).write_text(text.replace("/usr/lib/outrider/slurm/", f"{PLUGINS}/"))
+def loader(name: str, folder: Path = PLUGINS) -> str:
+    """A file that Slurm loads, with another folder in the place of the installed one."""
+    text = (PLUGINS / name).read_text()
+    assert "/usr/lib/outrider/slurm/" in text
+    return text.replace("/usr/lib/outrider/slurm/", f"{folder}/")
 
 
 @contextmanager
@@ -202,7 +202,7 @@ def site(
     """Up on entry, gone on exit. `files` lie beside slurm.conf, `more` is added to it."""
     folder = Path(tempfile.mkdtemp(prefix="of-", dir="/tmp"))
     try:
-        _lay_out(folder, files or {}, more.replace("{folder}", str(folder)))
+        _lay_out(folder, tree, files or {}, more.replace("{folder}", str(folder)))
         start = START.format(path=PATH, tree=tree or "", folder=folder, plugins=PLUGINS)
         argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", start]
         with (folder / "munge" / "start").open("wb") as out, subprocess.Popen(
@@ -219,7 +219,7 @@ def site(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lay_out(folder: Path, files: Mapping[str, str], more: str) -> None:
+def _lay_out(folder: Path, tree: Path | None, files: Mapping[str, str], more: str) -> None:
     folder.chmod(0o755)
     for name, owner, mode in (
         ("state", SLURM_USER, 0o755),
@@ -233,6 +233,6 @@ def _lay_out(folder: Path, files: Mapping[str, str], more: str) -> None:
     (folder / "munge" / "key").write_bytes(os.urandom(1024))
     (folder / "munge" / "key").chmod(0o400)
     (folder / "slurm.conf").write_text(CONFIGURATION.format(folder=folder, more=more))
-    (folder / "cgroup.conf").write_text("")
+    (folder / "cgroup.conf").write_text("" if tree is None else "CgroupPlugin=disabled\n")
     for name, text in files.items():
         (folder / name).write_text(text)
