@@ -33,6 +33,7 @@ MODULES = {
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
     "installing.init": ("init",),
     "installing.deploy": ("nodes deploy",),
+    "installing.doctor": ("doctor",),
     "check": ("check",),
     "demo": ("demo",),
     "simulate": ("sim",),

@@ -44,7 +44,7 @@ def site(nodes: int = 2, lines: Sequence[str] = (), **files: str) -> Iterator[Sl
 def let_in(cluster: SlurmCluster) -> None:
     """sshd on every node; the head's root has a key for them and knows theirs."""
     nodes = [each for each in cluster.hosts if each.startswith("n")]
-    keys = {}
+    keys: dict[str, str] = {}
     cluster.run("head", ["mkdir", "-p", "-m", "700", "/root/.ssh", str(SSH)])
     for name, path in (("host", f"{SSH}/host"), ("client", "/root/.ssh/id_ed25519")):
         cluster.run("head", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path])

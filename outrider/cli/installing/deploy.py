@@ -118,7 +118,7 @@ def add(commands: Subparsers) -> None:
 def deploy(arguments: argparse.Namespace) -> None:
     from outrider.cli.installing.nodefiles import note_deployed
 
-    names = _names(arguments.names)
+    names = names_in(arguments.names)
     if not arguments.dry_run and os.geteuid() != 0:
         raise NotAllowedError("the site's key is root's: run this with sudo")
     remote = _remote(arguments)
@@ -270,7 +270,8 @@ def _remote(arguments: argparse.Namespace) -> Remote:
     )
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names_in(text: str) -> tuple[str, ...]:
+    """The nodes that a set stands for."""
     from outrider.metadata.errors import TextError
     from outrider.metadata.hostlists import expand
 

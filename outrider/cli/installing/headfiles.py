@@ -113,6 +113,15 @@ def is_ours(path: str) -> bool:
         return False
 
 
+def service_user() -> str:
+    """As whom outriderd runs here."""
+    try:
+        found = re.search(r"(?m)^User=(\S+)", Path(UNIT).read_text())
+    except OSError:
+        return "root"
+    return found[1] if found else "root"
+
+
 def deployed() -> tuple[str, ...]:
     """The nodes to which `outrider nodes deploy` has brought everything."""
     try:

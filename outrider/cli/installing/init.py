@@ -149,7 +149,7 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
 
     found = facts.gather(wishes.conf, os.environ, runner)
     head = _head(wishes, found)
-    planned = _plan(found, head, has_spank=wishes.spank is not None)
+    planned = planned_for(found, head, has_spank=wishes.spank is not None)
     request: Json = {
         "manifest": headfiles.MANIFEST, "folders": headfiles.folders(head),
         "files": headfiles.files(head, planned.hooks),
@@ -205,13 +205,27 @@ def remove(wishes: Wishes, runner: Runner) -> Outcome:
         from outrider.metadata.hostlists import fold
 
         steps.insert(0, f"the nodes still have their files: outrider nodes deploy --remove '{fold(nodes)}'")
-    if changed and not found.is_configless and not found.shared_as:
-        steps.insert(0, f"copy {' '.join(changed)} to the nodes that have copies, then scontrol reconfigure")
+    copied = [each for each in changed if not each.endswith("job_submit.lua")]
+    if copied and not found.is_configless and not found.shared_as:
+        steps.insert(0, f"copy {' '.join(copied)} to the nodes that have copies, then scontrol reconfigure")
+    if waiting := _waiting(runner):
+        steps.insert(
+            0,
+            f"jobs {' '.join(waiting)} wait for images for ever now: scancel them, or let them start without "
+            "by scontrol update jobid=JOB StartTime=now",
+        )
     return Outcome(
         seen=_seen(found), settings={}, edits=dict.fromkeys(changed, ()), put=(), kept=tuple(done["kept"]),
         removed=tuple(done["removed"]), advice=tuple(remarks), troubles=(), is_applied=True,
         waits_for_nodes="", next_steps=tuple(steps),
     )  # fmt: skip
+
+
+def _waiting(runner: Runner) -> list[str]:
+    """Pending jobs that nobody but Outrider would let start."""
+    said = runner.run(["scontrol", "--oneliner", "show", "job"]).output
+    jobs = [line for line in said.splitlines() if ' AdminComment=' in line and '{"outrider":1' in line]
+    return [line.split()[0].removeprefix("JobId=") for line in jobs if " JobState=PENDING " in line]
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
@@ -253,7 +267,8 @@ def _head(wishes: Wishes, found: Facts) -> Head:
     )
 
 
-def _plan(found: Facts, head: Head, *, has_spank: bool) -> Plan:
+def planned_for(found: Facts, head: Head, *, has_spank: bool) -> Plan:
+    """What is to be done to this site's files."""
     from outrider.cli.installing.editing import read_text
     from outrider.cli.installing.plan import CLI_PART, Texts, plan
     from outrider.cli.installing.shipped import CLI_LOADER, SUBMIT_LOADER, shipped

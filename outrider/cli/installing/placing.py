@@ -48,7 +48,11 @@ def carry_out(request: Json) -> Json:
     place = Place(request.get("root", ""), request.get("manifest", MANIFEST))
     files = [File(each) for each in request.get("files", [])]
     if request["do"] == "look":
-        return {"files": {each.path: place.state(each) for each in files}, **machine(place.root)}
+        return {
+            "files": {each.path: place.state(each) for each in files},
+            "digests": {path: mark_of(place.at(path)) for path in request.get("digests", [])},
+            **machine(place.root),
+        }
     if request["do"] == "put":
         changed = place.put(request.get("folders", []), files)
         return {**changed, **started(request, place, changed["changed"], files)}
@@ -216,6 +220,7 @@ def machine(root: str) -> Json:
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "has_systemd": not root and os.path.isdir("/run/systemd/system"),
         "uid": os.getuid(),
+        "now_s": time.time(),  # noqa: TID251 - a program of its own, which nobody hands a clock
     }
 
 
@@ -234,9 +239,11 @@ def started(request: Json, place: Place, changed: list[str], files: list[File]) 
     if service.get("command"):
         return {"service": by_command(service["command"], is_new), "words": words}
     if not machine(place.root)["has_systemd"]:
-        verb = "restart" if daemon_pid() else "start"
-        words.append(f"no systemd here: {verb} it yourself with {shlex.join(service['by_hand'])}")
-        return {"service": "running" if daemon_pid() and not is_new else "not started", "words": words}
+        is_there = daemon_pid() != 0
+        if not is_there or is_new:
+            verb = "restart" if is_there else "start"
+            words.append(f"no systemd here: {verb} it yourself with {shlex.join(service['by_hand'])}")
+        return {"service": "not started" if not is_there or is_new else "running", "words": words}
     run(["systemctl", "daemon-reload"])
     run(["systemctl", "enable", service["unit"]])
     is_active = is_running(service["unit"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outrider.cli.installing.hooks import HOOKS, Composed, composed
+from outrider.cli.installing.hooks import HOOKS, PROLOG, Composed, composed
 from outrider.cli.installing.lua import CLI, SUBMIT, Filter, lines, with_ours
 from outrider.cli.installing.marking import LUA, SLURM, Replacement, changed, restored
 from outrider.cli.installing.siteconf import Located, SiteConf
-from outrider.cli.installing.timeouts import timeouts
+from outrider.cli.installing.timeouts import batch_start_s, timeouts
 
 MANY_PROGRAMS = (24, 5)
 """From this version on each line of Prolog and the like adds a program."""
@@ -73,6 +73,8 @@ def plan(
     )
     wanted = {each.hook.key: each.value for each in hooks if each.value is not None}
     wanted |= _plugins(site, parts)
+    if PROLOG.name in parts and site.last("BatchStartTimeout") is None:
+        wanted["BatchStartTimeout"] = str(batch_start_s(site.value))
     troubles = [each.trouble for each in hooks if each.trouble]
     edits = list(_conf_edits(site, wanted)) if CONF_PART in parts else []
     for part, kind, text, loader in (
@@ -88,7 +90,7 @@ def plan(
         edits=tuple(each for each in edits if each.after != each.present),
         hooks=hooks,
         settings=tuple(sorted(wanted.items())),
-        advice=(*site.remarks, *_advice(site, parts)),
+        advice=(*site.remarks, *_advice(site, parts, wanted)),
         troubles=tuple(troubles),
     )
 
@@ -175,9 +177,9 @@ def _plugstack_edit(site: SiteConf, text: str | None) -> Edit:
     )
 
 
-def _advice(site: SiteConf, parts: frozenset[str]) -> list[str]:
+def _advice(site: SiteConf, parts: frozenset[str], wanted: Mapping[str, str]) -> list[str]:
     """What a site should know of its own settings; nothing of it is changed."""
-    found = [*timeouts(site.value)]
+    found = timeouts(lambda key: wanted.get(key) or site.value(key))
     flags = site.value("PrologFlags").lower()
     if "runinjob" in flags:
         found.append(

@@ -7,29 +7,42 @@ from collections.abc import Callable
 
 UNSET = 65_534
 DEFAULT_BATCH_START_S = 10
+LONGEST_PROLOG_S = 45
+"""What Outrider's own prolog takes at the very worst, when a daemon is there and does not answer."""
 MARGIN_S = 60
 _NUMBER = re.compile(r"\s*(\d+)")
 _LIMITS = ("PrologTimeout", "PrologEpilogTimeout")
 """The first since 25.05, and it counts more."""
 
 
+def batch_start_s(value: Callable[[str], str]) -> int:
+    """What BatchStartTimeout should be."""
+    return max(_limit_s(value) or 0, LONGEST_PROLOG_S) + MARGIN_S
+
+
 def timeouts(value: Callable[[str], str]) -> list[str]:
     """What is wrong; `value` gives a setting's text, empty if it is not set."""
-    limits = [found for key in _LIMITS if (found := seconds(value(key))) is not None]
-    batch_start_s = seconds(value("BatchStartTimeout"))
-    batch_start_s = DEFAULT_BATCH_START_S if batch_start_s is None else batch_start_s
-    if not limits:
-        return [
-            "PrologEpilogTimeout is not set: a prolog that hangs keeps its node for ever (Outrider's "
-            f"does not hang); with PrologEpilogTimeout=N, set BatchStartTimeout to N+{MARGIN_S}"
-        ]
-    if batch_start_s <= limits[0]:
-        return [
-            f"BatchStartTimeout ({batch_start_s} s) is not above the {limits[0]} s that a prolog may take: "
-            "a job whose prolog takes longer is taken for lost when its node registers anew, as at "
-            f"scontrol reconfigure; set BatchStartTimeout={limits[0] + MARGIN_S}"
-        ]
-    return []
+    limit_s = _limit_s(value)
+    found = []
+    if limit_s is not None and limit_s < LONGEST_PROLOG_S:
+        found.append(
+            f"a prolog may take {limit_s} s, but Outrider's {LONGEST_PROLOG_S} s at the very worst, and is "
+            f"then killed, which drains the node: set PrologEpilogTimeout={LONGEST_PROLOG_S + MARGIN_S}"
+        )
+    batch_s = seconds(value("BatchStartTimeout"))
+    batch_s = DEFAULT_BATCH_START_S if batch_s is None else batch_s
+    longest_s = max(limit_s or 0, LONGEST_PROLOG_S)
+    if batch_s <= longest_s:
+        found.append(
+            f"BatchStartTimeout ({batch_s} s) is not above the {longest_s} s that a prolog may take: a job "
+            "whose prolog takes longer is taken for lost when its node registers anew, as at scontrol "
+            f"reconfigure; set BatchStartTimeout={longest_s + MARGIN_S}"
+        )
+    return found
+
+
+def _limit_s(value: Callable[[str], str]) -> int | None:
+    return next((found for key in _LIMITS if (found := seconds(value(key))) is not None), None)
 
 
 def seconds(text: str) -> int | None:
