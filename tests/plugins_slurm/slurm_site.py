@@ -25,8 +25,8 @@ PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 CACHE = Path("/var/cache/outrider-testbed")
 SUITES = {"24.11": CACHE / "trixie", "26.05": CACHE / "sid"}
 LOGS = ("munge/start", "munge/out", "state/out", "state/slurmctld.log", "slurmd.out", "slurmd.log")
-ADA, BOB, SLURM_USER = 65534, 2, 1
-"""Users by number, such as every system has: nobody, bin, and daemon as the one Slurm runs as."""
+ADA, BOB, SLURM_USER = 2, 3, 1
+"""Users by number, such as every system has: bin, sys, and daemon as the one Slurm runs as."""
 UP_S, CALL_S = 60, 60
 
 CONFIGURATION = """\

@@ -185,7 +185,7 @@ def test_refusal_says_where_and_why(slurm: Site, lines: str, options: list[str],
 
 def test_job_in_a_reservation_is_marked_and_not_held(slurm: Site) -> None:
     made = slurm.run(
-        "scontrol", "create", "reservation", "ReservationName=render-17", "Users=nobody", "Nodes=n1",
+        "scontrol", "create", "reservation", "ReservationName=render-17", "Users=bin", "Nodes=n1",
         "StartTime=now+1hour", "Duration=10", "Flags=IGNORE_JOBS", uid=0,
     )  # fmt: skip
     assert made.code == 0, made.said
