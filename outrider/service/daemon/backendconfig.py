@@ -14,8 +14,8 @@ from outrider.service.daemon.configtypes import Path, all_defaults, given
 
 LATER = ("gridengine",)
 VIRTUAL_NODES = ("n1", "n2", "n3", "n4")
-CONTROL_PORT = 6823
-RELAY_PORT = 6824
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
 LEAST_PORT = 1
 
 
