@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 RATE = re.compile(r"(\d+)([kmg]?)bit")
 FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 ENDS = (signal.SIGINT, signal.SIGTERM)
-EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str]) -> int:
     asked = _parser().parse_args(argv)
     try:
         code: int = asked.do(asked)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except TestbedError as error:
         sys.stderr.write(f"testbed: {error}\n")
         return EXIT_FAILED
@@ -105,7 +107,7 @@ def _status(asked: argparse.Namespace) -> int:
 def _down(asked: argparse.Namespace) -> int:
     for record in records.alive():
         # Those of tests and demonstrations that run end with them, and are none of ours.
-        if record.name == asked.name or (asked.all and record.is_kept()):
+        if record.name == asked.name or (asked.all and record.is_kept() and record.kind == SlurmCluster.kind):
             SlurmCluster.attached(record.name).down()
             _say(f"{record.name}: removed")
     with records.locked():

@@ -72,6 +72,7 @@ def bear(
         "site": record.site.pid if record.site is not None and record.site.is_alive() else None,
         "tree": record.tree,
         "private": PRIVATE,
+        "passable": _programs(record),
         "binds": [
             {"path": path, "at": path, "is_writable": is_writable} for path, is_writable in record.binds
         ],
@@ -147,6 +148,14 @@ def set_link(record: Record, name: str, *, is_up: bool) -> None:
     """Pull a host's cable, or put it in again."""
     assert record.site is not None
     _told(record, [*_in_network(record.site), "ip"], [f"link set {name} {'up' if is_up else 'down'}"])
+
+
+def _programs(record: Record) -> list[str]:
+    """What users of the hosts may want to run: the repository, and this Python where it is the tree's."""
+    paths = [path for path, _ in record.binds]
+    if record.tree == "/":
+        paths += [sys.executable, os.path.realpath(sys.executable), sys.base_prefix]
+    return paths
 
 
 def _told(record: Record, argv: list[str], lines: list[str]) -> None:

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -108,6 +109,14 @@ class Cluster:
     @property
     def hosts(self) -> list[str]:
         return list(self.record.addresses)
+
+    @property
+    def python(self) -> str:
+        """
+        The interpreter with which the repository's head side runs on the hosts, for every user; the
+        repository lies at its own path, `REPOSITORY`, and goes into PYTHONPATH.
+        """
+        return sys.executable if self.record.tree == "/" else "/usr/bin/python3"
 
     def address(self, host: str) -> str:
         return self.record.addresses[host]

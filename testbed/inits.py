@@ -30,12 +30,15 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+PR_SET_PDEATHSIG = 1
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> int:
+    # Who asked for hosts may be killed: then nobody goes on making them.
+    _checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     wanted = json.load(sys.stdin)
     os.umask(0o022)
     folder = os.open(wanted["folder"], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -89,15 +92,19 @@ def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | N
     with os.fdopen(reader) as told:
         lines = told.read().splitlines()
     os.wait()
-    if len(lines) != 2 or lines[1] != "made":
-        raise SystemExit("\n".join(lines) or "a host's first process ended without a word")
-    return int(lines[0])
+    # The child and its parent write one line each, in either order; anything else is a complaint.
+    numbers = [int(line) for line in lines if line.isdigit()]
+    others = [line for line in lines if not line.isdigit()]
+    if others != ["made"] or len(numbers) != 1:
+        raise SystemExit("\n".join(others) or "a host's first process ended without a word")
+    return numbers[0]
 
 
 def _midwife(
     make: Any, folder: int, watched: list[int], kinds: int, space: int | None, writer: int
 ) -> NoReturn:
     """Enter the namespaces, and fork once more: only children are in a new namespace of processes."""
+    _checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     os.setsid()
     if space is not None:
         _checked(LIBC.setns(space, CLONE_NEWNS), "setns")
@@ -160,8 +167,10 @@ def _make_host(wanted: Any, host: Any) -> None:
     disk = os.path.join(wanted["disks"], host["name"])
     is_new = not os.path.isdir(disk)
     if is_new:
+        # Not with its parents: if these have gone meanwhile, so shall this.
+        os.mkdir(disk)
         for part in ("upper", "scratch", "merged"):
-            os.makedirs(os.path.join(disk, part))
+            os.mkdir(os.path.join(disk, part))
         for path in wanted["private"]:
             _make_empty(os.path.join(disk, "upper"), path)
     root = os.path.join(disk, "merged")
@@ -180,8 +189,11 @@ def _make_host(wanted: Any, host: Any) -> None:
         os.makedirs(entry["path"], exist_ok=True)
         os.chown(entry["path"], entry["uid"], entry["gid"])
         os.chmod(entry["path"], entry["mode"])
-    for entry in host["files"] if is_new else []:
-        _write(entry)
+    if is_new:
+        for entry in host["files"]:
+            _write(entry)
+        for path in wanted["passable"]:
+            _make_passable(path)
 
 
 def _make_empty(upper: str, path: str) -> None:
@@ -228,6 +240,15 @@ def _bind(path: str, target: str, *, is_writable: bool) -> None:
     _mount(path, target, "", MS_BIND)
     if not is_writable:
         _mount("none", target, "", MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def _make_passable(path: str) -> None:
+    """Let every user of the host walk down to a path, also where the machine's own users may not."""
+    while path != "/":
+        path = os.path.dirname(path)
+        mode = os.stat(path).st_mode
+        if not mode & stat.S_IXOTH:
+            os.chmod(path, stat.S_IMODE(mode) | stat.S_IXOTH)
 
 
 def _write(entry: Any) -> None:

@@ -30,6 +30,7 @@ FOLDER = Path("/run/outrider-testbed")
 NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 VERSION = 1
 ENDING_S = 20
+POLL_S = 0.01
 
 
 class TestbedError(Exception):
@@ -103,9 +104,8 @@ class Record:
 
 
 def write(record: Record) -> None:
-    text = json.dumps({"version": VERSION, **_plain(record)}, indent=1)
     beside = record.folder / f"record.{os.getpid()}"
-    beside.write_text(text)
+    beside.write_text(_text(record))
     beside.rename(record.folder / "record")
 
 
@@ -153,8 +153,12 @@ def enter(record: Record, clock: Clock) -> None:
         remove_dead(clock)
         if record.folder.exists():
             raise TestbedError(f"a testbed called {record.name} stands: remove it with down, or use --name")
-        (record.folder / "disks").mkdir(parents=True)
-        write(record)
+        # Whole or not at all: a folder without a record would belong to nobody.
+        beside = FOLDER / ".new"
+        shutil.rmtree(beside, ignore_errors=True)
+        (beside / "disks").mkdir(parents=True)
+        (beside / "record").write_text(_text(record))
+        beside.rename(record.folder)
 
 
 def remove(record: Record, clock: Clock) -> None:
@@ -164,11 +168,14 @@ def remove(record: Record, clock: Clock) -> None:
     for process in _processes(record):
         process.kill()
     until_s = clock.monotonic_s() + ENDING_S
-    while any(process.is_alive() for process in _processes(record)):
+    while record.folder.exists():
+        if not any(process.is_alive() for process in _processes(record)):
+            shutil.rmtree(record.folder, ignore_errors=True)
         if clock.monotonic_s() > until_s:
-            raise TestbedError(f"the hosts of {record.name} do not end within {ENDING_S} s of being killed")
-        clock.sleep(0.01)
-    shutil.rmtree(record.folder, ignore_errors=True)
+            raise TestbedError(
+                f"{record.folder} does not go away within {ENDING_S} s of its hosts being killed"
+            )
+        clock.sleep(POLL_S)
 
 
 def remove_dead(clock: Clock) -> list[str]:
@@ -220,8 +227,8 @@ def _service(found: dict[str, object]) -> Service:
     )
 
 
-def _plain(record: Record) -> dict[str, object]:
-    return asdict(record)
+def _text(record: Record) -> str:
+    return json.dumps({"version": VERSION, **asdict(record)}, indent=1)
 
 
 def _is_zombie(pid: int) -> bool:

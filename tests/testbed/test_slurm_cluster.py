@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from testbed.cluster import REPOSITORY
 from testbed.records import TestbedError
 from testbed.slurm import SlurmCluster
 from tests.testbed.clusters import VERSIONS, machine, needs_slurm, processes
@@ -60,6 +61,14 @@ def test_hosts_see_one_another_and_not_the_machine(cluster: SlurmCluster) -> Non
     assert seen == {"head": "", "images": "", "n1": "n1", "n2": ""}
     assert names == {host: host for host in ("head", "images", "n1", "n2")}
     assert [line.split("@")[0].split()[0] for line in links if line] == ["lo", "eth0"]
+
+
+def test_users_of_a_host_can_run_the_service_of_this_repository(cluster: SlurmCluster) -> None:
+    asked = "import outrider.service.daemon.main, sys; print(sys.version_info >= (3, 11))"
+    environment = {"PYTHONPATH": str(REPOSITORY)}
+    done = cluster.run("head", [cluster.python, "-c", asked], user="ada", environment=environment)
+
+    assert done.stdout == "True\n"
 
 
 def test_link_lets_no_more_through_than_its_rate(cluster: SlurmCluster) -> None:
