@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,10 +29,12 @@ PermitRootLogin yes
 
 
 @contextmanager
-def site(nodes: int = 2, lines: Sequence[str] = (), **files: str) -> Iterator[SlurmCluster]:
+def site(
+    nodes: int = 2, lines: Sequence[str] = (), files: Mapping[str, str] | None = None
+) -> Iterator[SlurmCluster]:
     """A cluster as a site has it before anybody thinks of Outrider; files of /etc/slurm by their name."""
     need_everything()
-    given = {f"/etc/slurm/{name.replace('__', '.')}": text for name, text in files.items()}
+    given = {f"/etc/slurm/{name}": text for name, text in (files or {}).items()}
     # The interpreter and the sources are seen on each host where they are on this machine.
     shared = [ROOT, *dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))]
     shared = [each for each in shared if not each.is_relative_to("/usr")]

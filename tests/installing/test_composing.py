@@ -161,8 +161,9 @@ def test_lua_of_the_site_in_use_is_no_trouble() -> None:
 @pytest.mark.parametrize(
     ("lines", "word"),
     [
-        ("", "PrologEpilogTimeout is not set"),
-        ("PrologEpilogTimeout=65534\n", "PrologEpilogTimeout is not set"),
+        ("", "BatchStartTimeout (10 s) is not above the 45 s"),
+        ("PrologEpilogTimeout=65534\nBatchStartTimeout=30\n", "set BatchStartTimeout=105"),
+        ("PrologEpilogTimeout=30\nBatchStartTimeout=60\n", "a prolog may take 30 s, but Outrider's 45 s"),
         ("PrologEpilogTimeout=600\n", "BatchStartTimeout (10 s) is not above the 600 s"),
         ("PrologEpilogTimeout=600\nBatchStartTimeout=600\n", "set BatchStartTimeout=660"),
         ("PrologTimeout=90\nPrologEpilogTimeout=5\nBatchStartTimeout=60\n", "the 90 s"),
@@ -173,6 +174,12 @@ def test_trap_of_the_timeouts_is_named_with_its_numbers(lines: str, word: str) -
 
     assert len(found) == 1
     assert word in found[0]
+
+
+def test_timeout_that_the_site_has_not_set_is_set_above_what_a_prolog_takes() -> None:
+    assert dict(planned(site("")).settings)["BatchStartTimeout"] == "105"
+    assert dict(planned(site("PrologEpilogTimeout=600\n")).settings)["BatchStartTimeout"] == "660"
+    assert "BatchStartTimeout" not in dict(planned(site("BatchStartTimeout=5\n")).settings)
 
 
 def test_timeouts_that_fit_are_no_matter() -> None:

@@ -163,4 +163,4 @@ def test_lua_file_is_restored_to_the_byte() -> None:
 def test_what_is_left_out_is_not_planned() -> None:
     plan = planned(site(""), parts=ALL - {"prolog-slurmctld", "submit-filter"})
 
-    assert [key for key, _ in plan.settings] == ["Epilog", "Prolog", "TaskProlog"]
+    assert [key for key, _ in plan.settings] == ["BatchStartTimeout", "Epilog", "Prolog", "TaskProlog"]

@@ -202,10 +202,12 @@ def deployed(deployment: Deployment, node: str) -> NodeResult:
 
 def removed(remote: Remote, node: str) -> NodeResult:
     """One node without us. Its pool stays."""
+    from outrider.cli.installing.nodefiles import LEFTOVERS
     from outrider.cli.installing.remote import RemoteError
 
     try:
-        done = remote.call(node, {"do": "remove", "service": {"unit": "cachemgr.service"}})
+        service = {"unit": "cachemgr.service"}
+        done = remote.call(node, {"do": "remove", "service": service, "leftovers": list(LEFTOVERS)})
     except RemoteError as error:
         return NodeResult(node=node, state="failed", words=str(error))
     words = "its pool stays in /var/cache/outrider" + (f"; {_kept(done['kept'])}" if done["kept"] else "")

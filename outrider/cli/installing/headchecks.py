@@ -22,7 +22,7 @@ from outrider.cli.installing.timeouts import timeouts
 HERE = "head"
 OLDEST = (22, 5)
 APPLY = "outrider init slurm --apply"
-SERVICE_S = 10
+SERVICE_S = 2
 _NEEDED = ("JobSubmitPlugins", "Prolog", "Epilog", "TaskProlog")
 """Without one of these jobs do not get their images; what else is in the plan is a choice of the site's."""
 

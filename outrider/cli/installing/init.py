@@ -224,7 +224,7 @@ def remove(wishes: Wishes, runner: Runner) -> Outcome:
 def _waiting(runner: Runner) -> list[str]:
     """Pending jobs that nobody but Outrider would let start."""
     said = runner.run(["scontrol", "--oneliner", "show", "job"]).output
-    jobs = [line for line in said.splitlines() if ' AdminComment=' in line and '{"outrider":1' in line]
+    jobs = [line for line in said.splitlines() if " AdminComment=" in line and '{"outrider":1' in line]
     return [line.split()[0].removeprefix("JobId=") for line in jobs if " JobState=PENDING " in line]
 
 

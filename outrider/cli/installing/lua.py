@@ -40,7 +40,7 @@ CLI = Filter(
     functions=(
         ("slurm_cli_setup_defaults", ""),
         ("slurm_cli_pre_submit", "outrider_cli_pre_submit"),
-        ("slurm_cli_post_submit", "outrider_cli_post_submit"),
+        ("slurm_cli_post_submit", ""),
     ),
 )
 

@@ -26,6 +26,9 @@ UNIT = "/etc/systemd/system/cachemgr.service"
 POOL_MARKER = "/var/cache/outrider/pool.json"
 NODE_PYTHON = "/usr/bin/python3"
 ON_NODES = ("prolog", "epilog", "task-prolog", "outrider_metadata.lua", "outrider_cli.lua")
+LEFTOVERS = tuple(
+    f"/run/outrider/{name}" for name in ("cachemgr.sock", "cachemgr.sock.lock", "jobs", "failed")
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -58,7 +58,7 @@ def carry_out(request: Json) -> Json:
         return {**changed, **started(request, place, changed["changed"], files)}
     if request["do"] == "remove":
         stopped(request)
-        return place.remove()
+        return place.remove(request.get("leftovers", []))
     raise PlacingError(f"a request says {request['do']!r}, but look, put or remove is known")
 
 
@@ -129,8 +129,11 @@ class Place:
             changed.append(file.path)
         return {"changed": changed, "kept": kept}
 
-    def remove(self) -> Json:
-        """Take away what is ours and unchanged; put back what was there before."""
+    def remove(self, leftovers: list[str]) -> Json:
+        """Take away what is ours and unchanged; put back what was there before.
+
+        Leftovers are what the daemon has made while it ran: files, and folders if they are empty.
+        """
         removed, kept = [], []
         for path, entry in sorted(self.entries.items()):
             there = mark_of(self.at(path))
@@ -144,6 +147,9 @@ class Place:
             sync_folder(os.path.dirname(self.at(path)))
             removed.append(path)
         quietly(os.unlink, self.manifest_path)
+        for each in leftovers:
+            quietly(os.unlink, self.at(each))
+            quietly(os.rmdir, self.at(each))
         for folder in sorted(self.folders, reverse=True):
             quietly(os.rmdir, self.at(folder))
         return {"removed": removed, "kept": kept}
