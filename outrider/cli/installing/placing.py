@@ -77,6 +77,13 @@ class File:
         self.is_config = about.get("is_config", False)
         self.restarts = about.get("restarts", False)
 
+    def check(self) -> None:
+        """Whether it has arrived as it was sent."""
+        if self.link:
+            return
+        if self.content is None or hashlib.sha256(self.content).hexdigest() != self.digest:
+            raise PlacingError(f"{self.path} did not arrive as it was sent: try again")
+
     @property
     def mark(self) -> str:
         return f"link:{self.link}" if self.link else str(self.digest)
@@ -87,6 +94,7 @@ class Place:
 
     def __init__(self, root: str, manifest: str) -> None:
         self.root = root.rstrip("/")
+        self._manifest = manifest
         self.manifest_path = self.at(manifest)
         self.entries: dict[str, Json] = {}
         self.folders: list[str] = []
@@ -100,10 +108,10 @@ class Place:
     def state(self, file: File) -> str:
         """same, missing, older (ours, another content), edited (ours, changed by somebody), foreign."""
         there = mark_of(self.at(file.path))
-        entry = self.entries.get(file.path)
+        entry = self._entry(file.path)
         if there is None:
             return "missing"
-        if entry is not None and there != entry["mark"] and there != file.mark:
+        if entry is not None and there not in (entry["mark"], entry["was"], file.mark):
             return "edited"
         if there == file.mark:
             return "same" if file.link or self._is_owned(file) else "older"
@@ -112,7 +120,9 @@ class Place:
     def put(self, folders: list[Json], files: list[File]) -> Json:
         """Make it so. Files of configuration that somebody has edited, or made, stay as they are."""
         changed, kept = [], []
-        for about in folders:
+        for file in files:
+            file.check()
+        for about in [{"path": os.path.dirname(self._manifest)}, *folders]:
             self._folder(about)
         todo = []
         for file in files:
@@ -135,24 +145,47 @@ class Place:
         Leftovers are what the daemon has made while it ran: files, and folders if they are empty.
         """
         removed, kept = [], []
-        for path, entry in sorted(self.entries.items()):
-            there = mark_of(self.at(path))
-            if there is not None and there != entry["mark"]:
-                kept.append(path)
-                continue
-            if entry["before"]:
-                os.replace(self.at(entry["before"]), self.at(path))
-            elif there is not None:
-                os.unlink(self.at(path))
-            sync_folder(os.path.dirname(self.at(path)))
-            removed.append(path)
-        quietly(os.unlink, self.manifest_path)
+        for path in sorted(self.entries):
+            (removed if self._undo(path) else kept).append(path)
         for each in leftovers:
             quietly(os.unlink, self.at(each))
             quietly(os.rmdir, self.at(each))
-        for folder in sorted(self.folders, reverse=True):
+        last = os.path.dirname(self._manifest)
+        above = [each for each in self.folders if (last + "/").startswith(each + "/")]
+        for folder in sorted(set(self.folders) - set(above), reverse=True):
+            quietly(os.rmdir, self.at(folder))
+        # As long as there is anything of ours, there is the manifest that says so.
+        quietly(os.unlink, self.manifest_path + NEW)
+        quietly(os.unlink, self.manifest_path)
+        for folder in sorted(above, reverse=True):
             quietly(os.rmdir, self.at(folder))
         return {"removed": removed, "kept": kept}
+
+    def _undo(self, path: str) -> bool:
+        """Take one file away, or leave it, if somebody has made another of it."""
+        quietly(os.unlink, self.at(path) + NEW)
+        entry = self._entry(path)
+        if entry is None:
+            # What was there before is there again: an earlier removal was cut off.
+            return True
+        there, before = mark_of(self.at(path)), entry["before"]
+        if before and there == mark_of(self.at(before)):
+            os.unlink(self.at(before))
+        elif there is not None and there not in (entry["mark"], entry["was"]):
+            return False
+        elif before:
+            os.replace(self.at(before), self.at(path))
+        elif there is not None:
+            os.unlink(self.at(path))
+        sync_folder(os.path.dirname(self.at(path)))
+        return True
+
+    def _entry(self, path: str) -> Json | None:
+        """What is known of a file of ours; nothing if it has not become ours, or is no more."""
+        entry = self.entries.get(path)
+        if entry is None or (entry["before"] and not os.path.lexists(self.at(entry["before"]))):
+            return None
+        return entry
 
     def _folder(self, about: Json) -> None:
         path = about["path"]
@@ -160,15 +193,15 @@ class Place:
         while not os.path.isdir(self.at(path)):
             missing.append(path)
             path = os.path.dirname(path)
+        if not missing:
+            return
+        self.folders += [each for each in missing if each not in self.folders]
+        self._save()
         for each in reversed(missing):
-            os.mkdir(self.at(each), about.get("mode", 0o755))
+            os.makedirs(self.at(each), exist_ok=True)
             os.chmod(self.at(each), about.get("mode", 0o755))
-            if each not in self.folders:
-                self.folders.append(each)
-        if missing and about.get("owner"):
+        if about.get("owner"):
             os.chown(self.at(about["path"]), *ids_of(about["owner"]))
-        if missing:
-            self._save()
 
     def _write_beside(self, file: File) -> None:
         beside = self.at(file.path) + NEW
@@ -176,12 +209,10 @@ class Place:
         if file.link:
             os.symlink(file.link, beside)
             return
-        if file.content is None or hashlib.sha256(file.content).hexdigest() != file.digest:
-            raise PlacingError(f"{file.path} did not arrive as it was sent: try again")
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as out:
-                out.write(file.content)
+                out.write(file.content or b"")
                 out.flush()
                 os.fchmod(out.fileno(), file.mode)
                 if file.owner:
@@ -193,14 +224,17 @@ class Place:
 
     def _swap(self, file: File, state: str) -> None:
         path = self.at(file.path)
-        before = self.entries.get(file.path, {}).get("before", "")
+        entry = self._entry(file.path)
+        before = entry["before"] if entry is not None else ""
         if state == "foreign":
             before = file.path + BEFORE
             quietly(os.unlink, self.at(before))
-            os.link(path, self.at(before), follow_symlinks=False)
-        # Noted first: if this stops in between, the file is ours by name, and looked at again.
-        self.entries[file.path] = {"mark": file.mark, "before": before}
+        # Noted first. Without the copy of what was there it does not count: nothing has happened yet.
+        was = entry["mark"] if entry is not None else ""
+        self.entries[file.path] = {"mark": file.mark, "was": was, "before": before}
         self._save()
+        if state == "foreign":
+            os.link(path, self.at(before), follow_symlinks=False)
         os.replace(path + NEW, path)
         sync_folder(os.path.dirname(path))
 
