@@ -32,7 +32,7 @@ MODULES = {
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
     "installing.init": ("init",),
-    "installing.deploy": ("nodes deploy",),
+    "installing.deploy": ("deploy",),
     "installing.doctor": ("doctor",),
     "check": ("check",),
     "demo": ("demo",),
@@ -97,7 +97,7 @@ def parser(word: str = "") -> Parser:
 
     `word` is the first of a command line: if it is a command, that and its neighbours are enough.
     """
-    top = Parser(
+    top = _Top(
         prog="outrider",
         description="Has the image a job needs on its nodes before the job's clock starts.",
         epilog=_EPILOG,
@@ -120,9 +120,16 @@ def parser(word: str = "") -> Parser:
     return top
 
 
+class _Top(Parser):
+    """The parser of whole command lines."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+        return super().parse_known_args(None if args is None else _joined(list(args)), namespace)
+
+
 def _joined(words: list[str]) -> list[str]:
-    """`nodes deploy` is a command of its own, beside `nodes`, which takes names of nodes."""
-    return ["nodes deploy", *words[2:]] if words[:2] == ["nodes", "deploy"] else words
+    """`nodes deploy` is `deploy`: `nodes` itself takes the names of nodes."""
+    return words[1:] if words[:2] == ["nodes", "deploy"] else words
 
 
 def _no_command(arguments: object) -> None:

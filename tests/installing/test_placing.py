@@ -159,7 +159,7 @@ def stopping(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
         return call
 
     for name in CALLS:
-        monkeypatch.setattr(placing.os, name, stop(getattr(os, name)))
+        monkeypatch.setattr(os, name, stop(getattr(os, name)))
 
 
 @pytest.mark.parametrize("do", ["put", "remove"])

@@ -1,4 +1,4 @@
-"""`outrider nodes deploy`: brings hooks, daemon and key to nodes over ssh, or takes them away again.
+"""`outrider nodes deploy`, or `outrider deploy`: brings what nodes need over ssh, or takes it away again.
 
 Each node is looked at first and gets only what differs; what it gets appears at once. An interrupt
 begins no further node and lets those under way end, so that each is whole.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from outrider.cli.installing.placing import Json
     from outrider.cli.installing.remote import Remote
 
-NAME = "nodes deploy"
+NAME = "deploy"
 AT_ONCE = 16
 CONTROL_PORT = 6823
 RELAY_PORT = 6824
@@ -33,6 +33,7 @@ _EPILOG = """A node gets the daemon in /usr/lib/outrider, the hooks that slurm.c
 /etc/outrider/cachemgr.conf and the site's key, and its daemon is started. Only what differs is sent, so
 this may be run again at any time: for new nodes, a new version, or to see what has changed (--dry-run).
 It needs ssh as root (or --sudo), Fabric (pip install 'outrider[deploy]') and known host keys.
+"outrider nodes deploy" is the same command.
 
 examples:
   outrider nodes deploy 'n[1-16]' --limit 200GiB

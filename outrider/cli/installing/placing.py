@@ -144,7 +144,8 @@ class Place:
 
         Leftovers are what the daemon has made while it ran: files, and folders if they are empty.
         """
-        removed, kept = [], []
+        removed: list[str] = []
+        kept: list[str] = []
         for path in sorted(self.entries):
             (removed if self._undo(path) else kept).append(path)
         for each in leftovers:
