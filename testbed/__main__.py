@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 RATE = re.compile(r"(\d+)([kmg]?)bit")
 FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+SIZE = re.compile(r"(\d+)(MiB|GiB)")
+SHIFTS = {"MiB": 20, "GiB": 30}
+LEAST_POOL_BYTES = 300 << 20
 ENDS = (signal.SIGINT, signal.SIGTERM)
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -43,6 +46,7 @@ def _up(asked: argparse.Namespace) -> int:
         nodes=asked.nodes,
         name=asked.name,
         rate_bits_per_s=asked.rate,
+        pool_bytes=asked.pool,
         version=asked.version,
         slurm_conf_lines=asked.line,
         shared=asked.share,
@@ -124,6 +128,14 @@ def rate(text: str) -> int:
     return int(match[1]) * FACTORS[match[2]]
 
 
+def size(text: str) -> int:
+    """Bytes from MiB or GiB; what mkfs.xfs refuses as too small is refused here."""
+    match = SIZE.fullmatch(text)
+    if match is None or int(match[1]) << SHIFTS[match[2]] < LEAST_POOL_BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size for a pool: write 300MiB or more, or 2GiB")
+    return int(match[1]) << SHIFTS[match[2]]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="testbed", description="private clusters of hosts on this machine")
     kinds = parser.add_subparsers(required=True, metavar="KIND")
@@ -132,6 +144,9 @@ def _parser() -> argparse.ArgumentParser:
     up = _verb(verbs, "up", _up, "make one; it stays until it is taken down")
     up.add_argument("--nodes", type=int, default=4)
     up.add_argument("--rate", type=rate, metavar="RATE", help="of each host's link, such as 100mbit")
+    up.add_argument(
+        "--pool", type=size, metavar="SIZE", help="of a file system for each host's pool, such as 2GiB"
+    )
     up.add_argument("--version", choices=sorted(SUITES), help="of Slurm; without it, what this machine has")
     up.add_argument(
         "--line", action="append", default=[], help="of slurm.conf, in the place of the testbed's own"

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 BIRTH_S = 60
 # What the tree has in these places is hidden from a host, which finds them empty.
+POOL = "/var/cache/outrider"
 PRIVATE = (
+    POOL,
     "/etc/cachemgr",
     "/etc/munge",
     "/etc/outrider",
@@ -65,6 +67,7 @@ def bear(
     """Make hosts, and the site if there is none yet; gives the site and the hosts' first processes."""
     owner = os.getpid() if record.is_kept() else record.owner.pid
     wanted = {
+        "name": record.name,
         "folder": str(record.folder),
         "homes": HOMES,
         "disks": str(record.folder / "disks"),
@@ -72,6 +75,8 @@ def bear(
         "site": record.site.pid if record.site is not None and record.site.is_alive() else None,
         "tree": record.tree,
         "private": PRIVATE,
+        "pool": POOL,
+        "pool_bytes": record.pool_bytes,
         "passable": _programs(record),
         "binds": [
             {"path": path, "at": path, "is_writable": is_writable} for path, is_writable in record.binds

@@ -48,6 +48,7 @@ class Cluster:
         *,
         name: str | None = None,
         rate_bits_per_s: int | None = None,
+        pool_bytes: int | None = None,
         tree: Path = Path("/"),
         users: Sequence[str] = USERS,
         shared: Sequence[Path] = (),
@@ -71,7 +72,7 @@ class Cluster:
                 addresses=dict(addresses),
                 users=tuple(users),
                 binds=tuple((str(path.resolve()), is_writable) for path, is_writable in shown),
-                notes=dict(notes or {}),
+                notes={**(notes or {}), **({} if pool_bytes is None else {"pool_bytes": str(pool_bytes)})},
             ),
             clock or SystemClock(),
         )
@@ -309,7 +310,12 @@ class Cluster:
 
     def folders(self) -> list[Folder]:
         """What a host has after each boot."""
-        return [Folder(path="/run/lock", mode=0o1777), Folder(path="/var/log/testbed")]
+        # Where systemd runs, its tmpfiles.d would make the second one.
+        return [
+            Folder(path="/run/lock", mode=0o1777),
+            Folder(path="/run/outrider"),
+            Folder(path="/var/log/testbed"),
+        ]
 
     def _bear(self, hosts: Sequence[str]) -> None:
         files = {host: self.files(host) for host in hosts}

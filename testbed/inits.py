@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import stat
+import subprocess
 import sys
 
 TYPE_CHECKING = False
@@ -32,6 +33,7 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 PR_SET_PDEATHSIG = 1
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
+COMMAND_S = 30
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -96,6 +98,9 @@ def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | N
     numbers = [int(line) for line in lines if line.isdigit()]
     others = [line for line in lines if not line.isdigit()]
     if others != ["made"] or len(numbers) != 1:
+        for number in numbers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
         raise SystemExit("\n".join(others) or "a host's first process ended without a word")
     return numbers[0]
 
@@ -177,6 +182,8 @@ def _make_host(wanted: Any, host: Any) -> None:
     layers = f"lowerdir={wanted['tree']},upperdir={disk}/upper,workdir={disk}/scratch"
     _mount("outrider-testbed", root, "overlay", 0, layers)
     _mount_system(root)
+    if wanted["pool_bytes"] is not None:
+        _mount_pool(os.path.join(disk, wanted["name"] + ".xfs"), root + wanted["pool"], wanted["pool_bytes"])
     homes = {"path": wanted["disks"] + wanted["homes"], "at": wanted["homes"], "is_writable": True}
     for bind in [homes, *wanted["binds"]]:
         _bind(bind["path"], root + bind["at"], is_writable=bind["is_writable"])
@@ -229,6 +236,25 @@ def _mount_system(root: str) -> None:
     ):
         os.symlink(target, f"{root}/dev/{name}")
     os.symlink("fd/2", f"{root}/dev/stderr")
+
+
+def _mount_pool(image: str, target: str, size_bytes: int) -> None:
+    """A file system that shares blocks between files, as a site's pools have it, in a file in memory."""
+    if not os.path.exists(image):
+        with open(image, "wb") as file:
+            file.truncate(size_bytes)
+        _told("mkfs.xfs", "-q", image)
+    # The kernel gives the loop device back with the mount, and that with the host.
+    _told("mount", "-t", "xfs", "-o", "loop", image, target)
+
+
+def _told(*argv: str) -> None:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except FileNotFoundError as error:
+        raise SystemExit(f"no {argv[0]} on this machine: apt install xfsprogs mount") from error
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
 
 
 def _bind(path: str, target: str, *, is_writable: bool) -> None:

@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -86,12 +86,18 @@ class Record:
     hosts: dict[str, Process] = field(default_factory=dict)
     # What starts again when a host does, in this order.
     services: dict[str, tuple[Service, ...]] = field(default_factory=dict)
-    # What the batch system wants to remember.
+    # Settings that not every cluster has, as text: those of a batch system, and the size of pools.
     notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         return FOLDER / self.name
+
+    @property
+    def pool_bytes(self) -> int | None:
+        """Of a file system of its own for each host's pool; None without one."""
+        text = self.notes.get("pool_bytes")
+        return None if text is None else int(text)
 
     def is_kept(self) -> bool:
         """Whether it stays when its owner ends."""
@@ -121,9 +127,10 @@ def read(name: str) -> Record:
         ) from None
     if found.pop("version") != VERSION:
         raise TestbedError(f"{path} is of another version of the testbed: remove it with that one")
+    known = {each.name for each in fields(Record)}
     return Record(
         **{
-            **found,
+            **{key: value for key, value in found.items() if key in known},
             "owner": Process(**found["owner"]),
             "site": None if found["site"] is None else Process(**found["site"]),
             "users": tuple(found["users"]),
@@ -182,10 +189,12 @@ def remove_dead(clock: Clock) -> list[str]:
     """Remove what dead owners left; gives the names."""
     found = []
     for path in sorted(FOLDER.glob("*/record")):
-        record = read(path.parent.name)
-        if not record.is_alive():
-            remove(record, clock)
-            found.append(record.name)
+        # What another version of the testbed wrote is left to that one.
+        with contextlib.suppress(TestbedError):
+            record = read(path.parent.name)
+            if not record.is_alive():
+                remove(record, clock)
+                found.append(record.name)
     return found
 
 

@@ -23,6 +23,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
     with SlurmCluster(
         nodes=2,
         rate_bits_per_s=RATE_BITS_PER_S,
+        pool_bytes=1 << 30,
         version=request.param,
         slurm_conf_lines=["Prolog=/etc/slurm/prolog", "PrologFlags=Alloc"],
         files={"/etc/slurm/prolog": PROLOG},
@@ -108,6 +109,16 @@ def test_rebooted_node_has_lost_its_processes_and_kept_its_disk(cluster: SlurmCl
     assert cluster.read("n1", "/var/lib/outrider/kept") == "kept"
     assert cluster.run("n1", ["ls", "/run/outrider/lost"], check=False).returncode != 0
     assert cluster.run("head", ["srun", "--nodelist=n1", "hostname"], user="ada").stdout == "n1\n"
+
+
+def test_pool_shares_blocks_and_outlives_a_reboot(cluster: SlurmCluster) -> None:
+    cluster.run("n1", ["dd", "if=/dev/zero", "of=/var/cache/outrider/image", "bs=1M", "count=4"])
+    cluster.reboot("n1")
+    cluster.run("n1", ["cp", "--reflink=always", "/var/cache/outrider/image", "/var/cache/outrider/copy"])
+    cluster.wait_idle()
+
+    assert cluster.run("n1", ["stat", "-c%s", "/var/cache/outrider/copy"]).stdout == f"{4 << 20}\n"
+    assert cluster.run("n2", ["ls", "/var/cache/outrider"]).stdout == ""
 
 
 def test_node_without_power_is_refused_by_name(cluster: SlurmCluster) -> None:
