@@ -25,6 +25,7 @@ AuthorizedKeysFile {folder}/admitted
 StrictModes no
 PasswordAuthentication no
 PermitRootLogin yes
+Subsystem sftp internal-sftp
 """
 
 
