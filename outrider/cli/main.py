@@ -123,7 +123,7 @@ def parser(word: str = "") -> Parser:
 class _Top(Parser):
     """The parser of whole command lines."""
 
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def,override]
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         return super().parse_known_args(None if args is None else _joined(list(args)), namespace)
 
 

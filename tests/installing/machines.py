@@ -31,7 +31,10 @@ Subsystem sftp internal-sftp
 
 @contextmanager
 def site(
-    nodes: int = 2, lines: Sequence[str] = (), files: Mapping[str, str] | None = None
+    nodes: int = 2,
+    lines: Sequence[str] = (),
+    files: Mapping[str, str] | None = None,
+    version: str | None = None,
 ) -> Iterator[SlurmCluster]:
     """A cluster as a site has it before anybody thinks of Outrider; files of /etc/slurm by their name."""
     need_everything()
@@ -39,7 +42,9 @@ def site(
     # The interpreter and the sources are seen on each host where they are on this machine.
     shared = [ROOT, *dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))]
     shared = [each for each in shared if not each.is_relative_to("/usr")]
-    with SlurmCluster(nodes=nodes, slurm_conf_lines=lines, files=given, shared=shared) as cluster:
+    with SlurmCluster(
+        nodes=nodes, slurm_conf_lines=lines, files=given, shared=shared, version=version
+    ) as cluster:
         let_in(cluster)
         yield cluster
 
@@ -48,8 +53,9 @@ def let_in(cluster: SlurmCluster) -> None:
     """sshd on every node; the head's root has a key for them and knows theirs."""
     nodes = [each for each in cluster.hosts if each.startswith("n")]
     keys: dict[str, str] = {}
-    cluster.run("head", ["mkdir", "-p", "-m", "700", "/root/.ssh", str(SSH)])
-    for name, path in (("host", f"{SSH}/host"), ("client", "/root/.ssh/id_ed25519")):
+    # A command begins in its user's home.
+    cluster.run("head", ["mkdir", "-p", "-m", "700", ".ssh", str(SSH)])
+    for name, path in (("host", f"{SSH}/host"), ("client", ".ssh/id_ed25519")):
         cluster.run("head", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path])
         keys |= {name: cluster.read("head", path), f"{name}.pub": cluster.read("head", f"{path}.pub")}
     known = "".join(f"{node},{cluster.address(node)} {keys['host.pub']}" for node in nodes)

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from outrider.cli.installing.facts import file_system, shown, version_of
 from outrider.cli.installing.hooks import EPILOG, PROLOG, Composed, composed
 from outrider.cli.installing.lua import SUBMIT, with_ours
+from outrider.cli.installing.marking import SLURM, restored
+from outrider.cli.installing.plan import Texts, plan
 from outrider.cli.installing.timeouts import timeouts
-from tests.installing.sites import CONF, LOADER, planned, site
+from tests.installing.sites import ALL, CONF, LOADER, VERSION, planned, site
 
 OURS = "/usr/lib/outrider/slurm/prolog"
 
@@ -143,6 +146,39 @@ def test_sites_functions_run_before_ours_whatever_the_file_looks_like(name: str,
     # Where the site says nothing, both jobs are ours to judge.
     expected = "0 alone 0 alone -1" if name == "with none" else "0 site 2043 nil -1"
     assert done.stdout.split() == expected.split(), done.stderr
+
+
+def test_spank_plugin_is_added_to_a_stack_and_never_required() -> None:
+    own = "required /x/y.so\n"
+    texts = Texts(submit=None, cli=None, plugstack=own, submit_loader=LOADER, cli_loader=LOADER)
+
+    found = plan(site(""), texts, frozenset(), VERSION, has_spank=True)
+
+    text = {each.path: each.after for each in found.edits}["/etc/slurm/plugstack.conf"]
+    assert "optional /usr/lib/outrider/slurm/spank_outrider.so\n" in text
+    assert restored(text, SLURM, "plugstack.conf") == own
+
+
+def test_filter_of_the_client_is_left_out_unless_it_is_wanted() -> None:
+    without, wanted = planned(site("")), planned(site(""), parts=ALL | {"cli-filter"})
+
+    assert "CliFilterPlugins" not in dict(without.settings)
+    assert dict(wanted.settings)["CliFilterPlugins"] == "cli_filter/lua"
+    assert "/etc/slurm/cli_filter.lua" in {each.path for each in wanted.edits}
+
+
+def test_what_a_controller_shows_is_read_on_every_version() -> None:
+    found = shown("Prolog[0]   = /a\nProlog[1]  = /b\nTaskProlog  = (null)\nBatchStartTimeout = 10 sec\n")
+
+    assert found == {"prolog": "/a,/b", "taskprolog": "", "batchstarttimeout": "10 sec"}
+    assert version_of("slurm-wlm 22.05.8") == (22, 5, 8)
+
+
+def test_network_file_system_of_slurm_conf_is_recognised() -> None:
+    mounts = "/dev/a / ext4 rw 0 0\nserver:/x /etc/slurm nfs4 rw 0 0\n"
+
+    assert file_system("/etc/slurm/slurm.conf", mounts) == "nfs4"
+    assert file_system("/etc/slurmy/slurm.conf", mounts) == ""
 
 
 def test_lua_that_lies_there_unused_is_not_woken() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from subprocess import CompletedProcess
 
@@ -200,6 +201,33 @@ def test_doctor_names_each_planted_fault(cluster: SlurmCluster) -> None:
     assert {key for key, lines in mended.items() for each in lines if each[0] == "fault"} == {
         ("head", "outriderd")
     }
+
+
+@pytest.mark.parametrize("version", ["24.11", "26.05"])
+@pytest.mark.skipif(not os.environ.get("OUTRIDER_TEST_VERSIONS"), reason="OUTRIDER_TEST_VERSIONS is not set")
+def test_other_versions_take_the_lines_and_let_go_of_them(version: str) -> None:
+    with site(1, LINES, FILES, version) as made:
+        before = tree(made, "head", *WHERE)
+        outrider(made, "init", "slurm", "--apply", "--nodes-are-ready", "--with-cli-filter")
+        outrider(made, "nodes", "deploy", "n1", "--limit", "1GiB", "--start-command", START)
+        for name in ("slurm.conf", "cli_filter.lua"):
+            made.write("n1", f"/etc/slurm/{name}", made.read("head", f"/etc/slurm/{name}"))
+        made.run("head", ["scontrol", "reconfigure"])
+        code, found = doctor(made)
+        made.wait_idle()
+        ran = made.run("head", ["srun", "sh", "-c", 'echo "$SITE"'], user="ada")
+        held = made.run(
+            "head", ["sbatch", "--comment=outrider:image=http://images:8000/a.raw", "--wrap=true"], user="ada"
+        )
+        made.wait_idle()
+        removed = outrider(made, "init", "slurm", "--remove")
+        outrider(made, "nodes", "deploy", "n1", "--remove")
+
+        wrong = {key for key, lines in found.items() for each in lines if each[0] != "ok"}
+        assert (code, wrong) == (2, {("head", "outriderd")})
+        assert (ran.stdout, held.returncode) == ("yes\n", 0)
+        assert f"jobs {held.stdout.split()[-1]} wait for images for ever now" in removed.stdout
+        assert tree(made, "head", *WHERE) == before
 
 
 def test_removal_leaves_every_file_as_it_was(

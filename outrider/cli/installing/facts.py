@@ -22,7 +22,7 @@ SHARED_TYPES = frozenset(
     ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.glusterfs", "afs", "cifs", "9p", "panfs")
 )
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
-_SHOWN = re.compile(r"(?m)^(\S+)\s*= ?(.*)$")
+_SHOWN = re.compile(r"(?m)^([^\s\[]+)(?:\[\d+\])?\s*= ?(.*)$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,11 +89,16 @@ def version_of(text: str) -> tuple[int, ...]:
 
 
 def shown(text: str) -> dict[str, str]:
-    """What `scontrol show config` prints, by key in small letters; what is not set is empty."""
-    return {
-        key.lower(): "" if value.strip() in ("(null)", "N/A") else value.strip()
-        for key, value in _SHOWN.findall(text)
-    }
+    """What `scontrol show config` prints, by key in small letters; what is not set is empty.
+
+    Since 24.05 there is a line for each of several programs, as `Prolog[0]`: here they are one list.
+    """
+    found: dict[str, str] = {}
+    for key, shown_value in _SHOWN.findall(text):
+        value = "" if shown_value.strip() in ("(null)", "N/A") else shown_value.strip()
+        known = found.get(key.lower())
+        found[key.lower()] = f"{known},{value}" if known else value
+    return found
 
 
 def file_system(path: str, mounts: str) -> str:

@@ -78,11 +78,11 @@ class HeadChecks:
         }
         found = []
         for key, value in self.plan.settings:
-            running = self.facts.running.get(key.lower())
+            running = self.facts.running.get(key.lower(), "")
             told = fault if key in _NEEDED else warning
             if written.get(key.lower()) != value:
                 found.append(told(HERE, "slurm.conf", f"has no {key}={value}: {APPLY}"))
-            elif running is not None and not _agree(running, value):
+            elif self.facts.running and not _agree(running, value):
                 found.append(
                     told(
                         HERE,

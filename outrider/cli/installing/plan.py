@@ -142,7 +142,7 @@ def _conf_edits(site: SiteConf, wanted: Mapping[str, str]) -> list[Edit]:
             path=file.path,
             present=file.present,
             after=changed(file.own, SLURM, replacements, more),
-            lines=(*(each.text for each in replacements), *more),
+            lines=(*(each.text.strip() for each in replacements), *more),
         )
     return list(edits.values())
 

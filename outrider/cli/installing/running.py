@@ -42,6 +42,9 @@ class SystemRunner:
     def __init__(self, slurm_conf: str = "") -> None:
         path = f"{os.environ.get('PATH', '')}:{_PATH}".strip(":")
         self._environment = {"PATH": path, "LC_ALL": "C"}
+        # For Outrider's own programs, when it runs from where it is not installed.
+        if "PYTHONPATH" in os.environ:
+            self._environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
         if slurm_conf:
             self._environment["SLURM_CONF"] = slurm_conf
 
