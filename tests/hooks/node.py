@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cachemgr.client import Client
 from cachemgr.job_tickets import JobTicket, make_job_ticket
-from tests.hooks.site import CONTENT, DIGEST, KEY, UID, installed
-from tests.node.daemons import CLOCK, Outside, eventually, make_pool
+from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed
+from tests.node.daemons import CLOCK, Outside, make_pool
 
 Done = subprocess.CompletedProcess[str]
 
@@ -40,8 +40,6 @@ class Node:
         self.daemon = Outside(
             self.folder, pool=str(self.folder / "pool"), socket=socket, relay_key=str(self.folder / "key")
         )
-        self.daemon.socket = socket
-        eventually("answers", self.daemon.is_up, self.daemon.log)
         with Client(socket) as client:
             uri = str(self.folder / "image")
             client.ask("add", {"uri": uri, "digest": DIGEST}, on_progress=lambda told: None)
@@ -88,12 +86,12 @@ class Node:
 
     def task(self) -> Done:
         """The task prolog, as the job's user."""
-        user = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups"]
-        script = self.hooks["TaskProlog"]
-        inside = f"mount --bind {self.run_folder} /run && exec {' '.join(user)} {script}"
+        # Whatever PATH that user has set.
+        user = f"PATH=/nowhere exec /usr/bin/setpriv --reuid={UID} --regid={UID} --clear-groups"
+        inside = f"mount --bind {self.run_folder} /run && {user} {self.hooks['TaskProlog']}"
         return subprocess.run(
             ["unshare", "--mount", "sh", "-c", inside],
-            env={"SLURM_JOB_ID": "17", "PATH": "/nowhere", "LC_ALL": "C"},
+            env={"SLURM_JOB_ID": "17", "PATH": PATH, "LC_ALL": "C"},
             capture_output=True,
             text=True,
             timeout=20,
@@ -113,7 +111,7 @@ class Node:
 def environment(**changes: str) -> dict[str, str]:
     """What slurmd gives, but for what hooks do not look at. A change to nothing takes a variable away."""
     given = {
-        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": PATH,
         "SLURMD_NODENAME": "n1",
         "SLURM_JOB_ID": "17",
         "SLURM_JOB_UID": str(UID),

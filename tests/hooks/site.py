@@ -75,7 +75,8 @@ mount -t proc proc /proc
 ip link set lo up; ip link add slurm0 type veth peer name slurm1; ip address add 10.96.0.1/24 dev slurm0
 ip link set slurm0 up; ip link set slurm1 up
 munged --foreground --force --key-file=munge/key --socket={folder}/munge/socket \
-  --pid-file={folder}/munge/pid --log-file={folder}/munge/log --seed-file={folder}/munge/seed >munge/out 2>&1 </dev/null &
+  --pid-file={folder}/munge/pid --log-file={folder}/munge/log \
+  --seed-file={folder}/munge/seed >munge/out 2>&1 </dev/null &
 while ! munge -n -S {folder}/munge/socket >/dev/null 2>&1; do sleep 0.05; done
 unshare --mount sh -c 'mount --bind head /run; exec slurmctld -D -f slurm.conf' >state/out 2>&1 </dev/null &
 for node in {nodes}; do

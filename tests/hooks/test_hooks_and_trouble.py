@@ -192,7 +192,8 @@ def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
         "mount -t tmpfs -o size=4k tmpfs /run/outrider/jobs; echo x >/run/outrider/jobs/fill; "
         "mount -t tmpfs -o size=4k tmpfs /run/outrider/failed; echo x >/run/outrider/failed/fill"
     )
-    look = f"{served.hooks['TaskProlog']}; echo $?; {served.hooks['Epilog']}; ls /run/outrider/jobs /run/outrider/failed"
+    task, epilog = served.hooks["TaskProlog"], served.hooks["Epilog"]
+    look = f"{task}; echo $?; {epilog}; ls /run/outrider/jobs /run/outrider/failed"
     prolog = served.run("Prolog", full, look)
 
     assert prolog.returncode == 0

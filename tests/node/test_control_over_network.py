@@ -452,6 +452,16 @@ def test_key_that_is_none_is_refused(inside: Start, folder: Path, content: bytes
         inside(control_listen="127.0.0.1:0", relay_key=str(folder / "bad"))
 
 
+@pytest.mark.parametrize(("mode", "is_said"), [(0o644, True), (0o640, False), (0o600, False)])
+def test_key_that_everybody_can_read_is_complained_of(
+    inside: Start, key_file: str, mode: int, is_said: bool
+) -> None:
+    Path(key_file).chmod(mode)
+    daemon = inside(control_listen="127.0.0.1:0", relay_key=key_file)
+
+    assert ("every user can read the site's key" in daemon.log()) is is_said
+
+
 def test_greeting_that_takes_too_long_is_given_up() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         begin_s = CLOCK.monotonic_s()
