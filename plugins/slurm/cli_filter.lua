@@ -1,7 +1,7 @@
--- For a site without a cli_filter.lua of its own: Outrider's filter of the client and nothing else.
+-- Outrider's filter of the client as a cli_filter.lua that is complete in itself.
 --
--- A site that has one puts the part up to the line below at its head, and calls
--- outrider_cli_pre_submit last in slurm_cli_pre_submit. Where Outrider's file is missing or broken
+-- A site that has rules of its own keeps its file, puts `dofile` of this one at the head, and calls
+-- outrider_cli_pre_submit last in slurm_cli_pre_submit. Where the file below is missing or broken
 -- the commands work as if nothing had been installed.
 
 local is_loaded = pcall(dofile, "/usr/lib/outrider/slurm/outrider_cli.lua")
@@ -10,8 +10,6 @@ if not is_loaded then
     return slurm.SUCCESS
   end
 end
-
--- The site's own rules may stand here.
 
 function slurm_cli_setup_defaults()
   return slurm.SUCCESS

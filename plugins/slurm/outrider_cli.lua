@@ -140,7 +140,15 @@ local function number_of(answer, key)
   return tonumber(answer:match('"' .. key .. '"%s*:%s*(%d+)'))
 end
 
--- Asks the service, if it is there, when nodes with this image could start; nil without an answer.
+-- Whether there is a service to be asked. A socket is known by how it cannot be opened: ENXIO.
+local function is_served()
+  if os.getenv("OUTRIDER_SERVER") then return true end
+  local file, _, code = io.open(os.getenv("OUTRIDER_SOCKET") or "/run/outrider/outriderd.sock", "rb")
+  if file then file:close() end
+  return code == 6
+end
+
+-- Asks the service when nodes with this image could start; nil without an answer.
 -- Every word was checked to have no quotation mark in it.
 local function asked(values, options)
   local nodes = (read(options, "nodes") or "1"):match("^(%d+)") or "1"
@@ -153,8 +161,7 @@ local function asked(values, options)
   end
   if values.private == "true" then words[#words + 1] = "--private" end
   for position, word in ipairs(words) do words[position] = "'" .. word .. "'" end
-  local is_there = '{ [ -n "$OUTRIDER_SERVER" ] || [ -S "${OUTRIDER_SOCKET:-/run/outrider/outriderd.sock}" ]; }'
-  local pipe = io.popen(is_there .. " && command -v outrider >/dev/null && exec " .. table.concat(words, " ") .. " 2>/dev/null </dev/null")
+  local pipe = io.popen("command -v outrider >/dev/null && exec " .. table.concat(words, " ") .. " 2>/dev/null </dev/null")
   local answer = pipe and pipe:read("*a")
   if pipe then pipe:close() end
   return answer
@@ -162,7 +169,7 @@ end
 
 -- When the image can be there, in words; nil if nobody knows.
 local function forecast(values, options)
-  if values.image:find("'", 1, true) then return nil end
+  if values.image:find("'", 1, true) or not is_served() then return nil end
   local answer = asked(values, options) or ""
   local result = answer:match('"result"%s*:%s*"(%a+)"')
   local at_s = number_of(answer, result == "accepted" and "ready_s" or "earliest_start_s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,11 +155,19 @@ def test_user_is_told_when_the_image_can_be_there(clients: Site) -> None:
     )
     asked = (clients.folder / "jobs" / "asked").read_text()
     elsewhere = submit(clients, "--wrap=hostname", OUTRIDER_SERVER="x")
+    (clients.folder / "jobs" / "asked").unlink()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(clients.folder / "jobs" / "socket"))
+        by_socket = submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SOCKET="socket")
+    (clients.folder / "jobs" / "asked").unlink()
+    submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SOCKET="none")
 
     assert "outrider: its image can be there about " in answer.said
     assert ", in 10 min" in answer.said
     assert asked.startswith("plan --json --timeout 2 --image e.qcow2 --nodes 1 --duration 00:10:00 --start ")
     assert elsewhere.said == ""
+    assert "outrider: its image can be there about " in by_socket.said
+    assert not (clients.folder / "jobs" / "asked").exists()
 
 
 @pytest.mark.parametrize("service", ["exit 5", "sleep 30", "echo '{\"result\": 7'", "kill -9 $$"])
