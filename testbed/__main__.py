@@ -30,7 +30,10 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str]) -> int:
-    asked = _parser().parse_args(argv)
+    # What follows the two dashes is another program's command line, and not to be read here.
+    place = list(argv).index("--") if "--" in argv else len(argv)
+    asked = _parser().parse_args(list(argv[:place]))
+    asked.command = list(argv[place + 1 :])
     try:
         code: int = asked.do(asked)
     except KeyboardInterrupt:
@@ -74,12 +77,11 @@ def _up(asked: argparse.Namespace) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    command = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
-    if not command:
+    if not asked.command:
         sys.stderr.write("testbed: no command: testbed slurm run HOST -- COMMAND …\n")
         return EXIT_USAGE
     cluster = SlurmCluster.attached(asked.name)
-    words, variables = cluster.command(asked.host, command, user=asked.user)
+    words, variables = cluster.command(asked.host, asked.command, user=asked.user)
     variables["TERM"] = os.environ.get("TERM", "dumb")
     return os.execvpe(words[0], words, variables)
 
@@ -158,7 +160,6 @@ def _parser() -> argparse.ArgumentParser:
     run = _verb(verbs, "run", _run, "run a command on a host")
     run.add_argument("--user", default="root")
     run.add_argument("host")
-    run.add_argument("command", nargs=argparse.REMAINDER)
     status = _verb(verbs, "status", _status, "show hosts, addresses, processes and node states")
     status.add_argument("--json", action="store_true")
     down = _verb(verbs, "down", _down, "remove one, and what dead ones left")
@@ -177,6 +178,7 @@ def _verb(
 
 def _say(line: str) -> None:
     sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

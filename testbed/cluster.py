@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND_S = 60
 TOOLS = ("ip", "tc", "nsenter", "setpriv")
 WAIT_S = 60
+HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
 LOG_LINES = 40
 NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
@@ -57,6 +59,11 @@ class Cluster:
         clock: Clock | None = None,
     ) -> None:
         """`shared` and `writable` name what of the machine the hosts see; the repository is always shared."""
+        wrong = [host for host in addresses if HOST.fullmatch(host) is None]
+        if wrong:
+            raise TestbedError(
+                f"{wrong[0]!r} is no host: 1 to 13 of a-z, 0-9 and '-', beginning with a letter"
+            )
         shown = [
             (REPOSITORY, False),
             *((path, False) for path in shared),

@@ -35,6 +35,7 @@ PR_SET_PDEATHSIG = 1
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
 COMMAND_S = 30
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
+LOOPS = 64
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -236,6 +237,15 @@ def _mount_system(root: str) -> None:
     ):
         os.symlink(target, f"{root}/dev/{name}")
     os.symlink("fd/2", f"{root}/dev/stderr")
+    _make_loops(root + "/dev")
+
+
+def _make_loops(folder: str) -> None:
+    """For mounts of image files; of loop devices, the whole machine has one set."""
+    with contextlib.suppress(PermissionError):
+        os.mknod(f"{folder}/loop-control", 0o600 | stat.S_IFCHR, os.makedev(10, 237))
+        for number in range(LOOPS):
+            os.mknod(f"{folder}/loop{number}", 0o600 | stat.S_IFBLK, os.makedev(7, number))
 
 
 def _mount_pool(image: str, target: str, size_bytes: int) -> None:
