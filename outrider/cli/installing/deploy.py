@@ -80,7 +80,7 @@ def add(commands: Subparsers) -> None:
     )
     parser.add_argument("names", metavar="NODES", help="which nodes: n[1-16]")
     parser.add_argument(
-        "--limit", metavar="SIZE", default="", help="how large a node's pool may become: 200GiB"
+        "--limit", metavar="SIZE", type=_size, default="", help="how large a node's pool may become: 200GiB"
     )
     does = parser.add_mutually_exclusive_group()
     does.add_argument("--dry-run", action="store_true", help="look, and change nothing")
@@ -271,6 +271,18 @@ def _remote(arguments: argparse.Namespace) -> Remote:
             is_sudo=arguments.sudo,
         )
     )
+
+
+def _size(text: str) -> str:
+    """A size that the nodes will understand, as it was written."""
+    from cachemgr.errors import BadRequest
+    from cachemgr.sizes import read_size
+
+    try:
+        read_size(text)
+    except BadRequest as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def doctor(arguments: argparse.Namespace) -> None:
     from outrider.cli.installing.running import SystemRunner
 
     found = gather(arguments.conf, os.environ, SystemRunner(conf_path(arguments.conf, os.environ)))
-    checks: list[Callable[[], Sequence[Finding]]] = [*_head(found, arguments)]
+    checks: list[Callable[[], Sequence[Finding]]] = [_root, *_head(found, arguments)]
     if not arguments.no_nodes:
         checks += _nodes(found, arguments)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
@@ -130,6 +130,16 @@ def _nodes(found: Facts, arguments: argparse.Namespace) -> list[Callable[[], Seq
         kit=kit(found.site, found.version, ports, key) if remote is not None else None,
     )  # fmt: skip
     return [partial(checks.of, name) for name in names]
+
+
+def _root() -> Sequence[Finding]:
+    from outrider.cli.installing.findings import warning
+
+    if os.geteuid() == 0:
+        return []
+    return [
+        warning("head", "doctor", "does not run as root: what only root may see is told as a fault below")
+    ]
 
 
 def _unasked(words: str) -> Sequence[Finding]:

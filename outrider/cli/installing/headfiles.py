@@ -42,7 +42,7 @@ class Head:
     has_systemd: bool
     spank: bytes | None
     key: bytes | None
-    """A new key; None where there is one."""
+    """What the key's file is to hold; None to leave it alone."""
     parts: frozenset[str]
 
 
@@ -97,15 +97,16 @@ def without_content(files: Sequence[Json]) -> list[Json]:
     return [{key: value for key, value in each.items() if key != "content"} for each in files]
 
 
-def key() -> bytes:
-    """The site's key: the one that is there, else a new one."""
-    try:
-        return Path(KEY).read_bytes()
-    except OSError:
+def key() -> bytes | None:
+    """The site's key, if it is ours, or a new one; nothing if somebody else has made it, or may see it."""
+    if not os.path.exists(KEY):
         return f"{secrets.token_hex(KEY_BYTES)}\n".encode()
+    if not _is_ours(KEY) or not os.access(KEY, os.R_OK):
+        return None
+    return Path(KEY).read_bytes()
 
 
-def is_ours(path: str) -> bool:
+def _is_ours(path: str) -> bool:
     """Whether an earlier installation has put it there."""
     try:
         return path in json.loads(Path(MANIFEST).read_bytes())["files"]

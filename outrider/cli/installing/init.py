@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
-from outrider.cli.errors import InputError, MissingPartError, NotAllowedError
+from outrider.cli.errors import InputError, MissingPartError, NotAllowedError, OutputError
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def init_slurm(arguments: argparse.Namespace) -> None:
 
 def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
     """Plan, and carry the plan out if that is wanted and nothing is in its way."""
-    from outrider.cli.installing import editing, facts, headfiles, placing
+    from outrider.cli.installing import editing, facts, headfiles
     from outrider.cli.installing.plan import CONF_PART
 
     found = facts.gather(wishes.conf, os.environ, runner)
@@ -155,13 +155,13 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         "files": headfiles.files(head, planned.hooks),
     }  # fmt: skip
     waits = "" if wishes.are_nodes_ready or CONF_PART not in wishes.parts else _unready(found, planned)
-    put, kept = _looked(placing.carry_out({**request, "do": "look"}), request["files"])
+    put, kept = _looked(_placed({**request, "do": "look"}), request["files"])
     is_done = is_applied and not planned.troubles
     if is_done:
         _check(headfiles.configuration(head), runner)
         if wishes.user != "root":
             _make_user(wishes.user, runner)
-        done = placing.carry_out({**request, "do": "put"})
+        done = _placed({**request, "do": "put"})
         put, kept = tuple(done["changed"]), tuple(done["kept"])
         _make_store(runner)
         if not waits:
@@ -183,7 +183,7 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
 
 def remove(wishes: Wishes, runner: Runner) -> Outcome:
     """Lines first, then whoever runs by them is told, then the files go."""
-    from outrider.cli.installing import editing, facts, headfiles, placing
+    from outrider.cli.installing import editing, facts, headfiles
 
     found = facts.gather(wishes.conf, os.environ, runner)
     folder = found.site.folder
@@ -199,7 +199,7 @@ def remove(wishes: Wishes, runner: Runner) -> Outcome:
             )
     nodes = headfiles.deployed()
     service = {"unit": "outriderd.service"} if os.path.exists(headfiles.UNIT) else None
-    done = placing.carry_out({"do": "remove", "manifest": headfiles.MANIFEST, "service": service})
+    done = _placed({"do": "remove", "manifest": headfiles.MANIFEST, "service": service})
     steps = [f"the store of promises stays in {os.path.dirname(STORE)}: delete it yourself if you want"]
     if nodes:
         from outrider.metadata.hostlists import fold
@@ -226,6 +226,16 @@ def _waiting(runner: Runner) -> list[str]:
     said = runner.run(["scontrol", "--oneliner", "show", "job"]).output
     jobs = [line for line in said.splitlines() if " AdminComment=" in line and '{"outrider":1' in line]
     return [line.split()[0].removeprefix("JobId=") for line in jobs if " JobState=PENDING " in line]
+
+
+def _placed(request: Json) -> Json:
+    """Have files looked at, put or removed on this machine."""
+    from outrider.cli.installing.placing import PlacingError, carry_out
+
+    try:
+        return carry_out(request)
+    except (PlacingError, OSError) as error:
+        raise OutputError(f"this machine's files: {error}") from error
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
@@ -260,9 +270,7 @@ def _head(wishes: Wishes, found: Facts) -> Head:
         slurm_user=found.slurm_user,
         has_systemd=found.has_systemd,
         spank=spank,
-        key=None
-        if os.path.exists(headfiles.KEY) and not headfiles.is_ours(headfiles.KEY)
-        else headfiles.key(),
+        key=headfiles.key(),
         parts=wishes.parts,
     )
 

@@ -20,6 +20,8 @@ from outrider.cli.installing.remote import Remote, RemoteError
 
 MOST_CLOCK_S = 2
 FULL = 0.95
+POOL = "/var/cache/outrider"
+LEAST_FREE_BYTES = 1 << 30
 OLDEST_PYTHON = (3, 9)
 
 
@@ -79,7 +81,12 @@ class NodeChecks:
         assert self.remote is not None
         assert self.kit is not None
         paths = [each.path for each in self.facts.site.files]
-        request = {"do": "look", "files": without_content(self.kit.of(node)), "digests": paths}
+        request = {
+            "do": "look",
+            "files": without_content(self.kit.of(node)),
+            "digests": paths,
+            "pool": POOL,
+        }
         before_s = self.clock.now_s()
         try:
             looked = self.remote.call(node, request)
@@ -107,7 +114,7 @@ class NodeChecks:
             found.append(
                 fault(node, "python", f"/usr/bin/python3 is {looked['python']}: 3.9 or later is needed")
             )
-        return [*found, *self._conf(node, looked["digests"])]
+        return [*found, *_disk(node, looked["pool"]), *self._conf(node, looked["digests"])]
 
     def _conf(self, node: str, digests: dict[str, str | None]) -> Sequence[Finding]:
         """A node with files of its own has to have the same."""
@@ -123,6 +130,16 @@ class NodeChecks:
         if self.facts.is_configless or not any(digests.values()):
             return [ok(node, "slurm.conf", "comes from the controller")]
         return [ok(node, "slurm.conf", "is the head's")]
+
+
+def _disk(node: str, pool: dict[str, int]) -> Sequence[Finding]:
+    """What instances cost on the pool's file system."""
+    free = f"{in_words(pool['free_bytes'])} free"
+    if pool["free_bytes"] < LEAST_FREE_BYTES:
+        return [warning(node, "disk", f"only {free} in {POOL}: make room, or give the pool a smaller limit")]
+    if pool["has_reflinks"]:
+        return [ok(node, "disk", f"{free}; instances are reflinks and cost nothing")]
+    return [ok(node, "disk", f"{free}; no reflinks: raw images are copied, others get overlays")]
 
 
 def _digest(path: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import grp
 import hashlib
 import json
@@ -22,6 +23,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -34,6 +36,8 @@ LAST_WORDS = 2000
 SOCKET = "/run/outrider/cachemgr.sock"
 ANSWER_S = 5
 PAUSE_S = 0.1
+BLOCK_BYTES = 65_536
+FICLONE = 0x40049409
 MOST_LINE_BYTES = 65_536
 
 Json = dict[str, Any]
@@ -51,6 +55,7 @@ def carry_out(request: Json) -> Json:
         return {
             "files": {each.path: place.state(each) for each in files},
             "digests": {path: mark_of(place.at(path)) for path in request.get("digests", [])},
+            "pool": pool_of(place.at(request["pool"])) if "pool" in request else {},
             **machine(place.root),
         }
     if request["do"] == "put":
@@ -263,6 +268,29 @@ def machine(root: str) -> Json:
         "uid": os.getuid(),
         "now_s": time.time(),  # noqa: TID251 - a program of its own, which nobody hands a clock
     }
+
+
+def pool_of(path: str) -> Json:
+    """Whether copies cost nothing where the pool is, and how much is free there."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    about = os.statvfs(path)
+    return {"free_bytes": about.f_bavail * about.f_frsize, "has_reflinks": has_reflinks(path)}
+
+
+def has_reflinks(path: str) -> bool:
+    """Try it, beside the pool if that is the same file system: nothing strange is left in a pool."""
+    above = os.path.dirname(path)
+    if os.stat(above).st_dev == os.stat(path).st_dev:
+        path = above
+    try:
+        with tempfile.TemporaryFile(dir=path) as source, tempfile.TemporaryFile(dir=path) as copy:
+            source.write(b"x" * BLOCK_BYTES)
+            source.flush()
+            fcntl.ioctl(copy.fileno(), FICLONE, source.fileno())
+    except OSError:
+        return False
+    return True
 
 
 def started(request: Json, place: Place, changed: list[str], files: list[File]) -> Json:
