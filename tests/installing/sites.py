@@ -8,11 +8,6 @@ from outrider.cli.installing.plan import PARTS, Plan, Texts, plan
 from outrider.cli.installing.siteconf import SiteConf, read_site
 
 CONF = "/etc/slurm/slurm.conf"
-LOADER = """-- Ours.
-local is_loaded = pcall(dofile, "/usr/lib/outrider/slurm/outrider_submit.lua")
--- The site's own rules may stand here.
-function slurm_job_submit(...) return outrider_job_submit(...) end
-"""
 ALL = frozenset(PARTS) - {"cli-filter"}
 VERSION = (22, 5, 8)
 
@@ -35,7 +30,7 @@ def planned(
     found: SiteConf, *, parts: frozenset[str] = ALL, version: tuple[int, ...] = VERSION,
     submit: str | None = None,
 ) -> Plan:  # fmt: skip
-    texts = Texts(submit=submit, cli=None, plugstack=None, submit_loader=LOADER, cli_loader=LOADER)
+    texts = Texts(submit=submit, cli=None, plugstack=None)
     return plan(found, texts, parts, version)
 
 

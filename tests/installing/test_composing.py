@@ -15,7 +15,7 @@ from outrider.cli.installing.lua import SUBMIT, with_ours
 from outrider.cli.installing.marking import SLURM, restored
 from outrider.cli.installing.plan import Texts, plan
 from outrider.cli.installing.timeouts import timeouts
-from tests.installing.sites import ALL, CONF, LOADER, VERSION, planned, site
+from tests.installing.sites import ALL, CONF, VERSION, planned, site
 
 OURS = "/usr/lib/outrider/slurm/prolog"
 
@@ -113,13 +113,19 @@ SITES_LUA = {
 }
 TRY = """
 slurm = {SUCCESS = 0, ERROR = -1, log_error = function() end, log_user = function() end}
-function outrider_job_submit(d) d.ours = d.seen or 'alone'; return slurm.SUCCESS end
-function outrider_job_modify() return slurm.ERROR end
 local code = assert(loadfile(arg[1]))()
 assert(code == nil or code == slurm.SUCCESS)
 local good, bad = {code = 0}, {code = 2043}
 print(slurm_job_submit(good, {}, 0), good.ours, slurm_job_submit(bad, {}, 0), bad.ours,
       slurm_job_modify({}, {}, {}, 0))
+"""
+
+
+OURS_LUA = """
+function outrider_job_submit(d) d.ours = d.seen or 'alone'; return slurm.SUCCESS end
+function outrider_job_modify() return slurm.ERROR end
+function slurm_job_submit() error("this one is for sites without rules") end
+slurm_job_modify = slurm_job_submit
 """
 
 
@@ -134,7 +140,8 @@ def lua() -> str:
 
 @pytest.mark.parametrize("name", SITES_LUA)
 def test_sites_functions_run_before_ours_whatever_the_file_looks_like(name: str, tmp_path: Path) -> None:
-    text = with_ours(SITES_LUA[name], SUBMIT, LOADER.replace("/usr/lib/outrider/slurm", "/none"), "x.lua")
+    text = with_ours(SITES_LUA[name], SUBMIT, "x.lua").replace(SUBMIT.ours, str(tmp_path / "ours.lua"))
+    (tmp_path / "ours.lua").write_text(OURS_LUA)
     (tmp_path / "job_submit.lua").write_text(text)
     (tmp_path / "try.lua").write_text(TRY)
 
@@ -148,9 +155,32 @@ def test_sites_functions_run_before_ours_whatever_the_file_looks_like(name: str,
     assert done.stdout.split() == expected.split(), done.stderr
 
 
+def test_where_our_filter_is_gone_only_jobs_that_need_it_are_refused(tmp_path: Path) -> None:
+    text = with_ours("", SUBMIT, "x.lua").replace(SUBMIT.ours, str(tmp_path / "gone.lua"))
+    (tmp_path / "job_submit.lua").write_text(text)
+    (tmp_path / "try.lua").write_text(
+        "slurm = {SUCCESS = 0, ERROR = -1, log_user = function(form, words) end}\n"
+        "dofile('job_submit.lua')\n"
+        "print(slurm_job_submit({script = '#OUTRIDER image: x'}), slurm_job_submit({comment = 'outrider:x'}),"
+        " slurm_job_submit({}), slurm_job_modify({}))\n"
+    )
+
+    done = subprocess.run(
+        [lua(), "try.lua"], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert done.stdout.split() == ["-1", "-1", "0", "0"], done.stderr
+
+
+def test_site_that_calls_our_filter_itself_is_left_alone() -> None:
+    own = "function slurm_job_submit(...) return outrider_job_submit(...) end\n"
+
+    assert with_ours(own, SUBMIT, "x.lua") == own
+
+
 def test_spank_plugin_is_added_to_a_stack_and_never_required() -> None:
     own = "required /x/y.so\n"
-    texts = Texts(submit=None, cli=None, plugstack=own, submit_loader=LOADER, cli_loader=LOADER)
+    texts = Texts(submit=None, cli=None, plugstack=own)
 
     found = plan(site(""), texts, frozenset(), VERSION, has_spank=True)
 

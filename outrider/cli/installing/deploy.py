@@ -80,7 +80,7 @@ def add(commands: Subparsers) -> None:
     )
     parser.add_argument("names", metavar="NODES", help="which nodes: n[1-16]")
     parser.add_argument(
-        "--limit", metavar="SIZE", type=_size, default="", help="how large a node's pool may become: 200GiB"
+        "--limit", metavar="SIZE", type=_size, help="how large a node's pool may become: 200GiB"
     )
     does = parser.add_mutually_exclusive_group()
     does.add_argument("--dry-run", action="store_true", help="look, and change nothing")
@@ -252,7 +252,7 @@ def _deployment(arguments: argparse.Namespace, remote: Remote) -> Deployment:
         remote=remote,
         kit=kit(found.site, found.version, ports, key),
         is_dry=arguments.dry_run,
-        limit=arguments.limit,
+        limit=arguments.limit or "",
         is_started=not arguments.no_start,
         start_command=arguments.start_command,
         verify=lambda node: answers(node, ports.control, key),

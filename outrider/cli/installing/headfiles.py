@@ -26,7 +26,10 @@ KEY = "/etc/outrider/site.key"
 CONFIG = "/etc/outrider/outriderd.yaml"
 UNIT = "/etc/systemd/system/outriderd.service"
 DEPLOYED = "/usr/lib/outrider/deployed.json"
-ON_HEAD = ("prolog-slurmctld", "outrider_metadata.lua", "outrider_submit.lua", "outrider_cli.lua")
+ON_HEAD = (
+    "prolog-slurmctld", "job_submit.lua", "outrider_submit.lua", "cli_filter.lua", "outrider_cli.lua",
+    "outrider_metadata.lua",
+)  # fmt: skip
 KEY_BYTES = 32
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 

@@ -278,16 +278,13 @@ def _head(wishes: Wishes, found: Facts) -> Head:
 def planned_for(found: Facts, head: Head, *, has_spank: bool) -> Plan:
     """What is to be done to this site's files."""
     from outrider.cli.installing.editing import read_text
-    from outrider.cli.installing.plan import CLI_PART, Texts, plan
-    from outrider.cli.installing.shipped import CLI_LOADER, SUBMIT_LOADER, shipped
+    from outrider.cli.installing.plan import Texts, plan
 
     folder = found.site.folder
     texts = Texts(
         submit=read_text(f"{folder}/job_submit.lua"),
         cli=read_text(f"{folder}/cli_filter.lua"),
         plugstack=read_text(f"{folder}/plugstack.conf"),
-        submit_loader=shipped(SUBMIT_LOADER).decode(),
-        cli_loader=shipped(CLI_LOADER).decode() if CLI_PART in head.parts else "",
     )
     return plan(found.site, texts, head.parts, found.version, has_spank=has_spank)
 

@@ -15,17 +15,35 @@ from outrider.cli.installing.marking import LUA, changed, restored
 _RETURN = re.compile(r"return\b(?:[ \t]+[\w.]+)?[ \t]*;?")
 
 
-UP_TO = "-- The site's own rules may stand here."
-"""In Outrider's own files: what stands above loads ours, what stands below calls it."""
+FOLDER = "/usr/lib/outrider/slurm"
+_BROKEN = (
+    "    local function is_ours(job)",
+    '      return (job.comment or ""):find("outrider:", 1, true)',
+    '        or (job.script or ""):sub(1, 65536):find("#OUTRIDER", 1, true)',
+    "    end",
+    "    function outrider_job_submit(job)",
+    "      if not is_ours(job) then return slurm.SUCCESS end",
+    '      slurm.log_user("%s", "outrider: the submit filter is missing: tell your administrators")',
+    "      return slurm.ERROR",
+    "    end",
+    "    function outrider_job_modify() return slurm.SUCCESS end",
+)
+"""Where ours is gone: jobs that need it are refused, all others go on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filter:
-    """One of the two Lua files that Slurm reads from its own folder."""
+    """One of the two Lua files that Slurm reads from its own folder, and that loads ours of that name."""
 
     name: str
     functions: tuple[tuple[str, str], ...]
     """Slurm's function, and ours; no name where ours has nothing to do."""
+    broken: tuple[str, ...]
+    """What is defined where ours cannot be loaded."""
+
+    @property
+    def ours(self) -> str:
+        return f"{FOLDER}/{self.name}"
 
 
 SUBMIT = Filter(
@@ -34,6 +52,7 @@ SUBMIT = Filter(
         ("slurm_job_submit", "outrider_job_submit"),
         ("slurm_job_modify", "outrider_job_modify"),
     ),
+    broken=_BROKEN,
 )
 CLI = Filter(
     name="cli_filter.lua",
@@ -42,34 +61,38 @@ CLI = Filter(
         ("slurm_cli_pre_submit", "outrider_cli_pre_submit"),
         ("slurm_cli_post_submit", ""),
     ),
+    broken=("    function outrider_cli_pre_submit() return slurm.SUCCESS end",),
 )
 
 
-def with_ours(text: str, kind: Filter, loader: str, name: str) -> str:
+def with_ours(text: str, kind: Filter, name: str) -> str:
     """A site's file with our lines in it; `name` is the file's, for errors."""
     own = restored(text, LUA, name)
-    return changed(own, LUA, added=lines(kind, loader), before=_last_return(own))
+    if any(ours and ours in own for _, ours in kind.functions):
+        # The site calls ours where it wants to.
+        return own
+    return changed(own, LUA, added=lines(kind), before=_last_return(own))
 
 
-def lines(kind: Filter, loader: str) -> Sequence[str]:
-    """What loads ours and calls it after the site's. `loader` is Outrider's own file of that name."""
-    head = [each for each in loader.partition(UP_TO)[0].rstrip().split("\n") if not each.startswith("--")]
-    found = ["do", *(f"  {each}".rstrip() for each in head if each.strip()), "end"]
-    for theirs, ours in kind.functions:
-        if not ours:
-            found.append(f"{theirs} = {theirs} or function() return slurm.SUCCESS end")
-            continue
+def lines(kind: Filter) -> Sequence[str]:
+    """What loads ours and calls it after the site's. Ours sets Slurm's functions, too; these are put back."""
+    names = [theirs for theirs, _ in kind.functions]
+    found = [
+        "do",
+        f"  local {', '.join(f'site_{number}' for number in range(len(names)))} = {', '.join(names)}",
+        f'  if not pcall(dofile, "{kind.ours}") then',
+        *kind.broken,
+        "  end",
+    ]
+    for number, (theirs, ours) in enumerate(kind.functions):
+        site = f"site_{number}"
         found += [
-            "do",
-            f"  local site = {theirs}",
             f"  function {theirs}(...)",
-            "    local code = site and site(...) or slurm.SUCCESS",
-            "    if code ~= slurm.SUCCESS then return code end",
-            f"    return {ours}(...)",
+            f"    local code = {site} and {site}(...) or slurm.SUCCESS",
+            *([f"    return code == slurm.SUCCESS and {ours}(...) or code"] if ours else ["    return code"]),
             "  end",
-            "end",
         ]
-    return found
+    return [*found, "end"]
 
 
 def _last_return(text: str) -> int | None:

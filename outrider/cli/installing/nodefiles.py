@@ -25,7 +25,7 @@ CONF = "/etc/outrider/cachemgr.conf"
 UNIT = "/etc/systemd/system/cachemgr.service"
 POOL_MARKER = "/var/cache/outrider/pool.json"
 NODE_PYTHON = "/usr/bin/python3"
-ON_NODES = ("prolog", "epilog", "task-prolog", "outrider_metadata.lua", "outrider_cli.lua")
+ON_NODES = ("prolog", "epilog", "task-prolog", "cli_filter.lua", "outrider_cli.lua", "outrider_metadata.lua")
 LEFTOVERS = tuple(
     f"/run/outrider/{name}" for name in ("cachemgr.sock", "cachemgr.sock.lock", "jobs", "failed")
 )

@@ -59,9 +59,6 @@ class Texts:
     submit: str | None
     cli: str | None
     plugstack: str | None
-    submit_loader: str
-    """Outrider's own job_submit.lua."""
-    cli_loader: str
 
 
 def plan(
@@ -77,12 +74,9 @@ def plan(
         wanted["BatchStartTimeout"] = str(batch_start_s(site.value))
     troubles = [each.trouble for each in hooks if each.trouble]
     edits = list(_conf_edits(site, wanted)) if CONF_PART in parts else []
-    for part, kind, text, loader in (
-        (SUBMIT_PART, SUBMIT, texts.submit, texts.submit_loader),
-        (CLI_PART, CLI, texts.cli, texts.cli_loader),
-    ):
+    for part, kind, text in ((SUBMIT_PART, SUBMIT, texts.submit), (CLI_PART, CLI, texts.cli)):
         if part in parts:
-            edits.append(_lua_edit(site, kind, text, loader))
+            edits.append(_lua_edit(site, kind, text))
             troubles += _dormant(site, part, kind, text)
     if has_spank:
         edits.append(_plugstack_edit(site, texts.plugstack))
@@ -156,13 +150,13 @@ def _line(group: list[tuple[Located, str]]) -> str:
     return text
 
 
-def _lua_edit(site: SiteConf, kind: Filter, text: str | None, loader: str) -> Edit:
+def _lua_edit(site: SiteConf, kind: Filter, text: str | None) -> Edit:
     path = f"{site.folder}/{kind.name}"
     return Edit(
         path=path,
         present=text,
-        after=with_ours(text or "", kind, loader, path),
-        lines=tuple(lines(kind, loader)),
+        after=with_ours(text or "", kind, path),
+        lines=tuple(lines(kind)),
     )
 
 

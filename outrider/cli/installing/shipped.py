@@ -13,13 +13,13 @@ SLURM = {
     "epilog": "epilog/slurm-epilog",
     "task-prolog": "prolog/slurm-task-prolog",
     "prolog-slurmctld": "prolog/slurm-prolog-slurmctld",
+    "job_submit.lua": "plugins/slurm/job_submit.lua",
+    "cli_filter.lua": "plugins/slurm/cli_filter.lua",
     "outrider_metadata.lua": "plugins/slurm/outrider_metadata.lua",
     "outrider_submit.lua": "plugins/slurm/outrider_submit.lua",
     "outrider_cli.lua": "plugins/slurm/outrider_cli.lua",
 }
 """What has which name in /usr/lib/outrider/slurm, and where it is in Outrider."""
-SUBMIT_LOADER = "plugins/slurm/job_submit.lua"
-CLI_LOADER = "plugins/slurm/cli_filter.lua"
 
 
 def shipped(name: str) -> bytes:
