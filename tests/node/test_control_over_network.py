@@ -358,6 +358,15 @@ def test_strangers_do_not_shut_others_out(inside: Start, key_file: str) -> None:
     assert daemon.ask("ping")["node"] == ""
 
 
+def test_caller_for_whom_there_is_no_room_is_told_so(daemon: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "MOST_CONNECTIONS", 1)
+    with remote(daemon), pytest.raises(NoDaemon, match="it has too many connections"):
+        remote(daemon)
+    eventually("the place is free", lambda: daemon.node.connections() == 0, daemon.log)
+
+    assert name_told(daemon) == "n1"
+
+
 def test_places_of_strangers_are_given_back(daemon: Inside) -> None:
     for _ in range(3 * control.MOST_STRANGERS):
         with pytest.raises(NoDaemon):
