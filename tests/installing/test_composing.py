@@ -227,9 +227,9 @@ def test_lua_of_the_site_in_use_is_no_trouble() -> None:
 @pytest.mark.parametrize(
     ("lines", "word"),
     [
-        ("", "BatchStartTimeout (10 s) is not above the 45 s"),
-        ("PrologEpilogTimeout=65534\nBatchStartTimeout=30\n", "set BatchStartTimeout=105"),
-        ("PrologEpilogTimeout=30\nBatchStartTimeout=60\n", "a prolog may take 30 s, but Outrider's 45 s"),
+        ("", "BatchStartTimeout (10 s) is not above the 60 s"),
+        ("PrologEpilogTimeout=65534\nBatchStartTimeout=30\n", "set BatchStartTimeout=120"),
+        ("PrologEpilogTimeout=30\nBatchStartTimeout=61\n", "a prolog may take 30 s, but Outrider's 60 s"),
         ("PrologEpilogTimeout=600\n", "BatchStartTimeout (10 s) is not above the 600 s"),
         ("PrologEpilogTimeout=600\nBatchStartTimeout=600\n", "set BatchStartTimeout=660"),
         ("PrologTimeout=90\nPrologEpilogTimeout=5\nBatchStartTimeout=60\n", "the 90 s"),
@@ -243,7 +243,7 @@ def test_trap_of_the_timeouts_is_named_with_its_numbers(lines: str, word: str) -
 
 
 def test_timeout_that_the_site_has_not_set_is_set_above_what_a_prolog_takes() -> None:
-    assert dict(planned(site("")).settings)["BatchStartTimeout"] == "105"
+    assert dict(planned(site("")).settings)["BatchStartTimeout"] == "120"
     assert dict(planned(site("PrologEpilogTimeout=600\n")).settings)["BatchStartTimeout"] == "660"
     assert "BatchStartTimeout" not in dict(planned(site("BatchStartTimeout=5\n")).settings)
 

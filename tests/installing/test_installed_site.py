@@ -110,6 +110,23 @@ def test_site_still_decides_about_jobs_and_ours_are_held(cluster: SlurmCluster) 
     cluster.run("head", ["scancel", job])
 
 
+def test_new_version_of_the_filter_comes_into_force_at_once(cluster: SlurmCluster) -> None:
+    path = "/usr/lib/outrider/slurm/outrider_submit.lua"
+    words = ["sbatch", "--hold", "--comment=outrider:image=http://images:8000/a.raw", "--wrap=true"]
+    # An older version, which slurmctld has read.
+    older = cluster.read("head", path).replace('"outrider: "', '"older: "')
+    cluster.write("head", path, older)
+    cluster.run("head", ["touch", "/etc/slurm/job_submit.lua"])
+    first = cluster.run("head", words, user="ada").stderr
+
+    outrider(cluster, "init", "slurm", "--apply")
+    second = cluster.run("head", words, user="ada").stderr
+
+    cluster.run("head", ["scancel", "--user=ada"])
+    assert "older: " in first
+    assert "outrider: " in second
+
+
 def test_second_deployment_sends_nothing_and_restarts_nothing(cluster: SlurmCluster) -> None:
     pid = cluster.run("n1", ["pidof", "-x", "cachemgr"], check=False).stdout
 

@@ -61,6 +61,12 @@ def take_out(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     return done, remarks
 
 
+def touch(path: str) -> None:
+    """Have whoever watches a file read it again, if it is there."""
+    if os.path.exists(path):
+        os.utime(path)
+
+
 def write(path: str, content: bytes, *, like: str = "", mode: int = 0o644) -> None:
     """Replace a file at once, or not at all; mode and owner are those of `like`."""
     final = os.path.realpath(path)

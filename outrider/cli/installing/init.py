@@ -166,6 +166,9 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         _make_store(runner)
         if not waits:
             editing.apply(planned.edits)
+        if any(path.endswith(".lua") for path in put):
+            # slurmctld reads its filter anew when this file changes, whatever lies beside it.
+            editing.touch(f"{found.site.folder}/job_submit.lua")
     return Outcome(
         seen=_seen(found),
         settings=dict(planned.settings),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 UNSET = 65_534
 DEFAULT_BATCH_START_S = 10
-LONGEST_PROLOG_S = 45
+LONGEST_PROLOG_S = 60
 """What Outrider's own prolog takes at the very worst, when a daemon is there and does not answer."""
 MARGIN_S = 60
 _NUMBER = re.compile(r"\s*(\d+)")
