@@ -2,7 +2,8 @@
 
 A daemon serves a pool on a loop-mounted file system with an image of 2 GiB; the hook is
 started again and again, each time for another job. Beside it, in the same run and in turn
-with it, a bare `python3 -I -S -c pass`, which no hook in Python can beat. Needs root, to mount.
+with it, a bare `python3 -I -S -c pass`, which no hook in Python can beat, and the whole of Slurm's
+prolog and epilog as scripts, with a ticket and without. Needs root, to mount.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +26,15 @@ from cachemgr.client import Client
 from cachemgr.clock import SystemClock
 from cachemgr.disk import RealDisk
 from cachemgr.errors import NoDaemon
+from cachemgr.job_tickets import JobTicket, make_job_ticket
 from cachemgr.layout import Settings
 from cachemgr.pool import Pool
 from cachemgr.sizes import in_words, read_size
 
 ROOT = Path(__file__).resolve().parents[1]
 HOOK = str(ROOT / "cachemgr" / "hook.py")
+KEY = b"the key of this benchmark"
+UID = 1000
 WALL_BOUND_MS, CPU_BOUND_MS = 60.0, 25.0
 FILE_SYSTEMS = {"xfs": ["mkfs.xfs", "-q", "-m", "reflink=1"], "ext4": ["mkfs.ext4", "-q", "-F"]}
 CLOCK = SystemClock()
@@ -43,6 +47,14 @@ class Times:
 
     wall_ms: list[float]
     cpu_ms: list[float]
+
+    def add(self, taken: tuple[float, float]) -> None:
+        self.wall_ms.append(taken[0])
+        self.cpu_ms.append(taken[1])
+
+    @property
+    def median_ms(self) -> float:
+        return statistics.median(self.wall_ms)
 
 
 def main() -> int:
@@ -88,7 +100,9 @@ def served(folder: Path) -> Iterator[str]:
     pool, path = folder / "pool", str(folder.parent / "s")
     Pool.create(RealDisk(), str(pool), Settings(limit_bytes=1 << 40, policy="lfu"))
     conf = folder.parent / "conf"
-    conf.write_text(f"[cachemgr]\npool = {pool}\nsocket = {path}\nlog_level = warning\n")
+    key = folder.parent / "key"
+    key.write_bytes(KEY)
+    conf.write_text(f"[cachemgr]\npool = {pool}\nsocket = {path}\nlog_level = warning\nrelay_key = {key}\n")
     daemon = subprocess.Popen(
         [sys.executable, "-m", "cachemgr.daemon", "--config", str(conf)], env={"PYTHONPATH": str(ROOT)}
     )
@@ -128,6 +142,7 @@ def added(folder: Path, path: str, size_bytes: int) -> str:
 def measure(kind: str, path: str, name: str, python: str, runs: int) -> float:
     """The larger of the two ratios to their bounds."""
     hook, bare = Times([], []), Times([], [])
+    scripts = Scripts(Path(path).parent, path, name, python)
     method = ""
     with Client(path) as client:
         for number in range(runs + 3):
@@ -140,9 +155,9 @@ def measure(kind: str, path: str, name: str, python: str, runs: int) -> float:
             client.ask("release", {"owner": owner})
             # The first ones warm the caches of both.
             if number >= 3:
-                for each, (wall_ms, cpu_ms) in ((hook, times), (bare, plain)):
-                    each.wall_ms.append(wall_ms)
-                    each.cpu_ms.append(cpu_ms)
+                hook.add(times)
+                bare.add(plain)
+                scripts.run(number)
     wall, cpu = statistics.median(hook.wall_ms), statistics.median(hook.cpu_ms)
     bare_wall, bare_cpu = statistics.median(bare.wall_ms), statistics.median(bare.cpu_ms)
     slowest = sorted(hook.wall_ms)[int(len(hook.wall_ms) * 0.95)]
@@ -152,15 +167,59 @@ def measure(kind: str, path: str, name: str, python: str, runs: int) -> float:
         f"bare python: wall {bare_wall:.1f}, CPU {bare_cpu:.1f}",
         flush=True,
     )
-    return max(wall / WALL_BOUND_MS, cpu / CPU_BOUND_MS)
+    print(f"{'':5} slurm    {scripts}", flush=True)
+    return max(wall / WALL_BOUND_MS, cpu / CPU_BOUND_MS, scripts.prolog.median_ms / WALL_BOUND_MS)
 
 
-def run(command: list[str]) -> tuple[tuple[float, float], bytes]:
+class Scripts:
+    """Slurm's hooks as whole scripts, with folders of the benchmark's own in place of the node's."""
+
+    def __init__(self, folder: Path, socket: str, digest: str, python: str) -> None:
+        self._digest = digest
+        self._folder = folder / "outrider"
+        self._paths = {}
+        for name, source in (("prolog", "prolog/slurm-prolog"), ("epilog", "epilog/slurm-epilog")):
+            text = (ROOT / source).read_text()
+            for old, new in (
+                ("run=/run/outrider", f"run={self._folder}"),
+                ("$lib/hook.py claim", f"{HOOK} claim --socket {socket}"),
+                ("$lib/hook.py release", f"{HOOK} release --socket {socket}"),
+                ("/usr/bin/python3", python),
+            ):
+                assert name == "epilog" or old in text
+                text = text.replace(old, new)
+            self._paths[name] = folder / name
+            self._paths[name].write_text(text)
+            self._paths[name].chmod(0o755)
+        self.prolog, self.epilog, self.others = Times([], []), Times([], []), Times([], [])
+
+    def run(self, number: int) -> None:
+        """One job of ours, and one that has nothing to do with us."""
+        ticket = JobTicket(str(number), UID, self._digest, CLOCK.now_s() + 600)
+        ours = {"SLURM_JOB_ID": str(number), "SLURM_JOB_UID": str(UID), "SLURM_JOB_RESTART_COUNT": "0"}
+        comment = {"SLURM_JOB_COMMENT": f"outrider-ticket={make_job_ticket(KEY, ticket)}"}
+        self.others.add(run([str(self._paths["prolog"])], ours)[0])
+        self.prolog.add(run([str(self._paths["prolog"])], {**ours, **comment})[0])
+        if not (self._folder / "jobs" / str(number)).read_text().startswith("/"):
+            raise SystemExit("the prolog has made no instance")
+        self.epilog.add(run([str(self._paths["epilog"])], {**ours, **comment})[0])
+
+    def __str__(self) -> str:
+        return (
+            f"prolog {self.prolog.median_ms:5.1f} ms wall = {self.prolog.median_ms / WALL_BOUND_MS:.2f} "
+            f"of its bound, of a job without an image {self.others.median_ms:.1f}   "
+            f"epilog {self.epilog.median_ms:.1f}"
+        )
+
+
+def run(
+    command: list[str], environment: Mapping[str, str] | None = None
+) -> tuple[tuple[float, float], bytes]:
     """Wall and CPU milliseconds of a process, and what it printed."""
     reader, writer = os.pipe()
     begin_s = CLOCK.monotonic_s()
     child = os.posix_spawn(
-        command[0], command, {}, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)], setsigdef=[]
+        command[0], command, environment or {}, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)], setsigdef=[]
     )
     _, status, usage = os.wait4(child, 0)
     wall_s = CLOCK.monotonic_s() - begin_s

@@ -1,9 +1,10 @@
 """What the submit filter adds to an sbatch: without it, with it and no workspace, with a workspace.
 
-Two private Slurms run side by side, one without the filter. In each round every kind of job
-is handed in once, in turn, so that whatever else the machine does meets all alike; the first
-kind comes twice, which shows how much of a difference is noise. All jobs are held by their
-user, so that none of them runs. Needs root and Slurm.
+Private Slurms run side by side: one without filters, one with that of slurmctld, which the bound
+is for, one with that of the client, too, and one whose client has a filter that does nothing. In
+each round every kind of job is handed in once, in turn, so that whatever else the machine does
+meets all alike; the first kind comes twice, which shows how much of a difference is noise. All
+jobs are held by their user, so that none of them runs. Needs root and Slurm.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ WORKSPACE = (
     f"#OUTRIDER digest: sha256:{'0' * 64}\n#OUTRIDER size: 2GiB\n" + BODY
 )
 LARGE = PLAIN + "# filler\n" * 400_000
+EMPTY = "".join(
+    f"function slurm_cli_{name}() return slurm.SUCCESS end\n"
+    for name in ("setup_defaults", "pre_submit", "post_submit")
+)
 # Runs inside, so that nothing is measured but the command: a line in, nanoseconds out.
 TIMER = """\
 import os, sys, time
@@ -50,6 +55,9 @@ KINDS = {
     "no filter, again": ("bare", PLAIN),
     "filter, no workspace": ("filtered", PLAIN),
     "filter, workspace": ("filtered", WORKSPACE),
+    "client's, empty": ("empty", PLAIN),
+    "both, no workspace": ("both", PLAIN),
+    "both, workspace": ("both", WORKSPACE),
     "no filter, 3.6 MB": ("bare", LARGE),
     "filter, 3.6 MB": ("filtered", LARGE),
 }
@@ -63,10 +71,17 @@ def main() -> int:
         print(f"needs root and Slurm: nothing was measured ({', '.join(missing())})")
         return 2
     with ExitStack() as stack:
+        submit = {"job_submit.lua": loader("job_submit.lua")}
+        client = {"cli_filter.lua": loader("cli_filter.lua")}
+        more = "JobSubmitPlugins=lua"
         sites = {
             "bare": stack.enter_context(site()),
-            "filtered": stack.enter_context(
-                site(files={"job_submit.lua": loader("job_submit.lua")}, more="JobSubmitPlugins=lua")
+            "filtered": stack.enter_context(site(files=submit, more=more)),
+            "empty": stack.enter_context(
+                site(files={"cli_filter.lua": EMPTY}, more="CliFilterPlugins=cli_filter/lua")
+            ),
+            "both": stack.enter_context(
+                site(files=submit | client, more=f"{more}\nCliFilterPlugins=cli_filter/lua")
             ),
         }
         timers = {name: stack.enter_context(timer(each)) for name, each in sites.items()}
@@ -124,17 +139,19 @@ def is_large(kind: str) -> bool:
 
 def told(times_ms: dict[str, list[float]], rounds: int) -> int:
     medians = {kind: statistics.median(each) for kind, each in times_ms.items()}
-    print(f"sbatch, median of {rounds} rounds; bound: at most {BOUND_MS} ms more than without the filter")
+    bare_ms = statistics.median(times_ms["no filter"] + times_ms["no filter, again"])
+    print(f"sbatch, median of {rounds} rounds; the filter may add {BOUND_MS} ms")
     worst_ms = 0.0
     for kind, median_ms in medians.items():
-        base_ms = medians["no filter, 3.6 MB" if is_large(kind) else "no filter"]
-        if not is_large(kind):
+        base_ms = medians["no filter, 3.6 MB"] if is_large(kind) else bare_ms
+        if kind.startswith("filter") and not is_large(kind):
             worst_ms = max(worst_ms, median_ms - base_ms)
         print(
-            f"  {kind:22} {median_ms:7.2f} ms  {median_ms - base_ms:+6.2f} ms  x {median_ms / base_ms:.3f}"
+            f"  {kind:20} {median_ms:7.2f} ms  {median_ms - base_ms:+6.2f} ms  x {median_ms / base_ms:.3f}"
             f"   (quartiles {', '.join(f'{each:.2f}' for each in statistics.quantiles(times_ms[kind], n=4))})"
         )
-    print(f"  worst difference {worst_ms:+.2f} ms: {'within' if worst_ms <= BOUND_MS else 'ABOVE'} the bound")
+    judged = "within" if worst_ms <= BOUND_MS else "ABOVE"
+    print(f"  the filter adds up to {worst_ms:+.2f} ms: {judged} the bound")
     return 0 if worst_ms <= BOUND_MS else 1
 
 

@@ -22,14 +22,22 @@ if TYPE_CHECKING:
 
 RATE = re.compile(r"(\d+)([kmg]?)bit")
 FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+SIZE = re.compile(r"(\d+)(MiB|GiB)")
+SHIFTS = {"MiB": 20, "GiB": 30}
+LEAST_POOL_BYTES = 300 << 20
 ENDS = (signal.SIGINT, signal.SIGTERM)
-EXIT_FAILED, EXIT_USAGE = 1, 2
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str]) -> int:
-    asked = _parser().parse_args(argv)
+    # What follows the two dashes is another program's command line, and not to be read here.
+    place = list(argv).index("--") if "--" in argv else len(argv)
+    asked = _parser().parse_args(list(argv[:place]))
+    asked.command = list(argv[place + 1 :])
     try:
         code: int = asked.do(asked)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except TestbedError as error:
         sys.stderr.write(f"testbed: {error}\n")
         return EXIT_FAILED
@@ -41,6 +49,7 @@ def _up(asked: argparse.Namespace) -> int:
         nodes=asked.nodes,
         name=asked.name,
         rate_bits_per_s=asked.rate,
+        pool_bytes=asked.pool,
         version=asked.version,
         slurm_conf_lines=asked.line,
         shared=asked.share,
@@ -68,12 +77,11 @@ def _up(asked: argparse.Namespace) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    command = asked.command[1:] if asked.command[:1] == ["--"] else asked.command
-    if not command:
+    if not asked.command:
         sys.stderr.write("testbed: no command: testbed slurm run HOST -- COMMAND …\n")
         return EXIT_USAGE
     cluster = SlurmCluster.attached(asked.name)
-    words, variables = cluster.command(asked.host, command, user=asked.user)
+    words, variables = cluster.command(asked.host, asked.command, user=asked.user)
     variables["TERM"] = os.environ.get("TERM", "dumb")
     return os.execvpe(words[0], words, variables)
 
@@ -105,7 +113,7 @@ def _status(asked: argparse.Namespace) -> int:
 def _down(asked: argparse.Namespace) -> int:
     for record in records.alive():
         # Those of tests and demonstrations that run end with them, and are none of ours.
-        if record.name == asked.name or (asked.all and record.is_kept()):
+        if record.name == asked.name or (asked.all and record.is_kept() and record.kind == SlurmCluster.kind):
             SlurmCluster.attached(record.name).down()
             _say(f"{record.name}: removed")
     with records.locked():
@@ -122,6 +130,14 @@ def rate(text: str) -> int:
     return int(match[1]) * FACTORS[match[2]]
 
 
+def size(text: str) -> int:
+    """Bytes from MiB or GiB; what mkfs.xfs refuses as too small is refused here."""
+    match = SIZE.fullmatch(text)
+    if match is None or int(match[1]) << SHIFTS[match[2]] < LEAST_POOL_BYTES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size for a pool: write 300MiB or more, or 2GiB")
+    return int(match[1]) << SHIFTS[match[2]]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="testbed", description="private clusters of hosts on this machine")
     kinds = parser.add_subparsers(required=True, metavar="KIND")
@@ -130,6 +146,9 @@ def _parser() -> argparse.ArgumentParser:
     up = _verb(verbs, "up", _up, "make one; it stays until it is taken down")
     up.add_argument("--nodes", type=int, default=4)
     up.add_argument("--rate", type=rate, metavar="RATE", help="of each host's link, such as 100mbit")
+    up.add_argument(
+        "--pool", type=size, metavar="SIZE", help="of a file system for each host's pool, such as 2GiB"
+    )
     up.add_argument("--version", choices=sorted(SUITES), help="of Slurm; without it, what this machine has")
     up.add_argument(
         "--line", action="append", default=[], help="of slurm.conf, in the place of the testbed's own"
@@ -141,7 +160,6 @@ def _parser() -> argparse.ArgumentParser:
     run = _verb(verbs, "run", _run, "run a command on a host")
     run.add_argument("--user", default="root")
     run.add_argument("host")
-    run.add_argument("command", nargs=argparse.REMAINDER)
     status = _verb(verbs, "status", _status, "show hosts, addresses, processes and node states")
     status.add_argument("--json", action="store_true")
     down = _verb(verbs, "down", _down, "remove one, and what dead ones left")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 BIRTH_S = 60
 # What the tree has in these places is hidden from a host, which finds them empty.
+POOL = "/var/cache/outrider"
 PRIVATE = (
+    POOL,
     "/etc/cachemgr",
     "/etc/munge",
     "/etc/outrider",
@@ -65,6 +67,7 @@ def bear(
     """Make hosts, and the site if there is none yet; gives the site and the hosts' first processes."""
     owner = os.getpid() if record.is_kept() else record.owner.pid
     wanted = {
+        "name": record.name,
         "folder": str(record.folder),
         "homes": HOMES,
         "disks": str(record.folder / "disks"),
@@ -72,6 +75,9 @@ def bear(
         "site": record.site.pid if record.site is not None and record.site.is_alive() else None,
         "tree": record.tree,
         "private": PRIVATE,
+        "pool": POOL,
+        "pool_bytes": record.pool_bytes,
+        "passable": _programs(record),
         "binds": [
             {"path": path, "at": path, "is_writable": is_writable} for path, is_writable in record.binds
         ],
@@ -111,12 +117,12 @@ def join(record: Record, names: Sequence[str]) -> None:
         lines = ["link add name switch type bridge", f"link set switch mtu {JUMBO_BYTES} up"]
     for name in names:
         peer = f"peer name eth0 netns {record.hosts[name].pid} mtu {JUMBO_BYTES}"
-        lines.append(f"link add name {name} mtu {JUMBO_BYTES} type veth {peer}")
-        lines.append(f"link set {name} master switch up")
+        lines.append(f"link add name {_port(name)} mtu {JUMBO_BYTES} type veth {peer}")
+        lines.append(f"link set {_port(name)} master switch up")
     _told(record, [*switch, "ip"], lines)
     rate = record.rate_bits_per_s
     if rate is not None:
-        _told(record, [*switch, "tc"], [" ".join(limit("add", name, rate)) for name in names])
+        _told(record, [*switch, "tc"], [" ".join(limit("add", _port(name), rate)) for name in names])
     for name in names:
         inside = _in_network(record.hosts[name])
         address = f"addr add {record.addresses[name]}/16 dev eth0"
@@ -129,7 +135,7 @@ def part(record: Record, name: str) -> None:
     """Take away a dead host's end of its cable, which the kernel would do only in its own time."""
     assert record.site is not None
     subprocess.run(
-        [*_in_network(record.site), "ip", "link", "delete", name],
+        [*_in_network(record.site), "ip", "link", "delete", _port(name)],
         capture_output=True,
         timeout=BIRTH_S,
         check=False,
@@ -139,14 +145,22 @@ def part(record: Record, name: str) -> None:
 def set_rate(record: Record, name: str, rate_bits_per_s: int) -> None:
     """Another rate for a host's link, in both directions."""
     assert record.site is not None
-    for place, device in ((record.site, name), (record.hosts[name], "eth0")):
+    for place, device in ((record.site, _port(name)), (record.hosts[name], "eth0")):
         _told(record, [*_in_network(place), "tc"], [" ".join(limit("replace", device, rate_bits_per_s))])
 
 
 def set_link(record: Record, name: str, *, is_up: bool) -> None:
     """Pull a host's cable, or put it in again."""
     assert record.site is not None
-    _told(record, [*_in_network(record.site), "ip"], [f"link set {name} {'up' if is_up else 'down'}"])
+    _told(record, [*_in_network(record.site), "ip"], [f"link set {_port(name)} {'up' if is_up else 'down'}"])
+
+
+def _programs(record: Record) -> list[str]:
+    """What users of the hosts may want to run: the repository, and this Python where it is the tree's."""
+    paths = [path for path, _ in record.binds]
+    if record.tree == "/":
+        paths += [sys.executable, os.path.realpath(sys.executable), sys.base_prefix]
+    return paths
 
 
 def _told(record: Record, argv: list[str], lines: list[str]) -> None:
@@ -158,6 +172,11 @@ def _told(record: Record, argv: list[str], lines: list[str]) -> None:
 
 def _in_network(process: Process) -> list[str]:
     return ["nsenter", f"--net=/proc/{process.pid}/ns/net", "--"]
+
+
+def _port(name: str) -> str:
+    """The switch's end of a host's cable, by no word of iproute2's own; at most 15 letters."""
+    return f"p-{name}"
 
 
 def _has_switch(site: Process) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -31,6 +33,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND_S = 60
 TOOLS = ("ip", "tc", "nsenter", "setpriv")
 WAIT_S = 60
+HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
 LOG_LINES = 40
 NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
@@ -47,6 +50,7 @@ class Cluster:
         *,
         name: str | None = None,
         rate_bits_per_s: int | None = None,
+        pool_bytes: int | None = None,
         tree: Path = Path("/"),
         users: Sequence[str] = USERS,
         shared: Sequence[Path] = (),
@@ -55,6 +59,11 @@ class Cluster:
         clock: Clock | None = None,
     ) -> None:
         """`shared` and `writable` name what of the machine the hosts see; the repository is always shared."""
+        wrong = [host for host in addresses if HOST.fullmatch(host) is None]
+        if wrong:
+            raise TestbedError(
+                f"{wrong[0]!r} is no host: 1 to 13 of a-z, 0-9 and '-', beginning with a letter"
+            )
         shown = [
             (REPOSITORY, False),
             *((path, False) for path in shared),
@@ -70,7 +79,7 @@ class Cluster:
                 addresses=dict(addresses),
                 users=tuple(users),
                 binds=tuple((str(path.resolve()), is_writable) for path, is_writable in shown),
-                notes=dict(notes or {}),
+                notes={**(notes or {}), **({} if pool_bytes is None else {"pool_bytes": str(pool_bytes)})},
             ),
             clock or SystemClock(),
         )
@@ -108,6 +117,14 @@ class Cluster:
     @property
     def hosts(self) -> list[str]:
         return list(self.record.addresses)
+
+    @property
+    def python(self) -> str:
+        """
+        The interpreter with which the repository's head side runs on the hosts, for every user; the
+        repository lies at its own path, `REPOSITORY`, and goes into PYTHONPATH.
+        """
+        return sys.executable if self.record.tree == "/" else "/usr/bin/python3"
 
     def address(self, host: str) -> str:
         return self.record.addresses[host]
@@ -300,7 +317,12 @@ class Cluster:
 
     def folders(self) -> list[Folder]:
         """What a host has after each boot."""
-        return [Folder(path="/run/lock", mode=0o1777), Folder(path="/var/log/testbed")]
+        # Where systemd runs, its tmpfiles.d would make the second one.
+        return [
+            Folder(path="/run/lock", mode=0o1777),
+            Folder(path="/run/outrider"),
+            Folder(path="/var/log/testbed"),
+        ]
 
     def _bear(self, hosts: Sequence[str]) -> None:
         files = {host: self.files(host) for host in hosts}

@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import stat
+import subprocess
 import sys
 
 TYPE_CHECKING = False
@@ -30,12 +31,17 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+PR_SET_PDEATHSIG = 1
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
+COMMAND_S = 30
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
+LOOPS = 64
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> int:
+    # Who asked for hosts may be killed: then nobody goes on making them.
+    _checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     wanted = json.load(sys.stdin)
     os.umask(0o022)
     folder = os.open(wanted["folder"], os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -89,17 +95,22 @@ def _born(make: Any, folder: int, watched: list[int], kinds: int, space: int | N
     with os.fdopen(reader) as told:
         lines = told.read().splitlines()
     os.wait()
-    # Its parent tells its number, and it says itself that it is made: either may be first.
-    numbers = [line for line in lines if line.isdigit()]
-    if len(lines) != 2 or len(numbers) != 1 or "made" not in lines:
-        raise SystemExit("\n".join(lines) or "a host's first process ended without a word")
-    return int(numbers[0])
+    # The child and its parent write one line each, in either order; anything else is a complaint.
+    numbers = [int(line) for line in lines if line.isdigit()]
+    others = [line for line in lines if not line.isdigit()]
+    if others != ["made"] or len(numbers) != 1:
+        for number in numbers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        raise SystemExit("\n".join(others) or "a host's first process ended without a word")
+    return numbers[0]
 
 
 def _midwife(
     make: Any, folder: int, watched: list[int], kinds: int, space: int | None, writer: int
 ) -> NoReturn:
     """Enter the namespaces, and fork once more: only children are in a new namespace of processes."""
+    _checked(LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     os.setsid()
     if space is not None:
         _checked(LIBC.setns(space, CLONE_NEWNS), "setns")
@@ -162,14 +173,18 @@ def _make_host(wanted: Any, host: Any) -> None:
     disk = os.path.join(wanted["disks"], host["name"])
     is_new = not os.path.isdir(disk)
     if is_new:
+        # Not with its parents: if these have gone meanwhile, so shall this.
+        os.mkdir(disk)
         for part in ("upper", "scratch", "merged"):
-            os.makedirs(os.path.join(disk, part))
+            os.mkdir(os.path.join(disk, part))
         for path in wanted["private"]:
             _make_empty(os.path.join(disk, "upper"), path)
     root = os.path.join(disk, "merged")
     layers = f"lowerdir={wanted['tree']},upperdir={disk}/upper,workdir={disk}/scratch"
     _mount("outrider-testbed", root, "overlay", 0, layers)
     _mount_system(root)
+    if wanted["pool_bytes"] is not None:
+        _mount_pool(os.path.join(disk, wanted["name"] + ".xfs"), root + wanted["pool"], wanted["pool_bytes"])
     homes = {"path": wanted["disks"] + wanted["homes"], "at": wanted["homes"], "is_writable": True}
     for bind in [homes, *wanted["binds"]]:
         _bind(bind["path"], root + bind["at"], is_writable=bind["is_writable"])
@@ -182,8 +197,11 @@ def _make_host(wanted: Any, host: Any) -> None:
         os.makedirs(entry["path"], exist_ok=True)
         os.chown(entry["path"], entry["uid"], entry["gid"])
         os.chmod(entry["path"], entry["mode"])
-    for entry in host["files"] if is_new else []:
-        _write(entry)
+    if is_new:
+        for entry in host["files"]:
+            _write(entry)
+        for path in wanted["passable"]:
+            _make_passable(path)
 
 
 def _make_empty(upper: str, path: str) -> None:
@@ -219,6 +237,34 @@ def _mount_system(root: str) -> None:
     ):
         os.symlink(target, f"{root}/dev/{name}")
     os.symlink("fd/2", f"{root}/dev/stderr")
+    _make_loops(root + "/dev")
+
+
+def _make_loops(folder: str) -> None:
+    """For mounts of image files; of loop devices, the whole machine has one set."""
+    with contextlib.suppress(PermissionError):
+        os.mknod(f"{folder}/loop-control", 0o600 | stat.S_IFCHR, os.makedev(10, 237))
+        for number in range(LOOPS):
+            os.mknod(f"{folder}/loop{number}", 0o600 | stat.S_IFBLK, os.makedev(7, number))
+
+
+def _mount_pool(image: str, target: str, size_bytes: int) -> None:
+    """A file system that shares blocks between files, as a site's pools have it, in a file in memory."""
+    if not os.path.exists(image):
+        with open(image, "wb") as file:
+            file.truncate(size_bytes)
+        _told("mkfs.xfs", "-q", image)
+    # The kernel gives the loop device back with the mount, and that with the host.
+    _told("mount", "-t", "xfs", "-o", "loop", image, target)
+
+
+def _told(*argv: str) -> None:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+    except FileNotFoundError as error:
+        raise SystemExit(f"no {argv[0]} on this machine: apt install xfsprogs mount") from error
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
 
 
 def _bind(path: str, target: str, *, is_writable: bool) -> None:
@@ -230,6 +276,15 @@ def _bind(path: str, target: str, *, is_writable: bool) -> None:
     _mount(path, target, "", MS_BIND)
     if not is_writable:
         _mount("none", target, "", MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def _make_passable(path: str) -> None:
+    """Let every user of the host walk down to a path, also where the machine's own users may not."""
+    while path != "/":
+        path = os.path.dirname(path)
+        mode = os.stat(path).st_mode
+        if not mode & stat.S_IXOTH:
+            os.chmod(path, stat.S_IMODE(mode) | stat.S_IXOTH)
 
 
 def _write(entry: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 USERS = ("ada", "bob", "eve")
 FIRST_UID = 2001
@@ -28,13 +28,17 @@ class Person:
 
 
 class People:
-    """The accounts of a tree, and a cluster's own."""
+    """The accounts of a tree, and a cluster's own, which stand in the place of others of these names."""
 
     def __init__(self, tree: Path, users: Sequence[str]) -> None:
-        self._passwd = (tree / "etc/passwd").read_text()
-        self._group = (tree / "etc/group").read_text()
+        uids = {name: FIRST_UID + place for place, name in enumerate(users)}
+        self._passwd = _without((tree / "etc/passwd").read_text(), uids)
+        self._group = _without((tree / "etc/group").read_text(), uids)
         self._known = {person.name: person for person in map(_read, self._passwd.splitlines()) if person}
-        self.users = tuple(self._add(name, FIRST_UID + place) for place, name in enumerate(users))
+        self.users = tuple(
+            Person(name=name, uid=uid, gid=uid, home=f"{HOMES}/{name}") for name, uid in uids.items()
+        )
+        self._known |= {person.name: person for person in self.users}
 
     def of(self, name: str) -> Person:
         try:
@@ -50,11 +54,11 @@ class People:
     def group(self) -> bytes:
         return (self._group + "".join(f"{each.name}:x:{each.gid}:\n" for each in self.users)).encode()
 
-    def _add(self, name: str, uid: int) -> Person:
-        if name in self._known:
-            raise TestbedError(f"the hosts' system has a user {name} of its own: choose another name")
-        self._known[name] = Person(name=name, uid=uid, gid=uid, home=f"{HOMES}/{name}")
-        return self._known[name]
+
+def _without(text: str, names: Iterable[str]) -> str:
+    """The lines of a list of accounts that are not of these names; each ends with a line feed."""
+    taken = set(names)
+    return "".join(f"{line}\n" for line in text.splitlines() if line.partition(":")[0] not in taken)
 
 
 def _read(line: str) -> Person | None:

@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -30,6 +30,7 @@ FOLDER = Path("/run/outrider-testbed")
 NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 VERSION = 1
 ENDING_S = 20
+POLL_S = 0.01
 
 
 class TestbedError(Exception):
@@ -85,12 +86,18 @@ class Record:
     hosts: dict[str, Process] = field(default_factory=dict)
     # What starts again when a host does, in this order.
     services: dict[str, tuple[Service, ...]] = field(default_factory=dict)
-    # What the batch system wants to remember.
+    # Settings that not every cluster has, as text: those of a batch system, and the size of pools.
     notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         return FOLDER / self.name
+
+    @property
+    def pool_bytes(self) -> int | None:
+        """Of a file system of its own for each host's pool; None without one."""
+        text = self.notes.get("pool_bytes")
+        return None if text is None else int(text)
 
     def is_kept(self) -> bool:
         """Whether it stays when its owner ends."""
@@ -103,9 +110,8 @@ class Record:
 
 
 def write(record: Record) -> None:
-    text = json.dumps({"version": VERSION, **_plain(record)}, indent=1)
     beside = record.folder / f"record.{os.getpid()}"
-    beside.write_text(text)
+    beside.write_text(_text(record))
     beside.rename(record.folder / "record")
 
 
@@ -121,9 +127,10 @@ def read(name: str) -> Record:
         ) from None
     if found.pop("version") != VERSION:
         raise TestbedError(f"{path} is of another version of the testbed: remove it with that one")
+    known = {each.name for each in fields(Record)}
     return Record(
         **{
-            **found,
+            **{key: value for key, value in found.items() if key in known},
             "owner": Process(**found["owner"]),
             "site": None if found["site"] is None else Process(**found["site"]),
             "users": tuple(found["users"]),
@@ -153,8 +160,12 @@ def enter(record: Record, clock: Clock) -> None:
         remove_dead(clock)
         if record.folder.exists():
             raise TestbedError(f"a testbed called {record.name} stands: remove it with down, or use --name")
-        (record.folder / "disks").mkdir(parents=True)
-        write(record)
+        # Whole or not at all: a folder without a record would belong to nobody.
+        beside = FOLDER / ".new"
+        shutil.rmtree(beside, ignore_errors=True)
+        (beside / "disks").mkdir(parents=True)
+        (beside / "record").write_text(_text(record))
+        beside.rename(record.folder)
 
 
 def remove(record: Record, clock: Clock) -> None:
@@ -164,21 +175,26 @@ def remove(record: Record, clock: Clock) -> None:
     for process in _processes(record):
         process.kill()
     until_s = clock.monotonic_s() + ENDING_S
-    while any(process.is_alive() for process in _processes(record)):
+    while record.folder.exists():
+        if not any(process.is_alive() for process in _processes(record)):
+            shutil.rmtree(record.folder, ignore_errors=True)
         if clock.monotonic_s() > until_s:
-            raise TestbedError(f"the hosts of {record.name} do not end within {ENDING_S} s of being killed")
-        clock.sleep(0.01)
-    shutil.rmtree(record.folder, ignore_errors=True)
+            raise TestbedError(
+                f"{record.folder} does not go away within {ENDING_S} s of its hosts being killed"
+            )
+        clock.sleep(POLL_S)
 
 
 def remove_dead(clock: Clock) -> list[str]:
     """Remove what dead owners left; gives the names."""
     found = []
     for path in sorted(FOLDER.glob("*/record")):
-        record = read(path.parent.name)
-        if not record.is_alive():
-            remove(record, clock)
-            found.append(record.name)
+        # What another version of the testbed wrote is left to that one.
+        with contextlib.suppress(TestbedError):
+            record = read(path.parent.name)
+            if not record.is_alive():
+                remove(record, clock)
+                found.append(record.name)
     return found
 
 
@@ -220,8 +236,8 @@ def _service(found: dict[str, object]) -> Service:
     )
 
 
-def _plain(record: Record) -> dict[str, object]:
-    return asdict(record)
+def _text(record: Record) -> str:
+    return json.dumps({"version": VERSION, **asdict(record)}, indent=1)
 
 
 def _is_zombie(pid: int) -> bool:

@@ -117,6 +117,8 @@ class OutriderSite:
         )
         for node in self.cluster.nodes:
             self.start_node(node)
+        # It has begun without its hooks, which were not there yet.
+        self.cluster.run(HEAD, ["scontrol", "reconfigure"])
         self.start_service()
 
     def start_service(self) -> None:
@@ -153,6 +155,9 @@ class OutriderSite:
         """A user's `sbatch`, with the script on its standard input; the job's number."""
         argv = ["sbatch", "--parsable", *options]
         return self.cluster.run(HEAD, argv, user=user, given=script).stdout.strip()
+
+    def home(self, user: str = "ada") -> str:
+        return self.cluster.people.of(user).home
 
     def image(self, name: str, content_bytes: int) -> Image:
         """A disk full of random bytes on the server of images."""
@@ -206,9 +211,7 @@ class OutriderSite:
 
     def _install_hooks(self, host: str) -> None:
         for path, name in HOOKS.items():
-            self.cluster.write(
-                host, f"{SLURM_LIBRARY}/{name}", (REPOSITORY / path).read_bytes(), mode=0o755
-            )
+            self.cluster.write(host, f"{SLURM_LIBRARY}/{name}", (REPOSITORY / path).read_bytes(), mode=0o755)
 
 
 def site_cluster(

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 CACHE = Path("/var/cache/outrider-testbed")
 MIRROR = "http://deb.debian.org/debian"
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libslurm-dev"),
-    # What runs beside it: the service with the suite's own Python, and compilers of plugins.
+    # What runs beside it: the service with the suite's own Python, its installer, compilers of plugins.
     *("python3", "python3-fastapi", "python3-uvicorn", "python3-yaml", "python3-prometheus-client"),
-    *("python3-pydantic", "gcc", "libc6-dev", "lua5.4", "iproute2", "util-linux", "curl", "procps"),
+    *("python3-pydantic", "python3-fabric", "openssh-server", "openssh-client", "openssh-sftp-server"),
+    *("gcc", "libc6-dev", "lua5.4", "iproute2", "util-linux", "curl", "procps"),
 )
+STAMP = "etc/outrider-testbed-packages"
 MAKING_S = 1800
 ASKING_S = 20
 ENVIRONMENT = {
@@ -45,8 +49,11 @@ def tree_of(version: str | None, cache: Path = CACHE) -> Path:
     if version not in SUITES:
         raise TestbedError(f"no testbed of Slurm {version}: there are {', '.join(sorted(SUITES))}")
     tree = cache / SUITES[version]
-    if not tree.exists():
-        make(SUITES[version], tree)
+    with _locked(cache):
+        if not tree.exists():
+            make(SUITES[version], tree)
+    if not (tree / STAMP).exists() or (tree / STAMP).read_text().split() != list(PACKAGES):
+        raise TestbedError(f"{tree} has not the packages of this testbed: rm -r it, and it is made anew")
     found = version_in(tree)
     if found is None or not found.startswith(f"{version}."):
         raise TestbedError(
@@ -85,10 +92,20 @@ def make(suite: str, tree: Path) -> None:
         install = "apt-get -q -y --no-install-recommends install " + " ".join(PACKAGES)
         script = f'mount -t proc proc "$1/proc" && chroot "$1" {install} && chroot "$1" apt-get clean'
         _told(["unshare", "--mount", "--propagation", "private", "sh", "-ec", script, "sh", str(beside)])
+        (beside / STAMP).write_text("\n".join(PACKAGES) + "\n")
         beside.chmod(0o755)
         beside.rename(tree)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    """One at a time makes a tree; the others wait and find it."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _told(argv: Sequence[str]) -> None:

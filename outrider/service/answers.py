@@ -6,7 +6,7 @@ whoever asks may not see is None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Result = Literal["accepted", "refused"]
@@ -168,6 +168,61 @@ class Explanation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class JobView:
+    """A best-effort job that names an image, or one that runs in a reservation.
+
+    `state` is resolving, refused, waiting, staging, staged or running; `held` whether the batch
+    system does not start it yet; `nodes` those on which its image is kept for it, or is to be;
+    `ready_s` when it is expected on enough of them, or was there; `words` what its user is told.
+    """
+
+    job: str
+    user: str
+    state: str
+    held: bool
+    image: ImageView | None
+    nodes_wanted: int
+    nodes: str
+    node_count: int
+    submitted_s: int
+    ready_s: int | None
+    start_s: int | None
+    """When nodes are expected to be free for it; when it starts is up to the batch system."""
+    is_overdue: bool
+    """Whether it has waited for its image for longer than it should."""
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobList:
+    jobs: tuple[JobView, ...]
+    next_after: str
+    """What to go on with, if there are more; else empty."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobDetails:
+    """All about one job: how far its image is on each node, and what was decided."""
+
+    job: JobView
+    tasks: int
+    staging: tuple[NodeStaging, ...]
+    released_to: str
+    """The nodes to which the batch system was told that it may go; empty while it is held."""
+    decisions: tuple[DecisionLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """Whether a job may start: go or wait. `digest` is its image's; empty if it is not known yet, None
+    if the job is none that the service knows."""
+
+    verdict: Literal["go", "wait"]
+    words: str = ""
+    digest: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ReservationList:
     reservations: tuple[ReservationView, ...]
     next_after: int | None
@@ -290,6 +345,10 @@ class Status:
     effects_waiting: int
     decisions: dict[str, int]
     """How many requests were answered how, since the service was started."""
+    jobs: dict[str, int] = field(default_factory=dict)
+    """How many best-effort jobs that name an image are in each state."""
+    jobs_overdue: int = 0
+    """Of these, how many have waited for it for longer than they should."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -327,6 +386,9 @@ Answer = (
     Decision
     | ReservationDetails
     | ReservationList
+    | JobList
+    | JobDetails
+    | Verdict
     | Explanation
     | ImageList
     | NodeList

@@ -7,7 +7,7 @@ carried out twice. The desk has at most one call to a node under way, and one `L
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -261,19 +261,19 @@ class Promised:
 
     def __init__(self) -> None:
         self._ask: Callable[[str], str | None] | None = None
-        self._led: Mapping[str, str] = {}
+        self._ask_job: Callable[[str], str | None] | None = None
 
     def learn(self, ask: Callable[[str], str | None]) -> None:
         """From now on `ask` is asked for the digest that a reservation was promised."""
         self._ask = ask
 
-    def lead(self, digests: Mapping[str, str]) -> None:
-        """These are the digests of jobs that have no reservation, by key. Never changed, but replaced."""
-        self._led = digests
+    def learn_jobs(self, ask: Callable[[str], str | None]) -> None:
+        """From now on `ask` is asked for the digest of the image that a job without one names."""
+        self._ask_job = ask
 
-    def led(self, job: str) -> str | None:
-        """The digest of a job's image; None if the service does not know it yet."""
-        return self._led.get(job)
+    def job(self, key: str) -> str:
+        """The digest of a job's image; empty if nobody knows it yet."""
+        return "" if self._ask_job is None else self._ask_job(key) or ""
 
     def digest(self, reservation: str | None) -> str | None:
         """None if there is no such reservation, or nobody who knows yet."""

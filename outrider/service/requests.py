@@ -150,6 +150,30 @@ class ShowTimeline:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ListJobs:
+    """Best-effort jobs that name an image, the first submitted first."""
+
+    user: str | None = None
+    states: tuple[str, ...] = ()
+    after: str = ""
+    """The key to go on from."""
+    most: int = MOST_LISTED
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShowJob:
+    job: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskStart:
+    """A job is about to start on these nodes (administrators): may it? Without nodes: what is its image?"""
+
+    job: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Explain:
     """Why it was decided so: the decisions about a reservation or a refused request, and its plan."""
 
@@ -188,6 +212,9 @@ Request = (
     | ListNodes
     | ListTransfers
     | ShowTimeline
+    | ListJobs
+    | ShowJob
+    | AskStart
     | Explain
     | ShowStatus
     | ListDecisions

@@ -22,6 +22,9 @@ from outrider.service.answers import (
     Explanation,
     ImageList,
     ImageView,
+    JobDetails,
+    JobList,
+    JobView,
     NodeList,
     PlannedTransfer,
     Reconciled,
@@ -32,6 +35,7 @@ from outrider.service.answers import (
     Timeline,
     TransferList,
     Trouble,
+    Verdict,
 )
 from outrider.service.ports import FoundImage, ImageTrouble
 from outrider.service.requests import Caller, Recall, Request
@@ -92,6 +96,21 @@ VIEW = ReservationView(
     is_confirmed=True,
     why="",
 )
+JOB = JobView(
+    job="17",
+    user="mia",
+    state="staging",
+    held=True,
+    image=IMAGE,
+    nodes_wanted=1,
+    nodes="n1",
+    node_count=1,
+    submitted_s=NOW_S - 60,
+    ready_s=NOW_S + 60,
+    start_s=NOW_S + 60,
+    is_overdue=False,
+    words="image render.qcow2 is on its way, ready about 14:03",
+)
 DETAILS = ReservationDetails(
     reservation=VIEW,
     workspace="render",
@@ -134,6 +153,9 @@ ANSWERS: Mapping[str, Answer] = {
     "ListReservations": ReservationList(reservations=(VIEW,), next_after=None),
     "ListImages": ImageList(images=(), is_complete=True),
     "ListNodes": NodeList(nodes=(), next_after=""),
+    "ListJobs": JobList(jobs=(JOB,), next_after=""),
+    "ShowJob": JobDetails(job=JOB, tasks=1, staging=(), released_to="n1", decisions=(LINE,)),
+    "AskStart": Verdict(verdict="go"),
     "ListTransfers": TransferList(transfers=(), is_complete=True),
     "ShowTimeline": Timeline(from_s=0, until_s=1, nodes=(), stretches=(), is_complete=True),
     "Explain": Explanation(name="render-17", sentences=("Because.",), decisions=(LINE,)),

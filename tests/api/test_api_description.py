@@ -43,7 +43,7 @@ def test_no_object_takes_what_it_does_not_know() -> None:
     schemas = json.loads(CHECKED_IN.read_text())["components"]["schemas"]
     bodies = {name: each for name, each in schemas.items() if name.endswith("Body")}
 
-    assert set(bodies) == {"ReserveBody", "ChangeBody", "SubmitBody", "BackupBody"}
+    assert set(bodies) == {"ReserveBody", "ChangeBody", "SubmitBody", "StartingBody", "BackupBody"}
     assert all(each["additionalProperties"] is False for each in bodies.values())
 
 

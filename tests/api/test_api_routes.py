@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
+from outrider.metadata.joblines import parse_job_lines
 from outrider.service import requests as asked
 from outrider.service.answers import DecisionList
 from outrider.service.ports import ImageTrouble
@@ -179,7 +180,10 @@ def test_job_is_submitted_with_its_workspace(api: Server, front: ScriptedFront) 
     submission = front.last
     assert (submission.argv, submission.reservation) == (("./run", "a b"), "render-17")
     assert (submission.nodes, submission.duration_s) == (2, 3600)
-    assert submission.metadata == BEST_EFFORT
+    assert submission.metadata is not None
+    lines = parse_job_lines(submission.metadata)
+    assert (lines.image, lines.name) == ("file:///images/a.qcow2", "render")
+    assert lines.digest.startswith("sha256:")
     assert submission.image.size_bytes == 1000
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import pytest
 
@@ -24,21 +25,35 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "embedded": embedded,
     "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
 }
-SLURM = "slurm"
+# Each with the folder below which it is installed. Others than this system's own are asked for.
+SLURMS = {"slurm": ""}
+if os.environ.get("OUTRIDER_TEST_VERSIONS"):
+    SLURMS |= {
+        "slurm-24.11": "/var/cache/outrider-testbed/trixie",
+        "slurm-26.05": "/var/cache/outrider-testbed/sid",
+    }
 
 
 @pytest.fixture(scope="session")
-def slurm() -> Iterator[Cluster]:
-    with private_slurm() as cluster:
-        yield cluster
+def clusters() -> Iterator[Callable[[str], Cluster]]:
+    """The private clusters, each begun when it is first asked for."""
+    known: dict[str, Cluster] = {}
+    with ExitStack() as stack:
+
+        def cluster_of(name: str) -> Cluster:
+            if name not in known:
+                known[name] = stack.enter_context(private_slurm(SLURMS[name]))
+            return known[name]
+
+        yield cluster_of
 
 
-@pytest.fixture(params=[*HARNESSES, SLURM])
+@pytest.fixture(params=[*HARNESSES, *SLURMS])
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    if request.param == SLURM:
-        harness = SlurmHarness(request.getfixturevalue(SLURM))
-        harness.sweep()
-        yield Scene(harness)
+    if request.param in SLURMS:
+        real = SlurmHarness(request.getfixturevalue("clusters")(request.param))
+        real.sweep()
+        yield Scene(real)
         return
     with HARNESSES[request.param]() as harness:
         yield Scene(harness)

@@ -17,7 +17,7 @@ from outrider.rms.base import BatchSystem, JobState, RmsNode, RmsReservation, Si
 from outrider.rms.embedded import Command, EmbeddedSystem, Handle
 from outrider.rms.embedded.system import RULES
 from outrider.rms.twin import Outside
-from tests.contract.harness import Lags, Person
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
 from tests.contract.twin_harness import CAPACITY, NODES, SetClock
 
 
@@ -168,6 +168,9 @@ class EmbeddedHarness:
         for _ in range(seconds):
             self._clock.sleep(1)
             self._now.tick()
+
+    def pass_until_next_look(self) -> None:
+        self.pass_time(ONE_LOOK_S)
 
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s))

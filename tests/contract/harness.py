@@ -14,10 +14,11 @@ from typing import Protocol
 import pytest
 
 from outrider.core.model import Resources
-from outrider.rms.base import BatchSystem, JobState, RmsJob, RmsReservation, Sight, Submission
+from outrider.rms.base import BatchSystem, JobState, Refused, RmsJob, RmsReservation, Sight, Submission
 from tests.contract.sights import inconsistencies
 
 ONE_LOOK_S = 1
+MOST_TRIES = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,13 @@ class Lags:
     `end_s`: from a limit, a cancellation or a reservation's end until the job is off its nodes.
     `save_s`: from a suspension until the nodes are free. `requeue_s`: from the loss of its
     nodes until a job may start again. `lead_s`: how long before its start a reservation has
-    to be made so that nothing is missed.
+    to be made so that nothing is missed. `delete_s`: how long an administrator takes to get rid of
+    a reservation that jobs wait for. `quiet_s`: how long it takes to believe that nothing
+    happens, mostly as long as a change takes.
+
+    On a clock that cannot be set, time costs time: `pace` is by how much reservations are shorter
+    that a test waits for the end of, and a test that waits for longer than `patience_s` is left
+    out (None: none is).
     """
 
     change_s: int
@@ -44,6 +51,10 @@ class Lags:
     save_s: int
     requeue_s: int
     lead_s: int
+    delete_s: int = 0
+    quiet_s: int | None = None
+    pace: int = 1
+    patience_s: int | None = None
 
 
 class Harness(Protocol):
@@ -76,6 +87,9 @@ class Harness(Protocol):
     def now_s(self) -> int: ...
 
     def pass_time(self, seconds: int) -> None: ...
+
+    def pass_until_next_look(self) -> None:
+        """A second, or less where time cannot be set."""
 
     def command(self, run_s: int) -> tuple[str, ...]:
         """A command that works so long and can be suspended."""
@@ -142,12 +156,12 @@ class Scene:
         return {each.name: each for each in self.look().reservations}
 
     def wait_for(self, claim: str, is_so: Callable[[Sight], bool], within_s: int) -> Sight:
-        """Looks every second until it is so; says what was seen last if that takes too long."""
+        """Looks every second, or more often, until it is so; says what was seen last if it never is."""
         by_s = self.harness.now_s() + within_s
         while not is_so(sight := self.look()):
             if self.harness.now_s() > by_s:
                 pytest.fail(f"not within {within_s} s: {claim}; seen last: {sight}")
-            self.harness.pass_time(ONE_LOOK_S)
+            self.harness.pass_until_next_look()
         return sight
 
     def wait_for_state(self, key: str, *states: JobState, within_s: int | None = None) -> RmsJob | None:
@@ -166,12 +180,23 @@ class Scene:
         sights = []
         while self.harness.now_s() < until_s:
             sights.append(self.look())
-            self.harness.pass_time(ONE_LOOK_S)
+            self.harness.pass_until_next_look()
         return sights
 
     def settle(self) -> None:
         """Gives whatever could start the time to do so."""
-        self.harness.pass_time(self.lags.change_s + ONE_LOOK_S)
+        quiet_s = self.lags.change_s if self.lags.quiet_s is None else self.lags.quiet_s
+        self.harness.pass_time(quiet_s + ONE_LOOK_S)
+
+    def paced(self, seconds: int) -> int:
+        """So long, or less where time cannot be set."""
+        return seconds // self.lags.pace
+
+    def waits(self, seconds: int) -> None:
+        """Says for how long a test waits at least; it is left out where nobody has that patience."""
+        patience_s = self.lags.patience_s
+        if patience_s is not None and seconds > patience_s:
+            pytest.skip(f"waits for {seconds} s: with OUTRIDER_TEST_LONG=1 it is done")
 
     def in_time_s(self) -> int:
         """The start of a reservation that is made now."""
@@ -213,11 +238,21 @@ class Scene:
         )
 
     def waiting_job(self, *, nodes_wanted: int = 1, limit_s: int = 3600) -> str:
-        """A job of the first person that cannot start, since it is held by us."""
-        key = self.system.submit(self.submission(nodes_wanted=nodes_wanted, limit_s=limit_s))
-        self.system.hold(key, "waits for its image")
-        assert self.state(key) is JobState.HELD
-        return key
+        """A job of the first person that cannot start, since it is held by us.
+
+        It is held after it was submitted, so it may have started: then another one is tried.
+        """
+        for _ in range(MOST_TRIES):
+            key = self.system.submit(self.submission(nodes_wanted=nodes_wanted, limit_s=limit_s))
+            try:
+                self.system.hold(key, "waits for its image")
+            except Refused:
+                self.system.cancel(key, "it has started too early for this test")
+                self.wait_for_state(key, JobState.ENDED, within_s=self.lags.end_s)
+                continue
+            assert self.state(key) is JobState.HELD
+            return key
+        pytest.fail(f"{MOST_TRIES} jobs have started before they could be held")
 
     def running_job(self, *, nodes_wanted: int = 1, run_s: int = 100_000, limit_s: int | None = 3600) -> str:
         submission = self.submission(nodes_wanted=nodes_wanted, run_s=run_s, limit_s=limit_s)

@@ -61,6 +61,19 @@ NodeName=n[1-{count}] NodeAddr=127.0.0.1 NodeHostname=localhost Port=[{first_por
 RealMemory={memory_mib} State=UNKNOWN
 PartitionName=main Nodes=n[1-{count}] Default=YES State=UP MaxTime=UNLIMITED
 """
+ELSEWHERE = """\
+set -e
+mount --make-rprivate /
+mount -t tmpfs none {root}/tmp
+mkdir -p {folder} {root}{folder}
+mount --bind {folder} {root}{folder}
+mount -t proc none {root}/proc
+mount --rbind /dev {root}/dev
+mount -t tmpfs none {root}/run
+mount -t tmpfs none {root}/var/log
+mkdir -p {root}/run/munge {root}/var/log/slurm
+exec chroot {root} sh {folder}/start
+"""
 START = """\
 set -e
 cd {folder}
@@ -88,11 +101,13 @@ class NotUp(Exception):
 
 @dataclass(kw_only=True)
 class Cluster:
-    """One that is up."""
+    """One that is up. With `root` its programs are those of another system, below that folder."""
 
     folder: Path
     nodes: tuple[str, ...]
     process: subprocess.Popen[bytes]
+    root: str = ""
+    daemons: list[subprocess.Popen[bytes]] = field(default_factory=list)
     clock: SystemClock = field(default_factory=SystemClock)
 
     @property
@@ -101,9 +116,11 @@ class Cluster:
 
     def run(self, *argv: str, uid: int | None = None, text: str | None = None) -> str:
         """What a command of Slurm prints. Raises CalledProcessError."""
-        as_user: Mapping[str, object] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": ()}
+        as_user: Mapping[str, object] = {}
+        if uid is not None and not self.root:
+            as_user = {"user": uid, "group": uid, "extra_groups": ()}
         finished = subprocess.run(
-            argv,
+            [*self.entering(uid), *argv],
             capture_output=True,
             input=text or "",
             text=True,
@@ -120,6 +137,13 @@ class Cluster:
         )
         return str(finished.stdout)
 
+    def entering(self, uid: int | None) -> list[str]:
+        """What a command has to be started with to run in the other system, if there is one."""
+        if not self.root:
+            return []
+        person = [] if uid is None else [f"--userspec={uid}:{uid}", f"--groups={uid}"]
+        return ["nsenter", f"--target={self._init()}", "--mount", "--", "chroot", *person, self.root]
+
     def logs(self) -> str:
         parts = []
         for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")]):
@@ -130,7 +154,7 @@ class Cluster:
     def wait_until_up(self) -> None:
         by_s = self.clock.monotonic_s() + UP_S
         while True:
-            with contextlib.suppress(subprocess.SubprocessError):
+            with contextlib.suppress(subprocess.SubprocessError, NotUp):
                 lines = self.run("sinfo", "-h", "-N", "-o", "%N %t").split("\n")
                 if sum(line.endswith(" idle") for line in lines) == len(self.nodes):
                     return
@@ -138,37 +162,72 @@ class Cluster:
                 raise NotUp(f"Slurm is not up after {UP_S} s\n{self.logs()}")
             self.clock.sleep(0.1)
 
+    def wait_until_answering(self) -> None:
+        """Until a controller that was started anew answers."""
+        by_s = self.clock.monotonic_s() + UP_S
+        while True:
+            with contextlib.suppress(subprocess.SubprocessError):
+                self.run("scontrol", "ping")
+                self.run("squeue", "-h")
+                return
+            if self.clock.monotonic_s() > by_s:
+                raise NotUp(f"slurmctld does not answer after {UP_S} s\n{self.logs()}")
+            self.clock.sleep(0.1)
+
     def pids_of_node(self, name: str) -> list[int]:
         """The slurmd of that node, as numbers in this process's own namespace."""
-        found = []
-        for path in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                argv = (path / "cmdline").read_bytes().split(b"\0")
-                if (
-                    argv[:4] == [b"slurmd", b"-D", b"-N", name.encode()]
-                    and str(self.configuration).encode() in argv
-                ):
-                    found.append(int(path.name))
-        return found
+        return self._pids("slurmd", "-D", "-N", name)
 
     def kill_node(self, name: str) -> None:
-        for pid in self.pids_of_node(name):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self._kill(self.pids_of_node(name))
 
     def start_node(self, name: str) -> None:
         """Starts its slurmd anew, inside the cluster's namespaces."""
-        init = self._init()
-        with (self.folder / f"{name}.out").open("ab") as out:
-            subprocess.Popen(
-                ["nsenter", f"--target={init}", "--pid", "--mount", "--",
-                 "slurmd", "-D", "-N", name, "-f", str(self.configuration)],
+        self._start("slurmd", "-D", "-N", name)
+
+    def stop_controller(self) -> None:
+        """As a restart by systemd begins: it writes down what it knows."""
+        for pid in self._pids("slurmctld", "-D"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        by_s = self.clock.monotonic_s() + DOWN_S
+        while self._pids("slurmctld", "-D"):
+            if self.clock.monotonic_s() > by_s:
+                raise NotUp(f"slurmctld does not end within {DOWN_S} s\n{self.logs()}")
+            self.clock.sleep(0.1)
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "-D")
+
+    def _pids(self, *argv: str) -> list[int]:
+        wanted = [*argv, "-f", str(self.configuration)]
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (path / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1] == wanted:
+                    found.append(int(path.name))
+        return found
+
+    def _kill(self, pids: list[int]) -> None:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _start(self, *argv: str) -> None:
+        elsewhere = ["chroot", self.root] if self.root else []
+        with (self.folder / f"{argv[-1].lstrip('-')}.out").open("ab") as out:
+            daemon = subprocess.Popen(
+                ["nsenter", f"--target={self._init()}", "--pid", "--mount", "--", *elsewhere,
+                 *argv, "-f", str(self.configuration)],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={"PATH": PATH}, start_new_session=True,
             )  # fmt: skip
+        self.daemons.append(daemon)
 
     def _init(self) -> int:
         """The first process of the namespace: the child of `unshare`."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        if not children:
+            raise NotUp("the private Slurm has not begun, or has ended")
         return int(children[0])
 
 
@@ -189,7 +248,12 @@ def free_ports(count: int) -> int:
 
 @contextmanager
 def cluster(
-    *, count: int = 4, more: str = "", files: Mapping[str, str] | None = None, min_job_age_s: int = 300
+    *,
+    count: int = 4,
+    more: str = "",
+    files: Mapping[str, str] | None = None,
+    min_job_age_s: int = 300,
+    root: str = "",
 ) -> Iterator[Cluster]:
     """Up on entry, gone on exit. `files` lie beside slurm.conf, `more` is added to it ({folder} known)."""
     folder = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
@@ -209,7 +273,8 @@ def cluster(
             more=more.format(folder=folder),
         )
     )
-    (folder / "cgroup.conf").write_text("CgroupAutomount=no\n")
+    (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if root else "CgroupAutomount=no\n")
+    (folder / "start").write_text(START.format(folder=folder, names=" ".join(names)))
     for name, text in (files or {}).items():
         (folder / name).write_text(text)
     subprocess.run(
@@ -218,17 +283,22 @@ def cluster(
         timeout=CALL_S,
         env={"PATH": PATH},
     )
+    begin = ["-c", ELSEWHERE.format(root=root, folder=folder)] if root else [str(folder / "start")]
     process = subprocess.Popen(
         ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--mount-proc",
-         "--kill-child=KILL", "sh", "-c", START.format(folder=folder, names=" ".join(names))],
+         "--kill-child=KILL", "sh", *begin],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={"PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}, start_new_session=True,
     )  # fmt: skip
+    daemons: list[subprocess.Popen[bytes]] = []
     try:
-        made = Cluster(folder=folder, nodes=names, process=process)
+        made = Cluster(folder=folder, nodes=names, process=process, root=root, daemons=daemons)
         made.wait_until_up()
         yield made
     finally:
         process.kill()
         process.wait(DOWN_S)
+        for each in daemons:
+            each.kill()
+            each.wait(DOWN_S)
         shutil.rmtree(folder, ignore_errors=True)

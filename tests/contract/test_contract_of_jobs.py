@@ -96,17 +96,18 @@ def test_job_runs_when_there_is_room_and_is_gone_when_done(scene: Scene) -> None
 
 
 def test_job_waits_while_there_is_no_room(scene: Scene) -> None:
-    first = scene.running_job(nodes_wanted=4, run_s=30)
+    first = scene.running_job(nodes_wanted=4, run_s=scene.paced(30))
     second = scene.system.submit(scene.submission())
     scene.settle()
     waited = scene.state(second)
-    scene.wait_for_state(first, JobState.ENDED, within_s=30)
+    scene.wait_for_state(first, JobState.ENDED, within_s=30 + scene.lags.end_s)
     scene.wait_for_state(second, JobState.RUNNING)
 
     assert waited is JobState.PENDING
 
 
 def test_job_is_ended_at_its_limit(scene: Scene) -> None:
+    scene.waits(60)
     job = scene.running_job(limit_s=60)
     found = scene.job(job)
     assert found is not None
@@ -282,6 +283,7 @@ def test_nodes_that_a_user_allows_are_seen_and_kept_to(scene: Scene) -> None:
 
 
 def test_suspended_job_gives_its_nodes_back_and_goes_on_when_resumed(scene: Scene) -> None:
+    scene.waits(scene.lags.requeue_s)
     job = scene.running_job(nodes_wanted=4)
     scene.system.suspend(job)
     found = scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
@@ -389,6 +391,7 @@ def test_job_that_never_was_is_unknown_to_every_call(scene: Scene) -> None:
 
 
 def test_job_whose_node_fails_starts_anew_elsewhere_or_has_ended(scene: Scene) -> None:
+    scene.waits(scene.lags.requeue_s)
     job = scene.running_job()
     found = scene.job(job)
     assert found is not None

@@ -187,6 +187,7 @@ def test_administrators_reservation_is_neither_changed_nor_taken_nor_overlapped(
 
 
 def test_deletion_by_an_administrator_is_seen(scene: Scene) -> None:
+    scene.waits(scene.lags.delete_s)
     scene.system.reserve(scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s()))
     job = scene.system.submit(scene.submission(reservation="vw-1"))
     scene.harness.delete_as_administrator("vw-1")

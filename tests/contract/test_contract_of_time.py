@@ -17,7 +17,7 @@ from tests.contract.sights import ON_NODES, on_nodes
 
 
 def a_reservation(scene: Scene, nodes: tuple[str, ...], duration_s: int = 120) -> RmsReservation:
-    wanted = scene.reservation("vw-1", nodes, scene.in_time_s(), duration_s)
+    wanted = scene.reservation("vw-1", nodes, scene.in_time_s(), scene.paced(duration_s))
     scene.system.reserve(wanted)
     return wanted
 
@@ -59,6 +59,7 @@ def test_job_held_by_us_does_not_start_with_its_reservation(scene: Scene) -> Non
 
 
 def test_other_jobs_keep_out_of_a_reservation(scene: Scene) -> None:
+    scene.waits(scene.paced(120))
     reservation = a_reservation(scene, scene.nodes[1:3])
     strangers = {scene.harness.submit_as_user(scene.submission(nodes_wanted=3, person=1, limit_s=3600))}
     strangers |= {scene.harness.submit_as_user(scene.submission(person=1, limit_s=3600)) for _ in range(4)}
@@ -81,6 +82,7 @@ def test_other_jobs_that_end_in_time_may_start_before_a_reservation(scene: Scene
 
 
 def test_jobs_start_on_the_nodes_after_the_reservation(scene: Scene) -> None:
+    scene.waits(scene.paced(60) + scene.lags.end_s)
     reservation = a_reservation(scene, scene.nodes, duration_s=60)
     job = scene.harness.submit_as_user(scene.submission(limit_s=3600, person=1))
     scene.watch(reservation.end_s)
@@ -105,6 +107,7 @@ def test_job_waits_inside_its_reservation_until_its_nodes_are_clear(scene: Scene
 
 
 def test_end_of_a_reservation_ends_what_runs_in_it(scene: Scene) -> None:
+    scene.waits(scene.paced(120) + scene.lags.end_s)
     reservation = a_reservation(scene, scene.nodes[:2])
     job = scene.system.submit(scene.submission(nodes_wanted=2, limit_s=None, reservation="vw-1"))
     scene.watch(reservation.start_s)
@@ -117,6 +120,7 @@ def test_end_of_a_reservation_ends_what_runs_in_it(scene: Scene) -> None:
 
 
 def test_end_of_a_reservation_unbinds_or_ends_what_never_started(scene: Scene) -> None:
+    scene.waits(scene.paced(60) + scene.lags.end_s)
     reservation = a_reservation(scene, scene.nodes[:2], duration_s=60)
     job = scene.waiting_job(limit_s=60)
     scene.system.bind(job, "vw-1")
@@ -129,6 +133,7 @@ def test_end_of_a_reservation_unbinds_or_ends_what_never_started(scene: Scene) -
 
 
 def test_job_freed_by_its_reservations_end_starts_when_released(scene: Scene) -> None:
+    scene.waits(scene.lags.delete_s)
     a_reservation(scene, scene.nodes[:2], duration_s=60)
     job = scene.system.submit(scene.submission(reservation="vw-1"))
     scene.harness.delete_as_administrator("vw-1")
@@ -170,11 +175,12 @@ def test_change_that_would_leave_a_running_job_outside_is_refused(scene: Scene) 
 
 
 def test_reservation_is_prolonged_while_its_job_runs(scene: Scene) -> None:
+    scene.waits(scene.paced(240))
     reservation = a_reservation(scene, scene.nodes[:2])
     job = scene.system.submit(scene.submission(nodes_wanted=2, limit_s=None, reservation="vw-1"))
     scene.watch(reservation.start_s)
     scene.wait_for_state(job, JobState.RUNNING)
-    longer = replace(reservation, end_s=reservation.end_s + 120)
+    longer = replace(reservation, end_s=reservation.end_s + scene.paced(120))
     scene.system.reserve(longer)
     sights = scene.watch(longer.end_s)
 

@@ -9,7 +9,7 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.twin import Fault, Rules, Twin
-from tests.contract.harness import Lags, Person
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 CAPACITY = Resources.of(cpus=4, memory_mib=8192)
 NODES = ("n1", "n2", "n3", "n4")
@@ -109,6 +109,9 @@ class TwinHarness:
 
     def pass_time(self, seconds: int) -> None:
         self._clock.sleep(seconds)
+
+    def pass_until_next_look(self) -> None:
+        self.pass_time(ONE_LOOK_S)
 
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s))

@@ -92,6 +92,8 @@ class Mishaps:
         self._twin.faults.be_unreachable_until(0)
         sight = look_in(self._twin)
         for job in sight.jobs:
+            if job.metadata is not None and job.reservation is None:
+                continue
             self._twin.outside.cancel(job.key)
         for each in sight.reservations:
             if not each.is_ours:

@@ -33,6 +33,7 @@ from outrider.service.requests import (
 from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs
 from tests.dst.office import Office
+from tests.dst.wire import image_of
 
 PATIENCE_MS = 8_000
 MOST_ATTEMPTS = 40
@@ -91,9 +92,7 @@ class People:
         office.replied = self._replied
 
     def image(self, number: int) -> FoundImage:
-        return FoundImage(
-            size_bytes=self._knobs.images[number], digest=f"sha256:{number:04x}" + "a" * 60, format="raw"
-        )
+        return image_of(self._knobs, number)
 
     def wanted(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from outrider.rms.base import RmsReservation
+from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import Decision
 from outrider.service.desk.admitting import Admitting
 from outrider.service.desk.alarms import Alarms
@@ -14,6 +14,9 @@ from outrider.service.desk.answering import Answering
 from outrider.service.desk.copies import Copies
 from outrider.service.desk.desk import Desk
 from outrider.service.desk.executing import Executing
+from outrider.service.desk.hauling import Hauling
+from outrider.service.desk.leading import Leading
+from outrider.service.desk.led import Led, Stage
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.reconciling import SERVICE, Reconciling
@@ -117,7 +120,7 @@ def gives_no_alarm(patch: pytest.MonkeyPatch) -> None:
 
 def never_mends(patch: pytest.MonkeyPatch) -> None:
     """A copy that is lost is not brought again."""
-    patch.setattr(Copies, "_lose", lambda self, node, key, why: None)
+    patch.setattr(Copies, "lose", lambda self, node, key, why: None)
     patch.setattr(Mending, "mend", lambda self: None)
 
 
@@ -183,6 +186,42 @@ def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Promise, "decide", lambda self, decision: 0)
 
 
+def releases_before_the_image(patch: pytest.MonkeyPatch) -> None:
+    """A job is released as soon as nodes are chosen for it."""
+
+    def settle(self: Leading, led: Led) -> None:
+        if led.stage in (Stage.STAGING, Stage.STAGED) and led.job.state in (
+            JobState.HELD,
+            JobState.PENDING,
+        ):
+            self._release(led, self.names(self._usable(set(led.copies))))
+
+    patch.setattr(Leading, "_settle", settle)
+
+
+def brings_jobs_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Best effort never gets the link."""
+    patch.setattr(Hauling, "_may_begin", lambda self: False)
+
+
+def pins_for_jobs_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """What was kept for a job stays when that is over."""
+    patch.setattr(Hauling, "part", lambda self, led, node, is_stopped: None)
+    patch.setattr(Staff, "_forget_others", lambda self, member, now_s: None)
+
+
+def forgets_held_jobs(patch: pytest.MonkeyPatch) -> None:
+    """A release that was lost is not repeated, and no job is looked at again."""
+    carry = Leading._release
+
+    def once(self: Leading, led: Led, nodes: tuple[str, ...]) -> None:
+        if led.released is None:
+            carry(self, led, nodes)
+
+    patch.setattr(Leading, "_release", once)
+    patch.setattr(Leading, "_again", lambda self, led: None)
+
+
 PLANTS: tuple[Plant, ...] = (
     answers_before_writing,
     forgets_unpin,
@@ -201,4 +240,8 @@ PLANTS: tuple[Plant, ...] = (
     cancels_for_everybody,
     reserves_half_of_it,
     forgets_decisions,
+    releases_before_the_image,
+    brings_jobs_nothing,
+    pins_for_jobs_for_ever,
+    forgets_held_jobs,
 )

@@ -97,7 +97,7 @@ class Settling:
         workings = None if self._office.desk is None else self._office.desk._parts
         if workings is None:
             raise Violation("the service does not load its state")
-        site, alarms = workings.site, workings.alarms
+        site, alarms, lane = workings.site, workings.alarms, workings.hauling.lane
         left = {
             "live": list(site.live),
             "moving": list(site.moving),
@@ -106,6 +106,8 @@ class Settling:
             "running": site.book.link.running,
             "aside": list(site.book.link.aside),
             "troubled": list(alarms.troubled),
+            "jobs": list(workings.leading.led),
+            "best effort": list(lane.all()),
         }
         if any(left.values()):
             raise Violation(f"all is over, and the service still has {left} in mind")

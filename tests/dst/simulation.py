@@ -12,8 +12,9 @@ from random import Random
 from outrider.core.model import Resources
 from outrider.metadata.policies import ExternalSection, Policies, RuleSection
 from outrider.rms.base import RmsNode
-from outrider.rms.twin import Twin
+from outrider.rms.twin import Hooks, Twin
 from tests.dst.clockwork import Clockwork, Trace, Violation
+from tests.dst.jobs import PATIENCE_S, Jobs
 from tests.dst.knobs import Knobs, draw
 from tests.dst.mishaps import Mishaps
 from tests.dst.office import MakeDesk, Office, make_desk
@@ -74,7 +75,10 @@ class Simulation:
         )
         self.network.poisoned = knobs.poisoned
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
-        self.twin = Twin(nodes, clock=clock)
+        self.twin = Twin(
+            nodes, clock=clock, hooks=Hooks(prolog=lambda job, node: self.jobs.prolog(job, node))
+        )
+        self.jobs = Jobs(clock, trace, seed, knobs, self.network, self.twin)
         self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
         rule = RuleSection.model_construct(
             name="all",
@@ -106,6 +110,7 @@ class Simulation:
         self.trace.note(str(knobs))
         self.office.open(is_new=True)
         self.mishaps.plan()
+        self.jobs.plan()
         for _ in range(knobs.requests):
             clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
         clock.run(knobs.troubled_s * 1000)
@@ -127,6 +132,10 @@ class Simulation:
             if clock.now_ms > MOST_SIMULATED_MS:
                 raise Violation(f"it is never over: the last end is {self.settling.last_end_s()}")
             clock.run(clock.now_ms + (self.settling.last_end_s() - clock.now_s() + 1) * 1000)
+        until_ms = clock.now_ms + PATIENCE_S * 1000
+        while not self.jobs.are_over and clock.now_ms < until_ms:
+            clock.run(clock.now_ms + 10_000)
+        self.jobs.check()
         clock.run(clock.now_ms + SETTLE_S * 1000)
         self.settling.check()
         self.trace.note("over")

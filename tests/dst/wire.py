@@ -13,7 +13,21 @@ from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import RmsError
 from outrider.rms.twin import Fault, Twin
 from outrider.service.desk.effects import RESERVE, carry_out
-from outrider.service.ports import AskProgram, Call, Carry, Finished, Look, NodeTrouble, Result, TellNode
+from outrider.service.desk.jobeffects import BIND, HOLD, RELEASE
+from outrider.service.ports import (
+    AskProgram,
+    Call,
+    Carry,
+    Finished,
+    FoundImage,
+    ImageTrouble,
+    Look,
+    NodeTrouble,
+    ResolveImage,
+    Result,
+    TellNode,
+    TellUser,
+)
 from tests.dst.clockwork import Clockwork, Trace, Violation
 from tests.dst.knobs import Knobs
 from tests.dst.pools import Network
@@ -21,6 +35,9 @@ from tests.dst.pools import Network
 MOST_CALLS_A_MINUTE = 100
 TIMEOUT_MS = 20_000
 """After so long whoever carries calls out gives up."""
+
+NAMES = frozenset({RESERVE, HOLD, RELEASE, BIND})
+"""Effects that are called as what the batch system is asked to do first."""
 
 Deliver = Callable[[Finished], None]
 
@@ -45,10 +62,12 @@ class Wire:
         if isinstance(call, TellNode):
             self._count(call.node)
             self._tell(call, deliver)
-        elif isinstance(call, (Look, Carry)):
+        elif isinstance(call, (Look, Carry, TellUser)):
             self._ask_batch_system(call, deliver)
         elif isinstance(call, AskProgram):
             self._judge(call, deliver)
+        elif isinstance(call, ResolveImage):
+            self._resolve(call, deliver)
         else:
             assert_never(call)
 
@@ -59,6 +78,16 @@ class Wire:
         result: Result = Allowed(rule="judge")
         if self._random.random() < 0.2:
             result = Refused(rule="judge", sentence="not today")
+        self._answer(call, result, deliver)
+
+    def _resolve(self, call: ResolveImage, deliver: Deliver) -> None:
+        """Somebody looks an image up, and finds nothing while its server is away; or never comes back."""
+        if self._happens(self._knobs.batch_faults / 4):
+            return
+        number = int(call.uri.rpartition("image")[2])
+        result: Result = image_of(self._knobs, number)
+        if not self._network.is_origin_up:
+            result = ImageTrouble(f"nobody answers at {call.uri}")
         self._answer(call, result, deliver)
 
     def _count(self, node: str) -> None:
@@ -121,10 +150,10 @@ class Wire:
             return
         self._answer(call, self._network.tell(call), deliver, times=times)
 
-    def _ask_batch_system(self, call: Look | Carry, deliver: Deliver) -> None:
-        name = "look"
+    def _ask_batch_system(self, call: Look | Carry | TellUser, deliver: Deliver) -> None:
+        name = "note" if isinstance(call, TellUser) else "look"
         if isinstance(call, Carry):
-            name = "reserve" if call.effect.kind == RESERVE else "unreserve"
+            name = call.effect.kind if call.effect.kind in NAMES else "unreserve"
         fault: str | None = None
         if self._happens(self._knobs.batch_faults):
             fault = self._random.choice(("unreached", "answer lost", "never", "doubled", "twice", "refused"))
@@ -133,7 +162,9 @@ class Wire:
             self._trace.note(f"wire: {fault}: {name}")
         self._later(lambda: self._reach_batch_system(call, name, fault, deliver))
 
-    def _reach_batch_system(self, call: Look | Carry, name: str, fault: str | None, deliver: Deliver) -> None:
+    def _reach_batch_system(
+        self, call: Look | Carry | TellUser, name: str, fault: str | None, deliver: Deliver
+    ) -> None:
         planned = {"unreached": Fault.UNREACHED, "answer lost": Fault.ANSWER_LOST, "refused": Fault.REFUSED}
         if fault in planned:
             self._twin.faults.plan(name, planned[fault])
@@ -143,14 +174,22 @@ class Wire:
         if fault != "never":
             self._answer(call, result, deliver, times=2 if fault == "twice" else 1)
 
-    def _again(self, call: Look | Carry) -> None:
+    def _again(self, call: Look | Carry | TellUser) -> None:
         self._do(call)
 
-    def _do(self, call: Look | Carry) -> Result:
+    def _do(self, call: Look | Carry | TellUser) -> Result:
         try:
             if isinstance(call, Look):
                 return self._twin.look()
+            if isinstance(call, TellUser):
+                self._twin.note(call.job, call.text)
+                return None
             carry_out(call.effect, self._twin)
         except RmsError as error:
             return error
         return None
+
+
+def image_of(knobs: Knobs, number: int) -> FoundImage:
+    """The image of that number, at http://site/imageNUMBER."""
+    return FoundImage(size_bytes=knobs.images[number], digest=f"sha256:{number:04x}" + "a" * 60, format="raw")

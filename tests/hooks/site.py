@@ -54,6 +54,8 @@ SlurmdLogFile={folder}/slurmd-%n.log
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,sched_min_interval=10000
 ReturnToService=2
@@ -72,8 +74,9 @@ mkdir outer; mount --bind /proc outer
 mount -t proc proc /proc
 ip link set lo up; ip link add slurm0 type veth peer name slurm1; ip address add 10.96.0.1/24 dev slurm0
 ip link set slurm0 up; ip link set slurm1 up
-munged --foreground --force --key-file=munge/key --socket={folder}/munge/socket --pid-file={folder}/munge/pid \
-  --log-file={folder}/munge/log --seed-file={folder}/munge/seed >munge/out 2>&1 </dev/null &
+munged --foreground --force --key-file=munge/key --socket={folder}/munge/socket \
+  --pid-file={folder}/munge/pid --log-file={folder}/munge/log \
+  --seed-file={folder}/munge/seed >munge/out 2>&1 </dev/null &
 while ! munge -n -S {folder}/munge/socket >/dev/null 2>&1; do sleep 0.05; done
 unshare --mount sh -c 'mount --bind head /run; exec slurmctld -D -f slurm.conf' >state/out 2>&1 </dev/null &
 for node in {nodes}; do
@@ -127,7 +130,7 @@ class Site:
         return Answer(done.returncode, done.stdout, done.stderr)
 
     def submit(self, script: str, *options: str, ticket: str | None = "") -> str:
-        """A held job with a ticket (its own, or another text; None for no ticket), then released; its number."""
+        """A held job with its own ticket, or another text, or none (None), then released; its number."""
         submitted = self.run(
             "sbatch",
             "--parsable",
@@ -257,7 +260,21 @@ def slurm(
     try:
         _lay_out(folder, nodes, flags, hooks)
         start = START.format(folder=folder, nodes=" ".join(nodes), python=sys.executable)
-        argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", start]
+        # The kernel ends the first process with this one, however it ends, and that the others.
+        argv = [
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--mount",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            start,
+        ]
         with (folder / "start").open("wb") as out:
             process = subprocess.Popen(
                 argv,
@@ -324,9 +341,8 @@ def _lay_out(folder: Path, nodes: tuple[str, ...], flags: str, hooks: Mapping[st
         texts = {"pool": folder / node / "pool", "relay_key": folder / "site.key", "watchdog": 0}
         conf = "[cachemgr]\n" + "".join(f"{name} = {value}\n" for name, value in texts.items())
         (folder / node / "conf").write_text(conf)
-        lines.append(
-            f"NodeName={node} NodeAddr=127.0.0.1 NodeHostname=localhost Port={17001 + number} CPUs=4 State=UNKNOWN"
-        )
+        place = f"NodeAddr=127.0.0.1 NodeHostname=localhost Port={17001 + number}"
+        lines.append(f"NodeName={node} {place} CPUs=4 State=UNKNOWN")
     (folder / "slurm.conf").write_text(
         CONFIGURATION.format(
             folder=folder,

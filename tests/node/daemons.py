@@ -202,7 +202,7 @@ class Outside:
         **texts: str,
     ) -> None:
         self.folder = folder
-        self.socket = str(folder / "s")
+        self.socket = texts.get("socket", str(folder / "s"))
         self.path = folder / "conf"
         given = {"pool": str(folder / "pool"), "socket": self.socket, **texts}
         self.path.write_text("[cachemgr]\n" + "".join(f"{name} = {text}\n" for name, text in given.items()))

@@ -195,16 +195,37 @@ def loader(name: str, folder: Path = PLUGINS) -> str:
     return text.replace("/usr/lib/outrider/slurm/", f"{folder}/")
 
 
+def remove_leftovers() -> None:
+    """Take away the folders of processes that were killed; what ran there has ended with them."""
+    for folder in Path("/tmp").glob("of-*-*"):
+        owner = folder.name.split("-")[1]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def site(
     *, tree: Path | None = None, files: Mapping[str, str] | None = None, more: str = ""
 ) -> Iterator[Site]:
     """Up on entry, gone on exit. `files` lie beside slurm.conf, `more` is added to it."""
-    folder = Path(tempfile.mkdtemp(prefix="of-", dir="/tmp"))
+    remove_leftovers()
+    folder = Path(tempfile.mkdtemp(prefix=f"of-{os.getpid()}-", dir="/tmp"))
     try:
         _lay_out(folder, tree, files or {}, more.replace("{folder}", str(folder)))
         start = START.format(path=PATH, tree=tree or "", folder=folder, plugins=PLUGINS)
-        argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", start]
+        argv = [
+            "setpriv",
+            "--pdeathsig=KILL",
+            "unshare",
+            "--mount",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            start,
+        ]
         with (folder / "munge" / "start").open("wb") as out, subprocess.Popen(
             argv, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out, process_group=0,
             env={"PATH": PATH},

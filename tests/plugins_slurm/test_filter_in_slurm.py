@@ -222,3 +222,26 @@ def test_broken_filter_refuses_metadata_and_nothing_else(tmp_path: Path) -> None
     assert by_comment.code != 0
     assert (other.code, other.said) == (0, "")
     assert changed.code == 0
+
+
+def test_rules_of_a_site_stand_beside_the_filter(tmp_path: Path) -> None:
+    able()
+    tmp_path.chmod(0o755)
+    documented = (PLUGINS.parents[1] / "docs" / "slurm-submit.md").read_text()
+    own = documented.split("```lua\n")[1].split("```")[0]
+    assert own.count("/usr/lib/outrider/slurm/") == 1
+    files = {"outrider.lua": loader("job_submit.lua")}
+    with site(files={**files, "job_submit.lua": ""}) as made:
+        path = made.folder / "job_submit.lua"
+        path.write_text(own.replace("/usr/lib/outrider/slurm/job_submit.lua", f"{made.folder}/outrider.lua"))
+        with (made.folder / "slurm.conf").open("a") as configuration:
+            configuration.write("JobSubmitPlugins=lua\n")
+        assert made.run("scontrol", "reconfigure", uid=0).code == 0
+        ruled = made.submit(HEAD + IMAGE + "hostname\n", "--exclusive")
+        managed = made.submit(HEAD + IMAGE + "hostname\n")
+        changed = made.run("scontrol", "update", f"job={managed.job}", "StartTime=now")
+
+        assert ruled.code != 0
+        assert "exclusive" in ruled.said
+        assert is_held(made, managed.job)
+        assert changed.code != 0

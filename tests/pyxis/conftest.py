@@ -34,8 +34,8 @@ def downloads(web: Server) -> Callable[[], int]:
 
 
 @pytest.fixture(scope="module")
-def hostile_site() -> Iterator[Site]:
-    """One node, with a converter, for all that must not leave a trace on it."""
+def shared() -> Iterator[Site]:
+    """One node, with a converter, for what leaves no trace on it, or one of its own name."""
     for found in _site():
         found.start_converter()
         yield found

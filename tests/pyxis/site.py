@@ -23,10 +23,11 @@ ENROOT = """\
 #!/bin/sh
 # import --output FILE URI
 echo "$4" >>FOLDER/imported
-while [ -e FOLDER/gate ]; do sleep 0.02; done
+# In a process of its own, as enroot works.
+( while [ -e FOLDER/gate ]; do sleep 0.02; done )
 case $4 in
   *missing*) echo '[ERROR] URL returned error code: 401 Unauthorized' >&2; exit 1 ;;
-  *link*) ln -s /etc/passwd "$3"; exit 0 ;;
+  *link*) ln -s FOLDER/secret "$3"; exit 0 ;;
   *same*) cat FOLDER/header >"$3"; exit 0 ;;
   *text*) echo 'no image' >"$3"; exit 0 ;;
 esac
@@ -40,12 +41,15 @@ def squashfs(content: bytes) -> bytes:
 
 
 @functools.cache
-def node_side() -> Path:
-    """The node side as it is shipped, with bytecode, packed once for all tests."""
+def installed() -> Path:
+    """What docs/pyxis.md has on a node, made once for all tests."""
     folder = Path(tempfile.mkdtemp(prefix="px-"))
     atexit.register(shutil.rmtree, folder)
     pack(folder / "cachemgr.pyz", bytecode_of="/usr/bin/python3")
-    return folder / "cachemgr.pyz"
+    shutil.copytree(ROOT / "plugins/pyxis", folder / "pyxis", ignore=shutil.ignore_patterns("__pycache__"))
+    # For every user of a node.
+    folder.chmod(0o755)
+    return folder
 
 
 class Site:
@@ -54,12 +58,13 @@ class Site:
     def __init__(self, folder: Path, **options: str) -> None:
         self.folder = folder
         self.programs = folder / "lib/outrider/pyxis"
-        shutil.copytree(ROOT / "plugins/pyxis", self.programs, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(node_side(), folder / "lib/outrider/cachemgr.pyz")
+        shutil.copytree(installed(), folder / "lib/outrider")
         enroot = folder / "enroot"
         enroot.write_text(ENROOT.replace("FOLDER", str(folder)))
         enroot.chmod(0o755)
         (folder / "header").write_bytes(squashfs(b""))
+        (folder / "secret").write_bytes(squashfs(b"of root"))
+        (folder / "secret").chmod(0o600)
         (folder / "run").mkdir()
         (folder / "imported").touch()
         (folder / "imported").chmod(0o666)
@@ -88,7 +93,9 @@ class Site:
         self.configure(converter=str(self.folder / "c"), **options)
         log_path, begun = self.folder / "converter.log", self.log().count("converter serves")
         with log_path.open("ab") as log:
-            self.converter = subprocess.Popen([str(self.programs / "outrider-converter")], stderr=log, env={})
+            # It dies with this process, also when that is killed.
+            command = ["setpriv", "--pdeathsig=KILL", str(self.programs / "outrider-converter")]
+            self.converter = subprocess.Popen(command, stderr=log, env={"PATH": "/usr/bin:/bin"})
         eventually("the converter listens", lambda: self.log().count("converter serves") > begun, self.log)
 
     def step(self, number: int = 0, uid: int = ALICE, job: int = 4711) -> Caller:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.fetch.servers import Server
-from tests.node.daemons import DEADLINE_S, eventually
+from tests.node.daemons import DEADLINE_S, eventually, pythons
 from tests.pyxis import conformance
 from tests.pyxis.site import ALICE, BOB, Site, path_of, squashfs, start
 
@@ -20,10 +20,7 @@ UBUNTU = "docker://ubuntu:24.04"
 MANY = 10
 
 
-@pytest.mark.parametrize("converter", [False, True], ids=["user", "site"])
-def test_importer_keeps_the_published_contract(site: Site, converter: bool) -> None:
-    if converter:
-        site.start_converter()
+def test_importer_keeps_the_published_contract(site: Site) -> None:
     words = [
         site.step().importer,
         UBUNTU,
@@ -254,21 +251,22 @@ def test_pool_without_room_does_not_stop_a_step(site: Site) -> None:
 
 
 @pytest.mark.parametrize("image", ["docker://missing", "docker://text", "http://127.0.0.1:1/x.sqsh"])
-def test_what_cannot_be_had_fails_with_a_sentence(site: Site, image: str) -> None:
-    called = site.step().get(image)
+def test_what_cannot_be_had_fails_with_a_sentence(shared: Site, image: str) -> None:
+    called = shared.step().get(image)
 
     assert (called.status != 0, called.line) == (True, "")
     assert called.log.startswith("outrider: ")
     assert "Traceback" not in called.log
-    assert site.step().release().status == 0
-    assert site.left() == []
+    assert shared.step().release().status == 0
+    assert shared.left() == []
 
 
-def test_file_that_is_no_squashfs_is_refused(site: Site) -> None:
-    called = site.step().get("file:///etc/passwd")
+def test_file_that_is_no_squashfs_is_refused(shared: Site) -> None:
+    before = shared.images()
+    called = shared.step().get("file:///etc/passwd")
 
     assert (called.status, called.line) == (10, "")
-    assert site.images() == []
+    assert shared.images() == before
 
 
 @pytest.mark.parametrize(("mode", "public"), [(0o644, True), (0o600, False)], ids=["for all", "private"])
@@ -310,21 +308,20 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("image", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_name_reaches_neither_shell_nor_disk(hostile_site: Site, image: str) -> None:
-    called = hostile_site.step().get(image)
+def test_hostile_name_reaches_neither_shell_nor_disk(shared: Site, image: str) -> None:
+    before = shared.imported()
+    called = shared.step().get(image)
 
     assert called.status in (2, 3), called
     assert called.line == ""
     assert "Traceback" not in called.log
-    assert hostile_site.imported() == []
-    assert hostile_site.left() == []
+    assert shared.imported() == before
+    assert shared.left() == []
 
 
-@pytest.mark.parametrize(("job", "step"), [("../1", "0"), ("1", "../../0"), ("", "0"), ("1", "0 0")])
-def test_hostile_step_gets_nothing_and_its_release_fails_nothing(
-    hostile_site: Site, job: str, step: str
-) -> None:
-    importer = hostile_site.step().importer
+@pytest.mark.parametrize(("job", "step"), [("../1", "0"), ("1", "../../0")])
+def test_hostile_step_gets_nothing_and_its_release_fails_nothing(shared: Site, job: str, step: str) -> None:
+    importer = shared.step().importer
     environment = {"SLURM_JOB_ID": job, "SLURM_STEP_ID": step}
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -338,17 +335,29 @@ def test_hostile_step_gets_nothing_and_its_release_fails_nothing(
     assert (released.returncode, released.stdout) == (0, "")
 
 
-def test_environment_of_the_job_cannot_bring_code_into_the_importer(site: Site) -> None:
-    trap = site.folder / "trap"
+def test_environment_of_the_job_cannot_bring_code_into_the_importer(shared: Site) -> None:
+    trap = shared.folder / "trap"
     trap.mkdir()
     (trap / "json.py").write_text("raise SystemExit(77)")
     (trap / "sitecustomize.py").write_text("raise SystemExit(77)")
-    given = {**site.step().environment(), "PYTHONPATH": str(trap), "PYTHONHOME": str(trap)}
+    given = {**shared.step().environment(), "PYTHONPATH": str(trap), "PYTHONHOME": str(trap)}
     called = subprocess.run(
-        [site.step().importer, "release"], env=given, cwd=trap, capture_output=True, timeout=DEADLINE_S
+        [shared.step().importer, "release"], env=given, cwd=trap, capture_output=True, timeout=DEADLINE_S
     )
 
     assert (called.returncode, called.stderr) == (0, b"")
+
+
+def test_importer_runs_with_the_oldest_and_the_newest_python(shared: Site) -> None:
+    step = shared.step()
+    ends = {}
+    for python in {pythons()[0], pythons()[-1]}:
+        command = [python, "-IS", step.importer, "release"]
+        ended = subprocess.run(command, env=step.environment(), capture_output=True, timeout=DEADLINE_S)
+        ends[python] = (ended.returncode, ended.stderr)
+
+    assert ends != {}
+    assert set(ends.values()) == {(0, b"")}
 
 
 def test_step_cannot_give_back_what_another_user_holds(site: Site, web: Server) -> None:

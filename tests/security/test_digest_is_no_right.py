@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from outrider.service.desk.agenda import Agenda
-from outrider.service.desk.staff import Arrived, Need, News, Staff
+from outrider.service.desk.news import Arrived, News
+from outrider.service.desk.staff import Need, Staff
 from outrider.service.ports import Fetch, NodeImage, NodeReport, OrderResult, Pin, Readers, Relay, TellNode
 from outrider.service.settings import Settings
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.site import OutriderSite, site_cluster
+from testbed.slurm import HEAD
 from tests.slurm.jobs import instances
 
 NODES = 4
@@ -29,6 +30,8 @@ def site() -> Iterator[OutriderSite]:
         made = OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB")
         made.install()
         yield made
+        # What a test that failed has left must not look like a fault of all.
+        made.cluster.run(HEAD, ["scancel", "--partition=main"])
         check_clean(made)
 
 

@@ -73,7 +73,7 @@ def ended(site: OutriderSite, job: str, timeout_s: float = PATIENCE_S) -> Seen:
 
 
 def output(site: OutriderSite, job: str, user: str = "ada") -> str:
-    return site.cluster.read(HEAD, f"/home/{user}/slurm-{job}.out")
+    return site.cluster.read(HEAD, f"{site.home(user)}/slurm-{job}.out")
 
 
 def arrived_s(site: OutriderSite, image: Image) -> dict[str, int]:

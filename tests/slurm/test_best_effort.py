@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.cluster import CommandFailed
+from testbed.commands import CommandFailed
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
-from tests.slurm.jobs import arrived_s, ended, output, script, seen, wait_for
+from tests.slurm.jobs import arrived_s, ended, output, script, wait_for
 
 MB = 1_000_000
 
@@ -105,7 +105,9 @@ def test_what_a_user_gets_wrong_is_said_at_once(site: OutriderSite) -> None:
 
 def test_requeued_job_finds_its_image_again_on_the_same_node(site: OutriderSite) -> None:
     image = site.image("requeue.qcow2", 5 * MB)
-    job = site.submit(script(image, 'test "$SLURM_RESTART_COUNT" = 1 || sleep 60'), "-t2", "-wn3", "--requeue")
+    job = site.submit(
+        script(image, 'test "$SLURM_RESTART_COUNT" = 1 || sleep 60'), "-t2", "-wn3", "--requeue"
+    )
     wait_for(site, job, "RUNNING")
 
     site.cluster.run(HEAD, ["scontrol", "requeue", job], user="ada")
@@ -119,10 +121,12 @@ def test_cancelled_job_leaves_nothing_that_waits_for_it(site: OutriderSite) -> N
     image = site.image("gone.qcow2", 60 * MB)
     job = site.submit(script(image), "-t1")
     site.cluster.wait_for(
-        "the job to be led", lambda: "way" in seen(site, job).admin_comment, logs=site.logs
+        "the transfer", lambda: "gone.qcow2" in site.outrider("transfers").stdout, logs=site.logs
     )
 
     site.cluster.run(HEAD, ["scancel", job], user="ada")
 
     assert ended(site, job).state == "CANCELLED"
-    site.cluster.wait_for("no transfer", lambda: "gone" not in site.outrider("transfers").stdout, logs=site.logs)
+    site.cluster.wait_for(
+        "no transfer", lambda: "gone.qcow2" not in site.outrider("transfers").stdout, logs=site.logs
+    )

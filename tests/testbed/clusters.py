@@ -38,6 +38,19 @@ def machine() -> dict[str, object]:
     }
 
 
+def loops(name: str) -> list[str]:
+    """The files of a cluster that are devices of this machine."""
+    found = []
+    for path in Path("/sys/block").glob("loop*/loop/backing_file"):
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if text.endswith(f"/{name}.xfs"):
+            found.append(text)
+    return found
+
+
 def processes(name: str) -> list[str]:
     """The commands of this machine whose root is a host of a cluster of that name."""
     found = []

@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from testbed import records
 from testbed.__main__ import rate
+from testbed.cluster import Cluster
+from testbed.people import People
 from testbed.slurmconf import slurm_conf
 from tests.testbed.clusters import ROOT, needs_slurm, processes
 
@@ -36,7 +39,7 @@ def _standing() -> Iterator[None]:
 @pytest.mark.usefixtures("_standing")
 def test_cluster_stays_when_up_has_ended_until_it_is_taken_down() -> None:
     status = json.loads(told("status", "--json").stdout)
-    run = told("run", "--user", "ada", "head", "--", "sh", "-c", "srun hostname; echo wrong >&2; exit 7")
+    run = told("run", "head", "--user", "ada", "--", "sh", "-c", "srun hostname; echo wrong >&2; exit 7")
     again = told("up", "--nodes", "1")
     down = told("down")
 
@@ -53,6 +56,45 @@ def test_cluster_stays_when_up_has_ended_until_it_is_taken_down() -> None:
     assert down.stdout == f"{NAME}: removed\n"
     assert processes(NAME) == []
     assert not (records.FOLDER / NAME).exists()
+
+
+def test_cluster_can_be_made_on_a_machine_whose_root_is_an_overlay_itself() -> None:
+    needs_slurm()
+    up = [sys.executable, "-m", "testbed", "slurm", "up", "--nodes", "1", "--pool", "300MiB"]
+    run = [sys.executable, "-m", "testbed", "slurm", "run", "--user", "bob", "head", "--", "srun", "hostname"]
+    environment = {"PYTHONPATH": str(ROOT)}
+    with Cluster({"outer": "10.77.0.1"}) as outer:
+        outer.run("outer", up, environment=environment)
+        done = outer.run("outer", run, environment=environment)
+
+    assert done.stdout == "n1\n"
+
+
+def test_user_of_the_cluster_stands_in_the_place_of_the_machines_own(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/r:/bin/sh\nada:x:1000:1000::/a:/bin/sh\n")
+    (tmp_path / "etc/group").write_text("root:x:0:\nada:x:1000:\nbobsleigh:x:5:")
+    people = People(tmp_path, ("ada", "bob"))
+
+    assert [line.split(":")[:3] for line in people.passwd().decode().splitlines()] == [
+        ["root", "x", "0"],
+        ["ada", "x", "2001"],
+        ["bob", "x", "2002"],
+    ]
+    assert people.group().decode().splitlines() == [
+        "root:x:0:",
+        "bobsleigh:x:5:",
+        "ada:x:2001:",
+        "bob:x:2002:",
+    ]
+    assert people.of("ada").uid == 2001
+
+
+def test_run_without_a_command_shows_how_it_is_written() -> None:
+    done = told("run", "head")
+
+    assert done.returncode == 2
+    assert "testbed slurm run HOST -- COMMAND" in done.stderr
 
 
 def test_command_on_no_cluster_says_how_to_make_one() -> None:

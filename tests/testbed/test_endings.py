@@ -16,14 +16,14 @@ from cachemgr.clock import SystemClock
 from testbed import records
 from testbed.cluster import Cluster
 from testbed.records import TestbedError
-from tests.testbed.clusters import ROOT, needs_slurm, processes
+from tests.testbed.clusters import ROOT, loops, needs_slurm, processes
 
 CLOCK = SystemClock()
 DEADLINE_S = 20
 OWNER = """
 import signal, sys
 from testbed.cluster import Cluster
-with Cluster({"one": "10.77.0.1", "two": "10.77.0.2"}, name=sys.argv[1]) as cluster:
+with Cluster({"one": "10.77.0.1", "two": "10.77.0.2"}, name=sys.argv[1], pool_bytes=1 << 29) as cluster:
     cluster.start("one", ["sleep", "1000"], name="sleeper")
     print("stands", flush=True)
     signal.pause()
@@ -55,15 +55,15 @@ def owner(name: str) -> Iterator[subprocess.Popen[str]]:
 
 def wait_for_the_end(name: str) -> None:
     until_s = CLOCK.monotonic_s() + DEADLINE_S
-    while processes(name):
-        assert CLOCK.monotonic_s() < until_s, processes(name)
+    while left := processes(name) + loops(name):
+        assert CLOCK.monotonic_s() < until_s, left
         CLOCK.sleep(0.02)
 
 
 def test_killed_owner_takes_its_hosts_with_it_and_the_next_caller_the_rest() -> None:
     name = f"kill-{os.getpid()}"
     with owner(name) as process:
-        during = processes(name)
+        during, devices = processes(name), loops(name)
         process.kill()
         process.wait(timeout=DEADLINE_S)
         wait_for_the_end(name)
@@ -71,6 +71,7 @@ def test_killed_owner_takes_its_hosts_with_it_and_the_next_caller_the_rest() -> 
             removed = records.remove_dead(CLOCK)
 
         assert any("sleep 1000" in command for command in during)
+        assert len(devices) == 2
         assert name in removed
         assert not (records.FOLDER / name).exists()
 
@@ -106,6 +107,11 @@ def test_host_that_cannot_be_made_leaves_nothing() -> None:
 
     assert processes(cluster.name) == []
     assert not cluster.record.folder.exists()
+
+
+def test_host_is_refused_a_name_that_no_device_can_have() -> None:
+    with pytest.raises(TestbedError, match="'a-much-too-long-name' is no host"):
+        Cluster({"a-much-too-long-name": "10.77.0.1"})
 
 
 def test_name_that_is_taken_is_refused_and_its_cluster_stays() -> None:

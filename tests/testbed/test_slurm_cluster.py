@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from testbed.cluster import REPOSITORY
 from testbed.records import TestbedError
 from testbed.slurm import SlurmCluster
 from tests.testbed.clusters import VERSIONS, machine, needs_slurm, processes
@@ -22,6 +23,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[SlurmCluster]:
     with SlurmCluster(
         nodes=2,
         rate_bits_per_s=RATE_BITS_PER_S,
+        pool_bytes=1 << 30,
         version=request.param,
         slurm_conf_lines=["Prolog=/etc/slurm/prolog", "PrologFlags=Alloc"],
         files={"/etc/slurm/prolog": PROLOG},
@@ -62,6 +64,14 @@ def test_hosts_see_one_another_and_not_the_machine(cluster: SlurmCluster) -> Non
     assert [line.split("@")[0].split()[0] for line in links if line] == ["lo", "eth0"]
 
 
+def test_users_of_a_host_can_run_the_service_of_this_repository(cluster: SlurmCluster) -> None:
+    asked = "import outrider.service.daemon.main, sys; print(sys.version_info >= (3, 11))"
+    environment = {"PYTHONPATH": str(REPOSITORY)}
+    done = cluster.run("head", [cluster.python, "-c", asked], user="ada", environment=environment)
+
+    assert done.stdout == "True\n"
+
+
 def test_link_lets_no_more_through_than_its_rate(cluster: SlurmCluster) -> None:
     address = cluster.publish("a.img", IMAGE * 2)
     asked = ["curl", "--silent", "--fail", "--output", "a", "--write-out", "%{speed_download}", address]
@@ -99,6 +109,16 @@ def test_rebooted_node_has_lost_its_processes_and_kept_its_disk(cluster: SlurmCl
     assert cluster.read("n1", "/var/lib/outrider/kept") == "kept"
     assert cluster.run("n1", ["ls", "/run/outrider/lost"], check=False).returncode != 0
     assert cluster.run("head", ["srun", "--nodelist=n1", "hostname"], user="ada").stdout == "n1\n"
+
+
+def test_pool_shares_blocks_and_outlives_a_reboot(cluster: SlurmCluster) -> None:
+    cluster.run("n1", ["dd", "if=/dev/zero", "of=/var/cache/outrider/image", "bs=1M", "count=4"])
+    cluster.reboot("n1")
+    cluster.run("n1", ["cp", "--reflink=always", "/var/cache/outrider/image", "/var/cache/outrider/copy"])
+    cluster.wait_idle()
+
+    assert cluster.run("n1", ["stat", "-c%s", "/var/cache/outrider/copy"]).stdout == f"{4 << 20}\n"
+    assert cluster.run("n2", ["ls", "/var/cache/outrider"]).stdout == ""
 
 
 def test_node_without_power_is_refused_by_name(cluster: SlurmCluster) -> None:

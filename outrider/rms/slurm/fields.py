@@ -92,10 +92,14 @@ def amounts(tres: str) -> Iterator[tuple[str, int]]:
 
 def value_in(line: str, name: str) -> str | None:
     """The value of a key in a line of `scontrol -o show`, up to the next blank; None if there is none."""
-    found = re.search(rf"(?:^| ){re.escape(name)}=(\S*)", line)
-    if found is None:
+    key = f"{name}="
+    at = 0 if line.startswith(key) else line.find(f" {key}") + 1
+    if at == 0 and not line.startswith(key):
         return None
-    return "" if found[1] in ("(null)", "N/A", "None") else found[1]
+    begin = at + len(key)
+    end = line.find(" ", begin)
+    value = line[begin:] if end < 0 else line[begin:end]
+    return "" if value in ("(null)", "N/A", "None") else value
 
 
 def _is_plain(value: object) -> TypeGuard[dict[str, object]]:

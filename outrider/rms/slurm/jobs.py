@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from outrider.core.model import Resources
@@ -29,6 +29,7 @@ OVER = frozenset(
 )  # fmt: skip
 WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
 ON_NODES = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"})
+_GPU = re.compile(r"(?:^|,)gres[:/]gpu(?::[A-Za-z][^:,=]*)?(?:[:=](\d{1,9}))?(?=,|$)")
 _TASK_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
@@ -63,8 +64,13 @@ class SlurmJob:
 
 def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
     """The jobs that have not ended, and what could not be understood. Raises BadField."""
+    return jobs_of_rows(entries(document(data, "squeue"), "jobs", "squeue"), now_s)
+
+
+def jobs_of_rows(rows: Iterable[object], now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
+    """The same, of what was printed for each."""
     found, findings = [], []
-    for row in entries(document(data, "squeue"), "jobs", "squeue"):
+    for row in rows:
         if not isinstance(row, dict):
             findings.append("a job that is no object is left out")
             continue
@@ -100,7 +106,8 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
     nodes = tuple(sorted(expand(text(row, "nodes")))) if is_on_nodes and text(row, "nodes") else ()
     if is_on_nodes and not nodes:
         raise BadField("field nodes is empty, and it runs")
-    wanted = len(nodes) or max(1, number(row, "node_count") or 0)
+    count = max(1, number(row, "node_count") or 0)
+    wanted = len(nodes) or dict(amounts(text(row, "tres_req_str"))).get("node") or count
     limit = number(row, "time_limit")
     return SlurmJob(
         key=str(needed(row, "job_id")),
@@ -109,7 +116,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         uid=needed(row, "user_id"),
         account=text(row, "account"),
         nodes_wanted=wanted,
-        most_nodes=max(wanted, number(row, "max_nodes") or 0),
+        most_nodes=max(wanted, count, number(row, "max_nodes") or 0),
         resources=_resources(row, wanted, is_on_nodes=is_on_nodes),
         limit_s=None if limit is None else limit * 60,
         submitted_s=needed(row, "submit_time"),
@@ -146,7 +153,9 @@ def _resources(row: Mapping[str, object], nodes: int, *, is_on_nodes: bool) -> R
     taken = text(row, "tres_alloc_str") if is_on_nodes else ""
     total = dict(amounts(taken or text(row, "tres_req_str")))
     total.setdefault("cpu", number(row, "cpus") or 0)
-    gpus = total.get("gres/gpu", 0)
+    # Of a job that is being cleared away Slurm shows the nodes that are left, and all it had.
+    nodes = total.get("node") or nodes
+    gpus = total.get("gres/gpu") or _gpus(row, nodes)
     return Resources.from_mapping(
         {
             "cpus": math.ceil(total["cpu"] / nodes),
@@ -154,6 +163,16 @@ def _resources(row: Mapping[str, object], nodes: int, *, is_on_nodes: bool) -> R
             "gpus": math.ceil(gpus / nodes),
         }
     )
+
+
+def _gpus(row: Mapping[str, object], nodes: int) -> int:
+    """All gpus that were asked for, where the site does not count them among what it accounts for."""
+
+    def asked(name: str) -> int:
+        return sum(int(each[1] or 1) for each in _GPU.finditer(text(row, name)))
+
+    tasks = max(number(row, "tasks") or 1, 1)
+    return asked("tres_per_job") or asked("tres_per_node") * nodes or asked("tres_per_task") * tasks
 
 
 def _tasks(text: str) -> int:

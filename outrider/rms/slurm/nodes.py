@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from outrider.core.model import Resources
 from outrider.rms.base import NodeState, RmsNode
@@ -46,6 +47,7 @@ def nodes_in(data: bytes) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     return tuple(found[name] for name in sorted(found)), tuple(findings)
 
 
+@lru_cache(maxsize=1024)
 def state_of(words: str) -> NodeState:
     """`IDLE+CLOUD+DRAIN`, `DOWN*`, `MIXED$`: the base state, then flags; a suffix is a flag, too."""
     base, *flags = words.upper().split("+")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from outrider.core.model import Resources
 from outrider.metadata.hostlists import expand, fold
 from outrider.rms.base import Refused
 from outrider.rms.slurm.jobs import SlurmJob
@@ -24,6 +25,11 @@ class Places:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._nodes)
+
+    def count_of(self, wanted: Resources) -> int:
+        """How many nodes have all that."""
+        capacities = [dict(each.node.capacity.amounts) for each in self._nodes.values()]
+        return sum(all(each.get(name, 0) >= amount for name, amount in wanted.amounts) for each in capacities)
 
     def eligible(self, job: SlurmJob) -> tuple[str, ...]:
         """The nodes on which it may run, sorted; nothing means all of them. Raises TextError."""

@@ -32,6 +32,9 @@ from outrider.rms.slurm.records import (
 from outrider.rms.slurm.reservations import checked
 from outrider.rms.slurm.version import json_option, version_in
 
+JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
+"""Reads the jobs that have not ended, given the time, and what was odd."""
+
 
 class Clock(Protocol):
     def now_s(self) -> int: ...
@@ -45,7 +48,13 @@ class SlurmSystem:
     """A BatchSystem over Slurm's commands. Any thread may call; one call runs at a time."""
 
     def __init__(
-        self, commands: Commands, *, clock: Clock, log: Log, account_of: Callable[[str, int], Account]
+        self,
+        commands: Commands,
+        *,
+        clock: Clock,
+        log: Log,
+        account_of: Callable[[str, int], Account],
+        read_jobs: JobsReader | None = None,
     ) -> None:
         self._commands = commands
         self._clock = clock
@@ -57,6 +66,7 @@ class SlurmSystem:
         self._jobs: dict[str, SlurmJob] = {}
         self._reported: frozenset[str] = frozenset()
         self._json = ""
+        self._read_jobs = read_jobs or self._ask_for_jobs
 
     @property
     def name(self) -> str:
@@ -94,12 +104,17 @@ class SlurmSystem:
             found, known = self._standing(job), self._known(job)
             self._check_nodes(nodes)
             wish = led(known, nodes, self._places.names)
-            if not found.is_waiting:
-                if nodes and not set(found.nodes) <= set(nodes):
-                    raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
-                return
-            self._check_waits(found, known, "released")
-            self._release(found, known, wish if nodes else None)
+            if found.is_waiting:
+                self._check_waits(found, known, "released")
+                try:
+                    self._release(found, known, wish if nodes else None)
+                except Refused:
+                    # It may have started just now, which is what was wanted.
+                    found = self._standing(job)
+                    if found.is_waiting:
+                        raise
+            if not found.is_waiting and nodes and not set(found.nodes) <= set(nodes):
+                raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
 
     def note(self, job: str, text: str) -> None:
         with self._guard:
@@ -160,6 +175,7 @@ class SlurmSystem:
             account = self._account_of(submission.user, submission.uid)
             record = record_for(submission)
             script = script_of(submission)
+            self._check_can_start(submission)
             argv = arguments(submission, record, self._clock.now_s(), account.home)
             printed = self._commands.ask_as(account, *argv, text=script)
             key = printed.decode("ascii", "replace").strip().partition(";")[0]
@@ -168,6 +184,17 @@ class SlurmSystem:
             if record is not None:
                 self._settle(key, record)
             return key
+
+    def _check_can_start(self, submission: Submission) -> None:
+        """Slurm lets jobs wait that no node can ever take."""
+        if not self._places.names:
+            self._look()
+        count = self._places.count_of(submission.resources)
+        if not 1 <= submission.nodes_wanted <= count:
+            raise Refused(
+                f"a job on {submission.nodes_wanted} nodes with {submission.resources} on each can never "
+                f"start: {count} nodes have that"
+            )
 
     def _settle(self, key: str, record: Record) -> None:
         """Puts the record where its user cannot write. If that fails, the job carries it all the same."""
@@ -180,9 +207,7 @@ class SlurmSystem:
 
     def _look(self) -> Sight:
         commands = self._commands
-        if not self._json:
-            self._json = json_option(version_in(commands.ask("squeue", "--version")))
-        jobs, odd_jobs = jobs_in(commands.ask("squeue", "--all", self._json), self._clock.now_s())
+        jobs, odd_jobs = self._read_jobs(self._clock.now_s())
         reservations, odd_reservations = self._booking.all()
         nodes, odd_nodes = nodes_in(commands.ask("scontrol", "--oneliner", "--all", "show", "node"))
         at_s = self._clock.now_s()
@@ -196,6 +221,11 @@ class SlurmSystem:
             jobs=tuple(self._seen(job, names) for job in jobs),
             reservations=reservations,
         )
+
+    def _ask_for_jobs(self, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
+        if not self._json:
+            self._json = json_option(version_in(self._commands.ask("squeue", "--version")))
+        return jobs_in(self._commands.ask("squeue", "--all", self._json), now_s)
 
     def _seen(self, job: SlurmJob, reservations: set[str]) -> RmsJob:
         try:

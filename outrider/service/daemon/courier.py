@@ -63,7 +63,9 @@ class Courier:
             jobs = rms.look().jobs
         except RmsError as error:
             raise NotDone(Trouble(code="unavailable", message=str(error))) from error
-        found = next((job.key for job in jobs if job.tag == self._wanted.tag), None)
+        # A tag may stand where its user can write, so it counts for the user's own jobs alone.
+        own = (job.key for job in jobs if job.tag == self._wanted.tag and job.uid == self._wanted.uid)
+        found = next(own, None)
         if found is None:
             words = (
                 "this job was about to be handed over when something failed, and no such job is there now: "

@@ -17,6 +17,9 @@ def show_status(status: Status, meter: Meter) -> None:
     """The desk's account of itself as gauges."""
     for state, count in status.reservations.items():
         meter.set("outrider_reservations", count, state)
+    for state, count in status.jobs.items():
+        meter.set("outrider_jobs", count, state)
+    meter.set("outrider_jobs_overdue", status.jobs_overdue)
     meter.set("outrider_transfers", status.transfers_waiting, "waiting")
     meter.set("outrider_transfers", status.transfers_running, "running")
     meter.set("outrider_nodes", status.nodes_up, "up")

@@ -19,7 +19,7 @@ from outrider.metadata.decision import Allowed, Refused
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
-from outrider.service.answers import ReservationDetails
+from outrider.service.answers import ReservationDetails, Verdict
 from outrider.service.daemon.backups import Backups
 from outrider.service.daemon.config import Config, administrators_of, settings_of
 from outrider.service.daemon.crew import Crew, FutureTask
@@ -34,7 +34,7 @@ from outrider.service.daemon.web_thread import WebThread
 from outrider.service.daemon.workers import Workers
 from outrider.service.meter import Meter
 from outrider.service.ports import AskProgram, Sign, World
-from outrider.service.requests import Caller, Show
+from outrider.service.requests import AskStart, Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.front import Busy, NotDone
@@ -200,6 +200,7 @@ class _Service:
         """From the store's opening to its closing."""
         self._loop.start()
         self._world.promised.learn(self._promised_digest)
+        self._world.promised.learn_jobs(self._digest_of_job)
         self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
         supervisor = Supervisor(environment)
         try:
@@ -229,6 +230,15 @@ class _Service:
             self._log.warning("promise not looked up", reservation=reservation, reason=str(error))
             return None
         return answer.reservation.image.digest if isinstance(answer, ReservationDetails) else None
+
+    def _digest_of_job(self, job: str) -> str | None:
+        """Which image a job without a reservation names; None if nobody can say."""
+        try:
+            answer = self._loop.ask(ITSELF, AskStart(job=job)).result(PROMISED_S)
+        except (TimeoutError, CancelledError, Busy) as error:
+            self._log.warning("image of a job not looked up", job=job, reason=str(error))
+            return None
+        return answer.digest if isinstance(answer, Verdict) else None
 
     def _open(self) -> Opened[DeskLike]:
         """The store and a desk over it; by the loop's thread."""

@@ -18,6 +18,7 @@ from outrider.service.meter import Log, Meter
 from outrider.service.ports import AskProgram
 from outrider.service.requests import (
     Asked,
+    AskStart,
     BeginSubmission,
     Caller,
     Cancel,
@@ -25,6 +26,7 @@ from outrider.service.requests import (
     Explain,
     ListDecisions,
     ListImages,
+    ListJobs,
     ListNodes,
     ListReservations,
     ListTransfers,
@@ -34,6 +36,7 @@ from outrider.service.requests import (
     Request,
     Reserve,
     Show,
+    ShowJob,
     ShowTimeline,
 )
 from outrider.store.errors import Conflict
@@ -70,6 +73,12 @@ class Answering:
             return site_views.timeline(request)
         if isinstance(request, Recall):
             return self.recall(request, caller)
+        if isinstance(request, ListJobs):
+            return self._parts.job_views.jobs(request, caller)
+        if isinstance(request, ShowJob):
+            return self._parts.job_views.details(request, caller)
+        if isinstance(request, AskStart):
+            return self._parts.job_views.start(request, caller)
         if isinstance(request, Explain):
             return views.explanation(request.name, caller)
         assert isinstance(request, ListDecisions)

@@ -43,6 +43,11 @@ class Binding:
         else:
             self._orders.order(ticket_effect(job.key, ticket, self._site.now_s))
 
+    def reservation_of(self, job: str) -> str:
+        """The reservation that a job has a ticket for; empty if for none."""
+        found = self._told.get(job)
+        return "" if found is None else found[0]
+
     def forget_others(self, keys: frozenset[str]) -> None:
         """Only these jobs are still there."""
         for key in [key for key in self._told if key not in keys]:

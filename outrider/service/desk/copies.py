@@ -10,9 +10,10 @@ from outrider.core.refusal import Refusal
 from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.executing import Executing
+from outrider.service.desk.news import Arrived, Failed, Missed, News
 from outrider.service.desk.replies import reason_of
 from outrider.service.desk.site import Live, Site
-from outrider.service.desk.staff import Arrived, Failed, Missed, Need, News, Staff
+from outrider.service.desk.staff import Need, Staff
 from outrider.service.meter import Log
 from outrider.store.states import State, TransferState
 
@@ -35,6 +36,8 @@ class Copies:
         self._log = log
         self.lost_copy: LostCopy = lambda node, key: None
         """Told of every copy that is gone: jobs may have counted on it, too."""
+        self.found_copy: LostCopy = lambda node, key: None
+        """Told of every copy that came by itself."""
         executing.given_up = lambda node, key: self.lost_copy(node, key)
 
     def heard(self, news: list[News]) -> None:
@@ -67,6 +70,7 @@ class Copies:
         dropped = copy_arrived(site.book, node, key, site.now_s)
         site.end_transfers(dropped, TransferState.WITHDRAWN)
         site.touch(before - set(dropped))
+        self.found_copy(node, key)
         for name in sorted(users & site.live.keys()):
             live = site.live[name]
             site.change(live, kept=keep_reservation(site.book, name))

@@ -186,8 +186,14 @@ class Hauling:
         users = self._users.get((number, node))
         if users is not None:
             users.pop(led.key, None)
-            if not users:
-                del self._users[number, node]
+            if users:
+                return
+            del self._users[number, node]
+        cargo = self.lane.find(number)
+        if cargo is not None:
+            # Nobody waits for it there: the others need not wait for that node.
+            self.lane.leave(cargo, node)
+            self.left(cargo)
 
     def _may_begin(self) -> bool:
         """Whether the link is free for best effort, or some of it always is."""

@@ -46,6 +46,7 @@ class JobImages:
         """What is to be looked up now."""
         for lost in [each for each, at_s in self._asked.items() if now_s - at_s >= LOST_S]:
             del self._asked[lost]
+            self._wanted[lost] = None
         for question in list(self._wanted):
             if len(self._asked) >= MOST_AT_ONCE:
                 return

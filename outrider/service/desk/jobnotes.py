@@ -73,20 +73,30 @@ class JobNotes:
 
 
 def note_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
-    """The line: how it stands, and from a bound on that it takes long, and why."""
-    waited_s = now_s - led.since_s
-    is_waiting = led.stage not in (Stage.STAGED, Stage.RUNNING)
-    led.is_overdue = is_waiting and waited_s > longest_wait_s
+    """The line: how it stands, and from a bound on that it takes long."""
+    is_waiting = led.stage not in (Stage.STAGED, Stage.RUNNING) and not led.bound
+    led.is_overdue = is_waiting and now_s - led.since_s > longest_wait_s
+    if led.stage is Stage.RESOLVING and not led.is_overdue:
+        # That is over in a moment.
+        return ""
+    text = standing_of(led, nodes, longest_wait_s, now_s)
+    return f"outrider: {text}" if text else ""
+
+
+def standing_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
+    """How it stands with a job, in words for its user."""
     text = _standing(led, nodes, now_s)
     if text and led.is_overdue:
-        # To the minute would be another line every minute.
+        # How long exactly would be another line every minute.
         longest = _minutes(longest_wait_s)
         text += f" (it has waited for longer than {longest}, and stays held: see outrider show {led.key})"
-    return f"outrider: {text}" if text else ""
+    return text
 
 
 def _standing(led: Led, nodes: tuple[str, ...], now_s: int) -> str:
     name = "its image" if led.image is None else f"image {_base(led.image.uri)}"
+    if led.bound:
+        return f"is to run in reservation {led.bound}"
     if led.stage is Stage.RESOLVING:
         return f"{name} is looked up"
     if led.stage is Stage.REFUSED:

@@ -21,8 +21,9 @@ from outrider.service.desk.jobimages import JobImages
 from outrider.service.desk.jobnotes import JobNotes, note_of
 from outrider.service.desk.joborders import JobOrders
 from outrider.service.desk.led import JobImage, Led, Stage, job_of_owner
+from outrider.service.desk.news import Arrived, Failed, Missed, News
 from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Arrived, Failed, Missed, News, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import Readers, ResolveImage, TellUser
 
@@ -68,16 +69,19 @@ class Leading:
         self.led: dict[str, Led] = {}
         self.images = JobImages()
         self.notes = JobNotes()
-        self._has_looked = False
+        self._looked_s: int | None = None
+        """When the batch system was seen first."""
         self._to_choose: dict[str, None] = {}
         self._touched: dict[str, None] = {}
-        self._version = 0
         copies.lost_copy = self._lost
+        copies.found_copy = self._found
         staff.spares = self._spares
+        staff.knows_all = self._knows_all
 
     def seen(self, sight: Sight) -> None:
         """A look at the batch system: jobs have come, started, gone."""
-        is_first, self._has_looked = not self._has_looked, True
+        is_first = self._looked_s is None
+        self._looked_s = self._site.now_s if self._looked_s is None else self._looked_s
         everybody = frozenset(job.key for job in sight.jobs)
         self._orders.saw(everybody)
         self._binding.forget_others(everybody)
@@ -177,9 +181,9 @@ class Leading:
             instants.append(now_s + 1)
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
-    def digests(self) -> dict[str, str]:
-        """What each job's image is, for whoever makes instances."""
-        return {led.key: "" if led.image is None else led.image.digest for led in self.led.values()}
+    def reservation_of(self, job: str) -> str:
+        """Our reservation that a job waits in; empty if it waits in none."""
+        return self._binding.reservation_of(job)
 
     def names(self, nodes: set[int]) -> tuple[str, ...]:
         known = self._site.book.timeline.nodes
@@ -320,6 +324,14 @@ class Leading:
                 self._choosing.drop(led, number)
                 self._mend(led)
 
+    def _found(self, node: str, key: str) -> None:
+        """A copy has come by itself, for whomever it was to be brought."""
+        number = self._site.book.timeline.number_of[node]
+        for led in self.led.values():
+            life = led.copies.get(number)
+            if led.image is not None and led.image.digest == key and life is not None:
+                self._hauling.place(led, number, life)
+
     def _mend(self, led: Led) -> None:
         """Too few copies are left, or on their way: choose anew, with what there is."""
         self._touch(led)
@@ -366,6 +378,9 @@ class Leading:
         self._log.info("job is staged", job=led.key, seconds=waited_s)
 
     def _release(self, led: Led, nodes: tuple[str, ...]) -> None:
+        if led.released is not None and led.looks == 0 and set(nodes) > set(led.released):
+            # More and more nodes have it: that can be said once for all of them.
+            return
         is_seen = led.job.state is JobState.PENDING
         is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen)
         if led.released == nodes and (not is_due or led.is_left_to_others):
@@ -424,7 +439,11 @@ class Leading:
         if key is None:
             return False
         led = self.led.get(key)
-        return not self._has_looked or (led is not None and self._site.now_s < led.grace_s)
+        return self._looked_s is None or (led is not None and self._site.now_s < led.grace_s)
+
+    def _knows_all(self) -> bool:
+        """Whether what an earlier service had brought for jobs is known to be wanted or not."""
+        return self._looked_s is not None and self._site.now_s - self._looked_s >= GRACE_S
 
     def _retry(self, led: Led, after_s: int) -> None:
         led.retry_s = self._site.now_s + after_s

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from outrider.service.desk.agenda import Agenda, Topic
+from outrider.service.desk.news import Arrived, Failed, Missed, Moved, News
 from outrider.service.ports import (
     Arriving,
     Fetch,
@@ -100,41 +101,6 @@ class Member:
         return self.silent_since_s is not None and now_s - self.silent_since_s >= after_s
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Arrived:
-    """The image that a reservation needs is there and pinned."""
-
-    node: str
-    owner: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Moved:
-    """Bytes have arrived, or have not."""
-
-    node: str
-    owner: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Missed:
-    """An image that should be there is not."""
-
-    node: str
-    owner: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failed:
-    """A node could not bring an image; it is told again later."""
-
-    node: str
-    owner: str
-
-
-News = Arrived | Moved | Missed | Failed
-
-
 class Staff:
     """All nodes."""
 
@@ -147,6 +113,8 @@ class Staff:
         self._number = 0
         self.spares: Callable[[str], bool] = lambda owner: False
         """Owners whose pins stay although nothing is known to need them."""
+        self.knows_all: Callable[[], bool] = lambda: False
+        """Whether all that may be on its way to nodes is known by now: what else is, is stopped."""
 
     def assemble(self, names: Collection[str], owners: Collection[str], now_s: int) -> None:
         """These are the site's nodes, and only these owners have needs; what is known of them stays.
@@ -190,7 +158,12 @@ class Staff:
         if member is None or need is None:
             return
         member.unpins[need.digest, owner] = now_s
-        is_needed = any(other.digest == need.digest for other in member.needs.values())
+        others = [other for other in member.needs.values() if other.digest == need.digest]
+        for other in others:
+            if other.transfer is not None and not other.is_there:
+                # It may have come with the rate of the one that is gone.
+                other.is_told, other.next_s = False, now_s
+        is_needed = bool(others)
         if is_stopped and not need.is_there and not is_needed:
             member.stops[need.digest] = None
         self._plan(member, now_s)
@@ -297,13 +270,17 @@ class Staff:
         return news
 
     def _forget_others(self, member: Member, now_s: int) -> None:
-        """Take away the pins of whoever needs nothing here any more: a service that was killed has
-        not said so, and until their lease ends they keep a pool full."""
+        """Take away the pins of whoever needs nothing here any more, and stop what nobody waits for: a
+        service that was killed has not said so."""
         for image in member.images.values():
             for owner in image.owners:
                 need = member.needs.get(owner)
                 if (need is None or need.digest != image.digest) and not self.spares(owner):
                     member.unpins.setdefault((image.digest, owner), now_s)
+        needed = {need.digest for need in member.needs.values()}
+        for each in member.arriving if self.knows_all() else ():
+            if each.digest not in needed and not each.has_failed:
+                member.stops[each.digest] = None
 
     def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
         member.failures += 1
@@ -422,7 +399,7 @@ class Staff:
                     owner=need.owner,
                     until_s=until_s,
                     deadline_s=need.deadline_s,
-                    rate_bytes_per_s=need.rate_bytes_per_s,
+                    rate_bytes_per_s=_rate(member, need),
                     format=need.format,
                     readers=need.readers,
                 )
@@ -492,3 +469,13 @@ class Staff:
         if member.due_s is None or at_s < member.due_s:
             member.due_s = at_s
             self._agenda.add(at_s, Topic.NODE, member.name)
+
+
+def _rate(member: Member, need: Need) -> int | None:
+    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
+    rates = [
+        other.rate_bytes_per_s
+        for other in member.needs.values()
+        if other.digest == need.digest and other.deadline_s is not None and other.transfer is not None
+    ]
+    return need.rate_bytes_per_s if not rates else rates[0]

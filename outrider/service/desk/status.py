@@ -46,4 +46,6 @@ def status_of(
         link_busy_until_s=link.busy_until_s if link is not None and link.running is not None else None,
         effects_waiting=0 if site is None else site.store.count_effects(),
         decisions=decided,
+        jobs={} if parts is None else parts.job_views.counts(),
+        jobs_overdue=0 if parts is None else parts.job_views.overdue(),
     )

@@ -13,6 +13,7 @@ from outrider.service.desk.copies import Copies
 from outrider.service.desk.executing import Executing
 from outrider.service.desk.hauling import Hauling
 from outrider.service.desk.joborders import IsCarrying, JobOrders
+from outrider.service.desk.jobviews import JobViews
 from outrider.service.desk.leading import Leading
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.mending import Mending
@@ -39,6 +40,7 @@ class Workings:
     orders: JobOrders
     hauling: Hauling
     leading: Leading
+    job_views: JobViews
     views: Views
     site_views: SiteViews
 
@@ -62,6 +64,7 @@ def make_workings(
     hauling = Hauling(site, staff, log, meter)
     executing.begun = hauling.deadline_begun
     orders = JobOrders(site, staff, is_carrying, log)
+    leading = Leading(site, staff, agenda, copies, hauling, orders, log, meter)
     return Workings(
         site=site,
         admitting=admitting,
@@ -73,7 +76,8 @@ def make_workings(
         reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, log),
         orders=orders,
         hauling=hauling,
-        leading=Leading(site, staff, agenda, copies, hauling, orders, log, meter),
+        leading=leading,
+        job_views=JobViews(site, staff, leading),
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
     )

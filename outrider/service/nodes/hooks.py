@@ -18,7 +18,7 @@ UNLIMITED_S = 86_400
 """How long the instance of a job without a limit is leased at first."""
 
 DigestOf = Callable[[RmsJob], str | None]
-"""Which image a job was promised; None if none was."""
+"""Which image a job was promised; None if none was, empty if that is not known yet."""
 
 
 class PoolHooks:
@@ -39,6 +39,8 @@ class PoolHooks:
         digest = self._digest_of(job)
         if digest is None or node not in self._sockets:
             return None
+        if not digest:
+            return NotReady("its image is not known yet: it is released when that is on its nodes")
         lease_s = UNLIMITED_S if job.limit_s is None else job.limit_s + GRACE_S
         began_s = self._clock.monotonic_s()
         try:
@@ -68,7 +70,7 @@ class PoolHooks:
 
     def epilog(self, job: RmsJob, node: str) -> None:
         self._paths.pop((job.key, node), None)
-        if node not in self._sockets or self._digest_of(job) is None:
+        if node not in self._sockets or (job.reservation is None and job.metadata is None):
             return
         try:
             self._ask(node, "release", owner=_owner(job))

@@ -19,6 +19,7 @@ from outrider.service.web.errors import ErrorProblem, Refused, of_busy, refusal
 from outrider.service.web.front import Administrators, Busy, Front
 from outrider.service.web.gate import Gate, fault
 from outrider.service.web.identity import Users
+from outrider.service.web.jobs import job_routes
 from outrider.service.web.limits import Limits
 from outrider.service.web.looking import looking_routes
 from outrider.service.web.munge import Munge
@@ -77,6 +78,7 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
         reservation_routes(asker),
         looking_routes(asker),
         submission_routes(asker),
+        job_routes(asker),
         administration_routes(asker),
         probe_routes(asker),
     ):

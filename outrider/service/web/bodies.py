@@ -17,6 +17,10 @@ from outrider.service.requests import MOST_LISTED
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,89}$"
 """A reservation's name: a workspace's, and mostly a number."""
 
+JOB = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$"
+"""A job's name in its batch system."""
+HOST = r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$"
+
 _LINE = r"^[^\x00-\x1f\x7f]*$"
 OptionKey = Annotated[str, Field(pattern=r"^[a-z][a-z_]{0,31}$")]
 OptionText = Annotated[str, Field(max_length=1024, pattern=_LINE)]
@@ -88,6 +92,15 @@ class SubmitBody(Body):
     account: Account = Field("", description="which account it is for")
 
 
+class StartingBody(Body):
+    """A job that the batch system is about to start."""
+
+    job: str = Field(pattern=JOB, description="the batch system's own name for the job")
+    nodes: list[Annotated[str, Field(pattern=HOST)]] = Field(
+        min_length=1, max_length=MOST_INSTANCES, description="the nodes that it has got"
+    )
+
+
 class BackupBody(Body):
     """Where a copy of the store goes."""
 
@@ -105,6 +118,20 @@ class ReservationsQuery(Query):
         "", max_length=256, pattern=r"^[a-z,-]*$", description="those in these states, with commas"
     )
     after: Number | None = Field(None, description="go on after the number next_after of the answer before")
+    most: Most = MOST_LISTED
+
+
+class JobsQuery(Query):
+    user: Account | None = Field(None, description="those of one user")
+    state: str = Field(
+        "", max_length=256, pattern=r"^[a-z,-]*$", description="those in these states, with commas"
+    )
+    after: str = Field(
+        "",
+        max_length=64,
+        pattern=r"^([A-Za-z0-9][A-Za-z0-9_.+-]{0,63})?$",
+        description="go on after the job next_after",
+    )
     most: Most = MOST_LISTED
 
 

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from outrider.metadata.joblines import JobLines, write_job_lines
+from outrider.metadata.workspace import WorkspaceFile
+from outrider.service.ports import FoundImage
 from outrider.service.requests import Caller
 from outrider.service.web.asking import Asker
 from outrider.service.web.bodies import SubmitBody
@@ -34,6 +37,21 @@ def submission_routes(asker: Asker) -> APIRouter:
     return routes
 
 
+def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
+    """What the job's image is, as jobs carry it: what was found, and not what may be found later."""
+    section = workspace.metadata.image
+    return write_job_lines(
+        JobLines(
+            image=section.uri,
+            digest=image.digest,
+            size_bytes=image.size_bytes,
+            format=section.format or "",
+            is_private=section.private,
+            name=workspace.metadata.name,
+        )
+    )
+
+
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
     workspace = await asker.read(lambda: understand_job(body, now_s)) if body.workspace else None
@@ -50,7 +68,7 @@ async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Sub
         account=body.account,
         workspace=workspace,
         image=image,
-        metadata=body.workspace or None,
+        metadata=_lines(workspace, image) if workspace and image else None,
         key=key,
         request_hash=hash_of("POST", "/v1/submissions", body),
     )

@@ -8,14 +8,14 @@ import signal
 import subprocess
 import tempfile
 
-from cachemgr.errors import BadRequest, SourceFailed, Unsuitable
+from cachemgr.errors import BadRequest, SourceFailed
+from outrider_pyxis.squashfs import check_squashfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import IO
 
-MAGIC = b"hsqs"
 MOST_COMPLAINT_BYTES = 4096
 # Sets the largest file of the command, which runs in the shell's place. Its unit is 512 bytes.
 LIMITED = ("/bin/sh", "-c", 'ulimit -f "$1" || exit 125; shift; exec "$@"', "sh")
@@ -71,21 +71,6 @@ def convert(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def check_squashfs(path: str, *, is_link_followed: bool = True) -> None:
-    """Pyxis would unpack anything: better a sentence here than a riddle there."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if is_link_followed else os.O_NOFOLLOW)
-    try:
-        descriptor = os.open(path, flags)
-        try:
-            head = os.pread(descriptor, len(MAGIC), 0)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise Unsuitable(f"{path} cannot be opened: {error.strerror}") from error
-    if head != MAGIC:
-        raise Unsuitable(f"{path} is no squashfs file: make one with `enroot import` or `mksquashfs`")
 
 
 def _end_of(log: IO[bytes]) -> str:

@@ -131,10 +131,16 @@ class Converter:
             take_over(made, output, os.geteuid() if self._ids is None else self._ids[0])
             pin = {"owner": OWNER, "until_s": self._clock.now_s() + HELD_S}
             wish = {
-                "uri": reference.pool_name, "sources": [f"file://{output}"], "format": "squashfs", "pin": pin,
-            }  # fmt: skip
+                "uri": reference.pool_name,
+                "sources": [f"file://{output}"],
+                "format": "squashfs",
+                "pin": pin,
+            }
             with Client(config.socket) as client:
-                client.ask("add", wish, on_progress=lambda progress: None)
+                found = client.ask("add", wish, on_progress=lambda progress: None)
+                if not found["is_public"]:
+                    # Somebody has the very same bytes in private. They came without credentials.
+                    client.ask("add", {**wish, "digest": found["digest"], "private": False})
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

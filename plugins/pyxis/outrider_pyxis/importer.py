@@ -28,8 +28,8 @@ from cachemgr.errors import (
     SourceFailed,
 )
 from cachemgr.records import file_name
-from outrider_pyxis.conversion import check_squashfs, convert
 from outrider_pyxis.reference import read_wanted
+from outrider_pyxis.squashfs import check_squashfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -206,6 +206,9 @@ class Importer:
         return bare if self.uid == 0 else f"file:///{bare}"
 
     def _convert(self, uri: str, output: str) -> str:
+        # What is in the pool is told without it, milliseconds earlier.
+        from outrider_pyxis.conversion import convert
+
         self._checked_scratch()
         timeout_s = self.config.patience_s
         convert(self.config.import_command, uri, output, environment=self.environment, timeout_s=timeout_s)

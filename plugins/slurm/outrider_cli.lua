@@ -1,0 +1,210 @@
+-- The client's filter: says early what is wrong with a workspace, reads its file, and tells when
+-- the image can be there.
+--
+-- Runs in sbatch, srun and salloc as their user, who can go round it: what must hold is
+-- outrider_submit.lua's. Offers outrider_cli_pre_submit(options, offset) to a site's
+-- cli_filter.lua; it gives slurm.SUCCESS, or slurm.ERROR for a workspace with faults. Its own
+-- trouble never stops a submission, and a job without metadata is not even looked at twice.
+
+local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_metadata.lua")
+
+local MOST_FILE_BYTES = 65536
+local MOST_WAIT_S = 2
+local SOON_S = 90
+
+local function field(record, name)
+  return record[name]
+end
+
+-- An option, or nil where it is not set, not known to this version, or not a text.
+local function read(options, name)
+  local is_read, value = pcall(field, options, name)
+  return is_read and type(value) == "string" and value ~= "" and value or nil
+end
+
+local function tell(sentence)
+  slurm.log_info("%s", "outrider: " .. sentence)
+end
+
+-- The beginning of a regular file; nil if it cannot be read. A pipe, which has been read by now, would
+-- have to be waited for: opened for both directions it is not, and then it cannot be sought in.
+local function beginning(path)
+  local file = io.open(path, "r+b") or io.open(path, "rb")
+  if not file then return nil end
+  local is_regular, size = pcall(file.seek, file, "end")
+  local text
+  if is_regular and size then
+    file:seek("set", 0)
+    text = file:read(MOST_FILE_BYTES)
+  end
+  file:close()
+  return text
+end
+
+local function unquoted(text)
+  text = text:gsub("^#.*$", ""):gsub("[ \t]+#.*$", ""):gsub("%s+$", "")
+  local quote = text:match("^([\"']).*%1$")
+  return quote and #text > 1 and text:sub(2, -2) or text
+end
+
+local KEYS_OF_IMAGE = {
+  uri = "image", digest = "digest", size = "size", format = "format", private = "private",
+}
+
+local function add_of_image(found, at, key, value)
+  if KEYS_OF_IMAGE[key] then metadata.add(found, at, KEYS_OF_IMAGE[key], unquoted(value)) end
+end
+
+-- The statement in a workspace file: of its metadata the name and the image, written as mappings
+-- below one another or in braces, which is how people write them. `outrider check` knows the rest.
+local function of_file(path, text)
+  local found = metadata.statement(path)
+  local number, section, section_indent, keys_indent = 0, nil, nil, nil
+  for line in (text .. "\n"):gmatch("([^\n]*)\n") do
+    number = number + 1
+    local blanks, key, value = line:gsub("\r$", ""):match("^( *)([A-Za-z_]+):%s*(.*)$")
+    local at = path .. ":" .. number
+    local indent = blanks and #blanks
+    if indent == 0 then
+      section, keys_indent, section_indent = key, nil, nil
+    elseif key and section == "metadata" then
+      keys_indent = keys_indent or indent
+      if indent == keys_indent then
+        section_indent = nil
+        if key == "name" then metadata.add(found, at, "name", unquoted(value)) end
+        if key == "image" then
+          section_indent = indent
+          for inner, item in (value:match("^{(.*)}") or ""):gmatch("([a-z]+):%s*([^,]*)") do
+            add_of_image(found, at, inner, item)
+          end
+        end
+      elseif section_indent then
+        add_of_image(found, at, key, value)
+      end
+    end
+  end
+  if #found.entries == 0 then
+    metadata.blame(found, path .. ": no image is found in it: outrider check " .. path .. " says what is wrong")
+  end
+  return found
+end
+
+local function is_file(text)
+  return text:find("%.ya?ml$") ~= nil
+end
+
+-- The statement of a workspace file, to be handed on in the comment, which slurmctld sees.
+local function of_workspace(path)
+  local text = beginning(path)
+  if text then return of_file(path, text) end
+  local found = metadata.statement(path)
+  metadata.blame(found, path .. ": cannot be read: name a workspace file that you can read, or an image")
+  return found
+end
+
+-- Whether this is a step of a job that there is already: its image has been taken care of.
+local function is_step(options)
+  return read(options, "type") == "srun" and (os.getenv("SLURM_JOB_ID") or read(options, "jobid")) ~= nil
+end
+
+-- The statement that counts, in the same order as in slurmctld; and whether it is from a file.
+local function statement_of(options)
+  local known, of_plugin = pcall(field, options, "spank")
+  known, of_plugin = pcall(field, known and of_plugin or {}, "outrider")
+  local option = known and of_plugin and read(of_plugin, "workspace")
+  local comment = read(options, "comment")
+  local by_comment = comment and metadata.of_comment(comment)
+  if option and is_file(option) and not by_comment then return of_workspace(option), true end
+  if option and not is_file(option) then return metadata.of_text(option, "--workspace") end
+  if by_comment then return by_comment end
+  if read(options, "type") ~= "sbatch" then return nil end
+  local wrapped = read(options, "wrap")
+  if wrapped then return metadata.of_script(wrapped) end
+  local is_listed, path = pcall(function() return options.argv[1] end)
+  local script = is_listed and type(path) == "string" and beginning(path)
+  return script and metadata.of_script(script) or nil
+end
+
+-- The values in the comment's form: image=…;digest=…. Nil if one has a semicolon, which divides there.
+local function in_a_comment(values)
+  local parts = {}
+  for line in (metadata.canonical(values) .. "\n"):gmatch("([^\n]*)\n") do
+    if line:find(";", 1, true) then return nil end
+    parts[#parts + 1] = line:gsub(": ", "=", 1)
+  end
+  return "outrider:" .. table.concat(parts, ";")
+end
+
+-- What of a decision in JSON is a whole number.
+local function number_of(answer, key)
+  return tonumber(answer:match('"' .. key .. '"%s*:%s*(%d+)'))
+end
+
+-- Whether there is a service to be asked. A socket is known by how it cannot be opened: ENXIO.
+local function is_served()
+  if os.getenv("OUTRIDER_SERVER") then return true end
+  local file, _, code = io.open(os.getenv("OUTRIDER_SOCKET") or "/run/outrider/outriderd.sock", "rb")
+  if file then file:close() end
+  return code == 6
+end
+
+-- Asks the service when nodes with this image could start; nil without an answer.
+-- Every word was checked to have no quotation mark in it.
+local function asked(values, options)
+  local nodes = (read(options, "nodes") or "1"):match("^(%d+)") or "1"
+  local limit = (read(options, "time") or ""):match("^[0-9:-]+$")
+  if not limit or (tonumber(limit:match("^(%d+)-")) or 0) > 365 then limit = "60" end
+  local words = { "timeout", MOST_WAIT_S, "outrider", "plan", "--json", "--timeout", MOST_WAIT_S,
+    "--image", values.image, "--nodes", nodes, "--duration", limit, "--start", "now+1minute" }
+  for _, key in ipairs({ "digest", "size" }) do
+    if values[key] then words[#words + 1] = "--" .. key; words[#words + 1] = values[key] end
+  end
+  if values.private == "true" then words[#words + 1] = "--private" end
+  for position, word in ipairs(words) do words[position] = "'" .. word .. "'" end
+  local pipe = io.popen("command -v outrider >/dev/null && exec " .. table.concat(words, " ") .. " 2>/dev/null </dev/null")
+  local answer = pipe and pipe:read("*a")
+  if pipe then pipe:close() end
+  return answer
+end
+
+-- When the image can be there, in words; nil if nobody knows.
+local function forecast(values, options)
+  if values.image:find("'", 1, true) or not is_served() then return nil end
+  local answer = asked(values, options) or ""
+  local result = answer:match('"result"%s*:%s*"(%a+)"')
+  local at_s = number_of(answer, result == "accepted" and "ready_s" or "earliest_start_s")
+  if result == "accepted" and (not at_s or at_s - os.time() < SOON_S) then
+    return "its image can be there at once"
+  end
+  if not result or not at_s then return nil end
+  local ahead_s = at_s - os.time()
+  return string.format("its image can be there about %s, in %d min",
+    os.date(ahead_s < 72000 and "%H:%M" or "%Y-%m-%d %H:%M", at_s), math.max(1, math.floor(ahead_s / 60 + 0.5)))
+end
+
+local function pre_submit(options)
+  if is_step(options) then return slurm.SUCCESS end
+  local statement, is_from_file = statement_of(options)
+  if not statement then return slurm.SUCCESS end
+  local values, faults = metadata.checked(statement)
+  local text = #faults == 0 and is_from_file and in_a_comment(values)
+  if #faults == 0 and is_from_file and not text then
+    faults[1] = statement.channel .. ": an address with a semicolon cannot be handed on: write it as %3B"
+  end
+  for _, fault in ipairs(faults) do tell(fault) end
+  if #faults > 0 then return slurm.ERROR end
+  if text then
+    local comment = read(options, "comment")
+    options.comment = comment and comment .. " " .. text or text
+  end
+  local is_told, words = pcall(forecast, values, options)
+  if is_told and words then tell(words) end
+  return slurm.SUCCESS
+end
+
+function outrider_cli_pre_submit(options)
+  local is_done, answer = pcall(pre_submit, options)
+  return is_done and answer or slurm.SUCCESS
+end
+
+return metadata

@@ -1,0 +1,202 @@
+"""Reservations on a real Slurm: promised, bound to, changed, given back, and kept against others' changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from testbed.commands import CommandFailed
+from testbed.site import Image, OutriderSite
+from testbed.slurm import HEAD
+from tests.slurm.jobs import arrived_s, ended, output, script, seen, wait_for
+
+MB = 1_000_000
+REFUSED = 4
+
+
+def workspace(site: OutriderSite, name: str, content_bytes: int) -> Image:
+    """A workspace's file in ada's home, and its image."""
+    image = site.image(f"{name}.qcow2", content_bytes)
+    text = (
+        f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
+        "deployment: {nodes: 1, duration: 10m}\n"
+    )
+    site.cluster.write(HEAD, f"{site.home()}/{name}.yaml", text)
+    return image
+
+
+def reserve(site: OutriderSite, name: str, *options: str) -> dict[str, object]:
+    done = site.outrider("reserve", f"{site.home()}/{name}.yaml", *options, "--json", check=False)
+    assert done.stdout, done.stderr
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def shown(site: OutriderSite, name: str) -> dict[str, object]:
+    answer = json.loads(site.outrider("show", name, "--json").stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def in_slurm(site: OutriderSite) -> dict[str, dict[str, str]]:
+    """Slurm's reservations with their fields."""
+    text = site.cluster.run(HEAD, ["scontrol", "--oneliner", "show", "reservation"]).stdout
+    found = {}
+    for line in text.splitlines():
+        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "ReservationName" in fields:
+            found[fields["ReservationName"]] = fields
+    return found
+
+
+def state(site: OutriderSite, name: str) -> object:
+    reservation = shown(site, name)["reservation"]
+    assert isinstance(reservation, Mapping)
+    return reservation["state"]
+
+
+def wait_state(site: OutriderSite, name: str, *states: str) -> None:
+    site.cluster.wait_for(f"{name} to be {states}", lambda: state(site, name) in states, logs=site.logs)
+
+
+def wait_in_slurm(site: OutriderSite, name: str, *, is_there: bool) -> None:
+    site.cluster.wait_for(
+        f"{name} {'in' if is_there else 'gone from'} Slurm",
+        lambda: (name in in_slurm(site)) is is_there,
+        logs=site.logs,
+    )
+
+
+def test_promised_nodes_have_the_image_before_the_start_and_the_job_runs_there(site: OutriderSite) -> None:
+    image = workspace(site, "kept", 10 * MB)
+
+    answer = reserve(site, "kept", "--nodes=2", "--start=now+8s", "-t15s")
+    name, start_s = str(answer["name"]), answer["start_s"]
+    wait_in_slurm(site, name, is_there=True)
+    job = site.submit(script(None), "-t1", "-N2", f"--reservation={name}")
+    found = ended(site, job)
+
+    assert isinstance(start_s, int)
+    assert max(arrived_s(site, image).values()) <= start_s <= found.start_s
+    assert found.state == "COMPLETED"
+    assert output(site, job).count("QFI") == 2
+    wait_state(site, name, "ended")
+    receipt = shown(site, name)["receipt"]
+    assert isinstance(receipt, Mapping)
+    assert receipt["is_met"] is True
+    assert receipt["transferred_bytes"] == 2 * image.size_bytes
+    wait_in_slurm(site, name, is_there=False)
+
+
+def test_what_cannot_be_there_in_time_is_refused_with_a_start_that_is_accepted(site: OutriderSite) -> None:
+    workspace(site, "large", 110 * MB)
+
+    refused = site.outrider(
+        "reserve", f"{site.home()}/large.yaml", "--start=now+4s", "-t10s", "--json", check=False
+    )
+    answer = json.loads(refused.stdout)
+    again = reserve(site, "large", f"--start=uts{answer['earliest_start_s'] + 1}", "-t10s")
+
+    assert refused.returncode == REFUSED
+    assert answer["result"] == "refused"
+    assert again["result"] == "accepted"
+    site.outrider("cancel", str(again["name"]))
+    wait_in_slurm(site, str(again["name"]), is_there=False)
+
+
+def test_only_its_user_may_use_a_reservation(site: OutriderSite) -> None:
+    workspace(site, "mine", 5 * MB)
+    name = str(reserve(site, "mine", "--start=now+1hour", "-t10m")["name"])
+    wait_in_slurm(site, name, is_there=True)
+
+    with pytest.raises(CommandFailed, match="Access denied"):
+        site.submit(script(None), "-t1", f"--reservation={name}", user="bob")
+
+    with pytest.raises(CommandFailed):
+        site.outrider("cancel", name, user="bob")
+    site.outrider("cancel", name)
+
+
+def test_running_jobs_are_no_place_for_a_reservation(site: OutriderSite) -> None:
+    workspace(site, "beside", 5 * MB)
+    jobs = [
+        site.submit("#!/bin/sh\nsleep 600\n", "-t10", f"-w{node}", "--exclusive")
+        for node in ("n1", "n2", "n3")
+    ]
+    for job in jobs:
+        wait_for(site, job, "RUNNING")
+
+    def is_refused() -> bool:
+        plan = site.outrider(
+            "plan", f"{site.home()}/beside.yaml", "--nodes=2", "--start=now+5s", "-t1m", check=False
+        )
+        return plan.returncode == REFUSED
+
+    site.cluster.wait_for("the jobs to be seen", is_refused, logs=site.logs)
+
+    one = reserve(site, "beside", "--nodes=1", "--start=now+5s", "-t10s")
+
+    assert (one["result"], one["nodes"]) == ("accepted", "n4")
+    site.outrider("cancel", str(one["name"]))
+    for job in jobs:
+        site.cluster.run(HEAD, ["scancel", job])
+        ended(site, job)
+
+
+def test_change_and_cancellation_reach_slurm(site: OutriderSite) -> None:
+    workspace(site, "moved", 5 * MB)
+    answer = reserve(site, "moved", "--start=now+1hour", "-t10m")
+    name, start_s = str(answer["name"]), answer["start_s"]
+    assert isinstance(start_s, int)
+    wait_in_slurm(site, name, is_there=True)
+    before = in_slurm(site)[name]["StartTime"]
+
+    site.outrider("modify", name, "--start", f"uts{start_s + 1800}")
+    site.cluster.wait_for(
+        "the new start in Slurm", lambda: in_slurm(site)[name]["StartTime"] != before, logs=site.logs
+    )
+    site.outrider("cancel", name)
+
+    wait_in_slurm(site, name, is_there=False)
+    assert state(site, name) == "cancelled"
+
+
+def test_job_waiting_in_a_cancelled_reservation_is_held_and_not_lost(site: OutriderSite) -> None:
+    workspace(site, "left", 5 * MB)
+    name = str(reserve(site, "left", "--start=now+1hour", "-t10m")["name"])
+    wait_in_slurm(site, name, is_there=True)
+    job = site.submit(script(None), "-t1", f"--reservation={name}")
+
+    site.outrider("cancel", name)
+    wait_in_slurm(site, name, is_there=False)
+
+    assert seen(site, job).state == "PENDING"
+    site.cluster.run(HEAD, ["scancel", job])
+
+
+def test_reservation_deleted_by_an_administrator_is_put_back_once(site: OutriderSite) -> None:
+    workspace(site, "back", 5 * MB)
+    name = str(reserve(site, "back", "--start=now+1hour", "-t10m")["name"])
+    wait_in_slurm(site, name, is_there=True)
+
+    site.cluster.run(HEAD, ["scontrol", "delete", f"ReservationName={name}"])
+    wait_in_slurm(site, name, is_there=True)
+    site.cluster.run(HEAD, ["scontrol", "delete", f"ReservationName={name}"])
+
+    wait_state(site, name, "cancelled")
+
+
+def test_reservation_moves_away_from_a_drained_node(site: OutriderSite) -> None:
+    workspace(site, "drained", 5 * MB)
+    answer = reserve(site, "drained", "--start=now+1hour", "-t10m")
+    name, node = str(answer["name"]), str(answer["nodes"])
+    wait_in_slurm(site, name, is_there=True)
+
+    site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=broken"])
+    site.cluster.wait_for("other nodes", lambda: in_slurm(site)[name]["Nodes"] != node, logs=site.logs)
+
+    site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+    site.outrider("cancel", name)
