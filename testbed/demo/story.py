@@ -40,16 +40,16 @@ class Plot:
 
 
 FULL = Plot(
-    image_bytes={"render": 40_000_000, "train": 90_000_000, "solve": 48_000_000},
-    duration="12s",
+    image_bytes={"render": 60_000_000, "train": 90_000_000, "solve": 48_000_000},
+    duration="8s",
     too_soon_in_s=6,
     reserved=(("train", 28), ("solve", 22)),
 )
 BRIEF = Plot(
     image_bytes={"render": 16_000_000, "train": 24_000_000},
-    duration="5s",
+    duration="8s",
     too_soon_in_s=3,
-    reserved=(("train", 13),),
+    reserved=(("train", 11),),
 )
 
 
@@ -70,6 +70,9 @@ class Story:
         self._screen.part("As usual: each node of a job fetches the image first")
         self._show("usual.sh", files.USUAL)
         self._fetch("render", "render")
+        self._screen.say(
+            f"\nSlurm has counted {_seconds(self._usual['render'])} s of fetching as the job's own time."
+        )
         self._cold()
         self._warm()
         self._refused()
@@ -106,13 +109,16 @@ class Story:
         self._screen.run("outrider watch --every 1", until=lambda: self._stage.state_of(job) != "PENDING")
         self._finish(job)
         self._ours["render"] = self._start(job, "render", before_bytes)
+        self._screen.say(
+            f"\nOf its own time the job has waited {_seconds(self._ours['render'])} s for its image."
+        )
 
     def _warm(self) -> None:
         self._screen.part("Again: Slurm is led to the nodes that have the image")
         before_bytes = self._stage.sent_bytes("render")
         job = self._submitted("sbatch render.sh")
         self._finish(job)
-        self._screen.say("What a node does for that: a disk of the job's own, copy-on-write over the image.")
+        self._screen.say("\nWhat a node did for it: a disk of the job's own, copy-on-write over the image.")
         self._instances(job)
         self._ours["render, again"] = self._start(job, "render", before_bytes)
 
@@ -134,6 +140,7 @@ class Story:
         for image, in_s in self._plot.reserved:
             text = self._screen.run(f"outrider reserve {image}.yaml --start now+{in_s}s")
             names[image] = _found(_NAMED, text, "an accepted reservation has no name")
+        self._screen.say("\njob.sh is render.sh without the line for the image, which the reservation knows.")
         for name in names.values():
             self._jobs[name] = self._submitted(f"sbatch --reservation={name} job.sh")
         return names
@@ -144,13 +151,15 @@ class Story:
 
     def _run_in(self, names: Mapping[str, str]) -> None:
         self._screen.part("The reservations begin, and their jobs with them")
-        for name in names.values():
-            self._stage.wait_over(self._jobs[name])
-        for image, name in names.items():
-            self._screen.run(f"cat slurm-{self._jobs[name]}.out")
-            due_ms = self._stage.due_ms(name)
-            self._ours[f"{image}, reserved"] = self._start(self._jobs[name], image, 0, due_ms)
-        self._instances(self._jobs[name])
+        self._screen.run("outrider timeline --until now+1minute")
+        self._screen.run("squeue")
+        due_ms = {image: self._stage.due_ms(name) for image, name in names.items()}
+        job = ""
+        for image in sorted(names, key=lambda each: due_ms[each]):
+            job = self._jobs[names[image]]
+            self._finish(job)
+            self._ours[f"{image}, reserved"] = self._start(job, image, 0, due_ms[image])
+        self._instances(job)
 
     def _receipts(self, names: Mapping[str, str]) -> None:
         self._screen.part("Receipts")
@@ -185,6 +194,10 @@ class Story:
             if self._clock.monotonic_s() > until_s:
                 raise BrokenError(f"waited {MOST_S} s for {what}")
             self._clock.sleep(LOOK_S)
+
+
+def _seconds(start: Start) -> str:
+    return f"{start.own_ms / 1_000:.1f}"
 
 
 def _found(pattern: re.Pattern[str], text: str, otherwise: str) -> str:

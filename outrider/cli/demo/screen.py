@@ -69,7 +69,9 @@ class Screen:
         self.print(f"\n{self._paint(head, 'bold')}  {self._paint(f'[{seconds}]', 'dim')}")
 
     def say(self, text: str) -> None:
-        self.print(self._paint(prose(text), "dim"))
+        """Words beside the story; a line break before them stays."""
+        body = text.lstrip("\n")
+        self.print(text[: len(text) - len(body)] + self._paint(prose(body), "dim"))
 
     def print(self, text: str) -> None:
         self._stream.write(f"{text}\n")
