@@ -41,11 +41,10 @@ def start_of(job: str, controller_log: str, output: str, sent_bytes: int, due_ms
     """A job's start; it waits from its submission on, or from when its reservation began."""
     submitted = {found[1]: of_day_ms(found[0]) for found in _SUBMITTED.findall(controller_log)}
     begun = {found[1]: of_day_ms(found[0]) for found in _BEGUN.findall(controller_log)}
-    there_ms = max(of_day_ms(each) for each in _IMAGE.findall(output))
     since_ms = submitted[job] if due_ms is None else due_ms
     return Start(
         waited_ms=_between(since_ms, begun[job]),
-        own_ms=_between(begun[job], there_ms),
+        own_ms=max(_between(begun[job], of_day_ms(each)) for each in _IMAGE.findall(output)),
         sent_bytes=sent_bytes,
     )
 

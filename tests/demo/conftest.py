@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.testbed.clusters import needs_slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_S = 240
@@ -35,8 +38,18 @@ def temporary() -> Iterator[Path]:
 
 
 def start(temporary: Path, *options: str) -> subprocess.Popen[str]:
+    """The demo that needs nothing."""
+    return _started(temporary, ["-m", "outrider.cli.main", "demo", *options])
+
+
+def start_on_slurm(temporary: Path, *options: str) -> subprocess.Popen[str]:
+    """The demo on a private Slurm, and no other instead."""
+    return _started(temporary, ["-m", "testbed.demo", "--insist", *options])
+
+
+def _started(temporary: Path, words: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "outrider.cli.main", "demo", *options],
+        [sys.executable, *words],
         cwd="/",
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "COLUMNS": "100", "TZ": "UTC"},
         stdin=subprocess.DEVNULL,
@@ -57,6 +70,26 @@ def shown(process: subprocess.Popen[str]) -> Shown:
 @pytest.fixture(scope="session")
 def brief(temporary: Path) -> Shown:
     return shown(start(temporary, "--brief"))
+
+
+@pytest.fixture(scope="session")
+def brief_on_slurm(temporary: Path) -> Shown:
+    needs_slurm()
+    return shown(start_on_slurm(temporary, "--brief"))
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    while text not in (line := process.stdout.readline()):
+        assert line, f"the demo ended before it showed {text}"
+
+
+def output_of(demo: Shown, command: str, number: int = 0) -> str:
+    """What a command printed; of those whose lines begin so, the first unless told otherwise."""
+    pattern = rf"^\$ {re.escape(command)}.*\n((?:(?!\$ |\w+# |\d+\. ).*\n)*)"
+    found = re.findall(pattern, demo.out, re.MULTILINE)
+    assert len(found) > number, f"{command}\n{demo.out}\n{demo.err}"
+    return str(found[number])
 
 
 def left_behind(temporary: Path) -> list[str]:

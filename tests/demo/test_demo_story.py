@@ -6,25 +6,25 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.demo.conftest import ROOT, Shown, left_behind, processes_with, shown, start
+from tests.demo.conftest import (
+    Shown,
+    left_behind,
+    output_of,
+    processes_with,
+    read_until,
+    shown,
+    start,
+)
 from tests.node.daemons import eventually
 
 TABLE = re.compile(
     r"^(render-\d+) +n\[[\d,-]+\] +(\d+) s before +(\d+\.\d) s +(\d+\.\d) s +(\S+ \S+) +(\S+ \S+)$",
     re.MULTILINE,
 )
-
-
-def output_of(demo: Shown, command: str) -> str:
-    """What a command printed, the first whose line begins so."""
-    found = re.search(rf"^\$ {re.escape(command)}.*\n((?:(?!\$ |\d+\. ).*\n)*)", demo.out, re.MULTILINE)
-    assert found is not None, f"{command}\n{demo.out}\n{demo.err}"
-    return found[1]
 
 
 def test_demo_succeeds_and_leaves_nothing(brief: Shown, temporary: Path) -> None:
@@ -109,12 +109,6 @@ def test_killed_demo_leaves_its_folder_but_no_process(temporary: Path) -> None:
     assert left_behind(temporary) == []
 
 
-def read_until(process: subprocess.Popen[str], text: str) -> None:
-    assert process.stdout is not None
-    while text not in (line := process.stdout.readline()):
-        assert line, f"the demo ended before it showed {text}"
-
-
 def service_of(temporary: Path) -> int:
     """The process of the service whose configuration is in that folder."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -136,23 +130,3 @@ def test_hanging_node_is_gone_round_in_time(temporary: Path) -> None:
     assert re.search(r"repair moved: the pool of n\d does not answer: .+: it has other nodes now", explained)
     assert len(TABLE.findall(demo.out)) == 2
     assert left_behind(temporary) == []
-
-
-def normal(text: str) -> list[str]:
-    """Lines without what differs from one run to the next."""
-    plain = re.sub(r"sha256:[0-9a-f]+", "sha256", text)
-    plain = re.sub(r"\d[\d.:,T+-]*", "#", plain).replace("# min # s", "# s")
-    return [re.sub(r"\s+", " ", line).strip() for line in plain.splitlines()]
-
-
-def test_readme_shows_what_the_demo_shows(brief: Shown) -> None:
-    page = (ROOT / "README.md").read_text()
-    excerpt = page.split("$ make demo\n")[1].split("$ make test")[0]
-    # The brief one has no trouble, and so nothing to show of it.
-    calm = re.sub(r"^\$ kill -STOP.*?^ {5}", "     ", excerpt, flags=re.MULTILINE | re.DOTALL)
-    lines = [line for line in normal(calm) if line not in ("", "…")]
-    real = normal(brief.out)
-
-    assert len(calm) < len(excerpt)
-    assert len(lines) > 10
-    assert [line for line in lines if line not in real] == []
