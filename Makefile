@@ -3,6 +3,8 @@
 # make demo-sim   the simulator's flagship comparison
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
+# make spank  the option --workspace= for the installed Slurm
+# make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots)
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -13,7 +15,7 @@ READY  := $(VENV)/.ready
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-.PHONY: demo demo-embedded demo-sim test lint bench tools clean man cachemgr.pyz
+.PHONY: demo demo-embedded demo-sim test test-versions lint bench tools clean man spank cachemgr.pyz
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -28,17 +30,28 @@ demo-sim: $(READY)
 test: $(READY) tools lint
 	$(BIN)/python -m pytest
 
+test-versions: $(READY) tools
+	for version in 22.05 24.11 26.05; do \
+	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest tests/slurm || exit 1; \
+	done
+	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr
+	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr plugins/pyxis
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
 
 cachemgr.pyz:
 	$(PYTHON) tools/pyz.py $@ --interpreter '$(NODE_PYTHON) -IS' $(if $(BYTECODE_OF),--bytecode-of $(BYTECODE_OF))
+
+spank: plugins/slurm/spank_outrider.so
+
+plugins/slurm/spank_outrider.so: plugins/slurm/spank_outrider.c
+	$(CC) -shared -fPIC -O2 -Wall -Wextra -o $@ $<
 
 man: $(READY)
 	$(BIN)/python -m tools.manpage
@@ -53,8 +66,10 @@ $(READY): setup.cfg pyproject.toml
 # What tests compare with or try: an independent network simulator, file systems,
 # readers of images, servers, shells. Only root can install it; without it those tests
 # are skipped, except in CI, where they fail.
-TOOLS := acl aria2 btrfs-progs e2fsprogs fdisk fish genisoimage groff-base iproute2 munge openssh-client \
-         openssh-server openssl prometheus python3-simgrid qemu-utils rsync squashfs-tools util-linux xfsprogs xorriso zsh
+TOOLS := acl aria2 btrfs-progs curl debootstrap e2fsprogs fdisk fish gcc genisoimage groff-base iproute2 \
+         libc6-dev libslurm-dev lua5.4 munge openssh-client openssh-server openssl prometheus python3-simgrid \
+         qemu-utils rsync slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools util-linux xfsprogs \
+         xorriso zsh
 
 tools:
 	@dpkg -s $(TOOLS) >/dev/null 2>&1 \
@@ -63,4 +78,4 @@ tools:
 	  || echo "some of these are not installed, what needs them will be skipped: $(TOOLS)"
 
 clean:
-	rm -rf $(VENV) cachemgr.pyz build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) cachemgr.pyz plugins/slurm/*.so build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("mixed", "leases", "admission", "backfill", "pool", "hook", "relay", "service")
+NAMES = ("mixed", "leases", "admission", "backfill", "pool", "hook", "relay", "service", "submit")
 MISSING = 2
 """How a benchmark ends that lacks its log: it has said so, and the others stand."""
 

@@ -6,6 +6,9 @@ then make it the first everywhere, then take the old one away. Who has a key con
 
 from __future__ import annotations
 
+import os
+import stat
+
 from cachemgr.errors import BadRequest
 
 MOST_BYTES = 4096
@@ -31,3 +34,11 @@ def read_keys(path: str) -> tuple[bytes, ...]:
             f"make one by `openssl rand -hex 32 > {path}`"
         )
     return keys
+
+
+def is_open(path: str) -> bool:
+    """Whether every user of this machine can read the keys, and so control its nodes."""
+    try:
+        return bool(path) and bool(os.stat(path).st_mode & stat.S_IROTH)
+    except OSError:
+        return False

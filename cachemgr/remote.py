@@ -84,8 +84,11 @@ class RemoteClient(Client):
     def _introduce(self, made: socket.socket, path: str, until_s: float) -> None:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)
+        greeted = self._line(made, path, until_s)
+        if greeted == channel.refused("room"):
+            raise NoDaemon(f"the daemon at {path} cannot be used: {WHY['room']}")
         try:
-            nonce = channel.read_greeting(self._line(made, path, until_s))
+            nonce = channel.read_greeting(greeted)
         except BadRequest as error:
             raise NoDaemon(f"what answers at {path} is not this daemon: {error}") from error
         mine = secrets.token_hex(channel.NONCE_BYTES)

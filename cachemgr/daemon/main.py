@@ -29,7 +29,7 @@ from cachemgr.daemon.verbs import Dispatcher
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, CacheError
 from cachemgr.fetch.rate import RateLimit
-from cachemgr.keys import read_keys
+from cachemgr.keys import is_open, read_keys
 from cachemgr.layout import Layout, disk_errors
 from cachemgr.pool import Pool
 
@@ -163,6 +163,8 @@ def put_together(
     """The parts of a daemon, connected; nothing runs yet."""
     clock = clock or SystemClock()
     metrics = Metrics()
+    if is_open(config.relay_key):
+        log.warning("every user can read the site's key", path=config.relay_key, remedy="chmod 600")
     index = CountedIndex(Layout(config.pool).index, metrics)
     pool = Pool(RealDisk(), config.pool, clock, index)
     transfers = Transfers(

@@ -25,6 +25,7 @@ from outrider.cli.errors import (
 MODULES = {
     "asking.reserve": ("reserve", "plan", "modify"),
     "asking.reservations": ("list", "show", "explain", "cancel"),
+    "asking.jobs": ("jobs",),
     "asking.watch": ("watch",),
     "asking.timeline": ("timeline",),
     "asking.listing": ("status", "nodes", "images", "transfers"),

@@ -6,8 +6,8 @@ planned as if only the rest existed. So no best effort ever makes a deadline lat
 best-effort transfer will end is an expectation, never a promise.
 
 It is not the `FifoLink` of the thesis, whose transfers last as long as planned: here they last as
-long as nodes say, may be taken back, and, where nodes relay, take more nodes on board for as long
-as they wait, which costs the link nothing (piggybacking, thesis, section 6.3.1).
+long as nodes say, may be taken back, and, where nodes relay, take more nodes on board until they
+have come half of their way, which costs the link nothing (piggybacking, thesis, section 6.3.1).
 """
 
 from __future__ import annotations
@@ -69,12 +69,14 @@ class Lane:
             return []
         if not self.is_relay:
             return [(node, self._new(image, [node])) for node in nodes]
-        waiting = next((each for each in self.waiting if each.image.key == image.key), None)
-        if waiting is None:
-            waiting = self._new(image, nodes)
+        cargo = self._boarded(image)
+        if cargo is None:
+            cargo = self._new(image, nodes)
         else:
-            waiting.nodes += [node for node in nodes if node not in waiting.nodes]
-        return [(node, waiting) for node in nodes]
+            cargo.nodes += [node for node in nodes if node not in cargo.nodes]
+            cargo.arrived.difference_update(nodes)
+            cargo.left_bytes = image.size_bytes
+        return [(node, cargo) for node in nodes]
 
     def begin(self, now_s: int) -> Cargo:
         """The first that waits begins."""
@@ -124,16 +126,24 @@ class Lane:
     def end_if_added(self, image: Image, count: int, slots: Slots, now_s: int) -> int:
         """When the last of `count` more nodes would have an image that is asked for now."""
         if self.is_relay:
-            ahead_bytes = 0
+            boarded, ahead_bytes = self._boarded(image), 0
             for each in ([self.running] if self.running is not None else []) + self.waiting:
+                if each is boarded:
+                    break
                 ahead_bytes += each.left_bytes
-                if each is not self.running and each.image.key == image.key:
-                    # It goes on board of one that waits.
-                    return self._sent(ahead_bytes, slots, now_s)
             return self._sent(ahead_bytes + image.size_bytes, slots, now_s)
         ahead_bytes = sum(each.left_bytes for each in self.waiting)
         ahead_bytes += 0 if self.running is None else self.running.left_bytes
         return self._sent(ahead_bytes + count * image.size_bytes, slots, now_s)
+
+    def _boarded(self, image: Image) -> Cargo | None:
+        """What takes more nodes on board: a relay that waits, or that has not come far yet. Later ones
+        would keep those that wait from the link for ever."""
+        running = self.running
+        is_same = running is not None and running.image.key == image.key
+        if running is not None and is_same and 2 * running.left_bytes >= image.size_bytes:
+            return running
+        return next((each for each in self.waiting if each.image.key == image.key), None)
 
     def _new(self, image: Image, nodes: list[int]) -> Cargo:
         self._last -= 1

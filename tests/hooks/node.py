@@ -7,14 +7,13 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from cachemgr.client import Client
 from cachemgr.job_tickets import JobTicket, make_job_ticket
-from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed
+from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed, own_folder
 from tests.node.daemons import CLOCK, Outside, make_pool
 
 Done = subprocess.CompletedProcess[str]
@@ -128,7 +127,7 @@ def ticket(key: bytes = KEY, digest: str = DIGEST) -> str:
 
 @contextmanager
 def node() -> Iterator[Node]:
-    folder = Path(tempfile.mkdtemp(prefix="hn-", dir="/tmp"))
+    folder = own_folder("hn")
     folder.chmod(0o755)
     made = Node(folder)
     try:

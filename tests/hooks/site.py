@@ -241,6 +241,15 @@ class Site:
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 
+def own_folder(kind: str) -> Path:
+    """A folder with a short path; those of test runs that were killed go."""
+    for path in Path("/tmp").glob(f"{kind}-*-*"):
+        number = path.name.split("-")[1]
+        if number.isdigit() and not Path(f"/proc/{number}").exists():
+            shutil.rmtree(path, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{kind}-{os.getpid()}-", dir="/tmp"))
+
+
 def needs_slurm() -> None:
     missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
     reason = f"these are missing: {', '.join(missing)}" if missing else "needs root"
@@ -255,7 +264,7 @@ def slurm(
     count: int = 2, *, flags: str = "Alloc,DeferBatch", hooks: Mapping[str, str] = HOOKS
 ) -> Iterator[Site]:
     """Up on entry with an image in every pool, gone on exit."""
-    folder = Path(tempfile.mkdtemp(prefix="hk-", dir="/tmp"))
+    folder = own_folder("hk")
     nodes = tuple(f"n{number}" for number in range(1, count + 1))
     try:
         _lay_out(folder, nodes, flags, hooks)

@@ -358,6 +358,15 @@ def test_strangers_do_not_shut_others_out(inside: Start, key_file: str) -> None:
     assert daemon.ask("ping")["node"] == ""
 
 
+def test_caller_for_whom_there_is_no_room_is_told_so(daemon: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "MOST_CONNECTIONS", 1)
+    with remote(daemon), pytest.raises(NoDaemon, match="it has too many connections"):
+        remote(daemon)
+    eventually("the place is free", lambda: daemon.node.connections() == 0, daemon.log)
+
+    assert name_told(daemon) == "n1"
+
+
 def test_places_of_strangers_are_given_back(daemon: Inside) -> None:
     for _ in range(3 * control.MOST_STRANGERS):
         with pytest.raises(NoDaemon):
@@ -450,6 +459,16 @@ def test_key_that_is_none_is_refused(inside: Start, folder: Path, content: bytes
 
     with pytest.raises(CacheError, match=said):
         inside(control_listen="127.0.0.1:0", relay_key=str(folder / "bad"))
+
+
+@pytest.mark.parametrize(("mode", "is_said"), [(0o644, True), (0o640, False), (0o600, False)])
+def test_key_that_everybody_can_read_is_complained_of(
+    inside: Start, key_file: str, mode: int, is_said: bool
+) -> None:
+    Path(key_file).chmod(mode)
+    daemon = inside(control_listen="127.0.0.1:0", relay_key=key_file)
+
+    assert ("every user can read the site's key" in daemon.log()) is is_said
 
 
 def test_greeting_that_takes_too_long_is_given_up() -> None:

@@ -21,8 +21,6 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 @pytest.fixture
 def impatient(tmp_path: Path) -> Iterator[Sandbox]:
     """A site where no job should wait for more than two minutes."""
-    made = Sandbox(
-        tmp_path, settings=Settings(link_rate_bytes_per_s=RATE, reserve_s=60, longest_wait_s=120)
-    )
+    made = Sandbox(tmp_path, settings=Settings(link_rate_bytes_per_s=RATE, reserve_s=60, longest_wait_s=120))
     yield made
     made.close()

@@ -65,7 +65,7 @@ def test_job_that_nobody_held_is_held_until_its_image_is_there(sandbox: Sandbox)
 def test_image_that_is_there_is_not_brought_again(sandbox: Sandbox) -> None:
     put(sandbox, "n3")
     key = sandbox.submit()
-    sandbox.sleep(FIRST_LOOK_S)
+    sandbox.sleep(60)
 
     assert started_on(sandbox, key) == "n3"
     assert all(not pool.fetches for pool in sandbox.pools.values())
@@ -93,7 +93,7 @@ def test_best_effort_is_held_back_while_a_reservation_has_the_link(sandbox: Sand
         for each in pool.fetches
         if each.owner == f"job-{key}" and each.rate_bytes_per_s != RATE
     }
-    sandbox.sleep(160)
+    sandbox.sleep(300)
 
     assert slowed == RATE // 1000
     rates = [each.rate_bytes_per_s for pool in sandbox.pools.values() for each in pool.fetches]
@@ -183,7 +183,9 @@ def test_what_is_wrong_with_an_image_is_said_and_the_job_stays_held(sandbox: San
     faulty = sandbox.submit(more="digset: sha256:00\n")
     sandbox.sleep(100)
 
-    assert "there is nothing at https://images.example.org/nothing-there" in sandbox.rms.outside.shown(missing)
+    assert "there is nothing at https://images.example.org/nothing-there" in sandbox.rms.outside.shown(
+        missing
+    )
     assert "digset" in sandbox.rms.outside.shown(faulty)
     assert "did you mean digest?" in sandbox.rms.outside.shown(faulty)
     assert {sandbox.job(key).state for key in (missing, faulty)} == {JobState.HELD}  # type: ignore[union-attr]

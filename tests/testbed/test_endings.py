@@ -76,6 +76,26 @@ def test_killed_owner_takes_its_hosts_with_it_and_the_next_caller_the_rest() -> 
         assert not (records.FOLDER / name).exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_cluster_in_the_foreground_is_removed_when_it_is_interrupted(number: signal.Signals) -> None:
+    name = f"fore-{os.getpid()}"
+    argv = [sys.executable, "-m", "testbed", "slurm", "up", "--name", name, "--nodes", "1", "--foreground"]
+    with contextlib.ExitStack() as ending:
+        process = ending.enter_context(subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        ending.callback(process.kill)
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(2)]
+        stood = name in [record.name for record in records.alive()]
+        process.send_signal(number)
+        code = process.wait(timeout=DEADLINE_S)
+
+    assert said[0].startswith(f"{name}: Slurm ")
+    assert stood
+    assert code == 0
+    assert processes(name) == []
+    assert not (records.FOLDER / name).exists()
+
+
 def test_host_ends_with_its_site() -> None:
     name = f"site-{os.getpid()}"
     with owner(name):

@@ -82,6 +82,30 @@ def test_link_lets_no_more_through_than_its_rate(cluster: SlurmCluster) -> None:
     assert cluster.run("n1", ["wc", "-c", "a"]).stdout.split()[0] == str(len(IMAGE) * 2)
 
 
+def test_rate_of_a_link_can_be_changed(cluster: SlurmCluster) -> None:
+    address = cluster.publish("d.img", IMAGE)
+    asked = ["curl", "--silent", "--fail", "--output", "d", "--write-out", "%{speed_download}", address]
+    cluster.set_rate("n1", RATE_BITS_PER_S // 4)
+    slow_bytes_per_s = float(cluster.run("n1", asked).stdout)
+    cluster.set_rate("n1", RATE_BITS_PER_S)
+
+    # A bucket of 128 KiB is a fifteenth of this image.
+    assert slow_bytes_per_s <= 1.2 * RATE_BITS_PER_S / 4 / 8
+
+
+def test_cut_host_is_silent_until_it_is_mended(cluster: SlurmCluster) -> None:
+    address = cluster.publish("e.img", b"here")
+    asked = ["curl", "--silent", "--connect-timeout", "1", address]
+    cluster.cut("n2")
+    during = cluster.run("n2", asked, check=False)
+    cluster.mend("n2")
+    cluster.wait_for("the link", lambda: cluster.run("n2", asked, check=False).returncode == 0)
+    after = cluster.run("n2", asked)
+
+    assert (during.returncode, during.stdout) == (28, "")
+    assert after.stdout == "here"
+
+
 def test_part_of_an_image_can_be_asked_for(cluster: SlurmCluster) -> None:
     address = cluster.publish("b.img", b"0123456789")
     asked = {

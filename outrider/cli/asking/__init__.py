@@ -9,6 +9,7 @@ def add(commands: Subparsers) -> None:
     from outrider.cli.asking import (
         administration,
         configuration,
+        jobs,
         listing,
         reservations,
         reserve,
@@ -17,5 +18,15 @@ def add(commands: Subparsers) -> None:
         watch,
     )
 
-    for module in (reserve, reservations, watch, timeline, listing, submit, configuration, administration):
+    for module in (
+        reserve,
+        reservations,
+        jobs,
+        watch,
+        timeline,
+        listing,
+        submit,
+        configuration,
+        administration,
+    ):
         module.add(commands)

@@ -11,6 +11,7 @@ from outrider.cli.asking.session import Session, add_asking, add_header_option, 
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
+    from outrider.cli.asking.terminal import Paint
     from outrider.service.answers import NodeView, Status, TransferView
 
 _STATUS = """examples:
@@ -83,6 +84,7 @@ def status_screen(found: Status, asking: Session) -> str:
             ("batch system", f"{printable(found.batch_system)}, last seen {looked}"),
             ("nodes", f"{plural(found.nodes, 'node')}, {found.nodes_up:,} up{away}"),
             ("reservations", (counts or "none") + following),
+            ("jobs", _jobs(found, paint)),
             ("transfers", f"{found.transfers_running:,} running, {found.transfers_waiting:,} waiting"),
             ("link", rate_in_words(found.link_rate_bytes_per_s) + busy),
             ("decisions", decisions),
@@ -91,6 +93,15 @@ def status_screen(found: Status, asking: Session) -> str:
         paint,
     )
     return f"{title}\n{shown}"
+
+
+def _jobs(found: Status, paint: Paint) -> str:
+    """Best-effort jobs that name an image; nothing if there are none."""
+    from cachemgr.cli.tables import printable
+
+    counts = ", ".join(f"{count:,} {printable(name)}" for name, count in found.jobs.items() if count)
+    overdue = f"\n{found.jobs_overdue:,} wait longer than they should" if found.jobs_overdue else ""
+    return counts + (paint(overdue, "red") if overdue else "")
 
 
 def nodes(arguments: argparse.Namespace) -> None:

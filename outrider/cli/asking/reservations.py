@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import pwd
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
-from outrider.cli.asking.session import Session, add_asking, add_header_option, session
+from outrider.cli.asking.jobs import explain_job, is_job, show_job
+from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
 from outrider.cli.client import Json, in_path
-from outrider.cli.errors import InputError
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
 PAST_STATES = STATES[5:]
 _NAME = "the reservation: render-17, or render if that is clear"
+_NAME_OR_JOB = f"{_NAME}; or a best-effort job: 4711"
 _LIST = """The table's columns have no blanks but the last. What is not yours to see is a hyphen.
 
 examples:
@@ -29,9 +28,11 @@ examples:
 _SHOW = """examples:
   outrider show render-17
   outrider show render --json
+  outrider show 4711
 """
 _EXPLAIN = """examples:
   outrider explain render-17
+  outrider explain 4711
 """
 _CANCEL = """What is under way for these reservations alone is stopped; images that have arrived stay in the
 pools until their space is wanted.
@@ -59,11 +60,11 @@ def add(commands: Subparsers) -> None:
         help=f"in this state: {', '.join(STATES)}",
     )
     parser = add_asking(
-        commands, "show", show, "show a reservation, and how far its image is on each node", _SHOW
+        commands, "show", show, "show a reservation or a job, and how far its image is on each node", _SHOW
     )
-    parser.add_argument("name", metavar="NAME", help=_NAME)
-    parser = add_asking(commands, "explain", explain, "say why a reservation is as it is", _EXPLAIN)
-    parser.add_argument("name", metavar="NAME", help=_NAME)
+    parser.add_argument("name", metavar="NAME", help=_NAME_OR_JOB)
+    parser = add_asking(commands, "explain", explain, "say why a reservation or a job is as it is", _EXPLAIN)
+    parser.add_argument("name", metavar="NAME", help=_NAME_OR_JOB)
     parser = add_asking(commands, "cancel", cancel, "give reservations back", _CANCEL)
     parser.add_argument("names", metavar="NAME", nargs="+", help=_NAME)
 
@@ -76,7 +77,7 @@ def list_reservations(arguments: argparse.Namespace) -> None:
     is_past = arguments.past or (bool(states) and all(state in PAST_STATES for state in states))
     query = {
         "past": "true" if is_past else None,
-        "user": _me() if arguments.mine else arguments.user,
+        "user": me() if arguments.mine else arguments.user,
         "state": ",".join(states) or None,
     }
     answer = asking.pages("/v1/reservations", query, "reservations")
@@ -93,6 +94,9 @@ def show(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import ReservationDetails
 
     asking = session(arguments)
+    if is_job(arguments.name):
+        show_job(asking, arguments.name)
+        return
     answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}")
     if asking.is_json:
         print_json(answer)
@@ -108,6 +112,9 @@ def explain(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import Explanation
 
     asking = session(arguments)
+    if is_job(arguments.name):
+        explain_job(asking, arguments.name)
+        return
     answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}/explanation")
     if asking.is_json:
         print_json(answer)
@@ -139,14 +146,6 @@ def cancel(arguments: argparse.Namespace) -> None:
         times = asking.when.period(view.start_s, view.end_s)
         told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
         print(printable_line(told))
-
-
-def _me() -> str:
-    """Whom the service will take us for: what the kernel says, and not LOGNAME."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError as error:
-        raise InputError("--mine: this user has no name here; give one with --user") from error
 
 
 def _row(view: ReservationView, asking: Session) -> tuple[object, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -94,6 +95,14 @@ def add_asking(commands: Subparsers, name: str, command: Command, summary: str, 
         help=f"how long to wait for an answer, restarts of the service included ({TIMEOUT_S})",
     )  # fmt: skip
     return parser
+
+
+def me() -> str:
+    """Whom the service will take us for: what the kernel says, and not LOGNAME."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError as error:
+        raise InputError("--mine: this user has no name here; give one with --user") from error
 
 
 def add_header_option(parser: Parser) -> None:

@@ -7,9 +7,8 @@ of the service's environment.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from outrider.rms.base import Refused, RmsError, Unavailable, Unknown
@@ -85,7 +84,8 @@ class Runner(Protocol):
 
 
 class Commands:
-    """Runs Slurm's commands. `configuration` is the path of slurm.conf, or empty for Slurm's own."""
+    """Runs Slurm's commands. `configuration` is the path of slurm.conf, or empty for Slurm's own;
+    `own_uid` is as whom this process runs."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Commands:
         configuration: str = "",
         path: str = PATH,
         timeout_s: float = TIMEOUT_S,
-        is_root: Callable[[], bool] = lambda: True,
+        own_uid: int = 0,
     ) -> None:
         self._run = run
         self._timeout_s = timeout_s
-        self._is_root = is_root
+        self._own_uid = own_uid
         self._shared = {"PATH": path, **({"SLURM_CONF": configuration} if configuration else {})}
 
     def ask(self, *argv: str, text: str = "") -> bytes:
@@ -116,7 +116,10 @@ class Commands:
             "SHELL": "/bin/sh",
             "LANG": "C.UTF-8",
         }
-        return self._finish(argv, environment, text, account if self._is_root() else None)
+        if self._own_uid not in (0, account.uid):
+            raise Refused(f"only root can submit a job for {account.user}: let the service run as root")
+        is_other = account.uid != self._own_uid
+        return self._finish(argv, environment, text, account if is_other else None)
 
     def _finish(
         self, argv: tuple[str, ...], environment: Mapping[str, str], text: str, account: Account | None
@@ -168,9 +171,6 @@ def run_process(
     account: Account | None = None,
 ) -> Output:
     """A real process, as another user if one is named. It is killed when its time is over."""
-    folder = "/"
-    if account is not None and Path(account.home).is_dir():
-        folder = account.home
     try:
         done = subprocess.run(
             argv,
@@ -178,7 +178,7 @@ def run_process(
             capture_output=True,
             timeout=timeout_s,
             env=dict(environment),
-            cwd="/" if account is None else folder,
+            cwd="/",
             check=False,
             user=None if account is None else account.uid,
             group=None if account is None else account.gid,

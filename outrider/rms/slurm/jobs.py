@@ -105,7 +105,10 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
     is_on_nodes = state in (JobState.STARTING, JobState.RUNNING)
     nodes = tuple(sorted(expand(text(row, "nodes")))) if is_on_nodes and text(row, "nodes") else ()
     if is_on_nodes and not nodes:
-        raise BadField("field nodes is empty, and it runs")
+        if "COMPLETING" not in states:
+            raise BadField("field nodes is empty, and it runs")
+        # Whether it is requeued or over is not said in 22.05 until it has been cleared away.
+        state, is_on_nodes = JobState.PENDING, False
     count = max(1, number(row, "node_count") or 0)
     wanted = len(nodes) or dict(amounts(text(row, "tres_req_str"))).get("node") or count
     limit = number(row, "time_limit")

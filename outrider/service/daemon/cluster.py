@@ -57,7 +57,7 @@ def make_cluster(
     except CacheError as error:
         raise BackendError(f"{error}; `outrider init slurm` makes one") from error
     commands = Commands(
-        run_process, configuration=section.slurm.conf or "", path=path, is_root=lambda: os.geteuid() == 0
+        run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
     )
     rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of)
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)

@@ -349,7 +349,7 @@ class Leading:
                 for node in self._choosing.renew(led):
                     self._choosing.drop(led, node)
                 self._mend(led)
-                if led.stage is Stage.STAGED and improved < MOST_AT_ONCE:
+                if led.job.state in WAITING and improved < MOST_AT_ONCE:
                     improved += self._choosing.improve(led)
                 self._choosing.stand(led)
             elif led.stage is Stage.WAITING:

@@ -121,8 +121,10 @@ def test_user_is_not_given_the_services_environment_and_root_becomes_that_user()
     account = Account(user="alice", uid=61001, gid=61001, home="/srv/alice")
     recorder = Recorder()
     Commands(recorder).ask_as(account, "sbatch", text="x")
-    Commands(recorder, is_root=lambda: False).ask_as(account, "sbatch", text="x")
+    Commands(recorder, own_uid=61001).ask_as(account, "sbatch", text="x")
 
+    with pytest.raises(Refused, match="root"):
+        Commands(recorder, own_uid=64030).ask_as(account, "sbatch", text="x")
     assert [seen[2] for seen in recorder.seen] == [account, None]
     assert set(recorder.seen[0][1]) == {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"}
 

@@ -1,0 +1,142 @@
+"""`outrider jobs`, and what `show` and `explain` say of a job: how far its image is on its way."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Subparsers
+from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
+from outrider.cli.client import Json, in_path
+from outrider.cli.output import print_json
+
+if TYPE_CHECKING:
+    from outrider.service.answers import JobDetails, JobView
+
+JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running")
+_JOBS = """Best-effort jobs that name an image. The table's columns have no blanks but the last.
+
+examples:
+  outrider jobs
+  outrider jobs --mine
+  outrider jobs --state staging --noheader
+"""
+
+
+def add(commands: Subparsers) -> None:
+    parser = add_asking(
+        commands, "jobs", jobs, "list best-effort jobs, and how far their images are on their way", _JOBS
+    )
+    add_header_option(parser)
+    owners = parser.add_mutually_exclusive_group()
+    owners.add_argument("--user", metavar="USER", help="those of this user")
+    owners.add_argument("--mine", action="store_true", help="your own")
+    parser.add_argument(
+        "--state",
+        metavar="STATE",
+        action="append",
+        choices=JOB_STATES,
+        help=f"in this state: {', '.join(JOB_STATES)}",
+    )
+
+
+def jobs(arguments: argparse.Namespace) -> None:
+    from outrider.service.answers import JobList
+
+    asking = session(arguments)
+    query = {
+        "user": me() if arguments.mine else arguments.user,
+        "state": ",".join(arguments.state or []) or None,
+    }
+    answer = asking.pages("/v1/jobs", query, "jobs")
+    if asking.is_json:
+        print_json(answer)
+        return
+    header = ("JOB", "STATE", "USER", ">NODES", "NODELIST", "READY", "IMAGE", "REMARK")
+    rows = [_row(each, asking) for each in asking.read(JobList, answer).jobs]
+    asking.table(header, rows, nothing="no jobs that name an image")
+
+
+def is_job(name: str) -> bool:
+    """Whether somebody means a job: reservations have letters in their names, or a hyphen."""
+    return name.isascii() and name.isdecimal()
+
+
+def show_job(asking: Session, name: str) -> None:
+    from outrider.service.answers import JobDetails
+
+    answer: Json = asking.client.get(f"/v1/jobs/{in_path(name)}")
+    if asking.is_json:
+        print_json(answer)
+    else:
+        print(job_screen(asking.read(JobDetails, answer), asking))
+
+
+def explain_job(asking: Session, name: str) -> None:
+    from cachemgr.cli.tables import printable
+    from outrider.cli.asking.terminal import GAP
+    from outrider.service.answers import JobDetails
+
+    answer: Json = asking.client.get(f"/v1/jobs/{in_path(name)}")
+    if asking.is_json:
+        print_json(answer)
+        return
+    details = asking.read(JobDetails, answer)
+    print(asking.paint(f"job {printable(details.job.job)}", "bold"))
+    print(f"  it is {printable(_standing(details.job))}")
+    if details.decisions:
+        print()
+    for each in details.decisions:
+        told = f"{each.outcome}: {each.reason}" if each.reason else each.outcome
+        print(f"  {asking.when.stamp(each.at_s)}{GAP}{printable(told)}")
+
+
+def job_screen(details: JobDetails, asking: Session) -> str:
+    """All about one job on one screen."""
+    from cachemgr.cli.tables import printable
+    from outrider.cli.asking.decision import image_line
+    from outrider.cli.asking.staging import staging_lines
+    from outrider.cli.asking.terminal import facts
+    from outrider.cli.asking.words import nodes_in_words, plural
+
+    view, when, paint = details.job, asking.when, asking.paint
+    color = "red" if view.state == "refused" or view.is_overdue else "green" if view.ready_s else ""
+    state = paint(printable(view.state), color) if color else printable(view.state)
+    title = f"{paint(f'job {printable(view.job)}', 'bold')} is {state}"
+    if view.words:
+        title += f": {printable(view.words)}"
+    ready = ""
+    if view.ready_s is not None:
+        ready = f"{'since' if view.ready_s <= when.now_s else 'about'} {when.clock(view.ready_s)}"
+    wanted = plural(view.nodes_wanted, "node") + (f", {details.tasks} tasks" if details.tasks > 1 else "")
+    known = [
+        ("user", printable(view.user)),
+        ("wants", wanted),
+        ("nodes", nodes_in_words(view.node_count, printable(view.nodes)) if view.node_count else ""),
+        ("submitted", when.clock(view.submitted_s)),
+        ("image", "" if view.image is None else image_line(view.image)),
+        ("address", "" if view.image is None else printable(view.image.uri or "")),
+        ("digest", "" if view.image is None else printable(view.image.digest or "")),
+        ("ready", ready),
+        ("batch", "held until then" if view.held else f"released to {printable(details.released_to)}"),
+    ]
+    if not view.held and not details.released_to:
+        known.pop()
+    parts = [title, facts(known, paint)]
+    if details.staging and view.state in ("staging", "staged"):
+        parts += [paint("on its nodes", "bold"), *staging_lines(details.staging, when, paint)]
+    return "\n".join(parts)
+
+
+def _standing(view: JobView) -> str:
+    return view.state + (f": {view.words}" if view.words else "")
+
+
+def _row(view: JobView, asking: Session) -> tuple[object, ...]:
+    from outrider.cli.asking.words import image_name
+
+    image = "" if view.image is None else image_name(view.image.uri, view.image.digest)
+    return (
+        view.job, view.state, view.user, view.nodes_wanted, view.nodes, asking.when.column(view.ready_s),
+        image, view.words,
+    )  # fmt: skip

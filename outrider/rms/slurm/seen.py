@@ -1,0 +1,118 @@
+"""What the last look has shown: what the service is told, and what a change has to know of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from outrider.metadata.errors import TextError
+from outrider.rms.base import RmsJob, Sight, Unknown
+from outrider.rms.slurm.booking import Booking
+from outrider.rms.slurm.commands import Commands
+from outrider.rms.slurm.jobs import SlurmJob, jobs_in
+from outrider.rms.slurm.nodes import nodes_in
+from outrider.rms.slurm.placing import Places, unknown
+from outrider.rms.slurm.version import json_option, version_in
+
+JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
+"""Reads the jobs that have not ended, given the time, and what was odd."""
+
+
+class Log(Protocol):
+    def warning(self, event: str, **fields: object) -> None: ...
+
+
+class Seen:
+    """One look, kept up to date with our own changes until the next."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        booking: Booking,
+        *,
+        now_s: Callable[[], int],
+        log: Log,
+        read_jobs: JobsReader | None = None,
+    ) -> None:
+        self.places = Places(())
+        self._commands = commands
+        self._booking = booking
+        self._now_s = now_s
+        self._log = log
+        self._jobs: dict[str, SlurmJob] = {}
+        self._reported: frozenset[str] = frozenset()
+        self._json = ""
+        self._read_jobs = read_jobs or self._ask_for_jobs
+
+    def look(self) -> Sight:
+        commands = self._commands
+        jobs, odd_jobs = self._read_jobs(self._now_s())
+        reservations, odd_reservations = self._booking.all()
+        nodes, odd_nodes = nodes_in(commands.ask("scontrol", "--oneliner", "--all", "show", "node"))
+        at_s = self._now_s()
+        self.places = Places(nodes)
+        self._jobs = {job.key: job for job in jobs}
+        self._report(*odd_nodes, *odd_jobs, *odd_reservations)
+        names = {each.name for each in reservations}
+        return Sight(
+            at_s=at_s,
+            nodes=tuple(each.node for each in nodes),
+            jobs=tuple(self._shown(job, names) for job in jobs),
+            reservations=reservations,
+        )
+
+    def job(self, key: str) -> SlurmJob:
+        """The job as it was last seen; one that is new is looked for."""
+        if key not in self._jobs:
+            self.look()
+        if key not in self._jobs:
+            raise Unknown(f"there is no job {key} in what squeue shows")
+        return self._jobs[key]
+
+    def keep(self, job: SlurmJob) -> None:
+        """The job as we have changed it."""
+        self._jobs[job.key] = job
+
+    def check_nodes(self, nodes: tuple[str, ...]) -> None:
+        """Raises Unknown if any is."""
+        if unknown(nodes, self.places.names):
+            self.look()
+            missing = unknown(nodes, self.places.names)
+            if missing:
+                raise Unknown(f"there is no node {', '.join(missing)}")
+
+    def _ask_for_jobs(self, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
+        if not self._json:
+            self._json = json_option(version_in(self._commands.ask("squeue", "--version")))
+        return jobs_in(self._commands.ask("squeue", "--all", self._json), now_s)
+
+    def _shown(self, job: SlurmJob, reservations: set[str]) -> RmsJob:
+        try:
+            eligible = self.places.eligible(job)
+        except TextError:
+            eligible = ()
+        return RmsJob(
+            key=job.key,
+            user=job.user,
+            uid=job.uid,
+            state=job.state,
+            nodes_wanted=job.nodes_wanted,
+            resources=job.resources,
+            limit_s=job.limit_s,
+            submitted_s=job.submitted_s,
+            nodes=job.nodes,
+            start_s=job.start_s,
+            metadata=job.record.metadata,
+            reservation=job.reservation if job.reservation in reservations else None,
+            account=job.account,
+            is_held_by_us=job.is_held_by_us,
+            tag=job.record.tag,
+            eligible=eligible,
+            tasks=job.tasks,
+        )
+
+    def _report(self, *findings: str) -> None:
+        for words in findings:
+            if words not in self._reported:
+                self._log.warning("slurm shows something odd", words=words)
+        self._reported = frozenset(findings)

@@ -1,0 +1,254 @@
+"""Where a best-effort job is led: against a search through everything on small sites, and by hand."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outrider.core.book import Book, Shipping, Terms
+from outrider.core.busy import Busy, Taken
+from outrider.core.lane import Lane, slots_of
+from outrider.core.leading import NoWay, Way, Wish, hold, lead, let_go
+from outrider.core.model import Image, Node, Resources, Transfer
+from outrider.core.reuse import Life, Lingering, Pools
+from outrider.core.staging.links import ExclusiveLinks
+from outrider.core.timeline import FOREVER
+
+RATE = 10
+IMAGE = Image(uri="http://site/a", size_bytes=100, digest="sha256:a")
+OTHER = Image(uri="http://site/b", size_bytes=100, digest="sha256:b")
+TOOK_S = 10
+LIMIT_S = 50
+
+
+def site(nodes: int, *, pool_bytes: int | None = None, is_relay: bool = True) -> tuple[Book, Lane]:
+    """Nodes of one processor each, and nothing on them."""
+    made = [
+        Node(name=f"n{number}", capacity=Resources.of(cpus=1), pool_bytes=pool_bytes)
+        for number in range(nodes)
+    ]
+    pools = Pools(made, keep_bytes=1 << 40, rank=lambda entry, now_s: (entry.last_use_s,))
+    terms = Terms(shipping=Shipping.RELAY if is_relay else Shipping.PER_NODE)
+    book = Book(made, terms, links=ExclusiveLinks(rate_bytes_per_s=RATE), pools=pools)
+    return book, Lane(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=0, is_relay=is_relay)
+
+
+def busy(book: Book, until_s: list[int] | None = None) -> Busy:
+    """Nodes that are taken from now until these instants."""
+    taken = [Taken(node=node, start_s=0, end_s=end_s) for node, end_s in enumerate(until_s or []) if end_s]
+    return Busy(book.timeline.layout, [row.capacity for row in book.timeline.rows], taken)
+
+
+def wish(book: Book, *, nodes: int = 1, copies: int | None = None, spares: int = 0) -> Wish:
+    return Wish(
+        name="job-1",
+        image=IMAGE,
+        nodes_wanted=nodes,
+        copies=nodes if copies is None else copies,
+        spares=spares,
+        need=book.timeline.layout.pack(Resources.of(cpus=1)),
+        limit_s=LIMIT_S,
+        grace_s=0,
+        eligible=book.timeline.everyone,
+    )
+
+
+def put(book: Book, *nodes: int, image: Image = IMAGE) -> None:
+    for node in nodes:
+        entry = Lingering(
+            key=image.key, size_bytes=image.size_bytes, added_s=0, uses=0, last_use_s=0, next_use_s=None
+        )
+        book.pools.keep(node, entry)
+
+
+def way(book: Book, lane: Lane, taken: Busy, wanted: Wish, now_s: int = 0) -> Way:
+    found = lead(book, lane, slots_of(book.link, now_s), taken, wanted, now_s)
+    assert isinstance(found, Way), found
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    until_s=st.lists(st.integers(0, 30), min_size=1, max_size=5),
+    has_image=st.integers(0, 31),
+    nodes=st.integers(1, 5),
+    ahead=st.integers(0, 3),
+    is_relay=st.booleans(),
+)
+def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
+    until_s: list[int], has_image: int, nodes: int, ahead: int, is_relay: bool
+) -> None:
+    book, lane = site(len(until_s), is_relay=is_relay)
+    there = [node for node in range(len(until_s)) if has_image >> node & 1]
+    put(book, *there)
+    for _ in range(ahead):
+        lane.add(OTHER, [0])
+    # In a relay all that wait for one image are one transfer.
+    waits_s = TOOK_S * (min(ahead, 1) if is_relay else ahead)
+    found = lead(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
+
+    starts = []
+    for chosen in combinations(range(len(until_s)), nodes):
+        missing = [node for node in chosen if node not in there]
+        count = min(1, len(missing)) if is_relay else len(missing)
+        arrival_s = waits_s + TOOK_S * count if missing else 0
+        starts.append(max(max(until_s[node], arrival_s if node in missing else 0) for node in chosen))
+    assert (min(starts) if starts else None) == (found.start_s if isinstance(found, Way) else None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    limits=st.lists(st.sampled_from([0, 100, 150, 200, 300]), min_size=1, max_size=4),
+    jobs=st.lists(st.tuples(st.booleans(), st.integers(1, 3), st.integers(0, 40)), max_size=8),
+)
+def test_no_pool_is_promised_more_than_it_has(limits: list[int], jobs: list[tuple[bool, int, int]]) -> None:
+    book, lane = site(len(limits))
+    for pool, limit in zip(book.pools.pools, limits, strict=True):
+        pool.limit_bytes = limit
+    now_s = 0
+    for number, (is_other, nodes, later_s) in enumerate(jobs):
+        now_s += later_s
+        book.pools.settle(now_s)
+        wanted = wish(book, nodes=nodes, copies=nodes + 1, spares=2)
+        image = OTHER if is_other else IMAGE
+        wanted = Wish(
+            name=f"job-{number}", image=image, nodes_wanted=nodes, copies=nodes + 1, spares=2,
+            need=wanted.need, limit_s=LIMIT_S, grace_s=5, eligible=wanted.eligible,
+        )  # fmt: skip
+        found = lead(book, lane, slots_of(book.link, now_s), busy(book), wanted, now_s)
+        if isinstance(found, Way):
+            hold(book, lane, wanted, found, now_s)
+
+    for pool in book.pools.pools:
+        assert pool.peak((), now_s) <= (pool.limit_bytes or 0)
+
+
+def test_node_with_the_image_comes_before_one_that_needs_bytes() -> None:
+    book, lane = site(3)
+    put(book, 2)
+    found = way(book, lane, busy(book), wish(book))
+
+    assert (found.nodes, found.revived, found.missing, found.start_s) == ((2,), (2,), (), 0)
+
+
+def test_busy_node_with_the_image_is_left_for_a_free_one_to_which_a_transfer_is_quicker() -> None:
+    book, lane = site(2)
+    put(book, 0)
+
+    assert way(book, lane, busy(book, [TOOK_S + 1, 0]), wish(book)).missing == (1,)
+    assert way(book, lane, busy(book, [TOOK_S, 0]), wish(book)).revived == (0,)
+
+
+def test_transfer_that_somebody_elses_job_waits_for_is_joined() -> None:
+    book, lane = site(2, is_relay=False)
+    first = wish(book)
+    hold(book, lane, first, way(book, lane, busy(book), first), 0)
+    found = way(book, lane, busy(book, [0, 1000]), wish(book))
+
+    assert found.missing == ()
+    assert [node for node, _ in found.lives] == [0]
+    assert found.ready_s == TOOK_S
+
+
+def test_transfer_with_a_deadline_is_joined_only_while_it_runs() -> None:
+    book, lane = site(1)
+    life = Life(IMAGE, 0, 5, 100, users={"render-1": 100}, transfer=7)
+    book.pools.add(0, life)
+    running = lead(book, lane, (), busy(book), wish(book), 0, carried=frozenset({7}))
+    waiting = lead(book, lane, (), busy(book), wish(book), 0)
+
+    assert isinstance(running, Way)
+    assert running.lives == ((0, life),)
+    assert isinstance(waiting, Way)
+    assert waiting.missing == (0,)
+
+
+def test_relay_takes_more_nodes_on_board_at_no_cost() -> None:
+    book, lane = site(3)
+    first = wish(book)
+    hold(book, lane, first, way(book, lane, busy(book), first), 0)
+    second = way(book, lane, busy(book, [1000, 0, 0]), wish(book))
+    hold(book, lane, wish(book), second, 0)
+
+    assert [cargo.nodes for cargo in lane.all()] == [[0, 1]]
+    assert second.ready_s == TOOK_S
+
+
+def test_first_asked_for_is_first_brought() -> None:
+    _, lane = site(2, is_relay=False)
+    for node in (0, 1):
+        lane.add(OTHER if node else IMAGE, [node])
+
+    ends = lane.ends((), 0)
+    assert ends == {-1: TOOK_S, -2: 2 * TOOK_S}
+    assert lane.begin(0).number == -1
+
+
+def test_deadlines_push_what_best_effort_expects_back() -> None:
+    book, lane = site(2)
+    deadline = Transfer(number=1, image=OTHER, nodes=("n1",), duration_s=30, deadline_s=30)
+    insertion = book.link.plan([deadline], 0)
+    assert insertion is not None
+    book.link.apply(insertion)
+
+    assert way(book, lane, busy(book), wish(book)).ready_s == 30 + TOOK_S
+
+
+def test_share_of_the_link_is_expected_beside_deadlines() -> None:
+    lane = Lane(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=2, is_relay=True)
+    lane.add(IMAGE, [0])
+
+    assert lane.ends(((0, 30),), 0) == {-1: 30 + 4}
+
+
+def test_pool_that_was_promised_to_others_is_gone_round() -> None:
+    book, lane = site(2, pool_bytes=150)
+    book.pools.add(0, Life(OTHER, 40, 40, 500, users={"render-1": 500}))
+
+    assert way(book, lane, busy(book), wish(book)).missing == (1,)
+
+
+def test_full_pools_everywhere_are_told() -> None:
+    book, lane = site(2, pool_bytes=50)
+    found = lead(book, lane, (), busy(book), wish(book), 0)
+
+    assert isinstance(found, NoWay)
+    assert "have room in their pools" in found.words
+
+
+def test_copies_for_an_array_go_to_more_nodes() -> None:
+    book, lane = site(5)
+    found = way(book, lane, busy(book), wish(book, copies=3))
+
+    assert len(found.missing) == 3
+    assert found.ready_s == TOOK_S
+
+
+def test_node_that_is_away_is_not_chosen() -> None:
+    book, lane = site(2)
+    put(book, 0)
+    book.available &= ~1
+
+    assert way(book, lane, busy(book), wish(book)).nodes == (1,)
+
+
+def test_what_nobody_waits_for_any_more_is_out_of_the_lane() -> None:
+    book, lane = site(1)
+    wanted = wish(book)
+    held = hold(book, lane, wanted, way(book, lane, busy(book), wanted), 0)
+
+    assert let_go(book, lane, wanted.name, 0, held[0], 1)
+    assert list(lane.all()) == []
+    assert book.pools.pools[0].promised_bytes == 0
+
+
+def test_reservation_that_comes_soon_keeps_a_node_from_long_jobs() -> None:
+    book, _ = site(1)
+    taken = busy(book)
+    taken.take(Taken(node=0, start_s=30, end_s=60))
+
+    assert taken.free_from(0, 1, 0, 30) == 0
+    assert taken.free_from(0, 1, 0, 31) == 60
+    assert taken.free_from(0, 1 << 50, 0, 1) == FOREVER

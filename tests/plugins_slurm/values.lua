@@ -1,0 +1,12 @@
+-- Says of each line `key value` on standard input whether the filter takes that value.
+
+local metadata = dofile(arg[1] .. "/outrider_metadata.lua")
+
+for line in io.lines() do
+  local key, value = line:match("^(%a+) (.*)$")
+  local statement = metadata.statement("test")
+  if key ~= "image" then metadata.add(statement, "test", "image", "a") end
+  metadata.add(statement, "test", key, value)
+  local _, faults = metadata.checked(statement)
+  print(#faults == 0 and "yes" or "no")
+end
