@@ -14,7 +14,7 @@ from outrider.cli.asking.reading import read
 from outrider.cli.demo.ending import ended_in_order
 from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError
-from outrider.service.answers import ReservationDetails
+from outrider.service.answers import JobDetails, ReservationDetails
 from testbed.demo import janitor, measured
 from testbed.records import TestbedError
 from testbed.site import NODE_DAEMON, OutriderSite, site_cluster
@@ -112,6 +112,14 @@ class Stage:
     def transfers(self) -> str:
         """Those that wait or run, a line each."""
         return self.shell("outrider transfers 2>/dev/null")
+
+    def is_underway(self, job: str) -> bool:
+        """Whether a good part of a job's image has arrived, or more: the job may have begun by now."""
+        if self.state_of(job) != "PENDING":
+            return True
+        answer = self.shell(f"outrider show {job} --json 2>/dev/null || true")
+        staging = read(JobDetails, json.loads(answer)).staging if answer else ()
+        return sum(each.arrived_bytes for each in staging) > sum(each.size_bytes for each in staging) // 5
 
     def details(self, name: str) -> ReservationDetails:
         answer: object = json.loads(self.shell(f"outrider show {name} --json"))

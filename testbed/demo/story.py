@@ -106,7 +106,10 @@ class Story:
         self._show("render.sh", files.best_effort("render"))
         before_bytes = self._stage.sent_bytes("render")
         job = self._submitted("sbatch render.sh")
-        self._screen.run("outrider watch --every 1", until=lambda: self._stage.state_of(job) != "PENDING")
+        self._await(f"the image of job {job} to arrive", lambda: self._stage.is_underway(job))
+        if self._stage.state_of(job) == "PENDING":
+            self._screen.run("squeue")
+            self._screen.run(f"outrider show {job}", expected=None)
         self._finish(job)
         self._ours["render"] = self._start(job, "render", before_bytes)
         self._screen.say(

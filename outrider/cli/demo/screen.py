@@ -83,15 +83,16 @@ class Screen:
         self.print(f"\n{self._paint(prompt, 'green')} {self._paint(command, 'bold')}")
 
     def run(
-        self, command: str, *, at: str = "", expected: int = 0, until: Callable[[], bool] | None = None
+        self, command: str, *, at: str = "", expected: int | None = 0, until: Callable[[], bool] | None = None
     ) -> str:
-        """Run a command line and return what it printed, without colours. Raises BrokenError.
+        """Run a command line and return what it printed, without colours.
 
-        With `until` it is interrupted as by Ctrl-C once that is so, and its exit code is not looked at.
+        Raises BrokenError if its exit code is another than expected; None takes any. With `until` it
+        is interrupted as by Ctrl-C once that is so, and may end as it likes.
         """
         self.type(command, at)
         text, code = self._run(self._launch(command, at), until)
-        if until is None and code != expected:
+        if until is None and expected is not None and code != expected:
             raise BrokenError(f"`{command}` ended with the exit code {code}, not {expected}")
         return _CODES.sub("", text)
 
