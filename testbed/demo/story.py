@@ -41,7 +41,7 @@ class Plot:
 
 FULL = Plot(
     image_bytes={"render": 60_000_000, "train": 90_000_000, "solve": 48_000_000},
-    duration="8s",
+    duration="10s",
     too_soon_in_s=6,
     reserved=(("train", 28), ("solve", 22)),
 )
