@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -11,71 +12,102 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from testbed.slurm import missing
 from tests.testbed.clusters import needs_slurm
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_S = 240
+EMBEDDED = ["-m", "outrider.cli.main", "demo"]
+ON_SLURM = ["-m", "testbed.demo", "--insist"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """A demo that is over: its exit code and what it printed."""
+    """A demo that is over: its exit code, what it printed, and what is left of it."""
 
     code: int
     out: str
     err: str
+    left: list[str]
+
+
+class Playing:
+    """A demo that runs while other tests do, since most of what it does is to wait."""
+
+    def __init__(self, words: list[str]) -> None:
+        self._folder = _short_folder()
+        self._open = contextlib.ExitStack()
+        self._files = [self._open.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)]
+        self._process = _started(self._folder, words, *self._files)
+
+    def shown(self) -> Shown:
+        code = self._process.wait(timeout=MOST_S)
+        for file in self._files:
+            file.seek(0)
+        out, err = (file.read() for file in self._files)
+        return Shown(code=code, out=out, err=err, left=left_behind(self._folder))
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=MOST_S)
+        self._open.close()
+        shutil.rmtree(self._folder)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def playing() -> Iterator[dict[str, Playing]]:
+    """All demos that are seen to their ends."""
+    wanted = {"brief": [*EMBEDDED, "--brief"]}
+    if os.environ.get("CI"):
+        wanted["full"] = EMBEDDED
+    if missing() is None:
+        wanted["slurm"] = [*ON_SLURM, "--brief"]
+    begun = {name: Playing(words) for name, words in wanted.items()}
+    yield begun
+    for each in begun.values():
+        each.end()
 
 
 @pytest.fixture(scope="session")
+def brief(playing: dict[str, Playing]) -> Shown:
+    return playing["brief"].shown()
+
+
+@pytest.fixture(scope="session")
+def brief_on_slurm(playing: dict[str, Playing]) -> Shown:
+    needs_slurm()
+    return playing["slurm"].shown()
+
+
+@pytest.fixture
 def temporary() -> Iterator[Path]:
     """A folder with a path as short as sockets need it."""
-    path = Path(tempfile.mkdtemp(prefix="d-", dir="/tmp"))
+    path = _short_folder()
     yield path
     shutil.rmtree(path)
 
 
 def start(temporary: Path, *options: str) -> subprocess.Popen[str]:
-    """The demo that needs nothing."""
-    return _started(temporary, ["-m", "outrider.cli.main", "demo", *options])
+    """The demo that needs nothing, to be read along."""
+    return _started(temporary, [*EMBEDDED, *options])
 
 
 def start_on_slurm(temporary: Path, *options: str) -> subprocess.Popen[str]:
     """The demo on a private Slurm, and no other instead."""
-    return _started(temporary, ["-m", "testbed.demo", "--insist", *options])
+    return _started(temporary, [*ON_SLURM, *options])
 
 
-def _started(temporary: Path, words: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *words],
-        cwd="/",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "COLUMNS": "100", "TZ": "UTC"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def shown(process: subprocess.Popen[str]) -> Shown:
+def shown(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """The exit code of a demo that was read along, and what it said of trouble."""
     try:
-        out, err = process.communicate(timeout=MOST_S)
+        _, err = process.communicate(timeout=MOST_S)
     finally:
         process.kill()
-    return Shown(code=process.returncode, out=out, err=err)
-
-
-@pytest.fixture(scope="session")
-def brief(temporary: Path) -> Shown:
-    return shown(start(temporary, "--brief"))
-
-
-@pytest.fixture(scope="session")
-def brief_on_slurm(temporary: Path) -> Shown:
-    needs_slurm()
-    return shown(start_on_slurm(temporary, "--brief"))
+    return process.returncode, err
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
@@ -108,3 +140,21 @@ def processes_with(folder: Path) -> list[str]:
         if os.fsencode(folder) in words:
             found.append(words.replace(b"\0", b" ").decode(errors="replace"))
     return found
+
+
+def _short_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="d-", dir="/tmp"))
+
+
+def _started(
+    temporary: Path, words: list[str], out: IO[str] | None = None, err: IO[str] | None = None
+) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd="/",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "COLUMNS": "100", "TZ": "UTC"},
+        stdin=subprocess.DEVNULL,
+        stdout=out or subprocess.PIPE,
+        stderr=err or subprocess.PIPE,
+        text=True,
+    )

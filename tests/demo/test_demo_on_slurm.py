@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-import signal
-from pathlib import Path
 
-from testbed import records
-from tests.demo.conftest import ROOT, Shown, left_behind, output_of, read_until, shown, start_on_slurm
-from tests.node.daemons import eventually
-from tests.testbed.clusters import needs_slurm, processes
+from tests.demo.conftest import ROOT, Shown, output_of
 
 SECONDS, BYTES = r" +(\d+\.\d\d) s", r" +(\d+(?:\.\d)? \w+)"
 ROW = re.compile(rf"^(\w+(?:, \w+)?){SECONDS}{SECONDS}{BYTES}{SECONDS}{SECONDS}{BYTES}$", re.MULTILINE)
-AT_ONCE_S = 2
 
 
-def test_demo_on_slurm_succeeds_and_leaves_nothing(brief_on_slurm: Shown, temporary: Path) -> None:
+def test_demo_on_slurm_succeeds_and_leaves_nothing(brief_on_slurm: Shown) -> None:
     assert (brief_on_slurm.code, brief_on_slurm.err) == (0, ""), brief_on_slurm.out
-    assert left_behind(temporary) == []
+    assert brief_on_slurm.left == []
 
 
 def test_job_that_names_its_image_finds_it_on_each_of_its_nodes(brief_on_slurm: Shown) -> None:
@@ -61,29 +55,6 @@ def test_table_has_each_job_in_both_ways(brief_on_slurm: Shown) -> None:
     assert rows["render, again"][5] == "0 B"
     # One copy for two nodes: the relay's work.
     assert (rows["render"][2], rows["render"][5]) == ("31.2 MiB", "15.6 MiB")
-
-
-def test_demo_on_slurm_that_is_interrupted_or_killed_leaves_nothing(temporary: Path) -> None:
-    needs_slurm()
-    demos = {each: start_on_slurm(temporary, "--brief") for each in (signal.SIGINT, signal.SIGKILL)}
-    names = []
-    for number, process in demos.items():
-        read_until(process, "outrider nodes")
-        names += [
-            path.parent.name for path in records.FOLDER.glob("*/record") if owner_of(path) == process.pid
-        ]
-        process.send_signal(number)
-    ended = {number: shown(process) for number, process in demos.items()}
-    eventually("all hosts have ended", lambda: not any(map(processes, names)))
-    eventually("all files are gone", lambda: not any((records.FOLDER / name).exists() for name in names))
-    eventually("nothing is left", lambda: not left_behind(temporary))
-
-    assert len(names) == 2
-    assert (ended[signal.SIGINT].code, ended[signal.SIGINT].err) == (130, "demo: interrupted\n")
-
-
-def owner_of(record: Path) -> int:
-    return records.read(record.parent.name).owner.pid
 
 
 def normal(text: str) -> list[str]:

@@ -1,25 +1,13 @@
-"""The demo tells its story to the end, and takes everything away again."""
+"""The demo without Slurm tells its story to the end, and takes everything away again."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import signal
-from pathlib import Path
 
 import pytest
 
-from tests.demo.conftest import (
-    Shown,
-    left_behind,
-    output_of,
-    processes_with,
-    read_until,
-    shown,
-    start,
-)
-from tests.node.daemons import eventually
+from tests.demo.conftest import Playing, Shown, output_of
 
 TABLE = re.compile(
     r"^(render-\d+) +n\[[\d,-]+\] +(\d+) s before +(\d+\.\d) s +(\d+\.\d) s +(\S+ \S+) +(\S+ \S+)$",
@@ -27,9 +15,9 @@ TABLE = re.compile(
 )
 
 
-def test_demo_succeeds_and_leaves_nothing(brief: Shown, temporary: Path) -> None:
+def test_demo_succeeds_and_leaves_nothing(brief: Shown) -> None:
     assert (brief.code, brief.err) == (0, ""), brief.out
-    assert left_behind(temporary) == []
+    assert brief.left == []
 
 
 def test_first_reservation_is_accepted_with_its_plan(brief: Shown) -> None:
@@ -72,61 +60,12 @@ def test_receipts_say_met_and_the_table_sums_them_up(brief: Shown) -> None:
         assert float(fetched) >= float(delay) + 1
 
 
-def test_interrupted_demos_leave_nothing(temporary: Path) -> None:
-    demos = {number: start(temporary, "--brief") for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, process in demos.items():
-        read_until(process, "outrider reserve")
-        process.send_signal(number)
-    ended = [shown(process) for process in demos.values()]
-
-    for each in ended:
-        assert each.code == 130, each.err
-        assert each.err.endswith("outrider: interrupted\n")
-    assert left_behind(temporary) == []
-
-
-def test_service_that_dies_shows_its_log_and_leaves_nothing(temporary: Path) -> None:
-    process = start(temporary, "--brief")
-    read_until(process, "outrider reserve")
-    os.kill(service_of(temporary), signal.SIGKILL)
-    ended = shown(process)
-
-    assert ended.code in (5, 10), ended.err
-    assert "The service's log ends so:" in ended.err
-    assert "service serves" in ended.err
-    assert left_behind(temporary) == []
-
-
-def test_killed_demo_leaves_its_folder_but_no_process(temporary: Path) -> None:
-    process = start(temporary, "--brief")
-    read_until(process, "outrider reserve")
-    process.kill()
-    shown(process)
-    eventually("all processes have ended", lambda: not processes_with(temporary))
-    for folder in temporary.iterdir():
-        shutil.rmtree(folder)
-
-    assert left_behind(temporary) == []
-
-
-def service_of(temporary: Path) -> int:
-    """The process of the service whose configuration is in that folder."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if b"outrider.cli.demo.leashed" in words and any(os.fsencode(temporary) in word for word in words):
-            return int(path.parent.name)
-    raise AssertionError("the demo has no service")
-
-
 @pytest.mark.skipif(not os.environ.get("CI"), reason="it takes a good minute: CI runs it")
-def test_hanging_node_is_gone_round_in_time(temporary: Path) -> None:
-    demo = shown(start(temporary))
+def test_hanging_node_is_gone_round_in_time(playing: dict[str, Playing]) -> None:
+    demo = playing["full"].shown()
     explained = output_of(demo, "outrider explain render-3")
 
     assert demo.code == 0, demo.out + demo.err
     assert re.search(r"repair moved: the pool of n\d does not answer: .+: it has other nodes now", explained)
     assert len(TABLE.findall(demo.out)) == 2
-    assert left_behind(temporary) == []
+    assert demo.left == []
