@@ -40,22 +40,21 @@ class Playing:
 
     def __init__(self, words: list[str]) -> None:
         self._folder = _short_folder()
-        self._open = contextlib.ExitStack()
-        self._files = [self._open.enter_context(tempfile.TemporaryFile("w+")) for _ in range(2)]
-        self._process = _started(self._folder, words, *self._files)
+        self._printed = _short_folder()
+        with contextlib.ExitStack() as opened:
+            files = [opened.enter_context((self._printed / name).open("w")) for name in ("out", "err")]
+            self._process = _started(self._folder, words, *files)
 
     def shown(self) -> Shown:
         code = self._process.wait(timeout=MOST_S)
-        for file in self._files:
-            file.seek(0)
-        out, err = (file.read() for file in self._files)
+        out, err = ((self._printed / name).read_text() for name in ("out", "err"))
         return Shown(code=code, out=out, err=err, left=left_behind(self._folder))
 
     def end(self) -> None:
         self._process.terminate()
         self._process.wait(timeout=MOST_S)
-        self._open.close()
-        shutil.rmtree(self._folder)
+        for folder in (self._folder, self._printed):
+            shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
