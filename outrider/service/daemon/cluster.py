@@ -56,10 +56,8 @@ def make_cluster(
         keys = read_keys(section.key)
     except CacheError as error:
         raise BackendError(f"{error}; `outrider init slurm` makes one") from error
-    commands = Commands(
-        run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
-    )
-    rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of)
+    commands = Commands(run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid())
+    rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
     nodes = RemoteNodes(addresses, keys, clock=clock)
 
