@@ -129,7 +129,9 @@ class Screen:
         until_s = self._clock.monotonic_s() + COMMAND_S
         while True:
             is_there = until is None or bool(select.select([source], [], [], LOOK_S)[0])
-            if until is not None and (until() or self._clock.monotonic_s() > until_s):
+            # What it has printed is shown before it is interrupted.
+            is_late = self._clock.monotonic_s() > until_s
+            if until is not None and (is_late or (not is_there and until())):
                 until = None
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGINT)
