@@ -101,6 +101,8 @@ class OutriderSite:
             "link": {"rate": link_bytes_per_s, "reserve": "at-once", "spread": "3s"},
             "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
             "backend": {"kind": "slurm"},
+            # As whom slurmctld asks whether a job may start.
+            "administrators": {"users": ["slurm"]},
             **(settings or {}),
         }
 

@@ -7,7 +7,6 @@ service that died are no special cases. Nothing here knows why something is need
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -110,7 +109,8 @@ class Staff:
         self._settings = settings
         self._agenda = agenda
         self.members: dict[str, Member] = {}
-        self._ready: deque[str] = deque()
+        self._ready: dict[str, None] = {}
+        """Nodes whose turn it is, in their order; each once, however often it was planned."""
         self._under_way = 0
         self._number = 0
         self.spares: Callable[[str], bool] = lambda owner: False
@@ -215,12 +215,14 @@ class Staff:
             # Given up here, since it may be one of those that keep all others from being called.
             member.call = None
             self._under_way -= 1
-        self._ready.append(node)
+        self._ready[node] = None
 
     def calls(self, now_s: int) -> Iterator[TellNode]:
         """What is to be said to nodes now, as many at once as may be."""
         while self._ready and self._under_way < self._settings.most_calls:
-            member = self.members.get(self._ready.popleft())
+            name = next(iter(self._ready))
+            del self._ready[name]
+            member = self.members.get(name)
             if member is None:
                 continue
             if member.call is not None:
