@@ -23,6 +23,8 @@ HERE = "head"
 OLDEST = (22, 5)
 APPLY = "outrider init slurm --apply"
 SERVICE_S = 2
+SETTLES_S = 10
+PAUSE_S = 0.5
 _NEEDED = ("JobSubmitPlugins", "Prolog", "Epilog", "TaskProlog")
 """Without one of these jobs do not get their images; what else is in the plan is a choice of the site's."""
 
@@ -160,9 +162,16 @@ class HeadChecks:
         from outrider.cli.client import Client
         from outrider.service.answers import Status
 
+        clock = SystemClock()
+        until_s = clock.monotonic_s() + SETTLES_S
         try:
-            answer = Client(self.socket, SystemClock(), timeout_s=SERVICE_S).get("/v1/status")
-            status = read(Status, answer)
+            while True:
+                answer = Client(self.socket, clock, timeout_s=SERVICE_S).get("/v1/status")
+                status = read(Status, answer)
+                # One that was just started has not seen its nodes yet.
+                if (status.is_promising and not status.nodes_away) or clock.monotonic_s() > until_s:
+                    break
+                clock.sleep(PAUSE_S)
         except CommandError as error:
             return [fault(HERE, "outriderd", f"{error}: systemctl status outriderd")]
         if not status.is_promising:

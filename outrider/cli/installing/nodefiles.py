@@ -17,6 +17,7 @@ from outrider.cli.installing.placing import Json
 from outrider.cli.installing.plan import MANY_PROGRAMS, SPANK_FILE
 from outrider.cli.installing.shipped import SLURM, package_file, shipped
 from outrider.cli.installing.siteconf import SiteConf
+from outrider.metadata.hostlists import natural
 
 PYZ = "/usr/lib/outrider/cachemgr.pyz"
 PROGRAM = "/usr/sbin/cachemgr"
@@ -114,8 +115,7 @@ def note_deployed(added: Sequence[str], removed: Sequence[str]) -> None:
     """Remember which nodes have the hooks; without them slurm.conf is not changed."""
     from outrider.cli.installing.editing import write
 
-    nodes = [each for each in deployed() if each not in removed]
-    nodes += [each for each in added if each not in nodes]
+    nodes = sorted((set(deployed()) | set(added)) - set(removed), key=natural)
     os.makedirs(os.path.dirname(DEPLOYED), exist_ok=True)
     write(DEPLOYED, f"{json.dumps({'version': 1, 'nodes': nodes})}\n".encode())
     if not nodes:
