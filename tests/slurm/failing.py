@@ -68,14 +68,11 @@ def wait_released(site: OutriderSite, job: str) -> None:
 def wait_saved(site: OutriderSite, *images: Image) -> None:
     """Until slurmctld has written down the jobs that name these: what it has not it forgets when killed."""
     state = "/var/lib/slurm/slurmctld/job_state"
-    for image in images:
-        site.cluster.wait_for(
-            "jobs on slurmctld's disk",
-            lambda image=image: (
-                site.cluster.run(HEAD, ["grep", "-q", image.digest, state], check=False).returncode == 0
-            ),
-            logs=site.logs,
-        )
+
+    def is_written(image: Image) -> bool:
+        return site.cluster.run(HEAD, ["grep", "-q", image.digest, state], check=False).returncode == 0
+
+    site.cluster.wait_for("jobs on slurmctld's disk", lambda: all(map(is_written, images)), logs=site.logs)
 
 
 def arriving_bytes(site: OutriderSite, node: str, image: Image) -> int:

@@ -117,7 +117,7 @@ def test_job_whose_nodes_daemon_is_dead_at_its_start_is_told_so_and_drains_nothi
 
 def test_running_job_keeps_its_disk_when_its_nodes_daemon_is_killed(site: OutriderSite) -> None:
     image = site.image("keeps.qcow2", 5 * MB)
-    again = 'sleep 8; srun --quiet sh -c \'head -c3 "$OUTRIDER_IMAGE"\''
+    again = "sleep 8; srun --quiet sh -c 'head -c3 \"$OUTRIDER_IMAGE\"'"
     job = site.submit(script(image, again), "-t1", "-wn3")
     wait_for(site, job, "RUNNING")
 

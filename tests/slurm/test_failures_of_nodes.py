@@ -84,7 +84,12 @@ def test_image_removed_between_release_and_start_is_brought_again(site: Outrider
 
     digest = image.digest.removeprefix("sha256:")
     site.cluster.run(
-        "n1", ["/bin/sh", "-c", f"chmod -R u+w /var/lib/outrider/pool; rm -r /var/lib/outrider/pool/images/{digest}"]
+        "n1",
+        [
+            "/bin/sh",
+            "-c",
+            f"chmod -R u+w /var/lib/outrider/pool; rm -r /var/lib/outrider/pool/images/{digest}",
+        ],
     )
     site.cluster.run(HEAD, ["scancel", filled], user="ada")
     found = ended(site, job, REBOOT_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from testbed.commands import CommandFailed
-from testbed.site import CACHEMGR, OutriderSite
+from testbed.site import CACHEMGR, CONFIGURATION, PROGRAMS, OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
@@ -86,7 +86,9 @@ def test_job_whose_image_is_evicted_between_release_and_start_waits_for_it_again
     job = site.submit(script(image), "-t1", "-wn3")
     wait_released(site, job)
 
-    site.cluster.run("n3", [CACHEMGR, "unpin", image.digest, "--owner", f"reservation:job-{job}"], check=False)
+    site.cluster.run(
+        "n3", [CACHEMGR, "unpin", image.digest, "--owner", f"reservation:job-{job}"], check=False
+    )
     site.cluster.run("n3", [CACHEMGR, "rm", image.digest], check=False)
     site.cluster.run(HEAD, ["scancel", filled], user="ada")
     found = ended(site, job, timeout_s=120)
@@ -144,11 +146,8 @@ def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(s
 
 
 def test_second_service_on_the_same_head_does_not_start(site: OutriderSite) -> None:
-    done = site.cluster.run(
-        HEAD,
-        ["/bin/sh", "-c", "PYTHONPATH=/opt/outrider timeout 20 python3 -m outrider.service --config /etc/outrider/outriderd.yaml"],
-        check=False,
-    )
+    argv = ["timeout", "20", "python3", "-m", "outrider.service", "--config", CONFIGURATION]
+    done = site.cluster.run(HEAD, argv, environment={"PYTHONPATH": PROGRAMS}, check=False)
 
     assert done.returncode not in (0, 124)
     assert "outriderd" in done.stderr

@@ -6,8 +6,6 @@ down: after a restart jobs are looked at anew, and what has arrived stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from outrider.core.lane import Cargo, Lane, Slots, slots_of
 from outrider.core.reuse import Life
 from outrider.service.desk.led import Led
@@ -141,7 +139,7 @@ class Hauling:
         """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
         life = led.copies.get(node)
         cargo = None if life is None or life.transfer is None else self.lane.find(life.transfer)
-        if cargo is not None and cargo is self.lane.running and not any(map(self._rate_of(cargo), cargo.left)):
+        if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
             self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
 
     def run(self) -> None:
@@ -250,15 +248,11 @@ class Hauling:
                 found.append(need.arrived_bytes)
         return max(found)
 
-    def _rate_of(self, cargo: Cargo) -> Callable[[int], int]:
-        """How fast a transfer's image arrives on a node."""
-
-        def rate(node: int) -> int:
-            member = self._staff.members.get(self._name(node))
-            needs = [] if member is None else member.needs.values()
-            return max((each.rate for each in needs if each.transfer == cargo.number), default=0)
-
-        return rate
+    def _is_coming(self, cargo: Cargo) -> bool:
+        """Whether any bytes of a transfer arrive anywhere."""
+        members = [self._staff.members.get(self._name(node)) for node in cargo.left]
+        needs = [need for each in members if each is not None for need in each.needs.values()]
+        return any(need.rate for need in needs if need.transfer == cargo.number)
 
     def _upstream(self, cargo: Cargo, node: int) -> tuple[str, ...]:
         place = cargo.nodes.index(node) if node in cargo.nodes else 0
