@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 NAME = "deploy"
 AT_ONCE = 16
-CONTROL_PORT = 6823
-RELAY_PORT = 6824
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
 _EPILOG = """A node gets the daemon in /usr/lib/outrider, the hooks that slurm.conf is going to name, its
 /etc/outrider/cachemgr.conf and the site's key, and its daemon is started. Only what differs is sent, so
 this may be run again at any time: for new nodes, a new version, or to see what has changed (--dry-run).

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16
 MOST_NODES_UNASKED = 256
-CONTROL_PORT = 6823
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
 _EPILOG = """One line for each thing looked at: ok, a warning, or a fault with what to do about it. Nodes are
 asked over the network with the site's key, so this is run as root; where ssh lets root in, their files
 are looked at, too. The exit code is 0 if all is well, 1 after warnings, 2 after faults.
@@ -124,7 +125,7 @@ def _nodes(found: Facts, arguments: argparse.Namespace) -> list[Callable[[], Seq
             remote = SshRemote(Login())
         except MissingPartError as error:
             return [partial(_unasked, str(error))]
-    ports = Ports(control=arguments.control_port, relay=arguments.control_port + 1)
+    ports = Ports(control=arguments.control_port, relay=RELAY_PORT)
     checks = NodeChecks(
         facts=found, keys=keys_in(key), port=ports.control, remote=remote, clock=SystemClock(),
         kit=kit(found.site, found.version, ports, key) if remote is not None else None,

@@ -31,6 +31,8 @@ ON_HEAD = (
     "outrider_metadata.lua",
 )  # fmt: skip
 KEY_BYTES = 32
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 
@@ -152,6 +154,8 @@ def configuration(head: Head) -> str:
         "  slurm:",
         f"    conf: {head.site.main.path}",
         f"  key: {KEY}",
+        f"  control_port: {CONTROL_PORT}",
+        f"  relay_port: {RELAY_PORT}",
     ]
     if administrators:
         lines += [
