@@ -28,6 +28,7 @@ def cluster() -> Iterator[SlurmCluster]:
         for host in ("head", "n1", "n2"):
             made.run(host, ["mkdir", "-p", "/run/systemd/system", "/etc/systemd/system"])
             made.write(host, "/usr/local/bin/systemctl", SHIM, mode=0o755)
+        made.write("head", "/etc/systemd/environment", f"PYTHONPATH={ROOT}\n")
         for name, module in (("outrider", "outrider.cli.main"), ("outriderd", "outrider.service")):
             text = PROGRAM.format(root=ROOT, python=sys.executable, module=module)
             made.write("head", f"/usr/local/bin/{name}", text, mode=0o755)

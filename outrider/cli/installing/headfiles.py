@@ -145,6 +145,8 @@ def configuration(head: Head) -> str:
         f"site: {site}",
         "# What all transfers together may take of the network, in bytes a second.",
         "link: {rate: 125MB}",
+        "# How often the queue is looked at for jobs that name an image.",
+        "timings: {look: 10s}",
         "backend:",
         "  kind: slurm",
         "  slurm:",

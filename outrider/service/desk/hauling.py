@@ -6,6 +6,8 @@ down: after a restart jobs are looked at anew, and what has arrived stays.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from outrider.core.lane import Cargo, Lane, Slots, slots_of
 from outrider.core.reuse import Life
 from outrider.service.desk.led import Led
@@ -135,10 +137,17 @@ class Hauling:
             self._moved[cargo.number] = (left, self._site.now_s)
         cargo.left_bytes = left
 
+    def failed(self, led: Led, node: int) -> None:
+        """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
+        life = led.copies.get(node)
+        cargo = None if life is None or life.transfer is None else self.lane.find(life.transfer)
+        if cargo is not None and cargo is self.lane.running and not any(map(self._rate_of(cargo), cargo.left)):
+            self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
+
     def run(self) -> None:
         """Begin what may begin, and see to it that deadlines have what they were planned with."""
         lane, site = self.lane, self._site
-        if lane.running is not None and self._is_stuck(lane.running):
+        if lane.running is not None and lane.waiting and self._is_stuck(lane.running):
             self._log.warning("best-effort transfer takes too long", transfer=lane.running.number)
             lane.set_aside()
         while lane.running is None and lane.waiting and self._may_begin():
@@ -155,13 +164,15 @@ class Hauling:
             for node in cargo.nodes:
                 for led in list(self._users.get((cargo.number, node), {}).values()):
                     self.place(led, node, led.copies[node])
+        if lane.running is None and lane.aside and not lane.waiting and self._may_begin():
+            lane.take_up()
         for cargo in [*lane.aside, *([lane.running] if lane.running is not None else [])]:
             self._set_rate(cargo)
 
     def next_s(self) -> int | None:
         """When to look again although nothing has happened."""
         lane, now_s = self.lane, self._site.now_s
-        if lane.running is not None:
+        if lane.running is not None and lane.waiting:
             return max(now_s + 1, self._moved[lane.running.number][1] + STUCK_S)
         return now_s + GUARD_S if lane.waiting else None
 
@@ -238,6 +249,16 @@ class Hauling:
             if need is not None and need.digest == cargo.image.digest:
                 found.append(need.arrived_bytes)
         return max(found)
+
+    def _rate_of(self, cargo: Cargo) -> Callable[[int], int]:
+        """How fast a transfer's image arrives on a node."""
+
+        def rate(node: int) -> int:
+            member = self._staff.members.get(self._name(node))
+            needs = [] if member is None else member.needs.values()
+            return max((each.rate for each in needs if each.transfer == cargo.number), default=0)
+
+        return rate
 
     def _upstream(self, cargo: Cargo, node: int) -> tuple[str, ...]:
         place = cargo.nodes.index(node) if node in cargo.nodes else 0

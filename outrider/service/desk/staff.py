@@ -68,6 +68,8 @@ class Need:
     arrived_bytes: int = 0
     rate: int = 0
     source: str = ""
+    code: str = ""
+    """The kind of its last failure, as the node calls it."""
     words: str = ""
 
 
@@ -335,7 +337,7 @@ class Staff:
         if isinstance(order, Fetch):
             need.is_barred = code == "not-allowed"
             if code:
-                return self._failed(member, need, f"{words or code}", now_s)
+                return self._failed(member, need, code, words, now_s)
             need.is_told, need.told_until_s = True, order.until_s
             return []
         if not code and need.is_barred:
@@ -351,14 +353,14 @@ class Staff:
             need.next_s = max(now_s + 1, renewed_s)
             return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
         if code != "missing":
-            return self._failed(member, need, f"{words or code}", now_s)
+            return self._failed(member, need, code, words, now_s)
         was_there, need.is_there = need.is_there, False
         if need.transfer is None or was_there:
             need.next_s = now_s + RETRY_S
             return [Missed(node=member.name, owner=need.owner)]
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
-            return self._failed(member, need, found.words, now_s)
+            return self._failed(member, need, found.code, found.words, now_s)
         if found is not None:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
@@ -368,10 +370,10 @@ class Staff:
         need.next_s = now_s + self._settings.progress_every_s
         return [Moved(node=member.name, owner=need.owner)]
 
-    def _failed(self, member: Member, need: Need, words: str, now_s: int) -> list[News]:
+    def _failed(self, member: Member, need: Need, code: str, words: str, now_s: int) -> list[News]:
         need.failures += 1
         need.rate = 0
-        need.words = words
+        need.code, need.words = code, words or code
         need.is_told = False
         need.next_s = now_s + min(RETRY_S * 2 ** min(need.failures - 1, 8), MOST_RETRY_S)
         return [Failed(node=member.name, owner=need.owner)]
