@@ -34,8 +34,9 @@ def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) ->
     for job in (held, arriving, released, running):
         assert ended(site, job).state == "CANCELLED"
     site.cluster.wait_for("no instance", lambda: instances(site, "n2") == [], logs=site.logs)
-    for node in site.cluster.nodes:
-        site.cluster.wait_for(f"no pin on {node}", lambda node=node: pins(site, node) == [], logs=site.logs)
+    site.cluster.wait_for(
+        "no pin", lambda: not any(pins(site, node) for node in site.cluster.nodes), logs=site.logs
+    )
 
 
 @pytest.mark.parametrize("change", ["StartTime=now", "ReservationName=", "AdminComment=x"])
@@ -128,12 +129,12 @@ def test_reservation_that_root_moves_in_slurm_is_put_right(site: OutriderSite) -
 
 
 def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(site: OutriderSite) -> None:
-    image = workspace(site, "silent", 5 * MB)
+    workspace(site, "silent", 5 * MB)
     answer = reserve(site, "silent", "--start=now+12s", "-t60s")
     name, node = str(answer["name"]), str(answer["nodes"])
     wait_in_slurm(site, name, is_there=True)
     job = site.submit(script(None), "-t1", f"--reservation={name}")
-    site.cluster.wait_for("the image", lambda: node in arrived_s(site, image), logs=site.logs)
+    wait_state(site, name, "ready")
 
     site.cluster.kill(node, "cachemgr")
     found = wait_for(site, job, "COMPLETED", "FAILED")
