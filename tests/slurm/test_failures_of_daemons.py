@@ -15,8 +15,8 @@ from tests.slurm.failing import (
     wait_saved,
     wait_shown,
 )
-from tests.slurm.jobs import arrived_s, ended, output, script, seen, wait_for
-from tests.slurm.test_reservations import in_slurm, reserve, state, wait_in_slurm, workspace
+from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen, wait_for
+from tests.slurm.test_reservations import reserve, state, wait_in_slurm, workspace
 
 
 def test_slurmctld_that_restarts_forgets_no_job_and_no_ticket(site: OutriderSite) -> None:

@@ -11,8 +11,8 @@ from tests.slurm.failing import (
     wait_released,
     wait_shown,
 )
-from tests.slurm.jobs import arrived_s, ended, instances, output, script, seen, wait_for
-from tests.slurm.test_reservations import in_slurm, reserve, wait_in_slurm, wait_state, workspace
+from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, script, seen, wait_for
+from tests.slurm.test_reservations import reserve, wait_in_slurm, wait_state, workspace
 
 REBOOT_S = 120
 

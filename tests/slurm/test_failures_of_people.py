@@ -9,13 +9,12 @@ from testbed.site import CACHEMGR, CONFIGURATION, PROGRAMS, OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
-    asked,
     fill,
     wait_arriving,
     wait_released,
 )
-from tests.slurm.jobs import arrived_s, ended, instances, output, script, seen, wait_for
-from tests.slurm.test_reservations import in_slurm, reserve, wait_in_slurm, wait_state, workspace
+from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, pins, script, seen, wait_for
+from tests.slurm.test_reservations import reserve, wait_in_slurm, wait_state, workspace
 
 
 def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) -> None:
@@ -35,7 +34,9 @@ def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) ->
     for job in (held, arriving, released, running):
         assert ended(site, job).state == "CANCELLED"
     site.cluster.wait_for("no instance", lambda: instances(site, "n2") == [], logs=site.logs)
-    site.cluster.wait_for("no pin", lambda: pins_of_jobs(site) == [], logs=lambda: f"{pins_of_jobs(site)}")
+    site.cluster.wait_for(
+        "no pin", lambda: not any(pins(site, node) for node in site.cluster.nodes), logs=site.logs
+    )
 
 
 @pytest.mark.parametrize("change", ["StartTime=now", "ReservationName=", "AdminComment=x"])
@@ -128,12 +129,12 @@ def test_reservation_that_root_moves_in_slurm_is_put_right(site: OutriderSite) -
 
 
 def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(site: OutriderSite) -> None:
-    image = workspace(site, "silent", 5 * MB)
+    workspace(site, "silent", 5 * MB)
     answer = reserve(site, "silent", "--start=now+12s", "-t60s")
     name, node = str(answer["name"]), str(answer["nodes"])
     wait_in_slurm(site, name, is_there=True)
     job = site.submit(script(None), "-t1", f"--reservation={name}")
-    site.cluster.wait_for("the image", lambda: node in arrived_s(site, image), logs=site.logs)
+    wait_state(site, name, "ready")
 
     site.cluster.kill(node, "cachemgr")
     found = wait_for(site, job, "COMPLETED", "FAILED")
@@ -152,16 +153,3 @@ def test_second_service_on_the_same_head_does_not_start(site: OutriderSite) -> N
     assert done.returncode not in (0, 124)
     assert "outriderd" in done.stderr
     assert site.is_promising()
-
-
-def pins_of_jobs(site: OutriderSite) -> list[str]:
-    """What is still pinned for jobs."""
-    found = []
-    for node in site.cluster.nodes:
-        images = asked(site, node, "ls")["images"]
-        assert isinstance(images, list)
-        for image in images:
-            pins = asked(site, node, "show", str(image["digest"]))["pin_list"]
-            assert isinstance(pins, list)
-            found += [f"{pin['owner']} on {node}" for pin in pins if "job-" in str(pin["owner"])]
-    return found
