@@ -40,6 +40,8 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     request.finish()
     if not JOB.fullmatch(job):
         raise BadRequest(f"{job[:60]!r} is no number of a job")
+    # A prolog that was killed meanwhile is followed by the epilog, which may be there already.
+    line.check_is_heard()
     image = _promised(node, caller, job, ticket, reservation)
     owner, label = f"{OWNER}{job}", "" if attempt is None else f"attempt-{attempt}"
     _clear_earlier(node, owner, label)

@@ -71,6 +71,10 @@ class Line:
     def progress(self, fields: dict[str, object]) -> None:
         """Tell how far it is; `Gone` if nobody listens any more."""
         self.send({"progress": fields})
+        self.check_is_heard()
+
+    def check_is_heard(self) -> None:
+        """`Gone` if nobody listens any more."""
         poll = select.poll()
         poll.register(self._connection, select.POLLIN | getattr(select, "POLLRDHUP", 0))
         for _, events in poll.poll(0):

@@ -49,7 +49,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=100000,batch_sched_delay=0
-ReturnToService=2
+ReturnToService=1
 SlurmdTimeout=5
 KillWait=1
 MinJobAge={min_job_age_s}

@@ -177,14 +177,18 @@ class SlurmHarness:
             self._clock.sleep(0.1)
 
     def _end_reservation(self, reservation: str) -> None:
-        """For nobody first, lest the jobs that wait for it start in what is left of it."""
-        for change in (["Users=root"], ["StartTime=now", "EndTime=now+1"]):
-            self._slurm.run("scontrol", "update", f"ReservationName={reservation}", *change)
+        """On drained nodes, lest the jobs that wait for it start in what is left of it."""
+        for node in self.nodes:
+            self.drain(node)
+        name = f"ReservationName={reservation}"
+        self._slurm.run("scontrol", "update", name, "StartTime=now", "EndTime=now+1")
         by_s = self._clock.monotonic_s() + SWEPT_S
         while reservation in self._slurm.run("scontrol", "-o", "show", "reservation"):
             if self._clock.monotonic_s() > by_s:
                 pytest.fail(f"reservation {reservation} does not end\n{self._slurm.logs()}")
             self._clock.sleep(0.2)
+        for node in self.nodes:
+            self.repair(node)
 
     def _run(
         self,

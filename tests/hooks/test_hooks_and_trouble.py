@@ -90,7 +90,7 @@ def test_job_of_others_leaves_no_trace(served: Node) -> None:
     [
         ("/usr/bin/python3", "/usr/bin/no-python", "lacks a program"),
         ("hook.py claim", "no-hook.py claim", "can't open file"),
-        ("timeout -k", "no-timeout -k", "lacks a program"),
+        ("timeout --foreground -k", "no-timeout -k", "lacks a program"),
         ("--timeout 30", "--nonsense", "has no option"),
     ],
 )
@@ -129,7 +129,7 @@ def test_daemon_that_hangs_is_not_waited_for_long(served: Node) -> None:
 
 def test_hook_that_hangs_is_ended(served: Node) -> None:
     (served.folder / "lib" / "hook.py").write_text("while True: pass\n")
-    served.patch("Prolog", "timeout -k 2 40", "timeout -k 2 0.3")
+    served.patch("Prolog", "-k 2 40", "-k 2 0.3")
     prolog = served.run("Prolog")
 
     assert prolog.returncode == 0
@@ -274,6 +274,23 @@ def test_epilog_without_a_daemon_ends_well(served: Node) -> None:
     epilog = served.run("Epilog")
 
     assert (epilog.returncode, served.files()) == (0, [])
+
+
+def test_mounts_that_root_made_for_a_daemon_are_undone_by_root(bare: Node) -> None:
+    said = bare.folder / "said"
+    program = (
+        "import sys\n"
+        f"open({str(said)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
+        "sys.exit(0 if '--mounter' in sys.argv else 8)\n"
+    )
+    bare.run("Prolog")
+    (bare.folder / "lib" / "hook.py").write_text(program)
+    epilog = bare.run("Epilog")
+
+    assert epilog.returncode == 0
+    asked = said.read_text().splitlines()
+    assert [each.split()[:3] for each in asked] == [["release", "--owner", "job-17"]] * 2
+    assert ["--mounter" in each for each in asked] == [False, True]
 
 
 def test_reservation_of_others_is_none_of_our_business(served: Node) -> None:

@@ -78,7 +78,10 @@ def carried(record: Record) -> str:
 
 
 def record_carried(comment: str) -> Record | None:
-    """The record of a submission that has not been changed since, or None."""
+    """The record of a submission that has not been changed since, or None.
+
+    Of what its user could have written nothing counts but what a submission begins with.
+    """
     if not comment.startswith(_CARRIED) or len(comment) > MOST_COMMENT:
         return None
     try:
@@ -87,7 +90,10 @@ def record_carried(comment: str) -> Record | None:
         plain = _read(text.decode())
     except (ValueError, binascii.Error, zlib.error):
         return None
-    return None if plain is None else _record("", plain)
+    if plain is None:
+        return None
+    found = _record("", plain)
+    return Record(metadata=found.metadata, tag=found.tag, is_held=found.is_held)
 
 
 def ticket_in(comment: str) -> str:

@@ -199,7 +199,8 @@ class Leading:
             if is_first and job.state is JobState.PENDING:
                 led.grace_s = self._site.now_s + GRACE_S
                 self._retry(led, GRACE_S)
-            self._read(led)
+            if job.state in WAITING:
+                self._read(led)
         led.job = job
         led.is_array = led.is_array or job.tasks > 1
         led.looks += 1
@@ -220,7 +221,9 @@ class Leading:
         self._choosing.drop_all(led)
         led.since_s, led.released, led.is_ordered = self._site.now_s, None, False
         led.stage = Stage.RESOLVING
-        if led.lines is not None:
+        if led.lines is None:
+            self._read(led)
+        else:
             self._resolve(led)
 
     def _forget(self, led: Led) -> None:

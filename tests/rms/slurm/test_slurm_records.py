@@ -49,7 +49,7 @@ def test_record_is_read_as_it_was_written(record: Record) -> None:
 
 
 @given(records)
-def test_record_in_a_comment_is_all_but_the_sentence(record: Record) -> None:
+def test_record_in_a_comment_is_what_a_submission_begins_with(record: Record) -> None:
     word = carried(record)
 
     assert " " not in word
@@ -58,9 +58,6 @@ def test_record_in_a_comment_is_all_but_the_sentence(record: Record) -> None:
             metadata=record.metadata,
             tag=record.tag,
             is_held=record.is_held,
-            is_suspended=record.is_suspended,
-            begin_s=record.begin_s,
-            wish=record.wish,
         )
 
 

@@ -1,0 +1,81 @@
+"""What a job's user says of its image, in lines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outrider.metadata.errors import TextError
+from outrider.metadata.joblines import FORMATS, JobLines, parse_job_lines, write_job_lines
+
+DIGEST = "sha256:" + "0a" * 32
+
+
+def test_all_keys_are_read() -> None:
+    text = f"image: https://host/a.qcow2\ndigest: {DIGEST}\nsize: 2GiB\nformat: qcow2\nprivate: true\nname: render\n"
+
+    assert parse_job_lines(text) == JobLines(
+        image="https://host/a.qcow2",
+        digest=DIGEST,
+        size_bytes=2 << 30,
+        format="qcow2",
+        is_private=True,
+        name="render",
+    )
+
+
+def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
+    assert parse_job_lines('# mine\n\n  Image:  "ubuntu"  \n') == JobLines(image="ubuntu")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "image is missing"),
+        ("image: a\nimage: b", "image stands twice"),
+        ("imgae: a", "did you mean image?"),
+        ("image: a\ncolour: red", "known are image, digest"),
+        ("image:", "image has no value"),
+        ("image: a b", 'image is "a b": write an address'),
+        ("image: a\ndigest: md5:00", "write sha256: and 64 hexadecimal digits"),
+        ("image: a\nsize: many", "size: "),
+        ("image: a\nformat: zip", "write one of qcow2"),
+        ("image: a\nprivate: maybe", "write true or false"),
+        ("image: a\nname: ../etc", 'name is "../etc"'),
+        ("version: 1\nmetadata:\n  name: render", "the key"),
+        ("just words", "is no line of the form key: value"),
+        ("image: " + "a" * 9000, "at most 8192 are read"),
+    ],
+)
+def test_fault_is_named_with_its_key(text: str, words: str) -> None:
+    with pytest.raises(TextError, match="^") as raised:
+        parse_job_lines(text)
+
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused_with_a_sentence(text: str) -> None:
+    try:
+        found = parse_job_lines(text)
+    except TextError as error:
+        assert str(error)
+    else:
+        assert found.image
+
+
+@given(
+    st.builds(
+        JobLines,
+        image=st.from_regex(r"[a-z0-9./:_-]{1,40}", fullmatch=True),
+        digest=st.sampled_from(["", DIGEST]),
+        size_bytes=st.none() | st.integers(1, 1 << 50),
+        format=st.sampled_from(["", *FORMATS]),
+        is_private=st.booleans(),
+        name=st.from_regex(r"([a-z0-9][a-z0-9-]{0,20})?", fullmatch=True),
+    )
+)
+def test_what_is_written_is_read_again(lines: JobLines) -> None:
+    assert parse_job_lines(write_job_lines(lines)) == lines
