@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from bench.admission import percentile
 from cachemgr.clock import SystemClock
@@ -35,6 +36,11 @@ class JobRecord:
     end_s: int
     submit_s: int
     restarts: int
+
+
+def path_of(cluster: SlurmCluster, host: str, path: str) -> Path:
+    """A host's file, as this machine reads it without starting anything there."""
+    return Path(f"/proc/{cluster.record.hosts[host].pid}/root{path}")
 
 
 def jobs_of(cluster: SlurmCluster) -> dict[str, JobRecord]:
