@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.staff import Need, Staff
-from outrider.service.ports import Fetch, NodeReport, OrderResult, Pin
+from outrider.service.ports import Arriving, Fetch, NodeReport, OrderResult, Pin
 from outrider.service.settings import Settings
 
 NODES = tuple(f"n{number}" for number in range(1, 9))
@@ -39,7 +39,13 @@ class Nodes:
                 )
                 images = () if call.wants_images else None
                 report = NodeReport(
-                    node=call.node, at_s=now_s, limit_bytes=1, used_bytes=1, images=images, results=results
+                    node=call.node,
+                    at_s=now_s,
+                    limit_bytes=1,
+                    used_bytes=1,
+                    images=images,
+                    arriving=(Arriving(digest=DIGEST, size_bytes=1_000, arrived_bytes=1),),
+                    results=results,
                 )
                 self.staff.heard(call, report, "", now_s)
 
