@@ -111,6 +111,8 @@ class Staff:
         self.members: dict[str, Member] = {}
         self._ready: dict[str, None] = {}
         """Nodes whose turn it is, in their order; each once, however often it was planned."""
+        self._behind: dict[tuple[str, str], str] = {}
+        """By node and owner, the node that waits for that one to have been told."""
         self._under_way = 0
         self._number = 0
         self.spares: Callable[[str], bool] = lambda owner: False
@@ -134,6 +136,7 @@ class Staff:
             for owner in [owner for owner in member.needs if owner not in owners]:
                 del member.needs[owner]
             self._plan(member, now_s)
+        self._behind = {key: node for key, node in self._behind.items() if key[1] in owners}
 
     def need(self, node: str, need: Need, now_s: int) -> None:
         """A reservation needs its image here from now on; what was known of the same need stays."""
@@ -149,6 +152,8 @@ class Staff:
             )
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
+        if need.upstream:
+            self._behind[need.upstream[0], need.owner] = node
         member.unpins.pop((need.digest, need.owner), None)
         member.stops.pop(need.digest, None)
         self._plan(member, now_s)
@@ -159,6 +164,8 @@ class Staff:
         need = member.needs.pop(owner, None) if member is not None else None
         if member is None or need is None:
             return
+        if need.upstream:
+            self._behind.pop((need.upstream[0], owner), None)
         member.unpins[need.digest, owner] = now_s
         others = [other for other in member.needs.values() if other.digest == need.digest]
         for other in others:
@@ -342,6 +349,10 @@ class Staff:
             if code:
                 return self._failed(member, need, code, words, now_s)
             need.is_told, need.told_until_s = True, order.until_s
+            behind = self.members.get(self._behind.pop((member.name, order.owner), ""))
+            if behind is not None:
+                # At once, lest an image take a second longer for each node of a chain.
+                self._plan(behind, now_s)
             return []
         if not code and need.is_barred:
             # It is there, and pinned, and not for whoever needs it.
