@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from outrider.service.desk.agenda import Agenda
+from outrider.service.desk.needs import Need
 from outrider.service.desk.news import Arrived, Moved, News
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.ports import Arriving, NodeImage, NodeReport, OrderResult, Pin, TellNode
 from outrider.service.settings import Settings
 
