@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+
+import pytest
 
 from testbed.site import CACHEMGR, NODE_DAEMON, SERVICE, Image, OutriderSite
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, SERVER
@@ -12,6 +15,11 @@ MB = 1_000_000
 TOLD_S = 90
 """The line at a job changes every 20 s at most."""
 SERVED = ["/usr/bin/python3", "-I", "-S", SERVER, IMAGES_FOLDER, str(IMAGES_PORT)]
+
+
+long = pytest.mark.skipif(
+    os.environ.get("OUTRIDER_SLURM_LONG") != "1", reason="the short run has its like: OUTRIDER_SLURM_LONG=1"
+)
 
 
 def stop_images(site: OutriderSite) -> None:

@@ -6,16 +6,16 @@ from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
-    asked,
     fill,
     kill_node,
     kill_service,
+    long,
     wait_arriving,
     wait_released,
     wait_saved,
     wait_shown,
 )
-from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen, wait_for
+from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, script, seen, wait_for
 from tests.slurm.test_reservations import reserve, state, wait_in_slurm, workspace
 
 
@@ -42,6 +42,7 @@ def test_slurmctld_that_restarts_forgets_no_job_and_no_ticket(site: OutriderSite
         assert "QFI" in output(site, job)
 
 
+@long
 def test_image_arrives_while_slurmctld_is_away_and_the_job_starts_when_it_is_back(site: OutriderSite) -> None:
     image = site.image("away.qcow2", 40 * MB)
     job = site.submit(script(image), "-t1", "-wn3")
@@ -128,6 +129,7 @@ def test_running_job_keeps_its_disk_when_its_nodes_daemon_is_killed(site: Outrid
     assert output(site, job).count("QFI") == 2
 
 
+@long
 def test_job_that_ends_while_its_nodes_daemon_is_dead_leaves_nothing_there(site: OutriderSite) -> None:
     image = site.image("leaves.qcow2", 5 * MB)
     job = site.submit(script(image, "sleep 600"), "-t10", "-wn4")
@@ -136,10 +138,11 @@ def test_job_that_ends_while_its_nodes_daemon_is_dead_leaves_nothing_there(site:
 
     kill_node(site, "n4")
     site.cluster.run(HEAD, ["scancel", job], user="ada")
-    ended(site, job)
+    found = ended(site, job)
     site.start_node("n4")
 
-    site.cluster.wait_for("no instance", lambda: asked(site, "n4", "instances")["instances"] == [])
+    site.cluster.wait_for("no instance", lambda: instances(site, "n4") == [], logs=site.logs)
+    assert found.state == "CANCELLED"
 
 
 def test_killed_service_finds_held_jobs_arriving_images_and_reservations_again(site: OutriderSite) -> None:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-
-import pytest
 
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
+    long,
     start_images,
     stop_images,
     told,
     wait_arriving,
     wait_released,
+    wait_shown,
     wait_told,
 )
 from tests.slurm.jobs import arrived_s, ended, output, script, seen
 
-IS_LONG = os.environ.get("OUTRIDER_SLURM_LONG") == "1"
-long = pytest.mark.skipif(not IS_LONG, reason="takes minutes: OUTRIDER_SLURM_LONG=1")
 NOT_HERE = "#!/bin/sh\n#OUTRIDER image: http://images:8000/{name}\ntrue\n"
 
 
@@ -46,25 +43,35 @@ def test_who_names_what_is_not_there_is_told_so_and_others_are_not_kept(site: Ou
     assert arrived_s(site, wrong) == {}
 
 
-def test_job_runs_when_the_server_of_images_is_back(site: OutriderSite) -> None:
-    midway, before = site.image("midway.qcow2", 100 * MB), site.image("before.qcow2", 5 * MB)
-    first = site.submit(script(midway), "-t1")
-    wait_arriving(site, midway)
+def test_transfer_goes_on_when_the_server_of_images_is_back(site: OutriderSite) -> None:
+    image = site.image("midway.qcow2", 100 * MB)
+    job = site.submit(script(image), "-t1")
+    wait_arriving(site, image)
 
     stop_images(site)
-    second = site.submit(script(before), "-t1")
-    wait_told(site, first, "does not reach")
-    wait_told(site, second, "it stays held")
-    states = [seen(site, job).state for job in (first, second)]
+    wait_shown(site, job, "does not reach")
+    state = seen(site, job).state
     start_images(site)
-    found = ended(site, first, timeout_s=150)
+    found = ended(site, job, timeout_s=150)
 
-    assert states == ["PENDING", "PENDING"]
-    assert found.state == "COMPLETED", output(site, first)
-    assert arrived_s(site, midway)[found.nodes] <= found.start_s
-    assert ended(site, second, timeout_s=90).state == "COMPLETED"
+    assert state == "PENDING"
+    assert found.state == "COMPLETED", output(site, job)
+    assert arrived_s(site, image)[found.nodes] <= found.start_s
 
 
+@long
+def test_job_runs_when_a_server_is_there_that_was_away_for_long(site: OutriderSite) -> None:
+    image = site.image("before.qcow2", 5 * MB)
+    stop_images(site)
+
+    job = site.submit(script(image), "-t1")
+    wait_told(site, job, "it stays held")
+    start_images(site)
+
+    assert ended(site, job, timeout_s=150).state == "COMPLETED"
+
+
+@long
 def test_job_waits_while_pools_are_full_of_what_others_wait_for(site: OutriderSite) -> None:
     large, other = site.image("fills.qcow2", 150 * MB), site.image("no-place.qcow2", 80 * MB)
     keeper = site.submit(script(large, "sleep 600"), "-t10", "-wn1", "-Jfill")
