@@ -19,6 +19,7 @@ from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.copies import Copies
 from outrider.service.desk.effects import orphan_effect
 from outrider.service.desk.lifetimes import Lifetimes
+from outrider.service.desk.member import Member
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.needs import Member
 from outrider.service.desk.site import Live, Site

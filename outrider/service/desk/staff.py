@@ -10,17 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from outrider.service.desk.agenda import Agenda, Topic
+<<<<<<< HEAD
 from outrider.service.desk.needs import Member, Need
+=======
+from outrider.service.desk.member import Member, Need
+>>>>>>> dst
 from outrider.service.desk.news import Arrived, Failed, Missed, Moved, News
+from outrider.service.desk.supply import is_to_begin_anew, rate_of, sources
 from outrider.service.ports import (
     Arriving,
     Fetch,
     NodeReport,
     Order,
     Pin,
+<<<<<<< HEAD
     Relay,
+=======
+>>>>>>> dst
     Release,
-    Source,
     Stop,
     TellNode,
     Unpin,
@@ -93,6 +100,11 @@ class Staff:
             self._behind[need.upstream[0], need.owner] = node
         member.unpins.pop((need.digest, need.owner), None)
         member.stops.pop(need.digest, None)
+        if before is None and is_to_begin_anew(member, need):
+            member.stops[need.digest] = None
+            for other in member.needs.values():
+                if other.digest == need.digest:
+                    other.is_told, other.next_s = False, now_s
         self._plan(member, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
@@ -350,11 +362,11 @@ class Staff:
                     digest=need.digest,
                     uri=need.uri,
                     size_bytes=need.size_bytes,
-                    sources=self._sources(member, need),
+                    sources=sources(self.members, member, need),
                     owner=need.owner,
                     until_s=until_s,
                     deadline_s=need.deadline_s,
-                    rate_bytes_per_s=_rate(member, need),
+                    rate_bytes_per_s=rate_of(member, need),
                     format=need.format,
                     readers=need.readers,
                 )
@@ -374,40 +386,6 @@ class Staff:
         before = self.members.get(need.upstream[0])
         other = None if before is None else before.needs.get(need.owner)
         return before is None or other is None or other.is_told or other.is_there or other.failures > 0
-
-    def _sources(self, member: Member, need: Need) -> tuple[Source, ...]:
-        """The nodes before it in the chain, the image's own address, and others that have it."""
-        before = [name for name in need.upstream if self._can_send(name) and self._may_take(name, need)]
-        others = [
-            each.name
-            for each in self.members.values()
-            if need.failures
-            and need.digest in each.images
-            and each.name != member.name
-            and self._may_take(each.name, need)
-        ]
-        near = [Relay(node=name, digest=need.digest) for name in before[:2]]
-        far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
-        if need.failures % 2:
-            # Something is wrong with the way that was tried: begin at the other end.
-            return (need.uri, *far, *near)
-        return (*near, need.uri, *far)
-
-    def _may_take(self, name: str, need: Need) -> bool:
-        """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
-        one has to be there for this very reservation."""
-        member = self.members[name]
-        image, own = member.images.get(need.digest), member.needs.get(need.owner)
-        if own is not None and own.is_barred:
-            return False
-        if image is None or image.is_public:
-            return True
-        # What was there already was pinned without anybody asking whose it is.
-        return own is not None and own.is_there and own.transfer is not None
-
-    def _can_send(self, name: str) -> bool:
-        member = self.members.get(name)
-        return member is not None and member.silent_since_s is None
 
     def _plan(self, member: Member, now_s: int) -> None:
         """When to speak to the node next."""
@@ -434,13 +412,3 @@ def _patience_s(need: Need, now_s: int, most_s: int) -> int:
     if need.deadline_s is not None and now_s < need.deadline_s:
         most_s = min(most_s, need.deadline_s - 1 - now_s)
     return max(1, most_s)
-
-
-def _rate(member: Member, need: Need) -> int | None:
-    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
-    rates = [
-        other.rate_bytes_per_s
-        for other in member.needs.values()
-        if other.digest == need.digest and other.deadline_s is not None and other.transfer is not None
-    ]
-    return need.rate_bytes_per_s if not rates else rates[0]
