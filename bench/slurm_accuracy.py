@@ -39,15 +39,16 @@ from testbed.site import POOL as POOL_FOLDER  # noqa: E402
 from testbed.site import Image, OutriderSite, site_cluster  # noqa: E402
 from testbed.slurm import HEAD, missing  # noqa: E402
 
-NODES = 8
 RATE_BITS_PER_S = 100_000_000
 LINK_BYTES_PER_S = 11_500_000
 POOL = "600MiB"
 USERS = ("ada", "bob", "eve")
 SHARED_IMAGES, PRIVATE_IMAGES = 8, 12
-RESERVED_S = 12
-PLAIN_S = 12
-DRAIN_S = 150
+# No limit of Slurm's is below a minute, and a job does not start whose limit reaches into the next
+# reservation of its node.
+RESERVED_S = 60
+LEAST_LEAD_S = 15
+DRAIN_S = 700
 MOST_REFUSALS = 3
 # What a job says of itself: which of its nodes can read the image.
 SCRIPT = """#!/bin/sh
@@ -93,16 +94,18 @@ class Story:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--reservations", type=int, default=55)
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--reservations", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--plain", type=int, default=15, help="reservations without Outrider")
-    parser.add_argument("--seconds", type=int, default=150, help="over which they are asked for")
+    parser.add_argument("--plain", type=int, default=8, help="reservations without Outrider")
+    parser.add_argument("--seconds", type=int, default=60, help="over which they are asked for")
+    parser.add_argument("--ahead", type=int, default=420, help="seconds ahead that reservations begin at most")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if lacking(missing):
         return 2
     timings = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s", "grace": "5s"}
-    with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
+    with site_cluster(given.nodes, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         random = Random(given.seed)
         images = made_images(OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S), random)
         settings = {"timings": timings, "images": catalogue(images)}
@@ -110,11 +113,11 @@ def main() -> int:
         site.install()
         plan = sorted(arrivals(given, random, images), key=lambda each: each.at_s)
         print(
-            f"{NODES} nodes, links of {RATE_BITS_PER_S / 1e6:g} Mbit/s; seed {given.seed}; {load()}",
+            f"{given.nodes} nodes, links of {RATE_BITS_PER_S / 1e6:g} Mbit/s; seed {given.seed}; {load()}",
             flush=True,
         )
         before, began_s = traffic_of(cluster), CLOCK.monotonic_s()
-        story = told_story(site, plan, random)
+        story = told_story(site, plan, random, given.ahead)
         waited_for_end(site)
         took_s = CLOCK.monotonic_s() - began_s
         traffic = traffic_of(cluster).since(before)
@@ -159,25 +162,26 @@ def arrivals(
                 kind=kind if owner is None or kind == "plain" else f"private {kind}",
                 user=owner or random.choice(USERS),
                 image=image,
-                nodes=random.choices((1, 2, 3, 4), (60, 25, 10, 5))[0],
+                nodes=random.choices((1, 2, 3, 4), (60, 25, 10, 5) if kind == "job" else (85, 9, 4, 2))[0],
             )
 
 
-def told_story(site: OutriderSite, plan: list[Arrival], random: Random) -> Story:
+def told_story(site: OutriderSite, plan: list[Arrival], random: Random, ahead_s: int) -> Story:
     """Ask for everything at its time, or as soon after it as this process gets round to."""
     story, began_s = Story(), CLOCK.monotonic_s()
     for number, each in enumerate(plan):
-        now_s = CLOCK.monotonic_s() - began_s
+        now_s, lead_s = CLOCK.monotonic_s() - began_s, random.randrange(LEAST_LEAD_S, ahead_s)
         if now_s < each.at_s:
             CLOCK.sleep(each.at_s - now_s)
         story.late_s = max(story.late_s, now_s - each.at_s)
         if each.kind.endswith("reserve"):
-            reserve(site, story, each, number, random.randrange(15, 60))
+            reserve(site, story, each, number, lead_s)
         elif each.kind == "plain":
-            reserve_plainly(site, story, each, number, random)
+            reserve_plainly(site, story, each, number, lead_s)
         else:
             is_private = each.kind.startswith("private")
-            lines = f"#OUTRIDER image: {each.image.name}\n" if is_private else each.image.lines
+            named = f"#OUTRIDER image: {each.image.name}\n#OUTRIDER private: true\n"
+            lines = named if is_private else each.image.lines
             script = SCRIPT.format(lines=lines, seconds=random.randrange(0, 3))
             job = site.submit(script, "-t1", *width(each), user=each.user)
             story.jobs[job] = each
@@ -191,7 +195,8 @@ def width(each: Arrival) -> tuple[str, ...]:
 def reserve(site: OutriderSite, story: Story, each: Arrival, number: int, lead_s: int) -> None:
     """Ask for a reservation; when refused, for the earliest start that was named instead, some times."""
     is_private = each.kind.startswith("private")
-    image = {"uri": each.image.name} if is_private else {"uri": each.image.uri, "digest": each.image.digest}
+    named = {"uri": each.image.name, "private": True}
+    image = named if is_private else {"uri": each.image.uri, "digest": each.image.digest}
     workspace = {
         "version": 1,
         "metadata": {"name": f"w{number}", "image": image},
@@ -203,8 +208,8 @@ def reserve(site: OutriderSite, story: Story, each: Arrival, number: int, lead_s
     for _ in range(MOST_REFUSALS + 1):
         story.asked += 1
         done = site.outrider("reserve", path, f"--start={start}", "--json", user=each.user, check=False)
-        if not done.stdout:
-            raise SystemExit(f"reserve said {done.stderr}")
+        if not done.stdout.startswith("{"):
+            raise SystemExit(f"reserve said {done.stdout}{done.stderr}\n{site.logs()}")
         answer = json.loads(done.stdout)
         if answer["result"] == "accepted":
             name, start_s = str(answer["name"]), int(answer["start_s"])
@@ -227,18 +232,16 @@ def in_reservation(site: OutriderSite, each: Arrival, name: str, script: str) ->
     return site.submit(script, "-t1", *width(each), f"--reservation={name}", user=each.user)
 
 
-def reserve_plainly(
-    site: OutriderSite, story: Story, each: Arrival, number: int, random: Random
-) -> None:
+def reserve_plainly(site: OutriderSite, story: Story, each: Arrival, number: int, lead_s: int) -> None:
     """As an administrator does: some nodes that are not reserved yet, whatever runs there."""
-    start_s = int(site.cluster.clock.now_s()) + random.randrange(15, 60)
-    for node in random.sample(site.cluster.nodes, NODES):
+    start_s = CLOCK.now_s() + lead_s
+    for node in site.cluster.nodes:
         name = f"plain{number}"
         done = site.cluster.run(
             HEAD,
             [
                 *("scontrol", "create", "reservation", f"ReservationName={name}", f"StartTime=uts{start_s}"),
-                *(f"EndTime=uts{start_s + PLAIN_S}", f"Users={each.user}", f"Nodes={node}"),
+                *(f"EndTime=uts{start_s + RESERVED_S}", f"Users={each.user}", f"Nodes={node}"),
                 "Flags=IGNORE_JOBS",
             ],
             check=False,
