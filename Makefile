@@ -27,8 +27,9 @@ demo-embedded: $(READY)
 demo-sim: $(READY)
 	$(BIN)/outrider sim demo
 
+# Many tests wait for real daemons: two at a time, each file by itself.
 test: $(READY) tools lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \

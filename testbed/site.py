@@ -126,7 +126,14 @@ class OutriderSite:
             HEAD,
             [
                 *IN_ITS_FOLDER,
-                *(self.cluster.python, "-m", "outrider.service", "--config", CONFIGURATION, "--init-if-empty"),
+                *(
+                    self.cluster.python,
+                    "-m",
+                    "outrider.service",
+                    "--config",
+                    CONFIGURATION,
+                    "--init-if-empty",
+                ),
             ],
             name=SERVICE,
             environment={"PYTHONPATH": PROGRAMS},

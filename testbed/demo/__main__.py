@@ -33,8 +33,8 @@ def main(argv: Sequence[str]) -> int:
         if asked.insist:
             _say(f"no private Slurm: {error}", to_errors=True)
             return EXIT_NO_STAGE
-        _say(prose(f"No Slurm for this demo: {error}."))
-        _say(prose("So it goes on with the batch system that Outrider brings along.") + "\n")
+        _say("\n" + prose(f"No private Slurm here: {str(error).rstrip('.')}."))
+        _say(prose("What follows is Outrider with the small batch system that it brings along.") + "\n")
         words = [sys.executable, "-m", "outrider.cli.main", "demo", *(["--brief"] if asked.brief else [])]
         os.execv(words[0], words)
     except (CommandError, TestbedError) as error:

@@ -27,7 +27,7 @@ def provided(say: Callable[[str], None]) -> str | None:
         return "a private Slurm needs root, for hosts with networks of their own (try: sudo make demo)"
     if shutil.which("apt-get") is None:
         return f"{lacking}; there is no apt-get here to install it with"
-    say(f"{lacking}. Installing: apt-get install {names}")
+    say(f"Installing what a private Slurm needs: apt-get install {names}\n")
     failed = _installed()
     if failed is not None:
         return f"{lacking}; {failed}"

@@ -17,7 +17,7 @@ from outrider.cli.errors import CommandError
 from outrider.service.answers import JobDetails, ReservationDetails
 from testbed.demo import janitor, measured
 from testbed.records import TestbedError
-from testbed.site import NODE_DAEMON, OutriderSite, site_cluster
+from testbed.site import NODE_DAEMON, SERVICE, OutriderSite, site_cluster
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ RATE_BITS_PER_S = 100_000_000
 LINK_BYTES_PER_S = 11_500_000
 """What the links carry of content, with headers and other talk beside it."""
 USER = "ada"
-LOG_LINES = 15
+LOG_LINES = 8
 MOST_LOG_LINES = 100_000
 TERMINAL = ("TERM", "COLUMNS", "NO_COLOR", "TZ")
 CONTROLLER_LOG = "/var/log/slurm/slurmctld.log"
@@ -146,10 +146,22 @@ class Stage:
         return f"/var/log/testbed/{NODE_DAEMON}.log"
 
     def last_words(self) -> str:
+        """The ends of the logs, the most telling last."""
+        told = []
         try:
-            return self.site.logs()
+            for path in ("/var/log/slurm/slurmd.log", self.node_log()):
+                told += [self._end_of(node, path) for node in self.cluster.nodes]
+            told += [
+                self._end_of(HEAD, CONTROLLER_LOG),
+                self._end_of(HEAD, f"/var/log/testbed/{SERVICE}.log"),
+            ]
         except (TestbedError, OSError) as error:
-            return f"there are none: {error}"
+            told.append(f"more cannot be read: {error}")
+        return "\n".join(told)
+
+    def _end_of(self, host: str, path: str) -> str:
+        argv = ["tail", "-n", str(LOG_LINES), path]
+        return f"--- {path} on {host}\n{self.cluster.run(host, argv, check=False).stdout.rstrip()}"
 
 
 def _end(cluster: SlurmCluster, watcher: subprocess.Popen[bytes], folder: Path, *, is_kept: bool) -> None:

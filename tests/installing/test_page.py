@@ -17,7 +17,6 @@ PAGE = (ROOT / "docs/install-slurm.md").read_text()
 SHIM = (Path(__file__).with_name("systemctl.sh")).read_text()
 HOSTS = ("head", "n1", "n2", "images")
 WHERE = ("/etc", "/usr/lib/outrider", "/usr/sbin", "/usr/lib/systemd")
-INSTALLING = ("See what it would change", "Prepare the head", "Prepare the nodes", "Let Slurm know")
 PROGRAM = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m {module} "$@"\n'
 
 
@@ -46,13 +45,9 @@ def test_page_is_followed_to_the_letter_and_back(cluster: SlurmCluster) -> None:
     def type_(prompt: str, line: str) -> CompletedProcess[str]:
         return type_on(cluster, prompt, line)
 
-    count = follow(PAGE, type_, INSTALLING)
-    cluster.wait_idle()
-    ran = cluster.run("head", ["srun", "-N2", "true"], user="ada")
-    follow(PAGE, type_, ("Away again",))
+    count = follow(PAGE, type_)
 
-    assert count > 5
-    assert ran.returncode == 0
+    assert count > 10
     assert {host: tree(cluster, host, *WHERE) for host in ("head", "n1", "n2")} == before
 
 
