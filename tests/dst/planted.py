@@ -20,7 +20,6 @@ from outrider.service.desk.led import Led, Stage
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.member import Member, Need
 from outrider.service.desk.mending import Mending
-from outrider.service.desk.needs import Member, Need
 from outrider.service.desk.reconciling import SERVICE, Reconciling
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff

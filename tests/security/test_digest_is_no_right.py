@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.service.desk.agenda import Agenda
-<<<<<<< HEAD
-from outrider.service.desk.needs import Need
-=======
 from outrider.service.desk.member import Need
->>>>>>> dst
 from outrider.service.desk.news import Arrived, News
 from outrider.service.desk.staff import Staff
 from outrider.service.ports import Fetch, NodeImage, NodeReport, OrderResult, Pin, Readers, Relay, TellNode

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 from outrider.service.desk.agenda import Agenda
-<<<<<<< HEAD
-from outrider.service.desk.needs import Need
-from outrider.service.desk.news import Arrived, Moved, News
-from outrider.service.desk.staff import Staff
-from outrider.service.ports import Arriving, NodeImage, NodeReport, OrderResult, Pin, TellNode
-=======
 from outrider.service.desk.member import Need
 from outrider.service.desk.news import Arrived, Moved, News
 from outrider.service.desk.staff import Staff
@@ -23,7 +17,6 @@ from outrider.service.ports import (
     Stop,
     TellNode,
 )
->>>>>>> dst
 from outrider.service.settings import Settings
 
 DIGEST = "sha256:" + "a" * 64

@@ -10,11 +10,7 @@ from outrider.core.refusal import Refusal
 from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.executing import Executing
-<<<<<<< HEAD
-from outrider.service.desk.needs import Need
-=======
 from outrider.service.desk.member import Need
->>>>>>> dst
 from outrider.service.desk.news import Arrived, Failed, Missed, News
 from outrider.service.desk.replies import reason_of
 from outrider.service.desk.site import Live, Site

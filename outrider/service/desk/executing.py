@@ -15,11 +15,7 @@ from outrider.core.reuse import Life
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.carriage import Carriage
-<<<<<<< HEAD
-from outrider.service.desk.needs import Need
-=======
 from outrider.service.desk.member import Need
->>>>>>> dst
 from outrider.service.desk.site import Live, Moving, Site
 from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter

@@ -8,7 +8,7 @@ from outrider.service.answers import ImageView, NodeStaging, TransferView
 from outrider.service.desk.hauling import Hauling
 from outrider.service.desk.leading import Leading
 from outrider.service.desk.led import Led
-from outrider.service.desk.needs import Need
+from outrider.service.desk.member import Need
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.requests import Caller

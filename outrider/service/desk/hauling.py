@@ -9,11 +9,7 @@ from __future__ import annotations
 from outrider.core.lane import Cargo, Lane, Slots, slots_of
 from outrider.core.reuse import Life
 from outrider.service.desk.led import Led
-<<<<<<< HEAD
-from outrider.service.desk.needs import Need
-=======
 from outrider.service.desk.member import Need
->>>>>>> dst
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from outrider.service.answers import NodeStaging, PlannedTransfer
-<<<<<<< HEAD
-from outrider.service.desk.needs import Need
-=======
 from outrider.service.desk.member import Need
->>>>>>> dst
 from outrider.service.desk.replies import begin_of, planned
 from outrider.service.desk.site import Live, Moving, Site
 from outrider.service.desk.staff import Staff

@@ -21,7 +21,6 @@ from outrider.service.desk.effects import orphan_effect
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.member import Member
 from outrider.service.desk.mending import Mending
-from outrider.service.desk.needs import Member
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log

@@ -23,11 +23,7 @@ from outrider.service.answers import (
     TransferView,
     Trouble,
 )
-<<<<<<< HEAD
-from outrider.service.desk.needs import Member
-=======
 from outrider.service.desk.member import Member
->>>>>>> dst
 from outrider.service.desk.progress import Progress
 from outrider.service.desk.replies import begin_of
 from outrider.service.desk.rights import may_read

@@ -10,11 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 
 from outrider.service.desk.agenda import Agenda, Topic
-<<<<<<< HEAD
-from outrider.service.desk.needs import Member, Need
-=======
 from outrider.service.desk.member import Member, Need
->>>>>>> dst
 from outrider.service.desk.news import Arrived, Failed, Missed, Moved, News
 from outrider.service.desk.supply import is_to_begin_anew, rate_of, sources
 from outrider.service.ports import (
@@ -23,10 +19,6 @@ from outrider.service.ports import (
     NodeReport,
     Order,
     Pin,
-<<<<<<< HEAD
-    Relay,
-=======
->>>>>>> dst
     Release,
     Stop,
     TellNode,
