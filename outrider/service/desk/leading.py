@@ -334,9 +334,11 @@ class Leading:
     def _judge(self, led: Led, number: int, node: str) -> None:
         """Bytes arrive: what was wrong is over. Or none do, while the node still tries."""
         need = self._staff.members[node].needs.get(led.owner)
-        if need is not None and need.rate:
+        # A node that waits for its source goes on saying how fast it was.
+        is_quiet = self._hauling.is_quiet(led, number)
+        if need is not None and need.rate and not is_quiet:
             led.trouble = ""
-        elif need is not None and not led.trouble and self._hauling.is_quiet(led, number):
+        elif is_quiet and not led.trouble:
             led.trouble = f"nothing comes to {node} at the moment"
 
     def _refuse(self, led: Led, words: str, after_s: int) -> None:
