@@ -74,6 +74,24 @@ def test_what_does_not_come_keeps_nothing_else_from_the_link(sandbox: Sandbox) -
     assert "connection refused" in words_of(sandbox, stuck)
 
 
+def test_user_is_told_when_nothing_comes_any_more_and_when_it_does(sandbox: Sandbox) -> None:
+    sandbox.sizes["https://images.example.org/ubuntu"] = 100 * RATE
+    key = sandbox.submit()
+    sandbox.sleep(50)
+    for pool in sandbox.pools.values():
+        pool.rate_bytes_per_s = 0
+    before = words_of(sandbox, key)
+    sandbox.sleep(30)
+    words = words_of(sandbox, key)
+    for pool in sandbox.pools.values():
+        pool.rate_bytes_per_s = RATE
+    sandbox.sleep(5)
+
+    assert "nothing comes" not in before
+    assert "nothing comes to n" in words
+    assert "nothing comes" not in words_of(sandbox, key)
+
+
 def test_best_effort_is_listed_with_the_jobs_that_wait_for_it(sandbox: Sandbox) -> None:
     for name in ("first", "second"):
         sandbox.sizes[f"https://images.example.org/{name}"] = 100 * RATE

@@ -49,7 +49,7 @@ def test_transfer_goes_on_when_the_server_of_images_is_back(site: OutriderSite) 
     wait_arriving(site, image)
 
     stop_images(site)
-    wait_shown(site, job, "does not reach")
+    wait_shown(site, job, "nothing comes to")
     state = seen(site, job).state
     start_images(site)
     found = ended(site, job, timeout_s=150)

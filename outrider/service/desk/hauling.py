@@ -19,6 +19,8 @@ TRICKLE_SHARE = 1_000
 ASIDE_SHARE = 10
 GUARD_S = 5
 """Nothing is begun when a deadline's transfer is about to begin."""
+QUIET_S = 15
+"""After so long without a byte a job's user is told."""
 STUCK_S = 60
 """After so long without a byte a transfer no longer keeps the link from others."""
 
@@ -135,6 +137,11 @@ class Hauling:
         if before is None or left < before[0]:
             self._moved[cargo.number] = (left, self._site.now_s)
         cargo.left_bytes = left
+
+    def is_quiet(self, led: Led, node: int) -> bool:
+        """Whether nothing has come for a while of what a node waits for."""
+        found = self._moved.get(led.via.get(node, 0))
+        return found is not None and self._site.now_s - found[1] >= QUIET_S
 
     def failed(self, led: Led, node: int) -> None:
         """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""

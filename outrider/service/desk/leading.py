@@ -116,7 +116,7 @@ class Leading:
                 self._failed(led, number)
             else:
                 self._hauling.moved(led, number)
-                self._relieve(led, each.node)
+                self._judge(led, number, each.node)
 
     def resolved(self, call: ResolveImage, result: object) -> None:
         """What is at an image's address."""
@@ -331,11 +331,15 @@ class Leading:
             self._choosing.drop(led, node)
             self._mend(led)
 
-    def _relieve(self, led: Led, node: str) -> None:
-        """Bytes arrive: what was wrong is over."""
+    def _judge(self, led: Led, number: int, node: str) -> None:
+        """Bytes arrive: what was wrong is over. Or none do, while the node still tries."""
         need = self._staff.members[node].needs.get(led.owner)
-        if need is not None and need.rate:
+        # A node that waits for its source goes on saying how fast it was.
+        is_quiet = self._hauling.is_quiet(led, number)
+        if need is not None and need.rate and not is_quiet:
             led.trouble = ""
+        elif is_quiet and not led.trouble:
+            led.trouble = f"nothing comes to {node} at the moment"
 
     def _refuse(self, led: Led, words: str, after_s: int) -> None:
         """Its user has to do something; or it is right when it is tried again."""
