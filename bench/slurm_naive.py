@@ -251,9 +251,7 @@ def table(found: dict[tuple[str, str], list[Outcome]]) -> dict[tuple[str, str], 
             sum(outcome.served_bytes for outcome in outcomes),
             sum(outcome.needed_bytes for outcome in outcomes),
         )
-    print(
-        "delay until the image can be read, in s, and the part of it that the user's time limit pays;"
-    )
+    print("delay until the image can be read, in s, and the part of it that the user's time limit pays;")
     print("bytes that the server of images has sent, against the image's own, once")
     for load_name in LOADS:
         print(f"{load_name:23} {'delay':>14} {'worst':>7} {'paid':>13} {'worst':>7} {'sent':>12}")
