@@ -1,4 +1,5 @@
-# make demo   the service at work, on this machine       make test   lint and every test
+# make demo   Outrider on a private Slurm, on this machine   make test   lint and every test
+# make demo-embedded   the same service without Slurm, and without root
 # make demo-sim   the simulator's flagship comparison
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
@@ -14,16 +15,21 @@ READY  := $(VENV)/.ready
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-.PHONY: demo demo-sim test test-versions lint bench tools clean man spank cachemgr.pyz
+.PHONY: demo demo-embedded demo-sim test test-versions lint bench tools clean man spank cachemgr.pyz
 
+# As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
+	@$(BIN)/python -m testbed.demo
+
+demo-embedded: $(READY)
 	@$(BIN)/outrider demo
 
 demo-sim: $(READY)
 	$(BIN)/outrider sim demo
 
+# Many tests wait for real daemons: two at a time, each file by itself.
 test: $(READY) tools lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \

@@ -67,7 +67,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.flush()
-            self.connection.sendfile(file, begin, end - begin)
+            sent = self.connection.sendfile(file, begin, end - begin)
+            self.log_message("%s", f"sent bytes={sent} path={self.path}")
 
     def _range(self, size: int, tag: str) -> tuple[int, int, bool] | None:
         """Begin, end, and whether it is a part; None if there is no such part."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +100,8 @@ class OutriderSite:
             "link": {"rate": link_bytes_per_s, "reserve": "at-once", "spread": "3s"},
             "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
             "backend": {"kind": "slurm"},
+            # As whom slurmctld asks whether a job may start.
+            "administrators": {"users": ["slurm"]},
             **(settings or {}),
         }
 
@@ -117,8 +118,6 @@ class OutriderSite:
         )
         for node in self.cluster.nodes:
             self.start_node(node)
-        # It has begun without its hooks, which were not there yet.
-        self.cluster.run(HEAD, ["scontrol", "reconfigure"])
         self.start_service()
 
     def start_service(self) -> None:
@@ -127,7 +126,14 @@ class OutriderSite:
             HEAD,
             [
                 *IN_ITS_FOLDER,
-                *(sys.executable, "-m", "outrider.service", "--config", CONFIGURATION, "--init-if-empty"),
+                *(
+                    self.cluster.python,
+                    "-m",
+                    "outrider.service",
+                    "--config",
+                    CONFIGURATION,
+                    "--init-if-empty",
+                ),
             ],
             name=SERVICE,
             environment={"PYTHONPATH": PROGRAMS},
@@ -199,7 +205,6 @@ class OutriderSite:
         cluster.write(HEAD, KEY, f"{self._key}\n", mode=0o600)
         # JSON is YAML, too.
         cluster.write(HEAD, CONFIGURATION, json.dumps(self._settings, indent=1))
-        self._install_hooks(HEAD)
 
     def _install_node(self, node: str, packed: bytes) -> None:
         cluster = self.cluster
@@ -207,19 +212,15 @@ class OutriderSite:
         cluster.write(node, f"{LIBRARY}/hook.py", (REPOSITORY / "cachemgr" / "hook.py").read_bytes())
         cluster.write(node, KEY, f"{self._key}\n", mode=0o600)
         cluster.write(node, "/etc/outrider/cachemgr.conf", NODE_CONFIGURATION % node)
-        self._install_hooks(node)
-
-    def _install_hooks(self, host: str) -> None:
-        for path, name in HOOKS.items():
-            self.cluster.write(host, f"{SLURM_LIBRARY}/{name}", (REPOSITORY / path).read_bytes(), mode=0o755)
 
 
 def site_cluster(
     nodes: int, *, rate_bits_per_s: int, version: str | None = None, slurm_conf_lines: Sequence[str] = ()
 ) -> SlurmCluster:
-    """A cluster on which Outrider can be installed: slurmctld does not start without its filter."""
+    """A cluster on which Outrider can be installed: slurmctld does not start without filter and hooks."""
     plugins = REPOSITORY / "plugins" / "slurm"
     files = {f"{SLURM_LIBRARY}/{path.name}": path.read_text() for path in plugins.glob("outrider_*.lua")}
+    files |= {f"{SLURM_LIBRARY}/{name}": (REPOSITORY / path).read_text() for path, name in HOOKS.items()}
     return SlurmCluster(
         nodes=nodes,
         rate_bits_per_s=rate_bits_per_s,

@@ -76,6 +76,11 @@ class BrokenError(CommandError):
     meaning = "the reservation that was watched has failed"
 
 
+class NodesFailedError(CommandError):
+    exit_code = 11
+    meaning = "something failed on some of the nodes; the table says on which, and what"
+
+
 ERRORS: tuple[type[CommandError], ...] = (
     InputError,
     OutputError,
@@ -87,6 +92,7 @@ ERRORS: tuple[type[CommandError], ...] = (
     ConflictError,
     UnavailableError,
     BrokenError,
+    NodesFailedError,
     CommandError,
 )
 MEANINGS = {

@@ -32,6 +32,9 @@ MODULES = {
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
+    "installing.init": ("init",),
+    "installing.deploy": ("deploy",),
+    "installing.doctor": ("doctor",),
     "check": ("check",),
     "demo": ("demo",),
     "simulate": ("sim",),
@@ -56,7 +59,7 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; errors are one line on stderr."""
     try:
-        words = list(sys.argv[1:] if argv is None else argv)
+        words = _joined(list(sys.argv[1:] if argv is None else argv))
         arguments = parser(words[0] if words else "").parse_args(words)
         arguments.words = words
         arguments.command(arguments)
@@ -95,7 +98,7 @@ def parser(word: str = "") -> Parser:
 
     `word` is the first of a command line: if it is a command, that and its neighbours are enough.
     """
-    top = Parser(
+    top = _Top(
         prog="outrider",
         description="Has the image a job needs on its nodes before the job's clock starts.",
         epilog=_EPILOG,
@@ -107,14 +110,27 @@ def parser(word: str = "") -> Parser:
         if word in words:
             import_module(f"outrider.cli.{module}").add(commands)
             return top
-    from outrider.cli import asking, check, completion, demo, simulate
+    from outrider.cli import asking, check, completion, demo, installing, simulate
 
     asking.add(commands)
+    installing.add(commands)
     check.add(commands)
     demo.add(commands)
     simulate.add(commands)
     completion.add(commands, parser)
     return top
+
+
+class _Top(Parser):
+    """The parser of whole command lines."""
+
+    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
+        return super().parse_known_args(None if args is None else _joined(list(args)), namespace)
+
+
+def _joined(words: list[str]) -> list[str]:
+    """`nodes deploy` is `deploy`: `nodes` itself takes the names of nodes."""
+    return words[1:] if words[:2] == ["nodes", "deploy"] else words
 
 
 def _no_command(arguments: object) -> None:

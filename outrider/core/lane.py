@@ -92,6 +92,11 @@ class Lane:
             self.aside.append(self.running)
             self.running = None
 
+    def take_up(self) -> None:
+        """What was set aside first has the link again, since nobody else wants it."""
+        if self.running is None and self.aside:
+            self.running = self.aside.pop(0)
+
     def leave(self, cargo: Cargo, node: int) -> None:
         """A node does not wait for a transfer any more. What nobody waits for is over."""
         if node in cargo.nodes:

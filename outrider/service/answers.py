@@ -290,6 +290,8 @@ class TransferView:
     for_reservations: tuple[str, ...]
     is_late: bool
     staging: tuple[NodeStaging, ...]
+    for_jobs: tuple[str, ...] = ()
+    """The jobs that wait for it: it has no deadline then, and its number is negative."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

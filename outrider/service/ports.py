@@ -140,6 +140,8 @@ class Arriving:
     rate_bytes_per_s: int = 0
     source: str = ""
     has_failed: bool = False
+    code: str = ""
+    """The kind of its failure, in the node daemon's words."""
     words: str = ""
 
 

@@ -11,6 +11,7 @@ local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") ..
 
 local HELD_S = 365 * 86400
 local MARK = '{"outrider":'
+local CARRIED = "outrider-record="
 local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
 local MOST_SPANK_VARIABLES = 256
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
@@ -104,6 +105,14 @@ local function record(values, sentence, begin_s)
   return "outrider: " .. sentence .. " " .. MARK .. '1,"metadata":' .. text .. begins .. "}"
 end
 
+-- Until the service has put a ticket into its place, this word says that there has to be one: whoever
+-- lets the job go before, its nodes know that it waits for an image.
+local function with_no_ticket(comment)
+  if comment and comment:find(CARRIED, 1, true) == 1 then return comment end
+  local own = comment and comment ~= "" and comment .. " " or ""
+  return own .. metadata.TICKET .. "none"
+end
+
 local function manage(job_desc, statement)
   local values, faults = metadata.checked(statement)
   local reservation = read(job_desc, "reservation")
@@ -121,6 +130,7 @@ local function manage(job_desc, statement)
   else
     job_desc.admin_comment = record(values, "waits for its reservation", begin_s)
   end
+  job_desc.comment = with_no_ticket(read(job_desc, "comment"))
   -- A job goes back to the queue if its image is not there when it would start.
   if read(job_desc, "script") and read(job_desc, "requeue") == slurm.NO_VAL16 then job_desc.requeue = 1 end
   local image = metadata.shown(values.image:match("[^/]+/?$"))

@@ -7,6 +7,7 @@ killed test run leaves nothing behind.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import shutil
@@ -25,6 +26,7 @@ PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "scontrol", "
 UP_S = 60
 DOWN_S = 20
 CALL_S = 30
+PREFIX = "sl-"
 CPUS, MEMORY_MIB = 4, 2000
 
 CONFIGURATION = """\
@@ -231,6 +233,14 @@ class Cluster:
         return int(children[0])
 
 
+def sweep_folders() -> None:
+    """Those of test runs that were killed: their daemons died with them, and their locks are free."""
+    for lock in Path("/tmp").glob(f"{PREFIX}*/owner"):
+        with contextlib.suppress(OSError), lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
 def free_ports(count: int) -> int:
     """The first of so many ports in a row that nobody listens on."""
     for _ in range(100):
@@ -256,8 +266,11 @@ def cluster(
     root: str = "",
 ) -> Iterator[Cluster]:
     """Up on entry, gone on exit. `files` lie beside slurm.conf, `more` is added to it ({folder} known)."""
-    folder = Path(tempfile.mkdtemp(prefix="sl-", dir="/tmp"))
+    sweep_folders()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
     folder.chmod(0o755)
+    owner = (folder / "owner").open("wb")
+    fcntl.flock(owner, fcntl.LOCK_EX)
     names = tuple(f"n{number}" for number in range(1, count + 1))
     port = free_ports(count + 1)
     (folder / "slurm.conf").write_text(
@@ -302,3 +315,4 @@ def cluster(
             each.kill()
             each.wait(DOWN_S)
         shutil.rmtree(folder, ignore_errors=True)
+        owner.close()

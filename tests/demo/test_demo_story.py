@@ -1,18 +1,13 @@
-"""The demo tells its story to the end, and takes everything away again."""
+"""The demo without Slurm tells its story to the end, and takes everything away again."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import signal
-import subprocess
-from pathlib import Path
 
 import pytest
 
-from tests.demo.conftest import ROOT, Shown, left_behind, processes_with, shown, start
-from tests.node.daemons import eventually
+from tests.demo.conftest import Playing, Shown, output_of
 
 TABLE = re.compile(
     r"^(render-\d+) +n\[[\d,-]+\] +(\d+) s before +(\d+\.\d) s +(\d+\.\d) s +(\S+ \S+) +(\S+ \S+)$",
@@ -20,16 +15,9 @@ TABLE = re.compile(
 )
 
 
-def output_of(demo: Shown, command: str) -> str:
-    """What a command printed, the first whose line begins so."""
-    found = re.search(rf"^\$ {re.escape(command)}.*\n((?:(?!\$ |\d+\. ).*\n)*)", demo.out, re.MULTILINE)
-    assert found is not None, f"{command}\n{demo.out}\n{demo.err}"
-    return found[1]
-
-
-def test_demo_succeeds_and_leaves_nothing(brief: Shown, temporary: Path) -> None:
+def test_demo_succeeds_and_leaves_nothing(brief: Shown) -> None:
     assert (brief.code, brief.err) == (0, ""), brief.out
-    assert left_behind(temporary) == []
+    assert brief.left == []
 
 
 def test_first_reservation_is_accepted_with_its_plan(brief: Shown) -> None:
@@ -72,87 +60,12 @@ def test_receipts_say_met_and_the_table_sums_them_up(brief: Shown) -> None:
         assert float(fetched) >= float(delay) + 1
 
 
-def test_interrupted_demos_leave_nothing(temporary: Path) -> None:
-    demos = {number: start(temporary, "--brief") for number in (signal.SIGINT, signal.SIGTERM)}
-    for number, process in demos.items():
-        read_until(process, "outrider reserve")
-        process.send_signal(number)
-    ended = [shown(process) for process in demos.values()]
-
-    for each in ended:
-        assert each.code == 130, each.err
-        assert each.err.endswith("outrider: interrupted\n")
-    assert left_behind(temporary) == []
-
-
-def test_service_that_dies_shows_its_log_and_leaves_nothing(temporary: Path) -> None:
-    process = start(temporary, "--brief")
-    read_until(process, "outrider reserve")
-    os.kill(service_of(temporary), signal.SIGKILL)
-    ended = shown(process)
-
-    assert ended.code in (5, 10), ended.err
-    assert "The service's log ends so:" in ended.err
-    assert "service serves" in ended.err
-    assert left_behind(temporary) == []
-
-
-def test_killed_demo_leaves_its_folder_but_no_process(temporary: Path) -> None:
-    process = start(temporary, "--brief")
-    read_until(process, "outrider reserve")
-    process.kill()
-    shown(process)
-    eventually("all processes have ended", lambda: not processes_with(temporary))
-    for folder in temporary.iterdir():
-        shutil.rmtree(folder)
-
-    assert left_behind(temporary) == []
-
-
-def read_until(process: subprocess.Popen[str], text: str) -> None:
-    assert process.stdout is not None
-    while text not in (line := process.stdout.readline()):
-        assert line, f"the demo ended before it showed {text}"
-
-
-def service_of(temporary: Path) -> int:
-    """The process of the service whose configuration is in that folder."""
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if b"outrider.cli.demo.leashed" in words and any(os.fsencode(temporary) in word for word in words):
-            return int(path.parent.name)
-    raise AssertionError("the demo has no service")
-
-
 @pytest.mark.skipif(not os.environ.get("CI"), reason="it takes a good minute: CI runs it")
-def test_hanging_node_is_gone_round_in_time(temporary: Path) -> None:
-    demo = shown(start(temporary))
+def test_hanging_node_is_gone_round_in_time(playing: dict[str, Playing]) -> None:
+    demo = playing["full"].shown()
     explained = output_of(demo, "outrider explain render-3")
 
     assert demo.code == 0, demo.out + demo.err
     assert re.search(r"repair moved: the pool of n\d does not answer: .+: it has other nodes now", explained)
     assert len(TABLE.findall(demo.out)) == 2
-    assert left_behind(temporary) == []
-
-
-def normal(text: str) -> list[str]:
-    """Lines without what differs from one run to the next."""
-    plain = re.sub(r"sha256:[0-9a-f]+", "sha256", text)
-    plain = re.sub(r"\d[\d.:,T+-]*", "#", plain).replace("# min # s", "# s")
-    return [re.sub(r"\s+", " ", line).strip() for line in plain.splitlines()]
-
-
-def test_readme_shows_what_the_demo_shows(brief: Shown) -> None:
-    page = (ROOT / "README.md").read_text()
-    excerpt = page.split("$ make demo\n")[1].split("$ make test")[0]
-    # The brief one has no trouble, and so nothing to show of it.
-    calm = re.sub(r"^\$ kill -STOP.*?^ {5}", "     ", excerpt, flags=re.MULTILINE | re.DOTALL)
-    lines = [line for line in normal(calm) if line not in ("", "…")]
-    real = normal(brief.out)
-
-    assert len(calm) < len(excerpt)
-    assert len(lines) > 10
-    assert [line for line in lines if line not in real] == []
+    assert demo.left == []

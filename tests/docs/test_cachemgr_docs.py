@@ -154,6 +154,8 @@ def shape(text: str, folder: Path | str) -> list[str]:
     text = text.replace(str(folder), "/tmp/try")
     text = re.sub(r"\d+(?:[.:-]\d+)*", "#", re.sub(r"\b[0-9a-f]{12,}\b", "#", text))
     text = re.sub(r"the pool (\S+) of \S+:", r"the pool \1 of ada:", text)
+    # A busy machine takes a second or more, and then that is told.
+    text = re.sub(r"(is in the pool) after # s$", r"\1", text, flags=re.MULTILINE)
     return [re.sub(r"\s+", " ", line).strip() for line in text.strip().splitlines()]
 
 

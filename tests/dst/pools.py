@@ -247,7 +247,7 @@ class Network:
             code = self._fetch(pool, order, now_s)
         elif isinstance(order, Pin):
             if order.digest in pool.images:
-                pool.pins.setdefault(order.digest, {})[order.owner] = order.until_s
+                _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
             else:
                 code = "missing"
         elif isinstance(order, Unpin):
@@ -263,7 +263,7 @@ class Network:
 
     def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
         if order.digest in pool.images:
-            pool.pins.setdefault(order.digest, {})[order.owner] = order.until_s
+            _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
             return ""
         flow = pool.flows.get(order.digest)
         if flow is None:
@@ -277,8 +277,10 @@ class Network:
                 owners={},
                 rate_bytes_per_s=order.rate_bytes_per_s,
             )
-        flow.owners[order.owner] = order.until_s
-        flow.sources = order.sources
+        _renew(flow.owners, order.owner, order.until_s)
+        # Who joins brings its sources along; what runs goes on with what it has.
+        known = () if flow.has_failed else flow.sources
+        flow.sources = (*known, *(each for each in order.sources if each not in known))
         flow.rate_bytes_per_s = order.rate_bytes_per_s
         flow.has_failed = False
         return ""
@@ -297,6 +299,11 @@ class Network:
             pool.pins.pop(each.digest, None)
             free += each.size_bytes
         return True
+
+
+def _renew(pins: dict[str, int], owner: str, until_s: int) -> None:
+    """As real pools do: a lease is never shortened."""
+    pins[owner] = max(until_s, pins.get(owner, 0))
 
 
 def _arriving(flow: Flow) -> Arriving:

@@ -151,6 +151,7 @@ def test_hook_that_is_killed_fails_the_job(served: Node) -> None:
         (f"outrider-ticket={ticket(digest='0' * 64)}", "is not on this node"),
         (f"outrider-ticket={ticket()} and more", "is none"),
         ("outrider-ticket=", "needs a value"),
+        ("outrider-ticket=none", "somebody let the job start"),
         ("outrider-ticket=--help", "is none"),
         ("outrider-ticket=$(touch /tmp/hn-owned) `id`; rm -rf /", "is none"),
         ('outrider-ticket="}{"\\', "is none"),
@@ -165,6 +166,14 @@ def test_comment_is_data_and_nothing_else(served: Node, comment: str, words: str
     assert not Path("/tmp/hn-owned").exists()
     assert served.instances() == []
     check_fails_the_job_alone(served, words)
+
+
+def test_job_that_waits_for_its_ticket_does_not_begin_in_a_reservation_without_image(served: Node) -> None:
+    comment = "mine outrider-ticket=none"
+    prolog = served.run("Prolog", SLURM_JOB_COMMENT=comment, SLURM_JOB_RESERVATION="other")
+
+    assert prolog.returncode == 0
+    check_fails_the_job_alone(served, "no image is held on this node for reservation other")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,10 @@ DIGEST = "sha256:" + "0a" * 32
 
 
 def test_all_keys_are_read() -> None:
-    text = f"image: https://host/a.qcow2\ndigest: {DIGEST}\nsize: 2GiB\nformat: qcow2\nprivate: true\nname: render\n"
+    text = (
+        f"image: https://host/a.qcow2\ndigest: {DIGEST}\nsize: 2GiB\n"
+        "format: qcow2\nprivate: true\nname: render\n"
+    )
 
     assert parse_job_lines(text) == JobLines(
         image="https://host/a.qcow2",
@@ -49,7 +52,7 @@ def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
     ],
 )
 def test_fault_is_named_with_its_key(text: str, words: str) -> None:
-    with pytest.raises(TextError, match="^") as raised:
+    with pytest.raises(TextError) as raised:
         parse_job_lines(text)
 
     assert words in str(raised.value)
@@ -58,12 +61,13 @@ def test_fault_is_named_with_its_key(text: str, words: str) -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_or_refused_with_a_sentence(text: str) -> None:
+    words = ""
     try:
-        found = parse_job_lines(text)
+        words = parse_job_lines(text).image
     except TextError as error:
-        assert str(error)
-    else:
-        assert found.image
+        words = str(error)
+
+    assert words
 
 
 @given(

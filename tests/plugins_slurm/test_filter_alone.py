@@ -56,6 +56,7 @@ def test_every_claim_about_the_filter_holds(lua: list[str]) -> None:
     ("file", "right", "wrong"),
     [
         ("outrider_submit.lua", "job_desc.begin_time = os.time() + HELD_S", "job_desc.begin_time = 0"),
+        ("outrider_submit.lua", 'own .. metadata.TICKET .. "none"', "comment"),
         ("outrider_submit.lua", "if is_judged and not is_managed then", "if true then"),
         ("outrider_submit.lua", 'if comment ~= nil then return "Comment" end', ""),
         ("outrider_submit.lua", "if is_forged(job_desc) then", "if false then"),

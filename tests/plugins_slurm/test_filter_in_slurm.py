@@ -101,7 +101,7 @@ def test_job_of_another_user_is_protected_by_slurm(slurm: Site) -> None:
     answer = slurm.run("scontrol", "update", f"job={job}", "Comment=x", uid=BOB)
 
     assert answer.code != 0
-    assert slurm.job(job).get("Comment") in NONE
+    assert slurm.job(job)["Comment"] == "outrider-ticket=none"
 
 
 def test_job_without_metadata_is_untouched(slurm: Site) -> None:
@@ -135,7 +135,7 @@ def test_comment_says_the_same_as_lines(slurm: Site, options: list[str]) -> None
     answer = slurm.run("sbatch", "--parsable", "--comment=my words outrider:http://h/b?x=1", *options)
 
     assert record(slurm, answer.job)["metadata"] == "image: http://h/b?x=1"
-    assert slurm.job(answer.job)["Comment"] == "my words outrider:http://h/b?x=1"
+    assert slurm.job(answer.job)["Comment"] == "my words outrider:http://h/b?x=1 outrider-ticket=none"
     assert is_held(slurm, answer.job)
 
 

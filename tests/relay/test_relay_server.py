@@ -188,6 +188,7 @@ def test_client_that_leaves_is_not_waited_for(start: Start) -> None:
         (ticket(lasts_s=0), b"the ticket has expired\n"),
         ("Outrider nonsense", b"a ticket is missing\n"),
     ],
+    ids=["none", "of another image", "expired", "nonsense"],
 )
 def test_without_a_good_ticket_nothing_is_sent(start: Start, authorization: str, reason: bytes) -> None:
     node = start(serves_public=True)

@@ -118,6 +118,7 @@ class Pool:
     is_away: bool = False
     broken: str = ""
     """Why nothing can be brought here, if so."""
+    broken_code: str = "source-failed"
     fetches: list[Fetch] = field(default_factory=list)
 
 
@@ -311,7 +312,7 @@ class Sandbox:
         if isinstance(order, Fetch):
             pool.fetches.append(order)
             if pool.broken:
-                return OrderResult(order=order, code="source", words=pool.broken)
+                return OrderResult(order=order, code=pool.broken_code, words=pool.broken)
             pool.pins[order.digest, order.owner] = order.until_s
             if order.digest not in pool.images:
                 pool.arriving.setdefault(order.digest, Brought(fetch=order, begun_s=self.now_s)).fetch = order

@@ -10,7 +10,7 @@ import pytest
 
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
-from tests.slurm.jobs import instances
+from tests.slurm.jobs import in_slurm, instances, pins
 
 NODES = 4
 RATE_BITS_PER_S = 200_000_000
@@ -36,15 +36,25 @@ def site() -> Iterator[OutriderSite]:
 
 
 def check_clean(site: OutriderSite) -> None:
-    """No node drained, no instance, no file of a hook's left."""
+    """No node drained; no job, reservation, instance, pin or file of a hook's left."""
     site.cluster.wait_idle(SETTLE_S)
     site.cluster.wait_for("no leftovers", lambda: not leftovers(site), SETTLE_S, lambda: f"{leftovers(site)}")
 
 
 def leftovers(site: OutriderSite) -> list[str]:
-    found = []
+    found = [f"job {key} waits" for key in site.cluster.run(HEAD, ["squeue", "-h", "-o%A"]).stdout.split()]
+    found += [f"reservation {name} in Slurm" for name in in_slurm(site)]
     for node in site.cluster.nodes:
         found += [f"instance of {owner} on {node}" for owner in instances(site, node)]
+        found += [
+            f"pin of {owner} on {node}" for owner in pins(site, node) if not _may_be_pinned(site, owner)
+        ]
         argv = ["find", "/run/outrider/jobs", "/run/outrider/failed", "-type", "f"]
         found += [f"{path} on {node}" for path in site.cluster.run(node, argv, check=False).stdout.split()]
     return found
+
+
+def _may_be_pinned(site: OutriderSite, owner: str) -> bool:
+    """For one that has run its time an image is kept a while."""
+    shown = site.outrider("show", owner.removeprefix("reservation:"), "--json", user="root", check=False)
+    return shown.returncode == 0 and '"ended"' in shown.stdout

@@ -95,14 +95,35 @@ def instances(site: OutriderSite, node: str) -> list[str]:
     return sorted(str(each["owner"]) for each in answer)
 
 
+def pins(site: OutriderSite, node: str) -> list[str]:
+    """For whom images are pinned on a node."""
+    found: list[str] = []
+    for image in _images(site, node):
+        answer = _node(site, node, "show", str(image["digest"]))["pin_list"]
+        assert isinstance(answer, list)
+        found += [str(each["owner"]) for each in answer]
+    return sorted(found)
+
+
+def in_slurm(site: OutriderSite) -> dict[str, dict[str, str]]:
+    """Slurm's reservations with their fields."""
+    text = site.cluster.run(HEAD, ["scontrol", "--oneliner", "show", "reservation"]).stdout
+    found = {}
+    for line in text.splitlines():
+        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "ReservationName" in fields:
+            found[fields["ReservationName"]] = fields
+    return found
+
+
 def _images(site: OutriderSite, node: str) -> list[dict[str, object]]:
     answer = _node(site, node, "ls")["images"]
     assert isinstance(answer, list)
     return answer
 
 
-def _node(site: OutriderSite, node: str, verb: str) -> dict[str, object]:
-    done = site.cluster.run(node, ["/usr/lib/outrider/cachemgr.pyz", verb, "--json"])
+def _node(site: OutriderSite, node: str, *words: str) -> dict[str, object]:
+    done = site.cluster.run(node, ["/usr/lib/outrider/cachemgr.pyz", *words, "--json"])
     answer = json.loads(done.stdout)
     assert isinstance(answer, dict)
     return answer

@@ -10,7 +10,7 @@ import pytest
 from testbed.commands import CommandFailed
 from testbed.site import Image, OutriderSite
 from testbed.slurm import HEAD
-from tests.slurm.jobs import arrived_s, ended, output, script, seen, wait_for
+from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen, wait_for
 
 MB = 1_000_000
 REFUSED = 4
@@ -39,17 +39,6 @@ def shown(site: OutriderSite, name: str) -> dict[str, object]:
     answer = json.loads(site.outrider("show", name, "--json").stdout)
     assert isinstance(answer, dict)
     return answer
-
-
-def in_slurm(site: OutriderSite) -> dict[str, dict[str, str]]:
-    """Slurm's reservations with their fields."""
-    text = site.cluster.run(HEAD, ["scontrol", "--oneliner", "show", "reservation"]).stdout
-    found = {}
-    for line in text.splitlines():
-        fields = dict(word.split("=", 1) for word in line.split() if "=" in word)
-        if "ReservationName" in fields:
-            found[fields["ReservationName"]] = fields
-    return found
 
 
 def state(site: OutriderSite, name: str) -> object:

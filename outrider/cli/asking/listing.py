@@ -176,7 +176,8 @@ def _transfer_row(view: TransferView, asking: Session) -> tuple[object, ...]:
         view.number, "late" if view.is_late else view.state, view.nodes,
         image_name(view.image.uri, view.image.digest), _size(view.total_bytes),
         f"{percent(view.arrived_bytes, view.total_bytes)}%", rate, when.column(view.begin_s),
-        when.column(view.ready_s), when.column(view.deadline_s), ",".join(view.for_reservations),
+        when.column(view.ready_s), when.column(view.deadline_s),
+        ",".join([*view.for_reservations, *(f"job-{job}" for job in view.for_jobs)]),
     )  # fmt: skip
 
 

@@ -155,7 +155,8 @@ def transfers_screen(found: TransferList, when: When) -> str:
     running = sum(each.state == "running" for each in found.transfers)
     written = [f"{when.clock(when.now_s)}  {plural(len(found.transfers), 'transfer')}, {running} running"]
     for each in found.transfers:
-        whom = f" for {', '.join(each.for_reservations)}" if each.for_reservations else ""
+        users = [*each.for_reservations, *(f"job {job}" for job in each.for_jobs)]
+        whom = f" for {', '.join(users)}" if users else ""
         written.append(f"{image_name(each.image.uri, each.image.digest)} to {each.nodes}{whom}, {each.state}")
         written.append(f"  {transfer_line(each, when, plain_paint)}")
     return "\n".join(written)

@@ -51,7 +51,7 @@ def show(arguments: argparse.Namespace) -> None:
     plot = BRIEF if arguments.brief else FULL
     print(prose(INTRODUCTION), flush=True)
     with staged(clock, os.environ, plot.image_bytes, keeps_folder=arguments.keep) as stage:
-        screen = Screen(sys.stdout, stage.environment, stage.folder, clock)
+        screen = Screen(sys.stdout, stage.environment, stage.launch, clock)
         Story(stage, screen, clock, plot).tell()
     if not arguments.keep:
         print("\nAll of it is gone again. On a site of your own: outrider --help, docs/walkthrough.md")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,10 +13,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from outrider.cli.client import Client
+from outrider.cli.demo.ending import ended_in_order
 from outrider.cli.demo.images import ImageServer, write_image
+from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError, OutputError, UnreachableError
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ NODES = "n[1-5]"
 START_S, STOP_S = 30, 20
 LOOK_S = 0.1
 LOG_LINES = 15
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_FOLDER_BYTES = 60
 """So that the sockets of nodes inside have paths that Linux takes."""
 _DAEMON = re.compile(r"node's daemon started node=(\S+) pid=(\d+)")
@@ -59,19 +61,9 @@ def staged(
 
     Raises CommandError, after the last lines of the service's log, if something went wrong.
     """
-    before = {each: signal.getsignal(each) for each in ENDING}
-    for each in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, _end)
     stage = Stage(_folder(), clock, environment)
-    try:
-        stage.begin(image_bytes)
-        yield stage
-    except CommandError:
-        print(f"\nThe service's log ends so:\n{stage.last_words()}", file=sys.stderr)
-        raise
-    finally:
-        for each in ENDING:
-            signal.signal(each, signal.SIG_IGN)
+
+    def end() -> None:
         try:
             stage.end()
         finally:
@@ -79,8 +71,14 @@ def staged(
                 print(f"\nThe folder is {stage.folder}: log, images, pools, and what jobs printed.")
             else:
                 shutil.rmtree(stage.folder, ignore_errors=True)
-            for each, handler in before.items():
-                signal.signal(each, handler)
+
+    with ended_in_order(end):
+        try:
+            stage.begin(image_bytes)
+            yield stage
+        except CommandError:
+            print(f"\nThe service's log ends so:\n{stage.last_words()}", file=sys.stderr)
+            raise
 
 
 class Stage:
@@ -128,6 +126,14 @@ class Stage:
                 start_new_session=True,
             )
         self._await_service()
+
+    def launch(self, command: str, at: str) -> Start:
+        """An `outrider …` of this very version."""
+        return Start(
+            argv=[sys.executable, "-m", "outrider.cli.main", *shlex.split(command)[1:]],
+            environment=self.environment,
+            folder=self.folder,
+        )
 
     def write_workspace(self, name: str, nodes: int, duration: str) -> str:
         """A workspace's file, and its text."""
@@ -192,10 +198,6 @@ class Stage:
             return False
         answer = self.client.get("/v1/status")
         return isinstance(answer, dict) and answer.get("is_promising") is True
-
-
-def _end(number: int, frame: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _folder() -> Path:

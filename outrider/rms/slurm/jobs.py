@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
@@ -59,6 +59,8 @@ class SlurmJob:
     eligible_s: int
     partitions: tuple[str, ...]
     features: str
+    array: str = ""
+    """The array of which it is one task, or all that wait."""
     tasks: int = 1
 
 
@@ -81,7 +83,30 @@ def jobs_of_rows(rows: Iterable[object], now_s: int) -> tuple[tuple[SlurmJob, ..
             continue
         if job is not None:
             found.append(job)
-    return tuple(sorted(found, key=lambda job: (job.submitted_s, job.key))), tuple(findings[:MOST_FINDINGS])
+    jobs = sorted(_gathered(found), key=lambda job: (job.submitted_s, job.key))
+    return tuple(jobs), tuple(findings[:MOST_FINDINGS])
+
+
+def _gathered(jobs: Iterable[SlurmJob]) -> Iterator[SlurmJob]:
+    """An array's tasks that wait are one job, also when Slurm has parted some of them from the others:
+    it does so while it tries to start them, and what it is told of the array holds for them, too."""
+    arrays: dict[str, SlurmJob] = {}
+    tasks: list[SlurmJob] = []
+    for job in jobs:
+        if job.array and job.state in (JobState.HELD, JobState.PENDING):
+            if job.array == job.key:
+                arrays[job.key] = job
+            else:
+                tasks.append(job)
+        else:
+            yield job
+    for job in tasks:
+        whole = arrays.get(job.array)
+        if whole is None or whole.reservation != job.reservation:
+            yield job
+        else:
+            arrays[job.array] = replace(whole, tasks=whole.tasks + job.tasks)
+    yield from arrays.values()
 
 
 def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
@@ -134,6 +159,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         eligible_s=eligible_s,
         partitions=tuple(filter(None, text(row, "partition").split(","))),
         features=text(row, "features"),
+        array=str(number(row, "array_job_id") or ""),
         tasks=_tasks(text(row, "array_task_string")),
     )
 

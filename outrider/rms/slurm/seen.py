@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from outrider.metadata.errors import TextError
@@ -33,7 +33,10 @@ class Seen:
         now_s: Callable[[], int],
         log: Log,
         read_jobs: JobsReader | None = None,
+        shown: Collection[str] = (),
     ) -> None:
+        """`shown` are the nodes of which the service is told; empty means all."""
+        self._only = frozenset(shown)
         self.places = Places(())
         self._commands = commands
         self._booking = booking
@@ -56,7 +59,7 @@ class Seen:
         names = {each.name for each in reservations}
         return Sight(
             at_s=at_s,
-            nodes=tuple(each.node for each in nodes),
+            nodes=tuple(each.node for each in nodes if not self._only or each.node.name in self._only),
             jobs=tuple(self._shown(job, names) for job in jobs),
             reservations=reservations,
         )

@@ -7,7 +7,7 @@ last look serves to change them; how a job stands is asked anew before each chan
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Protocol
 
@@ -46,14 +46,18 @@ class SlurmSystem:
         log: Log,
         account_of: Callable[[str, int], Account],
         read_jobs: JobsReader | None = None,
+        shown: Collection[str] = (),
     ) -> None:
+        """`shown` are the nodes of which a look tells; empty means all that Slurm has."""
         self._commands = commands
         self._clock = clock
         self._log = log
         self._account_of = account_of
         self._guard = threading.RLock()
         self._booking = Booking(commands, clock.now_s)
-        self._seen = Seen(commands, self._booking, now_s=clock.now_s, log=log, read_jobs=read_jobs)
+        self._seen = Seen(
+            commands, self._booking, now_s=clock.now_s, log=log, read_jobs=read_jobs, shown=shown
+        )
 
     @property
     def name(self) -> str:

@@ -7,7 +7,6 @@ import shutil
 
 from cachemgr.clock import SystemClock
 from cachemgr.errors import CacheError
-from cachemgr.job_tickets import JobTicket, make_job_ticket
 from cachemgr.keys import read_keys
 from outrider.rms.slurm import Commands, SlurmSystem, account_of, run_process
 from outrider.rms.slurm.commands import PATH
@@ -15,6 +14,7 @@ from outrider.service.daemon.backendconfig import BackendSection
 from outrider.service.daemon.catalogued import CataloguedNodes
 from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.signing import signer
 from outrider.service.images import Catalogue
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Promised, Resolve, World
@@ -56,22 +56,15 @@ def make_cluster(
         keys = read_keys(section.key)
     except CacheError as error:
         raise BackendError(f"{error}; `outrider init slurm` makes one") from error
-    commands = Commands(
-        run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
-    )
-    rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of)
+    commands = Commands(run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid())
+    rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
     nodes = RemoteNodes(addresses, keys, clock=clock)
-
-    def sign(job: str, uid: int, digest: str, expires_s: int) -> str:
-        ticket = JobTicket(job=job, uid=uid, digest=digest.removeprefix("sha256:"), expires_s=expires_s)
-        return make_job_ticket(keys[0], ticket)
-
     world = World(
         rms=rms,
         nodes=CataloguedNodes(nodes, catalogue),
         resolve=resolve,
         promised=promised,
-        sign=sign,
+        sign=signer(keys[0]),
     )
     return ClusterBackend(nodes, world)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
-from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.answers import Answer, Decision, TransferList, Trouble
 from outrider.service.desk import submitting
 from outrider.service.desk.admitting import Wish
 from outrider.service.desk.recall import read_decision, write_decision
@@ -68,7 +68,7 @@ class Answering:
             states = {name: each.state.value for name, each in roster.items()}
             return site_views.nodes(request, states)
         if isinstance(request, ListTransfers):
-            return site_views.transfers(request, caller)
+            return self._transfers(request, caller)
         if isinstance(request, ShowTimeline):
             return site_views.timeline(request)
         if isinstance(request, Recall):
@@ -170,6 +170,14 @@ class Answering:
             parts.executing.prune()
             parts.executing.arrange(live)
         return decision
+
+    def _transfers(self, request: ListTransfers, caller: Caller) -> TransferList:
+        """Those with deadlines come first, as on the link."""
+        found = self._parts.site_views.transfers(request, caller)
+        free = request.most - len(found.transfers)
+        others = self._parts.freight.transfers(caller, free)
+        is_complete = found.is_complete and self._parts.freight.count() <= free
+        return TransferList(transfers=(*found.transfers, *others), is_complete=is_complete)
 
     def _owned(self, name: str, caller: Caller) -> Live | Trouble:
         found = self._parts.views.find(name, caller)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from outrider.core.lane import Cargo, Lane, Slots, slots_of
 from outrider.core.reuse import Life
 from outrider.service.desk.led import Led
+from outrider.service.desk.member import Need
 from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter
 
 TRICKLE_SHARE = 1_000
@@ -135,10 +136,17 @@ class Hauling:
             self._moved[cargo.number] = (left, self._site.now_s)
         cargo.left_bytes = left
 
+    def failed(self, led: Led, node: int) -> None:
+        """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
+        life = led.copies.get(node)
+        cargo = None if life is None or life.transfer is None else self.lane.find(life.transfer)
+        if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
+            self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
+
     def run(self) -> None:
         """Begin what may begin, and see to it that deadlines have what they were planned with."""
         lane, site = self.lane, self._site
-        if lane.running is not None and self._is_stuck(lane.running):
+        if lane.running is not None and lane.waiting and self._is_stuck(lane.running):
             self._log.warning("best-effort transfer takes too long", transfer=lane.running.number)
             lane.set_aside()
         while lane.running is None and lane.waiting and self._may_begin():
@@ -155,13 +163,15 @@ class Hauling:
             for node in cargo.nodes:
                 for led in list(self._users.get((cargo.number, node), {}).values()):
                     self.place(led, node, led.copies[node])
+        if lane.running is None and lane.aside and not lane.waiting and self._may_begin():
+            lane.take_up()
         for cargo in [*lane.aside, *([lane.running] if lane.running is not None else [])]:
             self._set_rate(cargo)
 
     def next_s(self) -> int | None:
         """When to look again although nothing has happened."""
         lane, now_s = self.lane, self._site.now_s
-        if lane.running is not None:
+        if lane.running is not None and lane.waiting:
             return max(now_s + 1, self._moved[lane.running.number][1] + STUCK_S)
         return now_s + GUARD_S if lane.waiting else None
 
@@ -238,6 +248,12 @@ class Hauling:
             if need is not None and need.digest == cargo.image.digest:
                 found.append(need.arrived_bytes)
         return max(found)
+
+    def _is_coming(self, cargo: Cargo) -> bool:
+        """Whether any bytes of a transfer arrive anywhere."""
+        members = [self._staff.members.get(self._name(node)) for node in cargo.left]
+        needs = [need for each in members if each is not None for need in each.needs.values()]
+        return any(need.rate for need in needs if need.transfer == cargo.number)
 
     def _upstream(self, cargo: Cargo, node: int) -> tuple[str, ...]:
         place = cargo.nodes.index(node) if node in cargo.nodes else 0

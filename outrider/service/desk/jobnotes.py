@@ -102,9 +102,10 @@ def _standing(led: Led, nodes: tuple[str, ...], now_s: int) -> str:
     if led.stage is Stage.REFUSED:
         return f"it stays held: {led.words}"
     if led.stage is Stage.WAITING:
-        return f"waits for room for {name}: {led.words}"
+        return f"{name} waits: {led.trouble or led.words}"
     if led.stage is Stage.STAGING:
-        trouble = f"; {led.words}" if led.words else ""
+        words = led.words or led.trouble
+        trouble = f"; {words}" if words else ""
         return f"{name} is on its way, ready about {_told_s(led, now_s)}{trouble}"
     if led.stage is Stage.STAGED:
         return f"{name} is ready on {fold(nodes)}"

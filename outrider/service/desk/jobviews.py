@@ -29,6 +29,7 @@ from outrider.service.desk.staff import Staff
 from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
 
 MOST_DECISIONS = 100
+EXPECTED = (Stage.STAGING, Stage.STAGED, Stage.RUNNING)
 
 
 class JobViews:
@@ -130,7 +131,7 @@ class JobViews:
             nodes=fold(nodes),
             node_count=len(nodes),
             submitted_s=led.job.submitted_s,
-            ready_s=led.ready_s,
+            ready_s=led.ready_s if led.stage in EXPECTED else None,
             start_s=led.start_s if led.stage is not Stage.RUNNING else led.job.start_s,
             is_overdue=led.is_overdue,
             words=standing_of(led, self._leading.names(led.ready), longest_s, now_s) if is_shown else "",

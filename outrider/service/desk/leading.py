@@ -33,6 +33,9 @@ MOST_FAILURES = 3
 BARRED_S = 300
 """For so long a node is gone round to which an image could not be brought."""
 RETRY_S = 60
+WRONG_S = 600
+"""After so long an image is tried again that was another one than its user had said."""
+WRONG_BYTES = "wrong-bytes"
 ORDER_LOOKS = 2
 """After so many looks that do not show what was ordered it is ordered again."""
 GRACE_S = 90
@@ -113,6 +116,7 @@ class Leading:
                 self._failed(led, number)
             else:
                 self._hauling.moved(led, number)
+                self._relieve(led, each.node)
 
     def resolved(self, call: ResolveImage, result: object) -> None:
         """What is at an image's address."""
@@ -254,10 +258,7 @@ class Leading:
         if image is not None and lines.size_bytes not in (None, image.size_bytes):
             words = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
         if image is None or words:
-            if led.words != words:
-                self._note(led, "refused", words)
-            led.stage, led.words = Stage.REFUSED, words
-            self._retry(led, RETRY_S)
+            self._refuse(led, words, RETRY_S)
         else:
             led.image = JobImage(
                 uri=lines.image,
@@ -282,6 +283,10 @@ class Leading:
         elif self._choosing.choose(led):
             names = ", ".join(self.names(set(led.copies))[:8])
             self._note(led, "planned", f"its image {led.image.uri} is to be on {names}")
+        elif led.bad:
+            # Wherever it was tried it has failed, and there is nowhere else: no node may be to blame.
+            soon_s = self._site.now_s + RETRY_S
+            led.bad = {node: min(until_s, soon_s) for node, until_s in led.bad.items()}
         self._touch(led)
 
     def _arrived(self, led: Led, node: int) -> None:
@@ -308,16 +313,36 @@ class Leading:
 
     def _failed(self, led: Led, node: int) -> None:
         name = self.names({node})[0]
-        need = self._staff.members[name].needs.get(led.owner)
+        member = self._staff.members[name]
+        need = member.needs.get(led.owner)
         if need is None:
             return
+        words = member.words or need.words
+        if need.code == WRONG_BYTES:
+            # At its address is another image: no node would get the right one.
+            self._choosing.drop_all(led)
+            self._refuse(led, words, WRONG_S)
+            return
+        led.trouble = f"it does not reach {name}: {words}"
+        self._hauling.failed(led, node)
         if need.failures >= MOST_FAILURES or need.transfer is None:
-            words = f"image {need.uri} does not reach {name}: {need.words}"
-            self._log.warning("job's image does not arrive", job=led.key, node=name, words=need.words)
+            self._log.warning("job's image does not arrive", job=led.key, node=name, words=words)
             led.bad[node] = self._site.now_s + BARRED_S
             self._choosing.drop(led, node)
             self._mend(led)
-            led.words = words
+
+    def _relieve(self, led: Led, node: str) -> None:
+        """Bytes arrive: what was wrong is over."""
+        need = self._staff.members[node].needs.get(led.owner)
+        if need is not None and need.rate:
+            led.trouble = ""
+
+    def _refuse(self, led: Led, words: str, after_s: int) -> None:
+        """Its user has to do something; or it is right when it is tried again."""
+        if led.words != words:
+            self._note(led, "refused", words)
+        led.stage, led.words, led.trouble = Stage.REFUSED, words, ""
+        self._retry(led, after_s)
 
     def _lost(self, node: str, key: str) -> None:
         """A copy is gone, for whomever it was."""
@@ -373,7 +398,7 @@ class Leading:
             self._hold(led)
 
     def _staged(self, led: Led) -> None:
-        led.stage, led.words, led.ready_s = Stage.STAGED, "", self._site.now_s
+        led.stage, led.words, led.trouble, led.ready_s = Stage.STAGED, "", "", self._site.now_s
         waited_s = self._site.now_s - led.since_s
         self._meter.count("outrider_jobs_staged_total")
         self._meter.observe("outrider_job_wait_seconds", waited_s)

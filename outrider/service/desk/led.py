@@ -76,6 +76,8 @@ class Led:
     """The reservation that it is to run in."""
     words: str = ""
     """What is wrong, for its user."""
+    trouble: str = ""
+    """Why its image has not come to some node, for its user; nothing once bytes arrive again."""
     retry_s: int | None = None
     """When it is tried again, if something was wrong."""
     bad: dict[int, int] = field(default_factory=dict)

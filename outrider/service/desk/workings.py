@@ -11,6 +11,7 @@ from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.carriage import Carriage
 from outrider.service.desk.copies import Copies
 from outrider.service.desk.executing import Executing
+from outrider.service.desk.freight import Freight
 from outrider.service.desk.hauling import Hauling
 from outrider.service.desk.joborders import IsCarrying, JobOrders
 from outrider.service.desk.jobviews import JobViews
@@ -41,6 +42,7 @@ class Workings:
     hauling: Hauling
     leading: Leading
     job_views: JobViews
+    freight: Freight
     views: Views
     site_views: SiteViews
 
@@ -78,6 +80,7 @@ def make_workings(
         hauling=hauling,
         leading=leading,
         job_views=JobViews(site, staff, leading),
+        freight=Freight(site, staff, hauling, leading),
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
     )

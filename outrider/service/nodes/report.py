@@ -105,5 +105,6 @@ def _of_transfer(digest: str, transfer: Fields, words: str, *, has_failed: bool)
         rate_bytes_per_s=transfer.number("rate_bytes_per_s"),
         source=transfer.text("source"),
         has_failed=has_failed,
+        code=transfer.text("error") if has_failed else "",
         words=words,
     )

@@ -113,7 +113,7 @@ class Converter:
         try:
             # The outer folder stays ours: there nobody can put anything in the image's place.
             os.chmod(folder, 0o711)
-            work = f"{folder}/work"
+            work = f"{folder}/conversion"
             os.mkdir(work, 0o700)
             if self._ids is not None:
                 os.chown(work, *self._ids)

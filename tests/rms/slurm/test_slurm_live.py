@@ -44,14 +44,16 @@ def states(sight: Sight) -> dict[str, JobState]:
     return {job.key: job.state for job in sight.jobs}
 
 
-def another_system(cluster: Cluster, run: Callable[..., Output] = run_process) -> SlurmSystem:
+def another_system(
+    cluster: Cluster, run: Callable[..., Output] = run_process, shown: Sequence[str] = ()
+) -> SlurmSystem:
     """As after a restart of the service: nothing is known."""
 
     def account_of(user: str, uid: int) -> Account:
         return Account(user=user, uid=uid, gid=uid, home="/")
 
     commands = Commands(run, configuration=str(cluster.configuration), path=PATH, timeout_s=2)
-    return SlurmSystem(commands, clock=SystemClock(), log=LogOfTest(), account_of=account_of)
+    return SlurmSystem(commands, clock=SystemClock(), log=LogOfTest(), account_of=account_of, shown=shown)
 
 
 def test_controller_that_restarts_is_unavailable_and_has_forgotten_nothing(
@@ -216,3 +218,12 @@ def test_node_whose_daemon_dies_is_not_up_until_it_is_back(cluster: Cluster, sce
     scene.wait_for("n4 is up", lambda sight: state(sight) is NodeState.UP, 120)
 
     assert [node.name for node in gone.nodes if node.state is NodeState.UP] == ["n1", "n2", "n3"]
+
+
+def test_service_that_has_some_nodes_sees_no_others(cluster: Cluster, scene: Scene) -> None:
+    every = [node.name for node in scene.system.look().nodes]
+
+    sight = another_system(cluster, shown=every[:1]).look()
+
+    assert len(every) > 1
+    assert [node.name for node in sight.nodes] == every[:1]

@@ -273,3 +273,17 @@ def test_users_own_begin_is_no_hold() -> None:
     job = next(each for each in jobs_in(data, at_s)[0] if each.key == "5")
 
     assert (job.state, job.is_held_by_us) == (JobState.PENDING, False)
+
+
+@every_version
+def test_waiting_tasks_that_slurm_has_parted_from_their_array_still_count_as_it(version: str) -> None:
+    plain = json.loads(recorded(version, "jobs.json"))
+    whole = next(row for row in plain["jobs"] if row["job_id"] == 3)
+    plain["jobs"] += [{**whole, "job_id": number, "array_task_string": ""} for number in (31, 32)]
+
+    jobs, findings = jobs_in(json.dumps(plain).encode(), int(recorded(version, "at.txt")))
+
+    assert findings == ()
+    assert sorted(job.key for job in jobs) == ["1", "2", "3", "4", "5"]
+    tasks = {job.key: job.tasks for job in jobs}
+    assert tasks["3"] == jobs_of(version)["3"].tasks + 2

@@ -1,0 +1,166 @@
+"""`outrider doctor`: looks at everything that an installation needs, and says what to do. Changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Subparsers, add_command
+from outrider.cli.errors import CommandError, InputError, MissingPartError
+from outrider.cli.output import print_json
+from outrider.cli.quantities import positive
+
+if TYPE_CHECKING:
+    from outrider.cli.installing.facts import Facts
+    from outrider.cli.installing.findings import Finding
+    from outrider.cli.installing.running import SystemRunner
+
+AT_ONCE = 16
+MOST_NODES_UNASKED = 256
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
+_EPILOG = """One line for each thing looked at: ok, a warning, or a fault with what to do about it. Nodes are
+asked over the network with the site's key, so this is run as root; where ssh lets root in, their files
+are looked at, too. The exit code is 0 if all is well, 1 after warnings, 2 after faults.
+
+examples:
+  outrider doctor
+  outrider doctor --nodes 'n[1-4]'
+  outrider doctor --no-nodes --quiet
+"""
+
+
+def add(commands: Subparsers) -> None:
+    parser = add_command(commands, "doctor", doctor, "look for what is wrong on head and nodes", _EPILOG)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--nodes", metavar="NODES", help="these nodes: n[1-16] (all that have been deployed to)"
+    )
+    which.add_argument("--no-nodes", action="store_true", help="look at the head alone")
+    parser.add_argument("--no-ssh", action="store_true", help="do not look at the nodes' files by ssh")
+    parser.add_argument(
+        "--conf", metavar="FILE", help="the site's slurm.conf (SLURM_CONF, or the usual places)"
+    )
+    parser.add_argument(
+        "--service", metavar="PATH", default="/run/outrider/outriderd.sock", help="the service's socket"
+    )
+    parser.add_argument(
+        "--control-port", metavar="PORT", type=positive, default=CONTROL_PORT,
+        help=f"where the nodes' daemons are asked ({CONTROL_PORT})",
+    )  # fmt: skip
+    parser.add_argument("-q", "--quiet", action="store_true", help="leave out what is ok")
+    parser.add_argument("--json", action="store_true", help="print all findings as JSON")
+
+
+def doctor(arguments: argparse.Namespace) -> None:
+    from outrider.cli.installing.facts import conf_path, gather
+    from outrider.cli.installing.running import SystemRunner
+
+    found = gather(arguments.conf, os.environ, SystemRunner(conf_path(arguments.conf, os.environ)))
+    checks: list[Callable[[], Sequence[Finding]]] = [_root, *_head(found, arguments)]
+    if not arguments.no_nodes:
+        checks += _nodes(found, arguments)
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        findings = [each for result in pool.map(_guarded, checks) for each in result]
+    _show(findings, arguments)
+    worst = max((each.level for each in findings), default=0)
+    if worst:
+        sys.stdout.flush()
+        raise SystemExit(int(worst))
+
+
+def _guarded(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+    """A check that cannot be made is a finding as well."""
+    from outrider.cli.installing.findings import warning
+
+    try:
+        return check()
+    except (CommandError, OSError) as error:
+        name = getattr(check, "__name__", "node")
+        return [warning("head", name, f"could not be checked: {error}")]
+
+
+def _head(found: Facts, arguments: argparse.Namespace) -> Sequence[Callable[[], Sequence[Finding]]]:
+    from outrider.cli.installing import headfiles
+    from outrider.cli.installing.headchecks import HeadChecks
+    from outrider.cli.installing.init import planned_for
+    from outrider.cli.installing.plan import CLI_PART, PARTS
+
+    head = headfiles.Head(
+        site=found.site, user=headfiles.service_user(), slurm_user=found.slurm_user,
+        has_systemd=found.has_systemd, spank=None, key=None, parts=frozenset(PARTS) - {CLI_PART},
+    )  # fmt: skip
+    plan = planned_for(found, head, has_spank=False)
+    files = headfiles.without_content(headfiles.files(head, plan.hooks))
+    return HeadChecks(
+        facts=found, plan=plan, files=files, runner=_runner(found), socket=arguments.service
+    ).all()
+
+
+def _nodes(found: Facts, arguments: argparse.Namespace) -> list[Callable[[], Sequence[Finding]]]:
+    from cachemgr.clock import SystemClock
+    from outrider.cli.installing import headfiles
+    from outrider.cli.installing.control import keys_in
+    from outrider.cli.installing.deploy import names_in
+    from outrider.cli.installing.nodechecks import NodeChecks
+    from outrider.cli.installing.nodefiles import Ports, kit, site_key
+
+    names = names_in(arguments.nodes) if arguments.nodes else headfiles.deployed()[:MOST_NODES_UNASKED]
+    if not names:
+        return []
+    try:
+        key = site_key()
+    except InputError as error:
+        return [partial(_unasked, str(error))]
+    remote = None
+    if not arguments.no_ssh:
+        from outrider.cli.installing.remote import Login, SshRemote
+
+        try:
+            remote = SshRemote(Login())
+        except MissingPartError as error:
+            return [partial(_unasked, str(error))]
+    ports = Ports(control=arguments.control_port, relay=RELAY_PORT)
+    checks = NodeChecks(
+        facts=found, keys=keys_in(key), port=ports.control, remote=remote, clock=SystemClock(),
+        kit=kit(found.site, found.version, ports, key) if remote is not None else None,
+    )  # fmt: skip
+    return [partial(checks.of, name) for name in names]
+
+
+def _root() -> Sequence[Finding]:
+    from outrider.cli.installing.findings import warning
+
+    if os.geteuid() == 0:
+        return []
+    return [
+        warning("head", "doctor", "does not run as root: what only root may see is told as a fault below")
+    ]
+
+
+def _unasked(words: str) -> Sequence[Finding]:
+    from outrider.cli.installing.findings import warning
+
+    return [warning("head", "nodes", f"were not asked: {words}")]
+
+
+def _runner(found: Facts) -> SystemRunner:
+    from outrider.cli.installing.running import SystemRunner
+
+    return SystemRunner(found.site.main.path)
+
+
+def _show(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
+    from cachemgr.cli.tables import table
+
+    shown = [each for each in findings if each.level or not arguments.quiet]
+    if arguments.json:
+        keys = ("level", "where", "what", "words")
+        print_json({"findings": [dict(zip(keys, each.row, strict=True)) for each in shown]})
+    elif shown:
+        print(table(("LEVEL", "WHERE", "WHAT", "FOUND"), [each.row for each in shown]))

@@ -1,0 +1,232 @@
+"""What the doctor looks at on the head node. Each check is independent of the others."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from outrider.cli.errors import CommandError
+from outrider.cli.installing import headfiles
+from outrider.cli.installing.facts import Facts
+from outrider.cli.installing.findings import Check, Finding, fault, of_states, ok, warning
+from outrider.cli.installing.placing import Json, carry_out
+from outrider.cli.installing.plan import Plan
+from outrider.cli.installing.running import Runner
+from outrider.cli.installing.slurmconf import settings
+from outrider.cli.installing.timeouts import timeouts
+
+HERE = "head"
+OLDEST = (22, 5)
+APPLY = "outrider init slurm --apply"
+SERVICE_S = 2
+SETTLES_S = 10
+PAUSE_S = 0.5
+_NEEDED = ("JobSubmitPlugins", "Prolog", "Epilog", "TaskProlog")
+"""Without one of these jobs do not get their images; what else is in the plan is a choice of the site's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeadChecks:
+    """All checks, with what they look at."""
+
+    facts: Facts
+    plan: Plan
+    files: Sequence[Json]
+    runner: Runner
+    socket: str
+
+    def all(self) -> Sequence[Check]:
+        return (
+            self.slurm, self.plugins, self.lines, self.lua, self.shipped, self.key, self.folders,
+            self.configuration, self.munge, self.service, self.limits, self.deployment,
+        )  # fmt: skip
+
+    def slurm(self) -> list[Finding]:
+        if not self.facts.version:
+            return [
+                fault(
+                    HERE, "slurm", "scontrol is not here: this is no head node of Slurm's, or PATH lacks it"
+                )
+            ]
+        if self.facts.version < OLDEST:
+            return [fault(HERE, "slurm", f"{self.facts.version_text} is older than 22.05, which is needed")]
+        if self.facts.silence:
+            return [fault(HERE, "slurm", f"the controller does not answer: {self.facts.silence}")]
+        return [ok(HERE, "slurm", f"{self.facts.version_text}, the controller answers")]
+
+    def plugins(self) -> list[Finding]:
+        """Whether Slurm was built with Lua."""
+        folders = self.facts.running.get("plugindir", "").split(":")
+        if not folders[0]:
+            return []
+        wanted = ["job_submit_lua.so"]
+        if any(each.endswith("lua") for each in self.facts.site.words("CliFilterPlugins")):
+            wanted.append("cli_filter_lua.so")
+        missing = [name for name in wanted if not any(os.path.exists(f"{each}/{name}") for each in folders)]
+        if missing:
+            return [
+                fault(HERE, "lua", f"{', '.join(missing)} not in {':'.join(folders)}: install Slurm with Lua")
+            ]
+        return [ok(HERE, "lua", f"{', '.join(wanted)} in {':'.join(folders)}")]
+
+    def lines(self) -> list[Finding]:
+        """What slurm.conf says, and what the controller goes by."""
+        written = {
+            each.key.lower(): each.value for file in self.facts.site.files for each in settings(file.present)
+        }
+        found = []
+        for key, value in self.plan.settings:
+            running = self.facts.running.get(key.lower(), "")
+            told = fault if key in _NEEDED else warning
+            if written.get(key.lower()) != value:
+                found.append(told(HERE, "slurm.conf", f"has no {key}={value}: {APPLY}"))
+            elif self.facts.running and not _agree(running, value):
+                found.append(
+                    told(
+                        HERE,
+                        "slurm.conf",
+                        f"{key} is {running or 'not set'} for the controller: scontrol reconfigure",
+                    )
+                )
+        return found or [ok(HERE, "slurm.conf", f"{len(self.plan.settings)} settings are in force")]
+
+    def lua(self) -> list[Finding]:
+        """Whether the filters are in the site's files, and all Lua can be read."""
+        edits = [each.path for each in self.plan.edits if each.path.endswith(".lua")]
+        found = [fault(HERE, "filter", f"{path} does not call Outrider's filter: {APPLY}") for path in edits]
+        compiler = next((each for each in ("luac5.4", "luac5.3", "luac") if self._has(each)), None)
+        paths = [f"{self.facts.site.folder}/job_submit.lua", *glob.glob("/usr/lib/outrider/slurm/*.lua")]
+        if compiler is None:
+            return [
+                *found,
+                *([] if found else [ok(HERE, "filter", "in job_submit.lua; no luac here to check it")]),
+            ]
+        for path in filter(os.path.exists, paths):
+            done = self.runner.run([compiler, "-p", path])
+            if not done.is_good:
+                found.append(
+                    fault(HERE, "filter", f"{path} is no good Lua, all jobs are refused: {done.reason}")
+                )
+        return found or [ok(HERE, "filter", f"job_submit.lua calls it, and {compiler} reads all of it")]
+
+    def shipped(self) -> list[Finding]:
+        looked = carry_out({"do": "look", "manifest": headfiles.MANIFEST, "files": list(self.files)})
+        states = dict(looked["files"])
+        if states.get(headfiles.CONFIG) in ("edited", "foreign"):
+            del states[headfiles.CONFIG]
+        states.pop(headfiles.KEY, None)
+        return of_states(HERE, states, APPLY)
+
+    def key(self) -> list[Finding]:
+        return key_findings(HERE, headfiles.KEY)
+
+    def folders(self) -> list[Finding]:
+        """Whoever may write there is root as soon as a job starts."""
+        found = []
+        for path in ("/usr/lib/outrider", "/usr/lib/outrider/slurm", "/etc/outrider", "/etc/outrider/slurm"):
+            if not os.path.isdir(path):
+                continue
+            about = os.stat(path)
+            if about.st_uid != 0 or about.st_mode & 0o022:
+                mode = stat.S_IMODE(about.st_mode)
+                found.append(
+                    fault(
+                        HERE,
+                        "folders",
+                        f"{path} can be written to by others than root ({mode:04o}): chown root, chmod go-w",
+                    )
+                )
+        return found or [ok(HERE, "folders", "only root can write to them")]
+
+    def configuration(self) -> list[Finding]:
+        command = [sys.executable, "-m", "outrider.service", "--check", "--config", headfiles.CONFIG]
+        done = self.runner.run(command, 60)
+        if not done.is_good:
+            return [fault(HERE, "outriderd.yaml", done.reason)]
+        return [ok(HERE, "outriderd.yaml", done.output.strip().rpartition(": ")[2])]
+
+    def munge(self) -> list[Finding]:
+        done = self.runner.run(["munge", "-n"])
+        if not done.is_good:
+            return [fault(HERE, "munge", f"{done.reason}: start munged")]
+        return [ok(HERE, "munge", "answers")]
+
+    def service(self) -> list[Finding]:
+        """Whether outriderd answers, and promises."""
+        from cachemgr.clock import SystemClock
+        from outrider.cli.asking.reading import read
+        from outrider.cli.client import Client
+        from outrider.service.answers import Status
+
+        clock = SystemClock()
+        until_s = clock.monotonic_s() + SETTLES_S
+        try:
+            while True:
+                answer = Client(self.socket, clock, timeout_s=SERVICE_S).get("/v1/status")
+                status = read(Status, answer)
+                # One that was just started has not seen its nodes yet.
+                if (status.is_promising and not status.nodes_away) or clock.monotonic_s() > until_s:
+                    break
+                clock.sleep(PAUSE_S)
+        except CommandError as error:
+            return [fault(HERE, "outriderd", f"{error}: systemctl status outriderd")]
+        if not status.is_promising:
+            return [
+                warning(HERE, "outriderd", f"answers, but promises nothing: {'; '.join(status.troubles)}")
+            ]
+        away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
+        told = warning if away else ok
+        return [told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")]
+
+    def limits(self) -> list[Finding]:
+        running = self.facts.running
+        value = (lambda key: running.get(key.lower(), "")) if running else self.facts.site.value
+        found = [warning(HERE, "timeouts", each) for each in timeouts(value)]
+        return found or [ok(HERE, "timeouts", "a prolog has its time")]
+
+    def deployment(self) -> list[Finding]:
+        from outrider.metadata.hostlists import fold
+
+        nodes, known = headfiles.nodes_of(self.facts.site), set(headfiles.deployed())
+        missing = [each for each in nodes if each not in known]
+        if missing:
+            names = fold(missing)
+            return [
+                warning(HERE, "nodes", f"{names} have nothing of Outrider: outrider nodes deploy '{names}'")
+            ]
+        return [ok(HERE, "nodes", f"all {len(nodes)} have been deployed to")]
+
+    def _has(self, program: str) -> bool:
+        return self.runner.run([program, "-v"]).code is not None
+
+
+def key_findings(where: str, path: str) -> list[Finding]:
+    """The site's key: who has it controls every node."""
+    from cachemgr.errors import CacheError
+    from cachemgr.keys import read_keys
+
+    try:
+        about = os.stat(path)
+        count = len(read_keys(path))
+    except OSError as error:
+        return [fault(where, "key", f"{path}: {error.strerror}: {APPLY}")]
+    except CacheError as error:
+        return [fault(where, "key", str(error))]
+    if about.st_mode & 0o077:
+        return [
+            fault(
+                where,
+                "key",
+                f"{path} can be read by others ({stat.S_IMODE(about.st_mode):04o}): chmod 600 it",
+            )
+        ]
+    return [ok(where, "key", f"{count} in {path}, for its owner alone")]
+
+
+def _agree(running: str, value: str) -> bool:
+    """`105 sec` is 105; and a list of programs, as newer versions show it, has ours in it."""
+    return value in (running, running.partition(" ")[0]) or value in running.split(",")

@@ -1,0 +1,381 @@
+"""`outrider init slurm`: beside an existing Slurm, or away from it again. Without --apply it only tells."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from outrider.cli.arguments import Parser, Subparsers, add_command
+from outrider.cli.errors import InputError, MissingPartError, NotAllowedError, OutputError
+from outrider.cli.output import print_json
+
+if TYPE_CHECKING:
+    from outrider.cli.installing.facts import Facts
+    from outrider.cli.installing.headfiles import Head
+    from outrider.cli.installing.placing import Json
+    from outrider.cli.installing.plan import Plan
+    from outrider.cli.installing.running import Runner
+
+STORE = "/var/lib/outrider/outriderd.sqlite"
+OFF_UNLESS_WANTED = "cli-filter"
+CHECK_S = 120
+_LEAVABLE = ("submit-filter", "prolog", "epilog", "task-prolog", "prolog-slurmctld", "slurm-conf", "unit")
+_SLURM = """Without --apply nothing is changed: the lines are shown, for whoever wants to write them. With it,
+the head gets Outrider's files. Once "outrider nodes deploy" has brought the hooks to all nodes, the site's
+own files get their lines: marked, beside what is there, with a copy of each file as it was.
+--remove takes all of it out again, to the byte; the store of promises stays.
+
+examples:
+  outrider init slurm
+  outrider init slurm --apply
+  outrider init slurm --apply --without-prolog-slurmctld
+  outrider init slurm --remove
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wishes:
+    """What the command line says."""
+
+    conf: str | None
+    user: str
+    parts: frozenset[str]
+    spank: str | None
+    are_nodes_ready: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """The Slurm that was found."""
+
+    slurm_conf: str
+    files: tuple[str, ...]
+    version: str
+    nodes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """What was found, what is or was to be done, and what comes next; as --json shows it."""
+
+    seen: Seen
+    settings: dict[str, str]
+    edits: dict[str, tuple[str, ...]]
+    put: tuple[str, ...]
+    kept: tuple[str, ...]
+    removed: tuple[str, ...]
+    advice: tuple[str, ...]
+    troubles: tuple[str, ...]
+    is_applied: bool
+    waits_for_nodes: str
+    next_steps: tuple[str, ...]
+
+
+def add(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "init", help="install beside a batch system, or show how",
+        description="install beside a batch system, or show how.", epilog=_SLURM,
+    )  # fmt: skip
+    parser.set_defaults(command=_no_command)
+    below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
+    slurm = add_command(below, "slurm", init_slurm, "install beside Slurm, or show what that changes", _SLURM)
+    slurm.add_argument(
+        "--conf", metavar="FILE", help="the site's slurm.conf (SLURM_CONF, or the usual places)"
+    )
+    does = slurm.add_mutually_exclusive_group()
+    does.add_argument("--apply", action="store_true", help="do it, instead of showing it")
+    does.add_argument("--remove", action="store_true", help="take everything out again")
+    slurm.add_argument("--user", metavar="USER", default="root", help="as whom outriderd runs (root)")
+    for part in _LEAVABLE:
+        slurm.add_argument(f"--without-{part}", action="store_true", help=f"leave out: {_MEANING[part]}")
+    slurm.add_argument(
+        "--with-cli-filter", action="store_true",
+        help="add the filter of sbatch and srun, too: every machine on which users submit has to have it",
+    )  # fmt: skip
+    slurm.add_argument(
+        "--spank", metavar="FILE", help="the compiled plugin for --workspace=, if it is wanted"
+    )
+    slurm.add_argument(
+        "--nodes-are-ready",
+        action="store_true",
+        help="the nodes got their hooks in another way than by deploy",
+    )
+    slurm.add_argument("--json", action="store_true", help="print what was found and done as JSON")
+
+
+_MEANING = {
+    "submit-filter": "the filter in slurmctld, without which jobs are not managed",
+    "prolog": "the hook that gives a job its image",
+    "epilog": "the hook that takes the image away after a job",
+    "task-prolog": "the hook that tells a job where its image is",
+    "prolog-slurmctld": "the last look before a job starts, on the head",
+    "slurm-conf": "the lines of slurm.conf",
+    "unit": "the unit of systemd",
+}
+
+
+def init_slurm(arguments: argparse.Namespace) -> None:
+    from outrider.cli.installing.facts import conf_path
+    from outrider.cli.installing.running import SystemRunner
+
+    wishes = _wishes(arguments)
+    if (arguments.apply or arguments.remove) and os.geteuid() != 0:
+        raise NotAllowedError("only root can install: run it again with sudo, or without --apply to look")
+    runner = SystemRunner(conf_path(wishes.conf, os.environ))
+    if arguments.remove:
+        outcome = remove(wishes, runner)
+    else:
+        outcome = install(wishes, runner, is_applied=arguments.apply)
+    if arguments.json:
+        print_json(outcome)
+    else:
+        from outrider.cli.installing.words import screen
+
+        print(screen(outcome, is_removal=arguments.remove))
+    if outcome.troubles:
+        raise InputError("nothing was changed: see to what stands under TROUBLE first")
+
+
+def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
+    """Plan, and carry the plan out if that is wanted and nothing is in its way."""
+    from outrider.cli.installing import editing, facts, headfiles
+    from outrider.cli.installing.plan import CONF_PART
+
+    found = facts.gather(wishes.conf, os.environ, runner)
+    head = _head(wishes, found)
+    planned = planned_for(found, head, has_spank=wishes.spank is not None)
+    request: Json = {
+        "manifest": headfiles.MANIFEST, "folders": headfiles.folders(head),
+        "files": headfiles.files(head, planned.hooks),
+    }  # fmt: skip
+    waits = "" if wishes.are_nodes_ready or CONF_PART not in wishes.parts else _unready(found, planned)
+    put, kept = _looked(_placed({**request, "do": "look"}), request["files"])
+    is_done = is_applied and not planned.troubles
+    if is_done:
+        _check(headfiles.configuration(head), runner)
+        if wishes.user != "root":
+            _make_user(wishes.user, runner)
+        done = _placed({**request, "do": "put"})
+        put, kept = tuple(done["changed"]), tuple(done["kept"])
+        _make_store(runner)
+        if not waits:
+            editing.apply(planned.edits)
+        if any(path.endswith(".lua") for path in put):
+            # slurmctld reads its filter anew when this file changes, whatever lies beside it.
+            editing.touch(f"{found.site.folder}/job_submit.lua")
+    return Outcome(
+        seen=_seen(found),
+        settings=dict(planned.settings),
+        edits={each.path: each.lines for each in planned.edits},
+        put=put,
+        kept=kept,
+        removed=(),
+        advice=planned.advice,
+        troubles=planned.troubles,
+        is_applied=is_done,
+        waits_for_nodes=waits,
+        next_steps=_next_steps(found, planned, waits, is_done=is_done),
+    )
+
+
+def remove(wishes: Wishes, runner: Runner) -> Outcome:
+    """Lines first, then whoever runs by them is told, then the files go."""
+    from outrider.cli.installing import editing, facts, headfiles
+
+    found = facts.gather(wishes.conf, os.environ, runner)
+    folder = found.site.folder
+    paths = [each.path for each in found.site.files]
+    paths += [f"{folder}/{name}" for name in ("job_submit.lua", "cli_filter.lua", "plugstack.conf")]
+    changed, remarks = editing.take_out(paths)
+    if changed and found.running:
+        told = runner.run(["scontrol", "reconfigure"])
+        if not told.is_good:
+            raise MissingPartError(
+                f"Outrider's lines are out of {', '.join(changed)}, but scontrol reconfigure failed "
+                f"({told.reason}): its files stay until you have run that and --remove again"
+            )
+    nodes = headfiles.deployed()
+    service = {"unit": "outriderd.service"} if os.path.exists(headfiles.UNIT) else None
+    done = _placed({"do": "remove", "manifest": headfiles.MANIFEST, "service": service})
+    steps = [f"the store of promises stays in {os.path.dirname(STORE)}: delete it yourself if you want"]
+    if nodes:
+        from outrider.metadata.hostlists import fold
+
+        steps.insert(0, f"the nodes still have their files: outrider nodes deploy --remove '{fold(nodes)}'")
+    copied = [each for each in changed if not each.endswith("job_submit.lua")]
+    if copied and not found.is_configless and not found.shared_as:
+        steps.insert(0, f"copy {' '.join(copied)} to the nodes that have copies, then scontrol reconfigure")
+    if waiting := _waiting(runner):
+        steps.insert(
+            0,
+            f"jobs {' '.join(waiting)} wait for images for ever now: scancel them, or let them start without "
+            "by scontrol update jobid=JOB StartTime=now",
+        )
+    return Outcome(
+        seen=_seen(found), settings={}, edits=dict.fromkeys(changed, ()), put=(), kept=tuple(done["kept"]),
+        removed=tuple(done["removed"]), advice=tuple(remarks), troubles=(), is_applied=True,
+        waits_for_nodes="", next_steps=tuple(steps),
+    )  # fmt: skip
+
+
+def _waiting(runner: Runner) -> list[str]:
+    """Pending jobs that nobody but Outrider would let start."""
+    said = runner.run(["scontrol", "--oneliner", "show", "job"]).output
+    jobs = [line for line in said.splitlines() if " AdminComment=" in line and '{"outrider":1' in line]
+    return [line.split()[0].removeprefix("JobId=") for line in jobs if " JobState=PENDING " in line]
+
+
+def _placed(request: Json) -> Json:
+    """Have files looked at, put or removed on this machine."""
+    from outrider.cli.installing.placing import PlacingError, carry_out
+
+    try:
+        return carry_out(request)
+    except (PlacingError, OSError) as error:
+        raise OutputError(f"this machine's files: {error}") from error
+
+
+def _wishes(arguments: argparse.Namespace) -> Wishes:
+    from outrider.cli.installing.plan import PARTS
+
+    left_out = {each for each in _LEAVABLE if getattr(arguments, f"without_{each.replace('-', '_')}")}
+    if not arguments.with_cli_filter:
+        left_out.add(OFF_UNLESS_WANTED)
+    return Wishes(
+        conf=arguments.conf,
+        user=arguments.user,
+        parts=frozenset(PARTS) - left_out,
+        spank=arguments.spank,
+        are_nodes_ready=arguments.nodes_are_ready,
+    )
+
+
+def _head(wishes: Wishes, found: Facts) -> Head:
+    from outrider.cli.installing import headfiles
+
+    spank = None
+    if wishes.spank is not None:
+        try:
+            spank = Path(wishes.spank).read_bytes()
+        except OSError as error:
+            raise InputError(
+                f"{wishes.spank} cannot be read ({error.strerror}): make it with make spank"
+            ) from error
+    return headfiles.Head(
+        site=found.site,
+        user=wishes.user,
+        slurm_user=found.slurm_user,
+        has_systemd=found.has_systemd,
+        spank=spank,
+        key=headfiles.key(),
+        parts=wishes.parts,
+    )
+
+
+def planned_for(found: Facts, head: Head, *, has_spank: bool) -> Plan:
+    """What is to be done to this site's files."""
+    from outrider.cli.installing.editing import read_text
+    from outrider.cli.installing.plan import Texts, plan
+
+    folder = found.site.folder
+    texts = Texts(
+        submit=read_text(f"{folder}/job_submit.lua"),
+        cli=read_text(f"{folder}/cli_filter.lua"),
+        plugstack=read_text(f"{folder}/plugstack.conf"),
+    )
+    return plan(found.site, texts, head.parts, found.version, has_spank=has_spank)
+
+
+def _unready(found: Facts, planned: Plan) -> str:
+    """The nodes whose jobs would meet hooks that are not there: their nodes would be drained."""
+    from outrider.cli.installing import headfiles
+    from outrider.metadata.hostlists import fold
+
+    if not planned.wants_hooks_on_nodes:
+        return ""
+    known = set(headfiles.deployed())
+    return fold(name for name in headfiles.nodes_of(found.site) if name not in known)
+
+
+def _looked(answer: Json, files: Sequence[Json]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Which files would be put, and which would be kept as somebody has made them."""
+    states = answer["files"]
+    configs = {each["path"] for each in files if each.get("is_config")}
+    kept = [path for path, state in states.items() if path in configs and state in ("edited", "foreign")]
+    put = [path for path, state in states.items() if state != "same" and path not in kept]
+    return tuple(put), tuple(kept)
+
+
+def _check(text: str, runner: Runner) -> None:
+    """Have the service's own program read its configuration before it is put anywhere."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "outriderd.yaml"
+        path.write_text(text)
+        done = runner.run(
+            [sys.executable, "-m", "outrider.service", "--config", str(path), "--check"], CHECK_S
+        )
+    if not done.is_good:
+        raise MissingPartError(f"outriderd does not take its configuration: {done.reason}")
+
+
+def _make_user(user: str, runner: Runner) -> None:
+    if runner.run(["getent", "passwd", user]).is_good:
+        return
+    made = runner.run(
+        ["useradd", "--system", "--home-dir", "/var/lib/outrider", "--shell", "/usr/sbin/nologin", user]
+    )
+    if not made.is_good:
+        raise MissingPartError(f"the user {user} could not be made: {made.reason}")
+
+
+def _make_store(runner: Runner) -> None:
+    from outrider.cli.installing.headfiles import CONFIG
+
+    if os.path.exists(STORE):
+        return
+    done = runner.run([sys.executable, "-m", "outrider.service", "--config", CONFIG, "--init"], CHECK_S)
+    if not done.is_good:
+        raise MissingPartError(f"the store could not be made: {done.reason}")
+
+
+def _seen(found: Facts) -> Seen:
+    from outrider.cli.installing.headfiles import nodes_of
+
+    return Seen(
+        slurm_conf=found.site.main.path,
+        files=tuple(each.path for each in found.site.files),
+        version=found.version_text,
+        nodes=len(nodes_of(found.site)),
+    )
+
+
+def _next_steps(found: Facts, planned: Plan, waits: str, *, is_done: bool) -> tuple[str, ...]:
+    """What the administrator does now, in order."""
+    if planned.troubles:
+        return ()
+    if not is_done:
+        return ("outrider init slurm --apply",)
+    if waits:
+        return (f"outrider nodes deploy '{waits}' --limit 200GiB", "outrider init slurm --apply")
+    steps = []
+    changed = [each.path for each in planned.edits if not each.path.endswith("job_submit.lua")]
+    if changed and not found.is_configless and not found.shared_as:
+        steps.append(f"copy {' '.join(changed)} to the nodes, unless they read these very files")
+    if found.site.main.path in changed or any(each.path != found.site.main.path for each in planned.edits):
+        steps.append("scontrol reconfigure")
+    steps.append(
+        "systemctl enable --now outriderd"
+        if found.has_systemd
+        else "start outriderd (there is no systemd here)"
+    )
+    return (*steps, "outrider doctor")
+
+
+def _no_command(arguments: object) -> None:
+    raise InputError("no batch system given after init; try outrider init slurm")

@@ -1,0 +1,146 @@
+"""What the doctor looks at on a node: its daemon over the network, its files by ssh where it may."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cachemgr.clock import SystemClock
+from cachemgr.errors import CacheError
+from cachemgr.sizes import in_words
+from outrider import __version__
+from outrider.cli.installing.control import ask
+from outrider.cli.installing.facts import Facts
+from outrider.cli.installing.findings import Finding, fault, of_states, ok, warning
+from outrider.cli.installing.headfiles import without_content
+from outrider.cli.installing.nodefiles import Kit
+from outrider.cli.installing.remote import Remote, RemoteError
+
+MOST_CLOCK_S = 2
+FULL = 0.95
+POOL = "/var/cache/outrider"
+LEAST_FREE_BYTES = 1 << 30
+OLDEST_PYTHON = (3, 9)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeChecks:
+    """How nodes are reached, and what they should have."""
+
+    facts: Facts
+    keys: tuple[bytes, ...]
+    port: int
+    kit: Kit | None
+    remote: Remote | None
+    """None: no ssh, or it is not wanted."""
+    clock: SystemClock
+
+    def of(self, node: str) -> list[Finding]:
+        return [*self.daemon(node), *(self.files(node) if self.remote is not None else [])]
+
+    def daemon(self, node: str) -> list[Finding]:
+        """Version, name, pool."""
+        try:
+            found = ask(node, self.port, self.keys, "ping")
+            numbers = ask(node, self.port, self.keys, "stats")
+        except CacheError as error:
+            return [fault(node, "daemon", str(error))]
+        lines = []
+        if found["version"] != __version__:
+            lines.append(
+                warning(
+                    node,
+                    "daemon",
+                    f"is {found['version']}, this is {__version__}: outrider nodes deploy {node}",
+                )
+            )
+        else:
+            lines.append(ok(node, "daemon", f"{found['version']}, up for {found['uptime_s']} s"))
+        limit, used = (
+            int(numbers.get("outrider_pool_limit_bytes", 0)),
+            numbers.get("outrider_pool_used_bytes"),
+        )
+        if not found["is_index_ready"] or used is None:
+            lines.append(warning(node, "pool", "is still being counted: look again in a moment"))
+        elif limit and used > FULL * limit:
+            lines.append(
+                warning(
+                    node, "pool", f"{in_words(int(used))} of {in_words(limit)} are used: images will give way"
+                )
+            )
+        else:
+            lines.append(
+                ok(node, "pool", f"{found['pool']}, {in_words(int(used))} of {in_words(limit)} used")
+            )
+        return lines
+
+    def files(self, node: str) -> list[Finding]:
+        """What lies there, its clock, and its copy of slurm.conf."""
+        assert self.remote is not None
+        assert self.kit is not None
+        paths = [each.path for each in self.facts.site.files]
+        request = {
+            "do": "look",
+            "files": without_content(self.kit.of(node)),
+            "digests": paths,
+            "pool": POOL,
+        }
+        before_s = self.clock.now_s()
+        try:
+            looked = self.remote.call(node, request)
+        except RemoteError as error:
+            return [warning(node, "ssh", f"{error}; its files were not looked at")]
+        after_s = self.clock.now_s()
+        states = {
+            path: state
+            for path, state in looked["files"].items()
+            if looked["has_systemd"] or not path.startswith("/etc/systemd/")
+        }
+        found = of_states(node, states, f"outrider nodes deploy {node}")
+        off_s = max(before_s - looked["now_s"], looked["now_s"] - after_s - 1, 0)
+        if off_s > MOST_CLOCK_S:
+            found.append(
+                fault(
+                    node,
+                    "clock",
+                    f"differs by {off_s:.0f} s from the head's: MUNGE and tickets fail; start chrony",
+                )
+            )
+        else:
+            found.append(ok(node, "clock", "agrees with the head's"))
+        if tuple(map(int, looked["python"].split("."))) < OLDEST_PYTHON:
+            found.append(
+                fault(node, "python", f"/usr/bin/python3 is {looked['python']}: 3.9 or later is needed")
+            )
+        return [*found, *_disk(node, looked["pool"]), *self._conf(node, looked["digests"])]
+
+    def _conf(self, node: str, digests: dict[str, str | None]) -> Sequence[Finding]:
+        """A node with files of its own has to have the same."""
+        others = [path for path, digest in digests.items() if digest is not None and digest != _digest(path)]
+        if others:
+            return [
+                warning(
+                    node,
+                    "slurm.conf",
+                    f"{' '.join(others)} differs from the head's: copy it, then scontrol reconfigure",
+                )
+            ]
+        if self.facts.is_configless or not any(digests.values()):
+            return [ok(node, "slurm.conf", "comes from the controller")]
+        return [ok(node, "slurm.conf", "is the head's")]
+
+
+def _disk(node: str, pool: dict[str, int]) -> Sequence[Finding]:
+    """What instances cost on the pool's file system."""
+    free = f"{in_words(pool['free_bytes'])} free"
+    if pool["free_bytes"] < LEAST_FREE_BYTES:
+        return [warning(node, "disk", f"only {free} in {POOL}: make room, or give the pool a smaller limit")]
+    if pool["has_reflinks"]:
+        return [ok(node, "disk", f"{free}; instances are reflinks and cost nothing")]
+    return [ok(node, "disk", f"{free}; no reflinks: raw images are copied, others get overlays")]
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -1,0 +1,1 @@
+"""Outrider shown on a private Slurm: real hosts, links, daemons and jobs, on one machine."""

@@ -1,0 +1,154 @@
+"""What users and administrators do to jobs and reservations behind the service's back."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.commands import CommandFailed
+from testbed.site import CACHEMGR, CONFIGURATION, PROGRAMS, OutriderSite
+from testbed.slurm import HEAD
+from tests.slurm.failing import (
+    MB,
+    fill,
+    wait_arriving,
+    wait_released,
+)
+from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, pins, script, seen, wait_for
+from tests.slurm.test_reservations import reserve, wait_in_slurm, wait_state, workspace
+
+
+def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) -> None:
+    slow, here = site.image("stage-slow.qcow2", 80 * MB), site.image("stage-here.qcow2", 5 * MB)
+    running = site.submit(script(here, "sleep 600"), "-t10", "-wn2")
+    site.cluster.wait_for("its disk", lambda: instances(site, "n2") == [f"job-{running}"], logs=site.logs)
+    filled = fill(site, "n1")
+    released = site.submit(script(here), "-t1", "-wn1")
+    wait_released(site, released)
+    arriving = site.submit(script(slow), "-t1", "-wn3")
+    wait_arriving(site, slow)
+    held = site.submit(script(site.image("stage-held.qcow2", 5 * MB)), "-t1")
+
+    for job in (held, arriving, released, running, filled):
+        site.cluster.run(HEAD, ["scancel", job], user="ada")
+
+    for job in (held, arriving, released, running):
+        assert ended(site, job).state == "CANCELLED"
+    site.cluster.wait_for("no instance", lambda: instances(site, "n2") == [], logs=site.logs)
+    site.cluster.wait_for(
+        "no pin", lambda: not any(pins(site, node) for node in site.cluster.nodes), logs=site.logs
+    )
+
+
+@pytest.mark.parametrize("change", ["StartTime=now", "ReservationName=", "AdminComment=x"])
+def test_user_cannot_free_a_job_that_waits_for_its_image(site: OutriderSite, change: str) -> None:
+    image = site.image(f"free-{change[:4]}.qcow2", 5 * MB)
+    job = site.submit(script(image), "-t1", "-wn4", "--begin=now+1hour")
+
+    with pytest.raises(CommandFailed):
+        site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", change], user="ada")
+
+    assert seen(site, job).state == "PENDING"
+    site.cluster.run(HEAD, ["scancel", job], user="ada")
+
+
+def test_what_a_user_may_change_is_followed(site: OutriderSite) -> None:
+    image = site.image("longer.qcow2", 80 * MB)
+    job = site.submit(script(image), "-t1", "-wn1")
+    wait_arriving(site, image)
+
+    site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "TimeLimit=2"], user="ada")
+    site.cluster.run(HEAD, ["scontrol", "hold", job], user="ada")
+    site.cluster.wait_for("the image", lambda: "n1" in arrived_s(site, image), logs=site.logs)
+    state = seen(site, job).state
+    site.cluster.run(HEAD, ["scontrol", "release", job], user="ada")
+
+    assert state == "PENDING"
+    assert ended(site, job).state == "COMPLETED", output(site, job)
+
+
+def test_job_that_root_releases_too_early_waits_or_is_told_and_drains_nothing(site: OutriderSite) -> None:
+    image = site.image("early.qcow2", 80 * MB)
+    job = site.submit(script(image), "-t1", "-wn2")
+    wait_arriving(site, image)
+
+    site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    found = ended(site, job, timeout_s=120)
+
+    if found.state == "COMPLETED":
+        assert "QFI" in output(site, job)
+        assert arrived_s(site, image)["n2"] <= found.start_s
+    else:
+        assert "outrider: the image is not ready on node n2" in output(site, job)
+
+
+def test_job_whose_image_root_removes_just_before_its_start_is_told_so(site: OutriderSite) -> None:
+    image = site.image("evicted.qcow2", 5 * MB)
+    filled = fill(site, "n3")
+    job = site.submit(script(image), "-t1", "-wn3")
+    wait_released(site, job)
+
+    owner = f"reservation:job-{job}"
+    site.cluster.run("n3", [CACHEMGR, "unpin", image.digest, "--owner", owner])
+    site.cluster.run("n3", [CACHEMGR, "rm", image.digest])
+    site.cluster.run(HEAD, ["scancel", filled], user="ada")
+    found = ended(site, job, timeout_s=120)
+
+    # The service may have noticed before.
+    expected = "QFI" if found.state == "COMPLETED" else "outrider: the image is not ready on node n3"
+    assert expected in output(site, job)
+
+
+def test_two_jobs_of_one_image_on_one_node_end_each_by_itself(site: OutriderSite) -> None:
+    image = site.image("both.qcow2", 5 * MB)
+    first = site.submit(script(image, "sleep 600"), "-t10", "-wn4", "-n1")
+    second = site.submit(script(image, "sleep 4"), "-t10", "-wn4", "-n1")
+    site.cluster.wait_for("both disks", lambda: len(instances(site, "n4")) == 2, logs=site.logs)
+
+    site.cluster.run(HEAD, ["scancel", first], user="ada")
+    found = ended(site, second)
+
+    assert found.state == "COMPLETED", output(site, second)
+    assert "QFI" in output(site, second)
+    assert ended(site, first).state == "CANCELLED"
+
+
+def test_reservation_that_root_moves_in_slurm_is_put_right(site: OutriderSite) -> None:
+    workspace(site, "pushed", 5 * MB)
+    answer = reserve(site, "pushed", "--start=now+1hour", "-t10m")
+    name, node = str(answer["name"]), str(answer["nodes"])
+    wait_in_slurm(site, name, is_there=True)
+    other = next(each for each in site.cluster.nodes if each != node)
+
+    site.cluster.run(HEAD, ["scontrol", "update", f"ReservationName={name}", f"Nodes={other}"])
+    site.cluster.wait_for("its own node", lambda: in_slurm(site)[name]["Nodes"] == node, logs=site.logs)
+
+    assert in_slurm(site)[name]["Users"] == "ada"
+    site.outrider("cancel", name)
+    wait_in_slurm(site, name, is_there=False)
+
+
+def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(site: OutriderSite) -> None:
+    workspace(site, "silent", 5 * MB)
+    answer = reserve(site, "silent", "--start=now+12s", "-t60s")
+    name, node = str(answer["name"]), str(answer["nodes"])
+    wait_in_slurm(site, name, is_there=True)
+    job = site.submit(script(None), "-t1", f"--reservation={name}")
+    wait_state(site, name, "ready")
+
+    site.cluster.kill(node, "cachemgr")
+    found = wait_for(site, job, "COMPLETED", "FAILED")
+    site.start_node(node)
+
+    assert found.state == "FAILED"
+    assert f"outrider: the image is not ready on node {node}" in output(site, job)
+    site.outrider("cancel", name, check=False)
+    wait_state(site, name, "cancelled", "ended")
+
+
+def test_second_service_on_the_same_head_does_not_start(site: OutriderSite) -> None:
+    argv = ["timeout", "20", "python3", "-m", "outrider.service", "--config", CONFIGURATION]
+    done = site.cluster.run(HEAD, argv, environment={"PYTHONPATH": PROGRAMS}, check=False)
+
+    assert done.returncode not in (0, 124)
+    assert "outriderd" in done.stderr
+    assert site.is_promising()
