@@ -140,12 +140,13 @@ def prepared(plain: SlurmCluster, site: OutriderSite) -> list[Kind]:
     )
     job = site.submit(SCRIPT.format(lines=image.lines), "-t1")
     site.cluster.wait_job(job)
-    name = reserved(site, image)
+    name, node = reserved(site, image)
+    free = next(each for each in site.cluster.nodes if each != node)
     return [
         Kind("plain Slurm", "plain", ("-wn2",)),
         Kind("plain Slurm, again", "plain", ("-wn2",)),
         Kind("hooks that do nothing", "idle", ("-wn2",)),
-        Kind("Outrider, job without an image", "outrider", ("-wn2",)),
+        Kind("Outrider, job without an image", "outrider", (f"-w{free}",)),
         Kind("plain Slurm, reservation", "plain", ("--reservation=mine",)),
         Kind(
             "Outrider, warm, reservation",
@@ -157,8 +158,8 @@ def prepared(plain: SlurmCluster, site: OutriderSite) -> list[Kind]:
     ]
 
 
-def reserved(site: OutriderSite, image: Image) -> str:
-    """A reservation of a node that has begun, with the image there."""
+def reserved(site: OutriderSite, image: Image) -> tuple[str, str]:
+    """A reservation that has begun, and its node, with the image there."""
     text = (
         f"version: 1\nmetadata: {{name: mine, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
         "deployment: {nodes: 1, duration: 1h}\n"
@@ -174,7 +175,7 @@ def reserved(site: OutriderSite, image: Image) -> str:
         return "State=ACTIVE" in shown
 
     site.cluster.wait_for("the reservation to begin", is_active, ROUND_S, site.logs)
-    return name
+    return name, str(answer["nodes"])
 
 
 @contextmanager
