@@ -10,7 +10,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("mixed", "leases", "admission", "backfill", "pool", "hook", "relay", "service", "submit")
+NAMES = (
+    "mixed",
+    "leases",
+    "admission",
+    "backfill",
+    "pool",
+    "hook",
+    "relay",
+    "service",
+    "submit",
+    "slurm_start",
+    "slurm_naive",
+    "slurm_scale",
+    "slurm_accuracy",
+)
 MISSING = 2
 """How a benchmark ends that lacks its log: it has said so, and the others stand."""
 

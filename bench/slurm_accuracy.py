@@ -10,6 +10,7 @@ is in the kernel's counts. Then all is ended, and nothing may be left. Needs roo
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -99,12 +100,21 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--plain", type=int, default=8, help="reservations without Outrider")
     parser.add_argument("--seconds", type=int, default=60, help="over which they are asked for")
-    parser.add_argument("--ahead", type=int, default=420, help="seconds ahead that reservations begin at most")
+    parser.add_argument(
+        "--ahead", type=int, default=420, help="seconds ahead that reservations begin at most"
+    )
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if lacking(missing):
         return 2
-    timings = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s", "grace": "5s"}
+    timings = {
+        "look": "1s",
+        "progress": "1s",
+        "call": "10s",
+        "away": "10s",
+        "reconcile": "15s",
+        "grace": "5s",
+    }
     with site_cluster(given.nodes, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         random = Random(given.seed)
         images = made_images(OutriderSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S), random)
@@ -364,9 +374,7 @@ def can_read(site: OutriderSite, job: str, record: JobRecord) -> bool:
     return False
 
 
-def bytes_told(
-    story: Story, traffic: Traffic, there: dict[str, dict[str, float]], took_s: float
-) -> None:
+def bytes_told(story: Story, traffic: Traffic, there: dict[str, dict[str, float]], took_s: float) -> None:
     """What was moved, against what cannot be avoided, and against fetching for each job."""
     sizes = {each.image.digest.removeprefix("sha256:"): each.image for each in story.jobs.values()}
     sizes |= {each.image.digest.removeprefix("sha256:"): each.image for each in story.promises if each.image}
@@ -397,10 +405,8 @@ def leftovers(site: OutriderSite) -> list[str]:
             found.extend(left_on(site, node))
         return not found
 
-    try:
+    with contextlib.suppress(TestbedError):
         site.cluster.wait_for("no leftovers", is_clean, 60)
-    except TestbedError:
-        pass
     return found
 
 

@@ -35,7 +35,13 @@ LEAD_S = 12
 ROUND_S = 120
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "slurm-start.svg"
 LOADS = {"one job on 4 nodes": (1, 4), "8 jobs on 1 node each": (8, 1)}
-WAYS = ("fetch in the job", "fetch in the prolog", "Outrider, cold", "Outrider, warm", "Outrider, reservation")
+WAYS = (
+    "fetch in the job",
+    "fetch in the prolog",
+    "Outrider, cold",
+    "Outrider, warm",
+    "Outrider, reservation",
+)
 
 PROLOG = """\
 #!/bin/sh
@@ -248,7 +254,7 @@ def table(found: dict[tuple[str, str], list[Outcome]]) -> dict[tuple[str, str], 
     print("delay until the image can be read, in s, and the part of it that the user's time limit pays;")
     print("bytes that the server of images has sent, against the image's own, once")
     for load_name in LOADS:
-        print(f"{load_name:24} {'delay: median':>14} {'worst':>7} {'paid: median':>13} {'worst':>7} {'sent':>12}")
+        print(f"{load_name:23} {'delay':>14} {'worst':>7} {'paid':>13} {'worst':>7} {'sent':>12}")
         for way in WAYS:
             row = rows[load_name, way]
             print(

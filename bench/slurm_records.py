@@ -40,7 +40,7 @@ class JobRecord:
 
 def path_of(cluster: SlurmCluster, host: str, path: str) -> Path:
     """A host's file, as this machine reads it without starting anything there."""
-    return Path(f"/proc/{cluster.record.hosts[host].pid}/root{path}")
+    return Path("/proc", str(cluster.record.hosts[host].pid), "root", path.lstrip("/"))
 
 
 def jobs_of(cluster: SlurmCluster) -> dict[str, JobRecord]:

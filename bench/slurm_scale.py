@@ -34,7 +34,7 @@ LINK_BYTES_PER_S = 22_000_000
 NODE = "n1"
 SAMPLE_S = 1.0
 BUCKET = re.compile(r'outrider_desk_seconds_bucket\{event="(\w+)",le="([^"]+)"\} ([0-9.e+]+)')
-CONTROL = f"""[cachemgr]
+CONTROL = """[cachemgr]
 pool = /var/lib/outrider/pool
 control_listen = 0.0.0.0:7011
 relay_listen = 0.0.0.0:7010
@@ -154,7 +154,7 @@ def measured(site: OutriderSite, given: argparse.Namespace) -> int:
 
 
 def watch(site: OutriderSite, image: Image, watched: Watched, is_over: threading.Event) -> None:
-    """Once a second what the service says of itself, and how long it takes for it; now and then a decision."""
+    """Once a second what the service says of itself, and how long it takes for it, and a decision."""
     pid = process_of(site.cluster)
     path = path_of(site.cluster, HEAD, "/run/outrider/outriderd.sock")
     body = {
@@ -245,7 +245,9 @@ def told(site: OutriderSite, watched: Watched, submits_s: list[float]) -> int:
     states = ("resolving", "refused", "waiting", "staging", "staged", "running")
     found = {state: value(text, "outrider_jobs", f'{{state="{state}"}}') for state in states}
     print("  jobs at the end: " + ", ".join(f"{state} {number:.0f}" for state, number in found.items()))
-    nodes = {state: value(text, "outrider_nodes", f'{{state="{state}"}}') for state in ("up", "not-up", "away")}
+    nodes = {
+        state: value(text, "outrider_nodes", f'{{state="{state}"}}') for state in ("up", "not-up", "away")
+    }
     print("  nodes at the end: " + ", ".join(f"{state} {number:.0f}" for state, number in nodes.items()))
     over = desk_told(text)
     for words in watched.failures[:5]:
@@ -266,7 +268,9 @@ def desk_told(text: str) -> int:
         total = buckets[-1][1]
         if not total:
             continue
-        bounds = [next(bound for bound, count in buckets if count >= share * total) for share in (0.5, 0.99, 1)]
+        bounds = [
+            next(bound for bound, count in buckets if count >= share * total) for share in (0.5, 0.99, 1)
+        ]
         shown = " ".join(f"{f'< {bound:g} s':>9}" for bound in bounds)
         print(f"  {event:20} {total:8} {shown}")
         over += total - next(count for bound, count in buckets if bound >= DECISION_S)

@@ -140,12 +140,13 @@ def prepared(plain: SlurmCluster, site: OutriderSite) -> list[Kind]:
     )
     job = site.submit(SCRIPT.format(lines=image.lines), "-t1")
     site.cluster.wait_job(job)
-    name = reserved(site, image)
+    name, node = reserved(site, image)
+    free = next(each for each in site.cluster.nodes if each != node)
     return [
         Kind("plain Slurm", "plain", ("-wn2",)),
         Kind("plain Slurm, again", "plain", ("-wn2",)),
         Kind("hooks that do nothing", "idle", ("-wn2",)),
-        Kind("Outrider, job without an image", "outrider", ("-wn2",)),
+        Kind("Outrider, job without an image", "outrider", (f"-w{free}",)),
         Kind("plain Slurm, reservation", "plain", ("--reservation=mine",)),
         Kind(
             "Outrider, warm, reservation",
@@ -157,8 +158,8 @@ def prepared(plain: SlurmCluster, site: OutriderSite) -> list[Kind]:
     ]
 
 
-def reserved(site: OutriderSite, image: Image) -> str:
-    """A reservation of a node that has begun, with the image there."""
+def reserved(site: OutriderSite, image: Image) -> tuple[str, str]:
+    """A reservation that has begun, and its node, with the image there."""
     text = (
         f"version: 1\nmetadata: {{name: mine, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
         "deployment: {nodes: 1, duration: 1h}\n"
@@ -174,7 +175,7 @@ def reserved(site: OutriderSite, image: Image) -> str:
         return "State=ACTIVE" in shown
 
     site.cluster.wait_for("the reservation to begin", is_active, ROUND_S, site.logs)
-    return name
+    return name, str(answer["nodes"])
 
 
 @contextmanager
@@ -225,7 +226,7 @@ def told(kinds: list[Kind], seen: list[Seen], started: dict[str, dict[str, float
         of.begin.append(1000 * (each.first_line_s - start_s))
         of.whole.append(1000 * (each.first_line_s - each.called_s))
     print("medians in ms (quartiles); more than: against the same job on a plain Slurm")
-    print(f"{'':32} {'sbatch':>7} {'to start':>9} {'start to first line':>26} {'more':>7} {'all':>8} {'more':>8}")
+    print(f"{'':32} {'sbatch':>7} {'to start':>9} {'to first line':>26} {'more':>7} {'all':>8} {'more':>8}")
     more_ms = 0.0
     for kind in kinds:
         of, base = times[kind.name], times[kind.against]
@@ -240,7 +241,9 @@ def told(kinds: list[Kind], seen: list[Seen], started: dict[str, dict[str, float
         if "warm" in kind.name:
             more_ms = max(more_ms, begin_more)
     judged = "within" if more_ms <= BOUND_MS else "ABOVE"
-    print(f"a warm job's first line comes {more_ms:+.1f} ms later after its start: {judged} the {BOUND_MS} ms")
+    print(
+        f"a warm job's first line comes {more_ms:+.1f} ms later after its start, {judged} the {BOUND_MS} ms"
+    )
     return 0 if more_ms <= BOUND_MS else 1
 
 

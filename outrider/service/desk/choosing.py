@@ -31,10 +31,13 @@ class Choosing:
         self._hauling = hauling
         self._log = log
         self._busy: Busy | None = None
+        self._masks: dict[int, tuple[tuple[str, ...], int]] = {}
+        """By its identity, a list of names that many jobs share, and its mask, until the next look."""
 
     def look(self, sight: Sight) -> None:
         """What nodes do has been seen anew."""
         self._busy = busy_of(self._site, sight)
+        self._masks.clear()
 
     def choose(self, led: Led) -> bool:
         """Find nodes for a job, and have its image brought there. If there are none it says why."""
@@ -192,6 +195,16 @@ class Choosing:
         assert self._busy is not None
         return self._busy.free_from(node, wish.need, max(there_s, self._site.now_s), wish.limit_s)
 
+    def _mask(self, names: tuple[str, ...]) -> int:
+        """The nodes of these names. Thousands of jobs may share a list of thousands of names."""
+        found = self._masks.get(id(names))
+        if found is None:
+            timeline = self._site.book.timeline
+            nodes = [timeline.number_of[name] for name in names if name in timeline.number_of]
+            # With the names, lest another list be taken for this one.
+            found = self._masks[id(names)] = names, mask_of(nodes, len(timeline.nodes))
+        return found[1]
+
     def _wish(self, led: Led) -> Wish | str:
         """What the core is asked; in words why it need not be."""
         site, job, image = self._site, led.job, led.image
@@ -202,8 +215,7 @@ class Choosing:
             return f"no node has {job.resources}"
         eligible = timeline.everyone
         if job.eligible:
-            nodes = [timeline.number_of[name] for name in job.eligible if name in timeline.number_of]
-            eligible = mask_of(nodes, len(timeline.nodes))
+            eligible = self._mask(job.eligible)
         for node, until_s in led.bad.items():
             if until_s > site.now_s:
                 eligible &= ~(1 << node)
