@@ -40,7 +40,6 @@ IDLE = (
     "Epilog=/bin/true",
     "TaskProlog=/bin/true",
     "PrologSlurmctld=/bin/true",
-    "PrologFlags=Alloc,DeferBatch",
 )
 ROUND_S = 60
 # Runs on the head as the user: a line of options in; job, and when it was called and answered, out.
