@@ -33,7 +33,7 @@ def checked_pin(pin: Pin, now_s: int) -> Pin:
 
 
 def write_pin(disk: Disk, folder: str, pin: Pin, *, is_durable: bool) -> None:
-    """Put a pin on what lies in that folder; the same owner's pin is renewed."""
+    """Put a pin on what lies in that folder; the same owner's pin is replaced."""
     pins = f"{folder}/pins"
     try:
         disk.make_folder(pins, 0o700)
@@ -42,6 +42,24 @@ def write_pin(disk: Disk, folder: str, pin: Pin, *, is_durable: bool) -> None:
     except FileExistsError:
         pass
     replace_file(disk, pin_path(folder, pin.owner), encode(pin), is_durable=is_durable)
+
+
+def renewed(disk: Disk, folder: str, pin: Pin) -> Pin:
+    """The pin, with its owner's expiry there if that is later: an order that was under way for long does
+    not shorten a lease that was renewed meanwhile. Whoever needs it for less time gives it back.
+
+    Only what holds is kept so: `expect` prevents nothing, and says what is thought now.
+    """
+    if pin.kind != "hold":
+        return pin
+    path = pin_path(folder, pin.owner)
+    try:
+        there = decode_pin(disk.read(path, MOST_BYTES), path)
+    except (FileNotFoundError, PoolDamaged):
+        return pin
+    if there.kind != pin.kind or there.expires_s <= pin.expires_s:
+        return pin
+    return dataclasses.replace(pin, expires_s=there.expires_s)
 
 
 def remove_pin(disk: Disk, folder: str, owner: str) -> bool:

@@ -14,7 +14,8 @@ transfer. Finding and pinning an image takes no such lock. Bytes are brought in 
 from __future__ import annotations
 
 import dataclasses
-from contextlib import closing, contextmanager, suppress
+import threading
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from cachemgr import pins, room
@@ -95,6 +96,8 @@ class Pool:
         self.layout = Layout(root)
         self.clock = clock
         self.index = index
+        # Between reading a lease and writing the longer of two.
+        self._renewing = threading.Lock()
         with disk_errors(f"reading the pool {root}"):
             self.settings = read_settings(disk, self.layout)
 
@@ -361,7 +364,11 @@ class Pool:
             try:
                 if not lock.is_of(folder):
                     return False
-                pins.write_pin(self.disk, folder, pin, is_durable=is_durable)
+                # Jobs' instances do not wait for others' leases to be on the disk.
+                with self._renewing if pin.kind == "hold" else nullcontext():
+                    pins.write_pin(
+                        self.disk, folder, pins.renewed(self.disk, folder, pin), is_durable=is_durable
+                    )
                 if is_durable:
                     # Whoever committed the image may not yet have synced its name.
                     self.disk.sync_folder(folder.rpartition("/")[0])

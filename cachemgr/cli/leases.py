@@ -29,7 +29,9 @@ def add(commands: Commands) -> None:
         "pin ubuntu.qcow2 --owner course --kind expect --from +1d --for 2d",
     )
     args.add_image(pin)
-    pin.add_argument("--owner", required=True, help="whose pin it is; the same owner's pin is renewed")
+    pin.add_argument(
+        "--owner", required=True, help="whose pin it is; the same owner's is renewed, never shortened"
+    )
     args.add_until(pin, what="hold it", is_required=True)
     pin.add_argument(
         "--kind",

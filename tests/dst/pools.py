@@ -247,7 +247,7 @@ class Network:
             code = self._fetch(pool, order, now_s)
         elif isinstance(order, Pin):
             if order.digest in pool.images:
-                pool.pins.setdefault(order.digest, {})[order.owner] = order.until_s
+                _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
             else:
                 code = "missing"
         elif isinstance(order, Unpin):
@@ -263,7 +263,7 @@ class Network:
 
     def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
         if order.digest in pool.images:
-            pool.pins.setdefault(order.digest, {})[order.owner] = order.until_s
+            _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
             return ""
         flow = pool.flows.get(order.digest)
         if flow is None:
@@ -277,7 +277,7 @@ class Network:
                 owners={},
                 rate_bytes_per_s=order.rate_bytes_per_s,
             )
-        flow.owners[order.owner] = order.until_s
+        _renew(flow.owners, order.owner, order.until_s)
         flow.sources = order.sources
         flow.rate_bytes_per_s = order.rate_bytes_per_s
         flow.has_failed = False
@@ -297,6 +297,11 @@ class Network:
             pool.pins.pop(each.digest, None)
             free += each.size_bytes
         return True
+
+
+def _renew(pins: dict[str, int], owner: str, until_s: int) -> None:
+    """As real pools do: a lease is never shortened."""
+    pins[owner] = max(until_s, pins.get(owner, 0))
 
 
 def _arriving(flow: Flow) -> Arriving:

@@ -14,7 +14,7 @@ from cachemgr.errors import BadRequest, Busy, Missing, NeverFits, NoRoom, NotAll
 from cachemgr.hashing import InlineHasher, ThreadedHasher
 from cachemgr.ingest import Ingest, cancel, drop_stale
 from cachemgr.layout import Layout, Settings
-from cachemgr.pins import LONGEST_LEASE_S
+from cachemgr.pins import LONGEST_LEASE_S, read_pins
 from cachemgr.pool import INGEST_LEASE_S, Pool, Want
 from cachemgr.records import Alias, Image, Pin, Readers
 from tests.crash.world import SetClock, digest_of
@@ -234,6 +234,37 @@ def test_same_owner_pins_again_and_has_one_pin_until_the_later_end(
     assert pool.unpin(image.digest, "job 1")
     assert not pool.unpin(image.digest, "job 1")
     assert pool.pins(image.digest) == []
+
+
+def test_order_that_comes_late_does_not_shorten_a_lease(pool: Pool, add: Add, clock: SetClock) -> None:
+    """It was under way while the lease was renewed, or is carried out a second time."""
+    late = pin_of("reservation 1", clock, lease_s=100)
+    image = add(A, late)
+    pool.pin(image.digest, pin_of("reservation 1", clock, lease_s=500))
+    pool.pin(image.digest, late)
+    pool.want(Want(uri=image.uri, size_bytes=image.size_bytes, digest=image.digest), late)
+
+    assert [pin.expires_s for pin in pool.pins(image.digest)] == [clock.now_s() + 500]
+
+
+def test_order_that_comes_late_does_not_shorten_the_lease_of_what_arrives(
+    pool: Pool, clock: SetClock
+) -> None:
+    want = Want(uri="http://a/b", size_bytes=len(A), digest=digest_of(A))
+    late = pin_of("reservation 1", clock, lease_s=100)
+    pool.want(want, late)
+    pool.want(want, pin_of("reservation 1", clock, lease_s=500))
+    ingest = pool.want(want, late)
+
+    assert isinstance(ingest, Ingest)
+    assert [pin.expires_s for pin in read_pins(pool.disk, ingest.folder)] == [clock.now_s() + 500]
+
+
+def test_expected_use_may_become_shorter(pool: Pool, add: Add, clock: SetClock) -> None:
+    image = add(A, pin_of("plan 1", clock, lease_s=500, kind="expect"))
+    pool.pin(image.digest, pin_of("plan 1", clock, lease_s=100, kind="expect"))
+
+    assert [pin.expires_s for pin in pool.pins(image.digest)] == [clock.now_s() + 100]
 
 
 def test_one_owner_giving_back_leaves_the_others_pins(pool: Pool, add: Add, clock: SetClock) -> None:
