@@ -265,12 +265,15 @@ class Staff:
         return news
 
     def _gone(self, member: Member, now_s: int) -> list[News]:
-        """Images that were there, and that the node does not have any more."""
+        """Images that were there, and that the node does not have any more; a pin that is gone is renewed."""
         news: list[News] = []
         for need in member.needs.values():
-            if need.is_there and need.digest not in member.images:
+            image = member.images.get(need.digest)
+            if need.is_there and image is None:
                 need.is_there, need.is_told, need.next_s = False, False, now_s
                 news.append(Missed(node=member.name, owner=need.owner))
+            elif need.is_there and image is not None and need.owner not in image.owners:
+                need.next_s = now_s
         return news
 
     def _forget_others(self, member: Member, now_s: int) -> None:
@@ -367,7 +370,7 @@ class Staff:
         else:
             # The node knows nothing of it (any more).
             need.is_told = False
-        need.next_s = now_s + self._settings.progress_every_s
+        need.next_s = now_s + _patience_s(need, now_s, self._settings.progress_every_s)
         return [Moved(node=member.name, owner=need.owner)]
 
     def _failed(self, member: Member, need: Need, code: str, words: str, now_s: int) -> list[News]:
@@ -473,6 +476,16 @@ class Staff:
         if member.due_s is None or at_s < member.due_s:
             member.due_s = at_s
             self._agenda.add(at_s, Topic.NODE, member.name)
+
+
+def _patience_s(need: Need, now_s: int, most_s: int) -> int:
+    """How long to wait before asking again how far an image is: not beyond its arrival at the rate of
+    late, nor beyond its deadline. What was there in time is to be known in time."""
+    if need.rate > 0:
+        most_s = min(most_s, -(-(need.size_bytes - need.arrived_bytes) // need.rate))
+    if need.deadline_s is not None and now_s < need.deadline_s:
+        most_s = min(most_s, need.deadline_s - 1 - now_s)
+    return max(1, most_s)
 
 
 def _rate(member: Member, need: Need) -> int | None:

@@ -1,0 +1,115 @@
+"""When a node is told and asked next: what is there in time is known in time, and what is lost is mended."""
+
+from __future__ import annotations
+
+from outrider.service.desk.agenda import Agenda
+from outrider.service.desk.news import Arrived, Moved, News
+from outrider.service.desk.staff import Need, Staff
+from outrider.service.ports import Arriving, NodeImage, NodeReport, OrderResult, Pin, TellNode
+from outrider.service.settings import Settings
+
+DIGEST = "sha256:" + "a" * 64
+SIZE = 100_000_000
+NOW_S = 1_000_000
+SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
+
+
+def need(deadline_s: int | None = None) -> Need:
+    return Need(
+        owner="render-1",
+        digest=DIGEST,
+        uri="http://site/image",
+        size_bytes=SIZE,
+        format="raw",
+        readers=None,
+        until_s=NOW_S + 1_000_000,
+        transfer=1,
+        deadline_s=deadline_s,
+    )
+
+
+def staff_of(wanted: Need) -> Staff:
+    staff = Staff(SETTINGS, Agenda())
+    staff.assemble(["n1"], ["render-1"], NOW_S)
+    staff.need("n1", wanted, NOW_S)
+    return staff
+
+
+def call_at(staff: Staff, at_s: int) -> TellNode:
+    due_s = staff.members["n1"].due_s
+    assert due_s is not None
+    staff.due("n1", due_s)
+    (call,) = staff.calls(at_s)
+    return call
+
+
+def tell(
+    staff: Staff, at_s: int, *, arriving: Arriving | None = None, owners: tuple[str, ...] | None = None
+) -> list[News]:
+    """The node is called, and answers with what is on its way or, with `owners`, is there."""
+    call = call_at(staff, at_s)
+    image = NodeImage(digest=DIGEST, size_bytes=SIZE, owners=owners or ())
+    report = NodeReport(
+        node="n1",
+        at_s=at_s,
+        limit_bytes=10 * SIZE,
+        used_bytes=SIZE,
+        arriving=() if arriving is None else (arriving,),
+        images=(() if owners is None else (image,)) if call.wants_images else None,
+        results=tuple(
+            OrderResult(order=order, code="missing" if isinstance(order, Pin) and owners is None else "")
+            for order in call.orders
+        ),
+    )
+    return staff.heard(call, report, "", at_s)
+
+
+def on_its_way(left_bytes: int, rate: int) -> Arriving:
+    return Arriving(
+        digest=DIGEST, size_bytes=SIZE, arrived_bytes=SIZE - left_bytes, rate_bytes_per_s=rate, source="n0"
+    )
+
+
+def test_node_is_asked_again_when_its_image_should_be_there() -> None:
+    staff = staff_of(need(deadline_s=NOW_S + 600))
+    news = tell(staff, NOW_S, arriving=on_its_way(20_000_000, 10_000_000))
+
+    assert news == [Moved(node="n1", owner="render-1")]
+    assert staff.members["n1"].due_s == NOW_S + 2
+
+
+def test_node_is_asked_again_before_the_deadline() -> None:
+    staff = staff_of(need(deadline_s=NOW_S + 4))
+    tell(staff, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
+
+    assert staff.members["n1"].due_s == NOW_S + 3
+
+
+def test_node_is_not_asked_all_the_time_while_its_image_is_far_away_stuck_or_late() -> None:
+    for arriving, deadline_s in (
+        (on_its_way(90_000_000, 10_000_000), NOW_S + 600),
+        (on_its_way(90_000_000, 0), NOW_S + 600),
+        (on_its_way(90_000_000, 0), NOW_S - 1),
+        (on_its_way(90_000_000, 0), None),
+    ):
+        staff = staff_of(need(deadline_s=deadline_s))
+        tell(staff, NOW_S, arriving=arriving)
+
+        assert staff.members["n1"].due_s == NOW_S + 5
+
+
+def test_node_is_asked_once_a_second_at_most_at_the_very_end() -> None:
+    staff = staff_of(need(deadline_s=NOW_S))
+    tell(staff, NOW_S, arriving=on_its_way(0, 10_000_000))
+
+    assert staff.members["n1"].due_s == NOW_S + 1
+
+
+def test_pin_that_was_taken_away_is_put_there_again_at_the_next_comparison() -> None:
+    staff = staff_of(need())
+    assert tell(staff, NOW_S, owners=("render-1",)) == [Arrived(node="n1", owner="render-1")]
+    assert staff.members["n1"].due_s == NOW_S + 120
+    tell(staff, NOW_S + 120, owners=("somebody",))
+    call = call_at(staff, NOW_S + 121)
+
+    assert [order.owner for order in call.orders if isinstance(order, Pin)] == ["render-1"]
