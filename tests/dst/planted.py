@@ -18,10 +18,11 @@ from outrider.service.desk.hauling import Hauling
 from outrider.service.desk.leading import Leading
 from outrider.service.desk.led import Led, Stage
 from outrider.service.desk.lifetimes import Lifetimes
+from outrider.service.desk.member import Member, Need
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.reconciling import SERVICE, Reconciling
 from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Member, Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.store.errors import StoreError
 from outrider.store.promise import Progress, Promise
 

@@ -278,7 +278,9 @@ class Network:
                 rate_bytes_per_s=order.rate_bytes_per_s,
             )
         _renew(flow.owners, order.owner, order.until_s)
-        flow.sources = order.sources
+        # Who joins brings its sources along; what runs goes on with what it has.
+        known = () if flow.has_failed else flow.sources
+        flow.sources = (*known, *(each for each in order.sources if each not in known))
         flow.rate_bytes_per_s = order.rate_bytes_per_s
         flow.has_failed = False
         return ""

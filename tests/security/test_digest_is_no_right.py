@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from outrider.service.desk.agenda import Agenda
+from outrider.service.desk.member import Need
 from outrider.service.desk.news import Arrived, News
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.ports import Fetch, NodeImage, NodeReport, OrderResult, Pin, Readers, Relay, TellNode
 from outrider.service.settings import Settings
 

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from outrider.service.desk.agenda import Agenda
+from outrider.service.desk.member import Need
 from outrider.service.desk.news import Arrived, Moved, News
-from outrider.service.desk.staff import Need, Staff
-from outrider.service.ports import Arriving, NodeImage, NodeReport, OrderResult, Pin, TellNode
+from outrider.service.desk.staff import Staff
+from outrider.service.ports import (
+    Arriving,
+    Fetch,
+    NodeImage,
+    NodeReport,
+    OrderResult,
+    Pin,
+    Relay,
+    Stop,
+    TellNode,
+)
 from outrider.service.settings import Settings
 
 DIGEST = "sha256:" + "a" * 64
@@ -14,9 +25,11 @@ NOW_S = 1_000_000
 SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
 
 
-def need(deadline_s: int | None = None) -> Need:
+def need(
+    deadline_s: int | None = None, *, owner: str = "render-1", upstream: tuple[str, ...] = ()
+) -> Need:
     return Need(
-        owner="render-1",
+        owner=owner,
         digest=DIGEST,
         uri="http://site/image",
         size_bytes=SIZE,
@@ -25,6 +38,7 @@ def need(deadline_s: int | None = None) -> Need:
         until_s=NOW_S + 1_000_000,
         transfer=1,
         deadline_s=deadline_s,
+        upstream=upstream,
     )
 
 
@@ -39,8 +53,7 @@ def call_at(staff: Staff, at_s: int) -> TellNode:
     due_s = staff.members["n1"].due_s
     assert due_s is not None
     staff.due("n1", due_s)
-    (call,) = staff.calls(at_s)
-    return call
+    return next(call for call in staff.calls(at_s) if call.node == "n1")
 
 
 def tell(
@@ -113,3 +126,47 @@ def test_pin_that_was_taken_away_is_put_there_again_at_the_next_comparison() -> 
     call = call_at(staff, NOW_S + 121)
 
     assert [order.owner for order in call.orders if isinstance(order, Pin)] == ["render-1"]
+
+
+def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
+    """A job's image is on its way to n1 when a reservation needs the same there: what n1 is told then."""
+    staff = Staff(SETTINGS, Agenda())
+    staff.assemble(["n0", "n1"], ["job-1", "render-1"], NOW_S)
+    staff.need("n1", job, NOW_S - 100)
+    tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    staff.need("n1", reservation, NOW_S + 1)
+    return staff, call_at(staff, NOW_S + 1)
+
+
+def test_image_of_a_deadline_does_not_come_through_nodes_where_best_effort_is_held_back() -> None:
+    job = need(owner="job-1", upstream=("n0",))
+    _, call = both_on_n1(job, need(deadline_s=NOW_S + 60))
+    stop, *others = call.orders
+    fetches = [each for each in others if isinstance(each, Fetch)]
+
+    assert stop == Stop(digest=DIGEST)
+    assert [(each.owner, each.sources) for each in fetches] == [
+        ("job-1", ("http://site/image",)),
+        ("render-1", ("http://site/image",)),
+    ]
+
+
+def test_deadline_joins_what_comes_by_the_same_way() -> None:
+    _, call = both_on_n1(need(owner="job-1"), need(deadline_s=NOW_S + 60))
+
+    assert Stop(digest=DIGEST) not in call.orders
+    assert [each.owner for each in call.orders if isinstance(each, Fetch)] == ["render-1"]
+
+
+def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
+    staff = Staff(SETTINGS, Agenda())
+    staff.assemble(["n0", "n1"], ["job-1", "render-1"], NOW_S)
+    staff.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
+    tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    staff.need("n1", need(owner="job-1"), NOW_S + 1)
+    call = call_at(staff, NOW_S + 1)
+
+    assert Stop(digest=DIGEST) not in call.orders
+    assert [each.sources for each in call.orders if isinstance(each, Fetch)] == [
+        (Relay(node="n0", digest=DIGEST), "http://site/image")
+    ]

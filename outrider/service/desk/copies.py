@@ -10,10 +10,11 @@ from outrider.core.refusal import Refusal
 from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.executing import Executing
+from outrider.service.desk.member import Need
 from outrider.service.desk.news import Arrived, Failed, Missed, News
 from outrider.service.desk.replies import reason_of
 from outrider.service.desk.site import Live, Site
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log
 from outrider.store.states import State, TransferState
 

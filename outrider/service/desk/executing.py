@@ -15,8 +15,9 @@ from outrider.core.reuse import Life
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.carriage import Carriage
+from outrider.service.desk.member import Need
 from outrider.service.desk.site import Live, Moving, Site
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter
 from outrider.store.states import State, TransferState
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from outrider.core.lane import Cargo, Lane, Slots, slots_of
 from outrider.core.reuse import Life
 from outrider.service.desk.led import Led
+from outrider.service.desk.member import Need
 from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log, Meter
 
 TRICKLE_SHARE = 1_000

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from outrider.service.answers import NodeStaging, PlannedTransfer
+from outrider.service.desk.member import Need
 from outrider.service.desk.replies import begin_of, planned
 from outrider.service.desk.site import Live, Moving, Site
-from outrider.service.desk.staff import Need, Staff
+from outrider.service.desk.staff import Staff
 
 
 class Progress:

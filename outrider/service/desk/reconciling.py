@@ -19,9 +19,10 @@ from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.copies import Copies
 from outrider.service.desk.effects import orphan_effect
 from outrider.service.desk.lifetimes import Lifetimes
+from outrider.service.desk.member import Member
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.site import Live, Site
-from outrider.service.desk.staff import Member, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log
 from outrider.service.requests import Caller
 

@@ -23,12 +23,13 @@ from outrider.service.answers import (
     TransferView,
     Trouble,
 )
+from outrider.service.desk.member import Member
 from outrider.service.desk.progress import Progress
 from outrider.service.desk.replies import begin_of
 from outrider.service.desk.rights import may_read
 from outrider.service.desk.roster import parts
 from outrider.service.desk.site import Live, Moving, Site
-from outrider.service.desk.staff import Member, Staff
+from outrider.service.desk.staff import Staff
 from outrider.service.requests import Caller, ListImages, ListNodes, ListTransfers, ShowTimeline
 
 MOST_STRETCHES = 20_000

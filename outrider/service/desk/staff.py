@@ -8,21 +8,18 @@ service that died are no special cases. Nothing here knows why something is need
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 
 from outrider.service.desk.agenda import Agenda, Topic
+from outrider.service.desk.member import Member, Need
 from outrider.service.desk.news import Arrived, Failed, Missed, Moved, News
+from outrider.service.desk.supply import is_to_begin_anew, rate_of, sources
 from outrider.service.ports import (
     Arriving,
     Fetch,
-    NodeImage,
     NodeReport,
     Order,
     Pin,
-    Readers,
-    Relay,
     Release,
-    Source,
     Stop,
     TellNode,
     Unpin,
@@ -39,67 +36,6 @@ FIRST_PER_S = 50
 """So many nodes a second are asked for the first time."""
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
-
-
-@dataclass(slots=True)
-class Need:
-    """A reservation's need of its image on a node. Without `transfer` it should be there already."""
-
-    owner: str
-    digest: str
-    uri: str
-    size_bytes: int
-    format: str
-    readers: Readers | None
-    until_s: int
-    transfer: int | None = None
-    deadline_s: int | None = None
-    rate_bytes_per_s: int | None = None
-    upstream: tuple[str, ...] = ()
-    """The nodes before it in the chain, the nearest first."""
-    since_s: int = 0
-    is_there: bool = False
-    is_told: bool = False
-    told_until_s: int = 0
-    failures: int = 0
-    is_barred: bool = False
-    """The node has these bytes for others alone."""
-    next_s: int = 0
-    arrived_bytes: int = 0
-    rate: int = 0
-    source: str = ""
-    code: str = ""
-    """The kind of its last failure, as the node calls it."""
-    words: str = ""
-
-
-@dataclass(slots=True)
-class Member:
-    """A node's pool, as far as it is known."""
-
-    name: str
-    needs: dict[str, Need] = field(default_factory=dict)
-    unpins: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Digest and owner of pins to be taken away, and when to say so next."""
-    stops: dict[str, None] = field(default_factory=dict)
-    releases: dict[str, int] = field(default_factory=dict)
-    """Owners of instances that are to go, and when to say so next."""
-    due_s: int | None = None
-    compare_s: int = 0
-    """When all its images are asked for next."""
-    call: TellNode | None = None
-    called_s: int = 0
-    heard_s: int | None = None
-    silent_since_s: int | None = None
-    failures: int = 0
-    limit_bytes: int | None = None
-    used_bytes: int | None = None
-    images: dict[str, NodeImage] = field(default_factory=dict)
-    arriving: tuple[Arriving, ...] = ()
-    words: str = ""
-
-    def is_away(self, now_s: int, after_s: int) -> bool:
-        return self.silent_since_s is not None and now_s - self.silent_since_s >= after_s
 
 
 class Staff:
@@ -151,6 +87,11 @@ class Staff:
         member.needs[need.owner] = need
         member.unpins.pop((need.digest, need.owner), None)
         member.stops.pop(need.digest, None)
+        if before is None and is_to_begin_anew(member, need):
+            member.stops[need.digest] = None
+            for other in member.needs.values():
+                if other.digest == need.digest:
+                    other.is_told, other.next_s = False, now_s
         self._plan(member, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
@@ -402,11 +343,11 @@ class Staff:
                     digest=need.digest,
                     uri=need.uri,
                     size_bytes=need.size_bytes,
-                    sources=self._sources(member, need),
+                    sources=sources(self.members, member, need),
                     owner=need.owner,
                     until_s=until_s,
                     deadline_s=need.deadline_s,
-                    rate_bytes_per_s=_rate(member, need),
+                    rate_bytes_per_s=rate_of(member, need),
                     format=need.format,
                     readers=need.readers,
                 )
@@ -426,40 +367,6 @@ class Staff:
         before = self.members.get(need.upstream[0])
         other = None if before is None else before.needs.get(need.owner)
         return before is None or other is None or other.is_told or other.is_there or other.failures > 0
-
-    def _sources(self, member: Member, need: Need) -> tuple[Source, ...]:
-        """The nodes before it in the chain, the image's own address, and others that have it."""
-        before = [name for name in need.upstream if self._can_send(name) and self._may_take(name, need)]
-        others = [
-            each.name
-            for each in self.members.values()
-            if need.failures
-            and need.digest in each.images
-            and each.name != member.name
-            and self._may_take(each.name, need)
-        ]
-        near = [Relay(node=name, digest=need.digest) for name in before[:2]]
-        far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
-        if need.failures % 2:
-            # Something is wrong with the way that was tried: begin at the other end.
-            return (need.uri, *far, *near)
-        return (*near, need.uri, *far)
-
-    def _may_take(self, name: str, need: Need) -> bool:
-        """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
-        one has to be there for this very reservation."""
-        member = self.members[name]
-        image, own = member.images.get(need.digest), member.needs.get(need.owner)
-        if own is not None and own.is_barred:
-            return False
-        if image is None or image.is_public:
-            return True
-        # What was there already was pinned without anybody asking whose it is.
-        return own is not None and own.is_there and own.transfer is not None
-
-    def _can_send(self, name: str) -> bool:
-        member = self.members.get(name)
-        return member is not None and member.silent_since_s is None
 
     def _plan(self, member: Member, now_s: int) -> None:
         """When to speak to the node next."""
@@ -486,13 +393,3 @@ def _patience_s(need: Need, now_s: int, most_s: int) -> int:
     if need.deadline_s is not None and now_s < need.deadline_s:
         most_s = min(most_s, need.deadline_s - 1 - now_s)
     return max(1, most_s)
-
-
-def _rate(member: Member, need: Need) -> int | None:
-    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
-    rates = [
-        other.rate_bytes_per_s
-        for other in member.needs.values()
-        if other.digest == need.digest and other.deadline_s is not None and other.transfer is not None
-    ]
-    return need.rate_bytes_per_s if not rates else rates[0]

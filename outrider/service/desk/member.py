@@ -1,0 +1,68 @@
+"""A node's pool as the service knows it, and what it is to have. What is done about that: `staff`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from outrider.service.ports import Arriving, NodeImage, Readers, TellNode
+
+
+@dataclass(slots=True)
+class Need:
+    """A reservation's need of its image on a node. Without `transfer` it should be there already."""
+
+    owner: str
+    digest: str
+    uri: str
+    size_bytes: int
+    format: str
+    readers: Readers | None
+    until_s: int
+    transfer: int | None = None
+    deadline_s: int | None = None
+    rate_bytes_per_s: int | None = None
+    upstream: tuple[str, ...] = ()
+    """The nodes before it in the chain, the nearest first."""
+    since_s: int = 0
+    is_there: bool = False
+    is_told: bool = False
+    told_until_s: int = 0
+    failures: int = 0
+    is_barred: bool = False
+    """The node has these bytes for others alone."""
+    next_s: int = 0
+    arrived_bytes: int = 0
+    rate: int = 0
+    source: str = ""
+    code: str = ""
+    """The kind of its last failure, as the node calls it."""
+    words: str = ""
+
+
+@dataclass(slots=True)
+class Member:
+    """A node's pool, as far as it is known."""
+
+    name: str
+    needs: dict[str, Need] = field(default_factory=dict)
+    unpins: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Digest and owner of pins to be taken away, and when to say so next."""
+    stops: dict[str, None] = field(default_factory=dict)
+    releases: dict[str, int] = field(default_factory=dict)
+    """Owners of instances that are to go, and when to say so next."""
+    due_s: int | None = None
+    compare_s: int = 0
+    """When all its images are asked for next."""
+    call: TellNode | None = None
+    called_s: int = 0
+    heard_s: int | None = None
+    silent_since_s: int | None = None
+    failures: int = 0
+    limit_bytes: int | None = None
+    used_bytes: int | None = None
+    images: dict[str, NodeImage] = field(default_factory=dict)
+    arriving: tuple[Arriving, ...] = ()
+    words: str = ""
+
+    def is_away(self, now_s: int, after_s: int) -> bool:
+        return self.silent_since_s is not None and now_s - self.silent_since_s >= after_s
