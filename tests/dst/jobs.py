@@ -21,6 +21,10 @@ from tests.dst.wire import image_of
 
 EXCUSED_S = 400
 """For so long after somebody has taken images out of a pool by hand a job may be sent back from there."""
+LATEST_SIGHT_S = 5
+"""How much later than it is due a look at the batch system is dealt with, if nothing goes wrong."""
+LATE_S = 900
+"""For so long after all trouble jobs are submitted."""
 PATIENCE_S = 3_000
 """After all trouble every job has run within this time."""
 
@@ -34,6 +38,7 @@ class Own:
     is_filtered: bool
     """Whether the submit filter held it before anybody could start it."""
     starts: int = 0
+    requeued_ms: int | None = None
     is_cancelled: bool = False
 
 
@@ -52,19 +57,31 @@ class Jobs:
         self._twin = twin
         self.own: dict[str, Own] = {}
         self.sent_back = 0
+        self._last_ms = 0
+        """When the last job is submitted."""
 
     def plan(self) -> None:
-        """Choose when jobs are submitted: in every second world, some of them when all is calm."""
+        """Choose when jobs are submitted: in every second world, some of them when all is calm, beside the
+        reservations of that time, which have to be met."""
         random = self._random
         if random.random() < 0.5:
             return
         for _ in range(random.choice((2, 5, 10))):
             self._clock.after(random.randrange(self._knobs.troubled_s * 1000 + 60_000), self.submit)
+        for _ in range(random.choice((2, 5, 10))):
+            wait_ms = self._knobs.troubled_s * 1000 + random.randrange(LATE_S * 1000)
+            self.submit_at(wait_ms)
 
-    def submit(self) -> None:
+    def submit_at(self, wait_ms: int, number: int | None = None) -> None:
+        """Let a job be submitted later, with that image."""
+        self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
+        self._clock.after(wait_ms, lambda: self.submit(number))
+
+    def submit(self, number: int | None = None) -> None:
         """Somebody submits a job; mostly the submit filter holds it."""
         random, knobs = self._random, self._knobs
-        number = random.randrange(len(knobs.images))
+        if number is None:
+            number = random.randrange(len(knobs.images))
         work_s = random.choice((10, 40, 80))
         user = random.choice(USERS)
         submission = Submission(
@@ -98,10 +115,18 @@ class Jobs:
         if own.digest in pool.images:
             return None
         is_excused = pool.tampered_ms >= 0 and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000
-        if own.is_filtered and not is_excused:
+        if own.is_filtered and not is_excused and not self._has_just_been_requeued(own):
             raise Violation(f"job {job.key} starts on {node}, which does not have its image")
         self.sent_back += 1
         return NotReady("its image is not there")
+
+    def _has_just_been_requeued(self, own: Own) -> bool:
+        """Whether the service cannot know yet: while a job runs its instance keeps its image, afterwards
+        nothing does, and the job may start again before the next look. Its node sends it back then."""
+        since_ms = None if own.requeued_ms is None else self._clock.now_ms - own.requeued_ms
+        return (
+            since_ms is not None and since_ms <= (self._knobs.settings.look_every_s + LATEST_SIGHT_S) * 1000
+        )
 
     def check(self) -> None:
         """All jobs have run, or were cancelled."""
@@ -118,7 +143,9 @@ class Jobs:
 
     @property
     def are_over(self) -> bool:
-        return all(key not in self._twin.world.jobs for key in self.own)
+        return self._clock.now_ms > self._last_ms and all(
+            key not in self._twin.world.jobs for key in self.own
+        )
 
     def _meddle(self, key: str) -> None:
         job = self._twin.world.jobs.get(key)
@@ -127,6 +154,7 @@ class Jobs:
         with suppress(Refused):
             if job.state in (JobState.RUNNING, JobState.STARTING):
                 self._trace.note(f"job {key} is requeued")
+                self.own[key].requeued_ms = self._clock.now_ms
                 self._twin.outside.requeue(key)
             elif self._random.random() < 0.5:
                 self._trace.note(f"job {key} is cancelled")

@@ -223,6 +223,27 @@ def forgets_held_jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leading, "_again", lambda self, led: None)
 
 
+def crowds_out_deadlines(patch: pytest.MonkeyPatch) -> None:
+    """Best effort begins whenever it likes, and takes the link as if it had it for itself."""
+    patch.setattr(Hauling, "_may_begin", lambda self: True)
+    patch.setattr(Hauling, "_rate", lambda self, cargo: self.lane.rate_bytes_per_s)
+
+
+def does_not_slow_down(patch: pytest.MonkeyPatch) -> None:
+    """Best effort that has begun goes on as before when a deadline needs the link."""
+    patch.setattr(Hauling, "_rate", lambda self, cargo: self.lane.rate_bytes_per_s)
+
+
+def holds_deadlines_back(patch: pytest.MonkeyPatch) -> None:
+    """A deadline takes an image through nodes where best effort is held back."""
+    patch.setattr("outrider.service.desk.staff.is_to_begin_anew", lambda member, need: False)
+
+
+def slows_both_down(patch: pytest.MonkeyPatch) -> None:
+    """A node to which a deadline and a job bring the same image takes it in with the job's rate."""
+    patch.setattr("outrider.service.desk.staff.rate_of", lambda member, need: need.rate_bytes_per_s)
+
+
 PLANTS: tuple[Plant, ...] = (
     answers_before_writing,
     forgets_unpin,
@@ -245,4 +266,8 @@ PLANTS: tuple[Plant, ...] = (
     brings_jobs_nothing,
     pins_for_jobs_for_ever,
     forgets_held_jobs,
+    crowds_out_deadlines,
+    does_not_slow_down,
+    holds_deadlines_back,
+    slows_both_down,
 )

@@ -172,25 +172,40 @@ class Network:
     def _step(self, flows: list[tuple[Pool, Flow]], step_ms: int) -> None:
         for pool, flow in flows:
             flow.source = self._source(pool, flow)
-        from_origin = sum(isinstance(flow.source, str) for _, flow in flows)
+        share = self._share_of_origin(flows)
         for pool, flow in sorted(flows, key=lambda each: -each[1].arrived_bytes):
             if flow.source is None:
                 self._fail(pool, flow, "no source has it", keeps=True)
                 continue
-            rate = self.origin_rate // max(1, from_origin)
+            rate = share
             most = flow.size_bytes
             if isinstance(flow.source, Relay):
                 rate = self.node_rate
                 above = self.pools[flow.source.node].flows.get(flow.digest)
                 most = flow.size_bytes if above is None else above.arrived_bytes
-            rate = min(rate, self.slow.get(pool.name, rate))
-            if flow.rate_bytes_per_s is not None:
-                rate = min(rate, flow.rate_bytes_per_s)
+            rate = min(rate, self._most_rate(pool, flow))
             before = flow.arrived_bytes
             flow.arrived_bytes = max(before, min(before + rate * step_ms // 1000, most))
             flow.rate = (flow.arrived_bytes - before) * 1000 // step_ms
             if flow.arrived_bytes >= flow.size_bytes:
                 self._complete(pool, flow)
+
+    def _most_rate(self, pool: Pool, flow: Flow) -> int:
+        """What a node can receive, and may."""
+        rates = (self.slow.get(pool.name), flow.rate_bytes_per_s)
+        return min((rate for rate in rates if rate is not None), default=self.origin_rate + self.node_rate)
+
+    def _share_of_origin(self, flows: list[tuple[Pool, Flow]]) -> int:
+        """What of the images' server's link a transfer has that could take more: an equal part of what
+        those leave that are held back."""
+        left = self.origin_rate
+        wanted = sorted(self._most_rate(pool, flow) for pool, flow in flows if isinstance(flow.source, str))
+        for taken, rate in enumerate(wanted):
+            share = left // (len(wanted) - taken)
+            if rate >= share:
+                return share
+            left -= rate
+        return self.origin_rate
 
     def _complete(self, pool: Pool, flow: Flow) -> None:
         pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + flow.size_bytes

@@ -57,7 +57,6 @@ class Safety:
         self.met_at_start: dict[str, bool] = {}
         self.checks = 0
         self._seen_transactions = -1
-        office.handled = self.check
 
     def close(self) -> None:
         if self._connection is not None:

@@ -20,8 +20,10 @@ from tests.dst.mishaps import Mishaps
 from tests.dst.office import MakeDesk, Office, make_desk
 from tests.dst.people import MARGIN_S, USERS, People
 from tests.dst.pools import Network
+from tests.dst.rush import Rush
 from tests.dst.safety import Safety
 from tests.dst.settling import Settling
+from tests.dst.sharing import Sharing
 from tests.dst.wire import Wire
 
 SETTLE_S = 480
@@ -93,6 +95,9 @@ class Simulation:
         self.safety = Safety(
             clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
         )
+        self.rush = Rush(clock, seed, knobs, self.jobs, self.people)
+        self.sharing = Sharing(clock, knobs, self.network, self.office)
+        self.office.handled = self._check
         self.settling = Settling(
             clock,
             self.network,
@@ -111,6 +116,7 @@ class Simulation:
         self.office.open(is_new=True)
         self.mishaps.plan()
         self.jobs.plan()
+        self.rush.plan()
         for _ in range(knobs.requests):
             clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
         clock.run(knobs.troubled_s * 1000)
@@ -139,6 +145,10 @@ class Simulation:
         clock.run(clock.now_ms + SETTLE_S * 1000)
         self.settling.check()
         self.trace.note("over")
+
+    def _check(self) -> None:
+        self.safety.check()
+        self.sharing.check()
 
     def close(self) -> None:
         self.office.close()

@@ -25,9 +25,7 @@ NOW_S = 1_000_000
 SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
 
 
-def need(
-    deadline_s: int | None = None, *, owner: str = "render-1", upstream: tuple[str, ...] = ()
-) -> Need:
+def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tuple[str, ...] = ()) -> Need:
     return Need(
         owner=owner,
         digest=DIGEST,
