@@ -123,10 +123,8 @@ class Jobs:
     def _has_just_been_requeued(self, own: Own) -> bool:
         """Whether the service cannot know yet: while a job runs its instance keeps its image, afterwards
         nothing does, and the job may start again before the next look. Its node sends it back then."""
-        since_ms = None if own.requeued_ms is None else self._clock.now_ms - own.requeued_ms
-        return (
-            since_ms is not None and since_ms <= (self._knobs.settings.look_every_s + LATEST_SIGHT_S) * 1000
-        )
+        until_s = self._knobs.settings.look_every_s + LATEST_SIGHT_S
+        return own.requeued_ms is not None and self._clock.now_ms <= own.requeued_ms + until_s * 1000
 
     def check(self) -> None:
         """All jobs have run, or were cancelled."""
@@ -143,9 +141,8 @@ class Jobs:
 
     @property
     def are_over(self) -> bool:
-        return self._clock.now_ms > self._last_ms and all(
-            key not in self._twin.world.jobs for key in self.own
-        )
+        has_come = self._clock.now_ms > self._last_ms
+        return has_come and all(key not in self._twin.world.jobs for key in self.own)
 
     def _meddle(self, key: str) -> None:
         job = self._twin.world.jobs.get(key)

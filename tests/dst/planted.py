@@ -266,6 +266,9 @@ PLANTS: tuple[Plant, ...] = (
     brings_jobs_nothing,
     pins_for_jobs_for_ever,
     forgets_held_jobs,
+)
+
+LATE_PLANTS: tuple[Plant, ...] = (
     crowds_out_deadlines,
     does_not_slow_down,
     holds_deadlines_back,

@@ -210,6 +210,22 @@ def test_stopped_transfer_ends_and_says_so(node: Inside, tell: Tell, carrier: Sc
     assert codes(tell(Stop(digest=DIGEST))) == [""]
 
 
+def test_stopped_transfer_goes_on_another_way_in_the_same_call_with_the_bytes_that_are_there(
+    node: Inside, tell: Tell, carrier: ScriptedCarrier
+) -> None:
+    """A deadline does not wait for a source that is held back."""
+    carrier.contents[B] = CONTENT
+    carrier.hold(A, MIB)
+    tell(fetch(owner="job-1"))
+    eventually("a MiB is there", lambda: tell().arriving[0].arrived_bytes == MIB, node.log)
+    report = tell(Stop(digest=DIGEST), fetch(sources=(B,)))
+    arrived(tell, node)
+
+    assert codes(report) == ["", ""]
+    assert carrier.started_at == [(A, 0), (B, MIB)]
+    assert (tell().images or ())[0].owners == ("job-1", OWNER)
+
+
 def test_transfer_that_a_user_waits_for_too_is_not_stopped(
     node: Inside, tell: Tell, carrier: ScriptedCarrier
 ) -> None:
