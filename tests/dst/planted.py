@@ -24,7 +24,7 @@ from outrider.service.desk.reconciling import SERVICE, Reconciling
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.store.errors import StoreError
-from outrider.store.promise import Progress, Promise
+from outrider.store.promise import Promise
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -71,15 +71,6 @@ def ignores_lost_reservation(patch: pytest.MonkeyPatch) -> None:
         return iter(())
 
     patch.setattr(Reconciling, "_missing", missing)
-
-
-def does_not_retry_effects(patch: pytest.MonkeyPatch) -> None:
-    """An effect that failed counts as carried out."""
-
-    def postpone(self: Progress, identity: str, trouble: str, due_s: int) -> None:
-        self.finish_effect(identity, due_s)
-
-    patch.setattr(Progress, "postpone_effect", postpone)
 
 
 def plans_for_good(patch: pytest.MonkeyPatch) -> None:
@@ -248,7 +239,6 @@ PLANTS: tuple[Plant, ...] = (
     answers_before_writing,
     forgets_unpin,
     ignores_lost_reservation,
-    does_not_retry_effects,
     plans_for_good,
     forgets_keys,
     loses_transfers_at_birth,
