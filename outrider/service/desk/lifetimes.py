@@ -57,6 +57,10 @@ class Lifetimes:
             live = site.live.get(name)
             if live is not None:
                 self._alarms.endanger(live, f"image {live.document.uri} is late: its transfer stood still")
+        for live in site.live.values():
+            if live.record.state is State.ENDANGERED and live.is_confirmed and live.name in site.book.entries:
+                # What stood in its way may be gone.
+                self._alarms.troubled.setdefault(live.name, live.record.why)
         # What waits on the link may be late by now: that is told with the rest.
         self._executing.run_link()
 
@@ -82,7 +86,10 @@ class Lifetimes:
         if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
             live.is_confirmed = True
             was_refused, live.is_refused = live.is_refused, False
-            if was_refused or live.danger.startswith(REFUSED):
+            # One that has no place here is not saved because the batch system has its nodes for it:
+            # until a look has shown them they may be promised to others.
+            has_place = live.name in self._site.book.entries
+            if has_place and (was_refused or live.danger.startswith(REFUSED)):
                 self._alarms.save(live)
 
     def refused(self, effect: Effect, words: str) -> None:
