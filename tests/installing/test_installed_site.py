@@ -116,7 +116,8 @@ def test_new_version_of_the_filter_comes_into_force_at_once(cluster: SlurmCluste
     # An older version, which slurmctld has read.
     older = cluster.read("head", path).replace('"outrider: "', '"older: "')
     cluster.write("head", path, older)
-    cluster.run("head", ["touch", "/etc/slurm/job_submit.lua"])
+    # slurmctld reads it again if it is younger than the second of the last reading.
+    cluster.run("head", ["touch", "--date=1 second", "/etc/slurm/job_submit.lua"])
     first = cluster.run("head", words, user="ada").stderr
 
     outrider(cluster, "init", "slurm", "--apply")

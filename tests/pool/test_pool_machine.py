@@ -84,7 +84,8 @@ class PoolMachine(RuleBasedStateMachine):
             assert not was_arriving
             return
         self.sizes[digest] = size
-        self.pins[digest, owner] = pin.expires_s
+        # A lease that holds is never shortened.
+        self.pins[digest, owner] = max(pin.expires_s, self.pins.get((digest, owner), 0))
         assert isinstance(found, Image) == was_here
         if not was_here and not was_arriving:
             assert size <= free

@@ -89,7 +89,7 @@ def test_job_whose_image_root_removes_just_before_its_start_is_told_so(site: Out
 
     owner = f"reservation:job-{job}"
     site.cluster.run("n3", [CACHEMGR, "unpin", image.digest, "--owner", owner])
-    site.cluster.run("n3", [CACHEMGR, "rm", image.digest])
+    site.cluster.run("n3", [CACHEMGR, "evict", image.digest], check=False)
     site.cluster.run(HEAD, ["scancel", filled], user="ada")
     found = ended(site, job, timeout_s=120)
 

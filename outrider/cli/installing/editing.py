@@ -12,6 +12,7 @@ from outrider.cli.installing.plan import Edit
 from outrider.cli.installing.siteconf import decoded, encoded
 
 BACKUP = ".before-outrider"
+SECOND_NS = 1_000_000_000
 NEW = ".outrider-new"
 
 
@@ -62,9 +63,15 @@ def take_out(paths: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def touch(path: str) -> None:
-    """Have whoever watches a file read it again, if it is there."""
+    """Have whoever watches a file read it again, if it is there.
+
+    slurmctld does if the file is younger than the second in which it read it last, so this is a second
+    ahead: what was read in this very second is read again.
+    """
     if os.path.exists(path):
         os.utime(path)
+        next_ns = os.stat(path).st_mtime_ns + SECOND_NS
+        os.utime(path, ns=(next_ns, next_ns))
 
 
 def write(path: str, content: bytes, *, like: str = "", mode: int = 0o644) -> None:
