@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 CACHE = Path("/var/cache/outrider-testbed")
-MIRROR = "http://deb.debian.org/debian"
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libslurm-dev"),
@@ -82,7 +81,8 @@ def make(suite: str, tree: Path) -> None:
     sys.stderr.write(f"installing Debian {suite} into {tree}: once, some minutes\n")
     beside.mkdir(parents=True)
     try:
-        _told(["debootstrap", "--variant=minbase", "--include=ca-certificates", suite, str(beside), MIRROR])
+        # From the mirror that debootstrap itself takes.
+        _told(["debootstrap", "--variant=minbase", "--include=ca-certificates", suite, str(beside)])
         policy = beside / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
