@@ -175,7 +175,8 @@ def test_reservation_deleted_by_an_administrator_is_put_back_once(site: Outrider
     wait_in_slurm(site, name, is_there=True)
     site.cluster.run(HEAD, ["scontrol", "delete", f"ReservationName={name}"])
 
-    wait_state(site, name, "cancelled")
+    wait_state(site, name, "cancelled", "ended", "failed")
+    assert state(site, name) == "cancelled"
 
 
 def test_reservation_moves_away_from_a_drained_node(site: OutriderSite) -> None:
@@ -183,9 +184,13 @@ def test_reservation_moves_away_from_a_drained_node(site: OutriderSite) -> None:
     answer = reserve(site, "drained", "--start=now+1hour", "-t10m")
     name, node = str(answer["name"]), str(answer["nodes"])
     wait_in_slurm(site, name, is_there=True)
+    before = in_slurm(site)[name]
 
     site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=broken"])
     site.cluster.wait_for("other nodes", lambda: in_slurm(site)[name]["Nodes"] != node, logs=site.logs)
+    moved = in_slurm(site)[name]
 
+    assert moved["StartTime"] == before["StartTime"]
+    assert set(moved["Users"].split(",")) == {"ada"}
     site.cluster.run(HEAD, ["scontrol", "update", f"NodeName={node}", "State=RESUME"])
     site.outrider("cancel", name)
