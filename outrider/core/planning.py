@@ -84,6 +84,7 @@ class Stock:
         self.lingering: set[int] = set()
         is_reused = image is not None and book.terms.is_reusing
         self.nodes = book.pools.mask_with(image.key) if image is not None and is_reused else 0
+        self._late = book.link.late(now_s)
 
     def holds(self, node: int) -> bool:
         """Whether the image can be used on the node without a transfer of its own."""
@@ -107,7 +108,7 @@ class Stock:
     def _usable(self, lives: Sequence[Life]) -> Life | None:
         aside = self._book.link.aside
         for life in lives:
-            if life.transfer is not None and life.transfer in aside:
+            if life.transfer is not None and (life.transfer in aside or life.transfer in self._late):
                 # Nobody guarantees any more when it will have arrived.
                 continue
             if life.is_firm and life.transfer is not None:

@@ -145,6 +145,9 @@ class DeadlineLink:
                 # Too early for itself: whoever stands before cannot help.
                 return position
             starts.append(next_s)
+        if position and latest[0] < floor_s and self._sent_s(position, floor_s) > next_s:
+            # Those before it are late: they still need all of their time, and nobody else may have it.
+            return position
         pushed: list[int] = []
         index = position - 1
         while index >= 0:
@@ -257,6 +260,18 @@ class DeadlineLink:
         stop = len(self._latest) if before_s is None else bisect_left(self._latest, before_s)
         return list(zip(self._waiting[:stop], self._latest[:stop], strict=True))
 
+    def late(self, now_s: int) -> frozenset[int]:
+        """The waiting transfers that will begin too late even if nothing takes longer than planned:
+        the first whose time is over, and who comes behind them until the link has caught up."""
+        found: list[int] = []
+        cursor_s = max(now_s, self.busy_until_s)
+        for transfer, latest_s in zip(self._waiting, self._latest, strict=True):
+            if cursor_s <= latest_s:
+                break
+            found.append(transfer.number)
+            cursor_s = max(cursor_s, transfer.release_s) + transfer.duration_s
+        return frozenset(found)
+
     def latest_start(self, number: int) -> int:
         """The same of one transfer, which waits."""
         return self._latest[self._place(number)]
@@ -275,6 +290,13 @@ class DeadlineLink:
             missing_s -= gap_s
             cursor_s = latest_s + transfer.duration_s
         return max(cursor_s + missing_s, not_before_s)
+
+    def _sent_s(self, count: int, floor_s: int) -> int:
+        """When the first so many will have been sent, one behind another from `floor_s` on."""
+        cursor_s = floor_s
+        for transfer in self._waiting[:count]:
+            cursor_s = max(cursor_s, transfer.release_s) + transfer.duration_s
+        return cursor_s
 
     def _slacken(self, index: int) -> None:
         """Whoever stood before a transfer that left from `index` may now start later."""
