@@ -58,7 +58,17 @@ def tell(
     staff: Staff, at_s: int, *, arriving: Arriving | None = None, owners: tuple[str, ...] | None = None
 ) -> list[News]:
     """The node is called, and answers with what is on its way or, with `owners`, is there."""
-    call = call_at(staff, at_s)
+    return answer(staff, call_at(staff, at_s), at_s, arriving=arriving, owners=owners)
+
+
+def answer(
+    staff: Staff,
+    call: TellNode,
+    at_s: int,
+    *,
+    arriving: Arriving | None = None,
+    owners: tuple[str, ...] | None = None,
+) -> list[News]:
     image = NodeImage(digest=DIGEST, size_bytes=SIZE, owners=owners or ())
     report = NodeReport(
         node="n1",
@@ -124,6 +134,26 @@ def test_pin_that_was_taken_away_is_put_there_again_at_the_next_comparison() -> 
     call = call_at(staff, NOW_S + 121)
 
     assert [order.owner for order in call.orders if isinstance(order, Pin)] == ["render-1"]
+
+
+def test_rate_that_changes_while_a_node_is_being_told_another_is_told_at_once() -> None:
+    slow_bytes_per_s = 10_000
+    wanted = need()
+    staff = staff_of(wanted)
+    fast = call_at(staff, NOW_S)
+    wanted.rate_bytes_per_s, wanted.is_told = slow_bytes_per_s, False
+    staff.hurry("n1", wanted.owner, NOW_S)
+    answer(staff, fast, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
+    assert staff.members["n1"].due_s == NOW_S + 1
+    slow = call_at(staff, NOW_S + 1)
+    answer(staff, slow, NOW_S + 1, arriving=on_its_way(80_000_000, slow_bytes_per_s))
+    then = call_at(staff, NOW_S + 6)
+
+    said = [
+        [order.rate_bytes_per_s for order in call.orders if isinstance(order, Fetch)]
+        for call in (fast, slow, then)
+    ]
+    assert said == [[None], [slow_bytes_per_s], []]
 
 
 def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:

@@ -289,7 +289,10 @@ class Staff:
             need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, code, words, now_s)
-            need.is_told, need.told_until_s = True, order.until_s
+            # It may have to come at another rate, or by another instant, since the call went out.
+            terms = rate_of(member, need), need.deadline_s
+            need.is_told = (order.rate_bytes_per_s, order.deadline_s) == terms
+            need.told_until_s = order.until_s
             behind = self.members.get(self._behind.pop((member.name, order.owner), ""))
             if behind is not None:
                 # At once, lest an image take a second longer for each node of a chain.
@@ -319,10 +322,11 @@ class Staff:
         if found is not None:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
-        else:
-            # The node knows nothing of it (any more).
-            need.is_told = False
-        need.next_s = now_s + _patience_s(need, now_s, self._settings.progress_every_s)
+        wait_s = _patience_s(need, now_s, self._settings.progress_every_s)
+        # What was changed while the node was being told is said at once.
+        need.next_s = now_s + (1 if found is not None and not need.is_told else wait_s)
+        # If the node knows nothing of it (any more), it is to be told.
+        need.is_told = need.is_told and found is not None
         return [Moved(node=member.name, owner=need.owner)]
 
     def _failed(self, member: Member, need: Need, code: str, words: str, now_s: int) -> list[News]:
