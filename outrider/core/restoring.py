@@ -67,9 +67,13 @@ def restore(
     *,
     links: Links,
     pools: Pools | None = None,
+    doubtful: frozenset[str] = frozenset(),
     now_s: int,
 ) -> Restored:
-    """The book as it was. `links` and `pools` are new, made as for the first start."""
+    """The book as it was. `links` and `pools` are new, made as for the first start.
+
+    `doubtful`: reservations whose users know that they may lose their place.
+    """
     book = Book(nodes, terms, links=links, pools=pools)
     number_of = book.timeline.number_of
     # In the order in which they were planned, which is that of best effort on its link.
@@ -85,7 +89,7 @@ def restore(
         else:
             sound.append(each)
     runs = [run for run in kept.runs if _is_sound(run, number_of, transfers)]
-    sound = _put_slots(book, sound, runs, now_s, lost)
+    sound = _put_slots(book, sound, runs, doubtful, now_s, lost)
     book.timeline.use_lately(_mask(book, kept.used_lately), now_s)
     book.available &= ~_mask(book, kept.unavailable)
     book.next_transfer = max(kept.next_transfer, max(transfers, default=0) + 1)
@@ -246,11 +250,17 @@ def _is_sound(run: KeptRun, number_of: dict[str, int], transfers: dict[int, Kept
 
 
 def _put_slots(
-    book: Book, kept: list[KeptReservation], runs: list[KeptRun], now_s: int, lost: list[Lost]
+    book: Book,
+    kept: list[KeptReservation],
+    runs: list[KeptRun],
+    doubtful: frozenset[str],
+    now_s: int,
+    lost: list[Lost],
 ) -> list[KeptReservation]:
     """Enter slots in the table: all at once or, if they do not fit any more, as many as do.
 
-    Who was promised first comes first.
+    Who was promised first comes first; but what is doubtful comes last: while it had no place, others
+    may have been promised the same, and nobody has told them that they may lose it.
     """
     wanted = [_lease(book, each.reservation) for each in kept]
     others = [
@@ -265,11 +275,15 @@ def _put_slots(
     try:
         book.timeline.fill([*wanted, *others], now_s)
     except ValueError:
-        kept = [
-            each
-            for each, lease in zip(kept, wanted, strict=True)
+        pairs = sorted(
+            zip(kept, wanted, strict=True), key=lambda pair: pair[0].reservation.workspace.name in doubtful
+        )
+        fitting = {
+            each.reservation.workspace.name
+            for each, lease in pairs
             if _fits_still(book, each, lease, now_s, lost)
-        ]
+        }
+        kept = [each for each in kept if each.reservation.workspace.name in fitting]
         for lease in others:
             _reserve_if_free(book, lease, now_s)
     return kept

@@ -12,6 +12,7 @@ from outrider.core.restoring import Restored, restore
 from outrider.core.reuse import Pools
 from outrider.core.staging.links import Links
 from outrider.store.records import ReservationRecord
+from outrider.store.states import State
 from outrider.store.store import Store
 
 
@@ -30,7 +31,16 @@ def load_book(
     `live` are the store's live reservations, for whoever has read them already.
     """
     with collector_paused():
-        return restore(nodes, terms, store.kept_book(now_s, live), links=links, pools=pools, now_s=now_s)
+        live = store.live_reservations() if live is None else live
+        return restore(
+            nodes,
+            terms,
+            store.kept_book(now_s, live),
+            links=links,
+            pools=pools,
+            doubtful=frozenset(each.name for each in live if each.state is State.ENDANGERED),
+            now_s=now_s,
+        )
 
 
 @contextmanager

@@ -348,6 +348,26 @@ def test_what_does_not_fit_on_a_smaller_node_is_named_the_youngest_first() -> No
     assert restored.book.timeline.rows[0].free_at(12) == 0
 
 
+def test_what_is_doubtful_makes_room_for_what_was_promised_later_in_its_place() -> None:
+    site = Site(nodes=nodes(1, cpus=2))
+    book = site.book()
+    for name in ("older", "younger"):
+        accept(book, wanted(name, 10, 5), 0)
+
+    restored = restore(
+        nodes(1, cpus=1),
+        book.terms,
+        keep(book, 0),
+        links=new_links(site, is_shared=False),
+        doubtful=frozenset({"older"}),
+        now_s=0,
+    )
+
+    assert [each.reservation.workspace.name for each in restored.lost] == ["older"]
+    assert list(restored.book.entries) == ["younger"]
+    assert restored.book.timeline.rows[0].free_at(12) == 0
+
+
 def test_transfers_of_what_is_lost_are_not_sent_for_nobody() -> None:
     site = Site(nodes=nodes(2, cpus=1))
     book = site.book()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from outrider.core.model import Resources
 from outrider.metadata.hostlists import expand
-from outrider.rms.base import RmsReservation, Sight, Submission, Unknown
+from outrider.rms.base import RmsReservation, Submission
 from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
 from outrider.service.requests import Caller, Explain, Modify, Plan, Reconcile, Reserve
 from outrider.service.settings import Settings
@@ -256,36 +255,6 @@ def test_a_batch_system_that_is_away_gets_its_reservation_later(sandbox: Sandbox
 
     assert show(sandbox, "render-1").reservation.is_confirmed
     assert len(sandbox.rms.look().reservations) == 1
-
-
-def test_what_has_lost_its_nodes_is_not_saved_by_the_batch_system_alone(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A node is taken out of the batch system, and is back in it before a look has shown it."""
-    look, make = sandbox.rms.look, sandbox.rms.reserve
-
-    def look_without() -> Sight:
-        sight = look()
-        return replace(sight, nodes=tuple(node for node in sight.nodes if node.name != "n4"))
-
-    def refuse(wanted: RmsReservation) -> None:
-        raise Unknown("there is no node n4")
-
-    monkeypatch.setattr(sandbox.rms, "look", look_without)
-    monkeypatch.setattr(sandbox.rms, "reserve", refuse)
-    reserve(sandbox, nodes=4, start="now+1hours")
-    sandbox.sleep(60)
-    lost = show(sandbox, "render-1").reservation.state
-    monkeypatch.setattr(sandbox.rms, "reserve", make)
-    sandbox.sleep(600)
-
-    assert lost == "endangered"
-    assert [each.name for each in look().reservations] == ["render-1"]
-    assert show(sandbox, "render-1").reservation.state == "endangered"
-    assert reserve(sandbox, name="other", nodes=1, start="now+1hours").result == "refused"
-    monkeypatch.setattr(sandbox.rms, "look", look)
-    sandbox.sleep(120)
-    assert show(sandbox, "render-1").reservation.state in ("accepted", "preparing", "ready")
 
 
 def test_nothing_is_promised_when_the_batch_system_has_not_been_seen_for_long(sandbox: Sandbox) -> None:

@@ -21,6 +21,7 @@ from outrider.service.desk import roster
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.answering import Answering
 from outrider.service.desk.batchside import BatchSide
+from outrider.service.desk.effects import RESERVE
 from outrider.service.desk.jobeffects import job_of
 from outrider.service.desk.roster import Listed
 from outrider.service.desk.site import Site
@@ -286,6 +287,8 @@ class Desk:
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             if job is None:
                 parts.lifetimes.carried(effect)
+                if effect.kind == RESERVE:
+                    parts.reconciling.reserved(effect.subject)
             else:
                 parts.leading.carried(job)
             return

@@ -7,9 +7,10 @@ and if it loses it a second time, somebody wants it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from outrider.core.kept import KeptSlot
+from outrider.core.model import Resources
 from outrider.core.occupation import Occupation, Occupied, occupy, vacate
 from outrider.core.restaging import awaited, note_pool
 from outrider.core.reuse import Lingering
@@ -71,6 +72,18 @@ class Reconciling:
                 self._log.warning("reconciler found", words=words)
         self._reported = set(findings)
         return tuple(findings)
+
+    def reserved(self, name: str) -> None:
+        """The batch system has made a reservation of ours. If that has lost its place, its nodes are given
+        away all the same: they are promised to nobody else, even if the next look is long in coming."""
+        site, live = self._site, self._site.live.get(name)
+        if live is None or name in site.book.entries:
+            return
+        wanted = live.reservation
+        occupation = _reservation(name, wanted.nodes, wanted.start_s, wanted.end_s, self._capacity())
+        if occupation.slots and wanted.end_s > site.now_s and occupation.name not in self._occupied:
+            for words in self._occupy(occupation):
+                self._log.warning("reconciler found", words=words)
 
     def presence(self, member: Member) -> None:
         """A node has answered, or has not: one that is silent for long is promised to nobody."""
@@ -147,37 +160,39 @@ class Reconciling:
                 if _is_same(before[0], occupation, site.now_s):
                     continue
                 vacate(site.book, before[1], site.now_s)
-            occupied = occupy(site.book, occupation, site.now_s)
-            self._occupied[name] = (occupation, occupied)
-            for collided in occupied.collides:
-                live = site.live.get(collided)
-                if live is None:
-                    continue
-                taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
-                self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
-                words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
-                self._alarms.troubled.setdefault(collided, words)
-                yield f"{name} takes what reservation {collided} was promised"
+            yield from self._occupy(occupation)
+
+    def _occupy(self, occupation: Occupation) -> Iterator[str]:
+        site, name = self._site, occupation.name
+        occupied = occupy(site.book, occupation, site.now_s)
+        self._occupied[name] = (occupation, occupied)
+        for collided in occupied.collides:
+            live = site.live.get(collided)
+            if live is None:
+                continue
+            taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
+            self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
+            words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
+            self._alarms.troubled.setdefault(collided, words)
+            yield f"{name} takes what reservation {collided} was promised"
 
     def _occupations(self, sight: Sight) -> Iterator[Occupation]:
-        site = self._site
-        capacity = {node.name: node.capacity for node in site.book.timeline.nodes}
+        site, capacity = self._site, self._capacity()
         for reservation in sight.reservations:
             # One of ours that has lost its place still has its nodes in the batch system.
             if reservation.is_ours and reservation.name in site.book.entries:
                 continue
-            slots = tuple(
-                KeptSlot(
-                    node=name, resources=capacity[name], start_s=reservation.start_s, end_s=reservation.end_s
-                )
-                for name in reservation.nodes
-                if name in capacity
+            occupation = _reservation(
+                reservation.name, reservation.nodes, reservation.start_s, reservation.end_s, capacity
             )
-            if slots:
-                yield Occupation(name=f"reservation {reservation.name}", slots=slots)
+            if occupation.slots:
+                yield occupation
         for name, (end_s, key) in sorted(self._busy(sight).items()):
             slot = KeptSlot(node=name, resources=capacity[name], start_s=sight.at_s, end_s=end_s)
             yield Occupation(name=f"job {key} on {name}", slots=(slot,))
+
+    def _capacity(self) -> dict[str, Resources]:
+        return {node.name: node.capacity for node in self._site.book.timeline.nodes}
 
     def _busy(self, sight: Sight) -> dict[str, tuple[int, str]]:
         """Until when nodes have jobs outside of our reservations, and the last of them.
@@ -247,6 +262,18 @@ class Reconciling:
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _reservation(
+    name: str, nodes: Iterable[str], start_s: int, end_s: int, capacity: dict[str, Resources]
+) -> Occupation:
+    """What a reservation takes of those of its nodes that the site has: all of them, from start to end."""
+    slots = tuple(
+        KeptSlot(node=node, resources=capacity[node], start_s=start_s, end_s=end_s)
+        for node in nodes
+        if node in capacity
+    )
+    return Occupation(name=f"reservation {name}", slots=slots)
 
 
 def _silence(member: Member) -> str:
