@@ -14,7 +14,7 @@ from pathlib import Path
 from cachemgr.client import Client
 from cachemgr.job_tickets import JobTicket, make_job_ticket
 from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed, own_folder
-from tests.node.daemons import CLOCK, Outside, make_pool
+from tests.node.daemons import CLOCK, Outside, eventually, make_pool
 
 Done = subprocess.CompletedProcess[str]
 
@@ -63,7 +63,8 @@ class Node:
         return ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", inside]
 
     def run(self, hook: str, before: str = ":", after: str = ":", **changes: str) -> Done:
-        return subprocess.run(
+        """To its end, and to the end of the part of a prolog that asks apart."""
+        done = subprocess.run(
             self.command(hook, before, after),
             env=environment(**changes),
             cwd="/",
@@ -71,6 +72,11 @@ class Node:
             text=True,
             timeout=60,
         )
+        eventually("nothing is asked any more", lambda: not self.asking())
+        return done
+
+    def asking(self) -> list[Path]:
+        return list((self.told / "jobs").glob("*.new-*"))
 
     def begin(self, hook: str) -> subprocess.Popen[bytes]:
         """Started, and left alone."""

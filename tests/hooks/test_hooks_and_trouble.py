@@ -37,6 +37,20 @@ def served(bare: Node) -> Node:
     return bare
 
 
+def asking_of(node: Node) -> list[int]:
+    """The processes of the prolog's part that asks, each the first of its group."""
+    mark = f"{node.hooks['Prolog']}\0apart".encode()
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in text_of(path)]
+    return [int(path.parent.name) for path in found]
+
+
+def text_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def check_fails_the_job_alone(node: Node, words: str) -> None:
     """The task prolog tells the user, and after the epilog nothing is left."""
     task = node.task()
@@ -216,10 +230,12 @@ def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
 def test_killed_prolog_lets_no_task_begin_and_the_epilog_cleans_up(served: Node) -> None:
     assert served.daemon is not None
     stopped(served.daemon)
+    served.patch("TaskProlog", "turns=250", "turns=3")
     prolog = served.begin("Prolog")
-    eventually("the prolog asks", lambda: (served.told / "jobs" / "17").exists())
-    os.killpg(prolog.pid, signal.SIGKILL)
+    eventually("the prolog asks", lambda: bool(asking_of(served)))
     prolog.wait()
+    for pid in asking_of(served):
+        os.killpg(pid, signal.SIGKILL)
     going(served.daemon)
     task = served.task()
     epilog = served.run("Epilog")
@@ -234,9 +250,10 @@ def test_job_that_ends_before_its_prolog_keeps_nothing(served: Node) -> None:
     served.patch("Epilog", "--timeout 15", "--timeout 1")
     stopped(served.daemon)
     prolog = served.begin("Prolog")
-    eventually("the prolog asks", lambda: (served.told / "jobs" / "17").exists())
+    eventually("the prolog asks", lambda: bool(asking_of(served)))
     epilog = served.run("Epilog")
     going(served.daemon)
+    eventually("the prolog has given back what it got", lambda: not asking_of(served))
 
     assert epilog.returncode == 0
     assert prolog.wait(30) == 0
