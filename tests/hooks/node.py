@@ -55,17 +55,21 @@ class Node:
         assert old in text
         self.hooks[hook].write_text(text.replace(old, new))
 
-    def command(self, hook: str, before: str = ":", after: str = ":") -> list[str]:
+    def command(
+        self, hook: str, before: str = ":", after: str = ":", under: tuple[str, ...] = ()
+    ) -> list[str]:
         inside = (
             f"mount --make-rprivate / && mount --bind {self.run_folder} /run || exit 99; {before}; "
-            f'{self.hooks[hook]}; status=$?; {after}; exit "$status"'
+            f'{" ".join(under)} {self.hooks[hook]}; status=$?; {after}; exit "$status"'
         )
         return ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", inside]
 
-    def run(self, hook: str, before: str = ":", after: str = ":", **changes: str) -> Done:
+    def run(
+        self, hook: str, before: str = ":", after: str = ":", under: tuple[str, ...] = (), **changes: str
+    ) -> Done:
         """To its end, and to the end of the part of a prolog that asks apart."""
         done = subprocess.run(
-            self.command(hook, before, after),
+            self.command(hook, before, after, under),
             env=environment(**changes),
             cwd="/",
             capture_output=True,
