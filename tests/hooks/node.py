@@ -64,12 +64,16 @@ class Node:
         )
         return ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", inside]
 
-    def run(
-        self, hook: str, before: str = ":", after: str = ":", under: tuple[str, ...] = (), **changes: str
-    ) -> Done:
+    def run(self, hook: str, before: str = ":", after: str = ":", **changes: str) -> Done:
         """To its end, and to the end of the part of a prolog that asks apart."""
+        return self._run(self.command(hook, before, after), changes)
+
+    def run_under(self, watcher: tuple[str, ...], hook: str, **changes: str) -> Done:
+        return self._run(self.command(hook, under=watcher), changes)
+
+    def _run(self, argv: list[str], changes: dict[str, str]) -> Done:
         done = subprocess.run(
-            self.command(hook, before, after, under),
+            argv,
             env=environment(**changes),
             cwd="/",
             capture_output=True,

@@ -68,7 +68,7 @@ def begun(head: Node, **changes: str) -> tuple[int, list[str]]:
     given = {"SLURM_JOB_NODELIST": "n1", **changes}
     trace = head.folder / "trace"
     watch = ("strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace))
-    done = head.run("PrologSlurmctld", under=watch, **given)
+    done = head.run_under(watch, "PrologSlurmctld", **given)
     started = [line for line in trace.read_text().splitlines() if "execve(" in line and " = 0" in line]
     return done.returncode, started[1:]
 
