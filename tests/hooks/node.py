@@ -14,7 +14,7 @@ from pathlib import Path
 from cachemgr.client import Client
 from cachemgr.job_tickets import JobTicket, make_job_ticket
 from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed, own_folder
-from tests.node.daemons import CLOCK, Outside, make_pool
+from tests.node.daemons import CLOCK, Outside, eventually, make_pool
 
 Done = subprocess.CompletedProcess[str]
 
@@ -55,22 +55,36 @@ class Node:
         assert old in text
         self.hooks[hook].write_text(text.replace(old, new))
 
-    def command(self, hook: str, before: str = ":", after: str = ":") -> list[str]:
+    def command(
+        self, hook: str, before: str = ":", after: str = ":", under: tuple[str, ...] = ()
+    ) -> list[str]:
         inside = (
             f"mount --make-rprivate / && mount --bind {self.run_folder} /run || exit 99; {before}; "
-            f'{self.hooks[hook]}; status=$?; {after}; exit "$status"'
+            f'{" ".join(under)} {self.hooks[hook]}; status=$?; {after}; exit "$status"'
         )
         return ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", inside]
 
     def run(self, hook: str, before: str = ":", after: str = ":", **changes: str) -> Done:
-        return subprocess.run(
-            self.command(hook, before, after),
+        """To its end, and to the end of the part of a prolog that asks apart."""
+        return self._run(self.command(hook, before, after), changes)
+
+    def run_under(self, watcher: tuple[str, ...], hook: str, **changes: str) -> Done:
+        return self._run(self.command(hook, under=watcher), changes)
+
+    def _run(self, argv: list[str], changes: dict[str, str]) -> Done:
+        done = subprocess.run(
+            argv,
             env=environment(**changes),
             cwd="/",
             capture_output=True,
             text=True,
             timeout=60,
         )
+        eventually("nothing is asked any more", lambda: not self.asking())
+        return done
+
+    def asking(self) -> list[Path]:
+        return list((self.told / "jobs").glob("*.new-*"))
 
     def begin(self, hook: str) -> subprocess.Popen[bytes]:
         """Started, and left alone."""

@@ -45,7 +45,9 @@ def asked(head: Node, answer: bytes | None, **changes: str) -> tuple[int, list[b
 
         thread = threading.Thread(target=serve)
         thread.start()
-        status = head.run("PrologSlurmctld", **{"SLURM_JOB_NODELIST": "n[1-3]", **changes}).returncode
+        # One that is started again, as jobs of a first start are not asked about.
+        given = {"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_RESTART_COUNT": "1", **changes}
+        status = head.run("PrologSlurmctld", **given).returncode
         is_over.set()
         thread.join()
     os.unlink(head.told / "outriderd.sock")
@@ -59,6 +61,48 @@ def test_job_waits_only_if_the_service_says_so(head: Node) -> None:
     question = wait[1][0]
     assert question.startswith(b"POST /v1/starting HTTP/1.0\r\n")
     assert json.loads(question.partition(b"\r\n\r\n")[2]) == {"job": "17", "nodes": ["n1", "n2", "n3"]}
+
+
+def begun(head: Node, **changes: str) -> tuple[int, list[str]]:
+    """The status for a first start with a ticket, and the programs that it took."""
+    given = {"SLURM_JOB_NODELIST": "n1", **changes}
+    trace = head.folder / "trace"
+    watch = ("strace", "-f", "-qq", "-e", "trace=execve", "-o", str(trace))
+    done = head.run_under(watch, "PrologSlurmctld", **given)
+    started = [line for line in trace.read_text().splitlines() if "execve(" in line and " = 0" in line]
+    return done.returncode, started[1:]
+
+
+def test_nobody_is_asked_where_the_service_has_given_its_word(head: Node) -> None:
+    in_reservation = {"SLURM_JOB_COMMENT": "", "SLURM_JOB_RESERVATION": "render-1"}
+    released = begun(head)
+    unknown = begun(head, **in_reservation)
+    (head.told / "begin").mkdir()
+    (head.told / "begin" / "render-1").touch()
+    ready = begun(head, **in_reservation)
+    waiting = begun(head, SLURM_JOB_COMMENT="outrider-ticket=none", SLURM_JOB_RESERVATION="render-1")
+
+    assert (released, ready, waiting) == ((0, []), (0, []), (0, []))
+    assert unknown[1] != []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"SLURM_JOB_COMMENT": "mine outrider-ticket=none"},
+        {"SLURM_JOB_RESTART_COUNT": "2"},
+        {"SLURM_JOB_RESERVATION": "render-2"},
+        {"SLURM_JOB_RESERVATION": "../begin/render-1"},
+        {"SLURM_JOB_RESERVATION": "render-1,render-2"},
+        {"SLURM_JOB_COMMENT": "", "SLURM_JOB_RESERVATION": "maintenance"},
+    ],
+)
+def test_any_other_job_with_something_of_ours_is_asked_about(head: Node, changes: dict[str, str]) -> None:
+    (head.told / "begin").mkdir()
+    (head.told / "begin" / "render-1").touch()
+    first_start = {"SLURM_JOB_RESTART_COUNT": "0", **changes}
+
+    assert asked(head, verdict("wait"), **first_start)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -89,16 +133,19 @@ def test_silent_service_keeps_no_job_from_starting(head: Node) -> None:
 
 
 def test_head_without_a_service_or_without_python_lets_jobs_start(head: Node) -> None:
-    alone = head.run("PrologSlurmctld", SLURM_JOB_NODELIST="n1")
+    again = {"SLURM_JOB_NODELIST": "n1", "SLURM_JOB_RESTART_COUNT": "1"}
+    alone = head.run("PrologSlurmctld", **again)
     head.patch("PrologSlurmctld", "/usr/bin/python3 -I", "/usr/bin/no-python -I")
-    bare = head.run("PrologSlurmctld", SLURM_JOB_NODELIST="n1")
+    bare = head.run("PrologSlurmctld", **again)
 
     assert (alone.returncode, bare.returncode) == (0, 0)
 
 
 @pytest.mark.parametrize("text", ["", "n[", "n[1-", "n[a-b]", "n[1-99999999]", "[" * 1000])
 def test_list_of_nodes_that_is_none_keeps_no_job_from_starting(head: Node, text: str) -> None:
-    assert head.run("PrologSlurmctld", SLURM_JOB_NODELIST=text).returncode == 0
+    again = {"SLURM_JOB_NODELIST": text, "SLURM_JOB_RESTART_COUNT": "1"}
+
+    assert head.run("PrologSlurmctld", **again).returncode == 0
 
 
 def test_nodes_are_named_one_by_one(head: Node) -> None:

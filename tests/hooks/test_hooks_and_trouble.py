@@ -6,6 +6,8 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,25 @@ def bare() -> Iterator[Node]:
 def served(bare: Node) -> Node:
     bare.serve()
     return bare
+
+
+def asking_of(node: Node) -> list[int]:
+    """The processes of the prolog's part that asks, each the first of its group."""
+    return processes_like(node.hooks["Prolog"], "apart")
+
+
+def processes_like(*words: object) -> list[int]:
+    """Those that were begun with these words side by side."""
+    mark = "\0".join(map(str, words)).encode()
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in text_of(path)]
+    return [int(path.parent.name) for path in found]
+
+
+def text_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def check_fails_the_job_alone(node: Node, words: str) -> None:
@@ -216,10 +237,12 @@ def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
 def test_killed_prolog_lets_no_task_begin_and_the_epilog_cleans_up(served: Node) -> None:
     assert served.daemon is not None
     stopped(served.daemon)
+    served.patch("TaskProlog", "turns=250", "turns=3")
     prolog = served.begin("Prolog")
-    eventually("the prolog asks", lambda: (served.told / "jobs" / "17").exists())
-    os.killpg(prolog.pid, signal.SIGKILL)
+    eventually("the prolog asks", lambda: bool(asking_of(served)))
     prolog.wait()
+    for pid in asking_of(served):
+        os.killpg(pid, signal.SIGKILL)
     going(served.daemon)
     task = served.task()
     epilog = served.run("Epilog")
@@ -229,14 +252,58 @@ def test_killed_prolog_lets_no_task_begin_and_the_epilog_cleans_up(served: Node)
     assert (epilog.returncode, served.files(), served.instances()) == (0, [], [])
 
 
+def test_prolog_does_not_wait_and_the_task_does(served: Node) -> None:
+    assert served.daemon is not None
+    stopped(served.daemon)
+    prolog = served.begin("Prolog")
+    status = prolog.wait(30)
+    # As slurmd does when a prolog has ended.
+    with suppress(ProcessLookupError):
+        os.killpg(prolog.pid, signal.SIGKILL)
+    before = served.files()
+    with ThreadPoolExecutor(1) as threads:
+        task = threads.submit(served.task)
+        eventually("the task's prolog waits", lambda: bool(processes_like(served.hooks["TaskProlog"])))
+        is_early = task.done()
+        going(served.daemon)
+        said = task.result()
+
+    assert status == 0
+    assert before == ["jobs/17", "jobs/17.new-0"]
+    assert not is_early
+    assert (said.returncode, said.stdout[:22]) == (0, "export OUTRIDER_IMAGE=")
+
+
+def test_late_answer_to_an_earlier_start_is_not_this_ones(served: Node) -> None:
+    assert served.daemon is not None
+    stopped(served.daemon)
+    earlier = served.begin("Prolog")
+    eventually("the earlier prolog asks", lambda: bool(asking_of(served)))
+    late = asking_of(served)
+    for pid in late:
+        os.kill(pid, signal.SIGSTOP)
+    going(served.daemon)
+    later = served.run("Prolog", SLURM_JOB_RESTART_COUNT="1")
+    path = (served.told / "jobs" / "17").read_text()
+    for pid in late:
+        os.kill(pid, signal.SIGCONT)
+    eventually("the earlier prolog has its answer", lambda: not asking_of(served))
+
+    assert (earlier.wait(30), later.returncode) == (0, 0)
+    assert (served.told / "jobs" / "17").read_text() == path
+    assert Path(path.strip()).read_bytes() == CONTENT
+    assert served.files() == ["jobs/17"]
+
+
 def test_job_that_ends_before_its_prolog_keeps_nothing(served: Node) -> None:
     assert served.daemon is not None
     served.patch("Epilog", "--timeout 15", "--timeout 1")
     stopped(served.daemon)
     prolog = served.begin("Prolog")
-    eventually("the prolog asks", lambda: (served.told / "jobs" / "17").exists())
+    eventually("the prolog asks", lambda: bool(asking_of(served)))
     epilog = served.run("Epilog")
     going(served.daemon)
+    eventually("the prolog has given back what it got", lambda: not asking_of(served))
 
     assert epilog.returncode == 0
     assert prolog.wait(30) == 0

@@ -155,9 +155,10 @@ def test_image_that_has_left_one_node_fails_the_job_there(site: Site) -> None:
 
 def test_service_that_says_wait_sends_the_job_back_to_the_queue(site: Site) -> None:
     with service(site, "wait", "go") as asked:
-        job = site.submit("echo ran", "-N2", "--requeue")
+        job = site.submit("echo ran", "-N2", "--requeue", ticket="none")
         site.eventually("it was asked", lambda: asked)
         site.eventually("it waits", lambda: site.state(job).startswith("PENDING"))
+        site.update(job, f"Comment=mine outrider-ticket={site.ticket(job)}")
         nodes = site.states_of_nodes()
         ended = site.ended(job)
 
@@ -173,11 +174,13 @@ def test_service_that_hangs_up_keeps_no_job_from_starting(site: Site) -> None:
         silent.bind(str(path))
         os.chown(path, SLURM_UID, SLURM_UID)
         silent.listen()
-        job = site.submit("echo ran")
-        ended = site.ended(job)
+        job = site.submit("echo ran", ticket="none")
+        ended, said = site.ended(job), site.output(job)
     path.unlink()
 
-    assert ended == "COMPLETED 0:0"
+    # It has started, and its node sees what nobody could say.
+    assert ended == "FAILED 3:0"
+    assert "somebody let the job start" in said
 
 
 def test_killed_daemon_fails_jobs_with_words_and_drains_nothing() -> None:

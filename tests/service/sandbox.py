@@ -152,6 +152,7 @@ class Sandbox:
         self.resolved: list[ResolveImage] = []
         self.judge: Callable[[AskProgram], object] | None = None
         self._tickets = 0
+        self.may_begin: set[str] = set()
         self.answers: dict[int, Answer] = {}
         self.desk = self._desk()
         self.turn()
@@ -201,13 +202,19 @@ class Sandbox:
 
     def _handle(self, event: Asked | Finished | Ticked) -> None:
         outcome: Outcome = self.desk.handle(event, self.now_s)
+        self._post(outcome)
         calls: list[Call] = list(outcome.calls)
         self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}
         while calls:
             call = calls.pop(0)
             outcome = self.desk.handle(Finished(call=call, result=self._carry_out(call)), self.now_s)  # type: ignore[arg-type]
             self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}
+            self._post(outcome)
             calls += outcome.calls
+
+    def _post(self, outcome: Outcome) -> None:
+        self.may_begin |= {name for name, may_begin in outcome.begins if may_begin}
+        self.may_begin -= {name for name, may_begin in outcome.begins if not may_begin}
 
     def _carry_out(self, call: Call) -> object:
         try:

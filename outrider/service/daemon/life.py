@@ -21,6 +21,7 @@ from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
 from outrider.service.answers import ReservationDetails, Verdict
 from outrider.service.daemon.backups import Backups
+from outrider.service.daemon.board import FolderBoard
 from outrider.service.daemon.config import Config, administrators_of, settings_of
 from outrider.service.daemon.crew import Crew, FutureTask
 from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
@@ -175,6 +176,7 @@ class _Service:
             call_timeout_s=config.timings.call_s,
             lookups=config.limits.resolving,
         )
+        self._board = FolderBoard(config.socket, log)
         self._loop: Loop[Any] = Loop(
             self._open,
             self._workers.carry_out,
@@ -182,6 +184,7 @@ class _Service:
             meter=self._metrics,
             clock=self._clock,
             most_requests=config.limits.requests,
+            board=self._board,
         )
         self._reception = Reception(
             loop=self._loop,
@@ -215,6 +218,7 @@ class _Service:
                 has_web_ended = self._web.stop(STOP_WEB_S)
         finally:
             has_loop_ended = self._loop.stop(STOP_LOOP_S)
+            self._board.clear()
             self._workers.close()
             self._chores.close()
         if self._loop.failure is not None:

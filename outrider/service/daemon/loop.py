@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeVar
 from cachemgr.clock import SystemClock
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
+from outrider.service.daemon.board import Board, NoBoard
 from outrider.service.daemon.gauges import show_status
 from outrider.service.daemon.inbox import Inbox
 from outrider.service.daemon.log import TracingLog
@@ -102,12 +103,14 @@ class Loop(Generic[D]):
         meter: Meter,
         clock: Clock | None = None,
         most_requests: int = 1_000,
+        board: Board | None = None,
     ) -> None:
         self._open_desk = open_desk
         self._carry_out = carry_out
         self._log = log
         self._meter = meter
         self._clock = clock or SystemClock()
+        self._board = board or NoBoard()
         self._inbox: Inbox[_Waiting] = Inbox(most_requests)
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
         self._is_open: Future[None] = Future()
@@ -205,6 +208,7 @@ class Loop(Generic[D]):
 
     def _open(self) -> None:
         with collector_paused():
+            self._board.clear()
             opened = self._open_desk()
             # What was loaded is millions of values that stay: to look for garbage among them would
             # hold up a request for a second now and then.
@@ -297,6 +301,7 @@ class Loop(Generic[D]):
             self._begin_again()
             return
         self._meter.observe("outrider_desk_seconds", self._clock.monotonic_s() - began_s, kind)
+        self._board.tell(outcome.begins)
         for reply in outcome.replies:
             if (future := self._owed.pop(reply.ticket, None)) is not None:
                 _answer(future, reply.answer)

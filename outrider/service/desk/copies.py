@@ -139,6 +139,7 @@ class Copies:
         """A node has lost its copy. That it was there once makes no promise kept before the start."""
         site = self._site
         live.ready.discard(node)
+        site.stirred.add(live.name)
         receipt = None
         if live.kept.ready_s is not None and site.now_s < live.reservation.start_s:
             receipt = replace(live.kept, ready_s=None)

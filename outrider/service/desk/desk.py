@@ -70,6 +70,8 @@ class Outcome:
 
     replies: tuple[Replied, ...] = ()
     calls: tuple[Call, ...] = ()
+    begins: tuple[tuple[str, bool], ...] = ()
+    """Reservations, and whether a job in them finds its image wherever it starts."""
 
 
 class Desk:
@@ -130,7 +132,7 @@ class Desk:
             trouble = Trouble(code="unavailable", message=words)
             tickets = [each.ticket for each in replies] or [each.ticket for each in _asking(event)]
             return Outcome(replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in tickets))
-        return Outcome(replies=tuple(replies), calls=tuple(calls))
+        return Outcome(replies=tuple(replies), calls=tuple(calls), begins=self._begins())
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""
@@ -371,6 +373,13 @@ class Desk:
         self._parts.site.flush()
         if is_promise:
             self._batch.due_s = self._now_s
+
+    def _begins(self) -> tuple[tuple[str, bool], ...]:
+        if self._parts is None:
+            return ()
+        site = self._parts.site
+        names, site.stirred = site.stirred, set()
+        return tuple((name, name in site.live and site.live[name].may_begin) for name in sorted(names))
 
     def _broken(self, error: StoreError) -> None:
         """What is not on the disk has not happened: what is in memory goes."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from outrider.rms.base import BatchSystem
+from outrider.rms.base import BatchSystem, Refused
 from outrider.service.ports import Sign
 from outrider.store.records import Effect
 
@@ -21,6 +22,8 @@ RELEASE = "release"
 BIND = "bind"
 TICKET = "ticket"
 KINDS = frozenset({HOLD, RELEASE, BIND, TICKET})
+NO_TICKET = "none"
+"""What a job carries that waits for its ticket."""
 _SUBJECT = "job "
 
 
@@ -76,6 +79,11 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
     ticket = payload.get("ticket")
     if effect.kind == HOLD:
         rms.hold(job, payload["reason"])
+        if sign is not None:
+            # Whoever lets it go all the same finds no ticket of an earlier release. (A comment without
+            # room for these words has none either.)
+            with suppress(Refused):
+                rms.ticket(job, NO_TICKET)
         return
     if effect.kind not in KINDS:
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")

@@ -75,6 +75,11 @@ class Live:
     def is_ready(self) -> bool:
         return self.ready.issuperset(self.nodes)
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether a job in it finds its image wherever it starts."""
+        return self.is_ready and self.record.state in (State.READY, State.ACTIVE)
+
 
 @dataclass(slots=True)
 class Moving:
@@ -135,6 +140,8 @@ class Site:
         self._next_start_s: int | None = None
         self._is_next_known = False
         self.moving: dict[int, Moving] = {}
+        self.stirred: set[str] = set()
+        """Reservations that may begin and could not before, perhaps, or the other way round."""
         self._writes: list[Write] = []
         self._light_writes: list[LightWrite] = []
         self._touched: set[int] = set()
@@ -151,6 +158,7 @@ class Site:
             if record.state in (State.READY, State.ACTIVE):
                 # As it was before the restart, until a node says otherwise.
                 live.ready.update(live.nodes)
+                self.stirred.add(live.name)
             self._enter(live)
         self.next_number = _next_number(store)
 
@@ -170,6 +178,7 @@ class Site:
     def leave(self, live: Live) -> None:
         """It is over."""
         del self.live[live.name]
+        self.stirred.add(live.name)
         self.counts[live.record.state] -= 1
         self._forget_start(live.reservation)
         own = self._owned[live.record.owner.uid]
@@ -304,6 +313,7 @@ class Site:
         )
         self.counts[before.state] -= 1
         self.counts[after] += 1
+        self.stirred.add(live.name)
         if kept is not None:
             self._forget_start(before.kept.reservation)
             self._note_start(kept.reservation)
