@@ -16,6 +16,7 @@ from outrider.service.ports import (
     Relay,
     Stop,
     TellNode,
+    Unpin,
 )
 from outrider.service.settings import Settings
 
@@ -42,7 +43,7 @@ def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tu
 
 def staff_of(wanted: Need) -> Staff:
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n1"], ["render-1"], NOW_S)
+    staff.assemble(["n1"], {"render-1": ["n1"]}, NOW_S)
     staff.need("n1", wanted, NOW_S)
     return staff
 
@@ -156,10 +157,21 @@ def test_rate_that_changes_while_a_node_is_being_told_another_is_told_at_once() 
     assert said == [[None], [slow_bytes_per_s], []]
 
 
+def test_need_on_a_node_that_its_owner_does_not_have_is_forgotten_and_its_pin_taken_away() -> None:
+    """What the state was before it was loaded anew: a move to n1 that could not be written down."""
+    staff = staff_of(need())
+    tell(staff, NOW_S, owners=("render-1",))
+    staff.assemble(["n1", "n2"], {"render-1": ["n2"]}, NOW_S)
+    tell(staff, NOW_S + 120, owners=("render-1",))
+    call = call_at(staff, NOW_S + 121)
+
+    assert call.orders == (Unpin(digest=DIGEST, owner="render-1"),)
+
+
 def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
     """A job's image is on its way to n1 when a reservation needs the same there: what n1 is told then."""
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], ["job-1", "render-1"], NOW_S)
+    staff.assemble(["n0", "n1"], dict.fromkeys(["job-1", "render-1"], ["n0", "n1"]), NOW_S)
     staff.need("n1", job, NOW_S - 100)
     tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     staff.need("n1", reservation, NOW_S + 1)
@@ -188,7 +200,7 @@ def test_deadline_joins_what_comes_by_the_same_way() -> None:
 
 def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], ["job-1", "render-1"], NOW_S)
+    staff.assemble(["n0", "n1"], dict.fromkeys(["job-1", "render-1"], ["n0", "n1"]), NOW_S)
     staff.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
     tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     staff.need("n1", need(owner="job-1"), NOW_S + 1)
