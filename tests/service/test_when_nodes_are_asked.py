@@ -178,6 +178,20 @@ def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
     return staff, call_at(staff, NOW_S + 1)
 
 
+def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_deadline_too() -> None:
+    staff = Staff(SETTINGS, Agenda())
+    staff.assemble(["n0", "n1"], dict.fromkeys(["job-1", "render-1"], ["n0", "n1"]), NOW_S)
+    staff.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
+    under_way = call_at(staff, NOW_S)
+    staff.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
+    answer(staff, under_way, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    call = call_at(staff, NOW_S + 1)
+
+    assert [order.owner for order in under_way.orders if isinstance(order, Fetch)] == ["job-1"]
+    assert call.orders[0] == Stop(digest=DIGEST)
+    assert [order.owner for order in call.orders if isinstance(order, Fetch)] == ["job-1", "render-1"]
+
+
 def test_image_of_a_deadline_does_not_come_through_nodes_where_best_effort_is_held_back() -> None:
     job = need(owner="job-1", upstream=("n0",))
     _, call = both_on_n1(job, need(deadline_s=NOW_S + 60))

@@ -290,9 +290,10 @@ class Staff:
             need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, code, words, now_s)
-            # It may have to come at another rate, or by another instant, since the call went out.
+            # It may have to come at another rate, or by another way, since the call went out.
             terms = rate_of(member, need), need.deadline_s
-            need.is_told = (order.rate_bytes_per_s, order.deadline_s) == terms
+            is_same = (order.rate_bytes_per_s, order.deadline_s) == terms
+            need.is_told = is_same and order.digest not in member.stops
             need.told_until_s = order.until_s
             behind = self.members.get(self._behind.pop((member.name, order.owner), ""))
             if behind is not None:
