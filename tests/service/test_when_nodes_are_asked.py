@@ -23,6 +23,7 @@ from outrider.service.settings import Settings
 DIGEST = "sha256:" + "a" * 64
 SIZE = 100_000_000
 NOW_S = 1_000_000
+BOTH = dict.fromkeys(("job-1", "render-1"), ("n0", "n1"))
 SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
 
 
@@ -171,7 +172,7 @@ def test_need_on_a_node_that_its_owner_does_not_have_is_forgotten_and_its_pin_ta
 def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
     """A job's image is on its way to n1 when a reservation needs the same there: what n1 is told then."""
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], dict.fromkeys(["job-1", "render-1"], ["n0", "n1"]), NOW_S)
+    staff.assemble(["n0", "n1"], BOTH, NOW_S)
     staff.need("n1", job, NOW_S - 100)
     tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     staff.need("n1", reservation, NOW_S + 1)
@@ -180,7 +181,7 @@ def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
 
 def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_deadline_too() -> None:
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], dict.fromkeys(["job-1", "render-1"], ["n0", "n1"]), NOW_S)
+    staff.assemble(["n0", "n1"], BOTH, NOW_S)
     staff.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
     under_way = call_at(staff, NOW_S)
     staff.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
@@ -214,7 +215,7 @@ def test_deadline_joins_what_comes_by_the_same_way() -> None:
 
 def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], dict.fromkeys(["job-1", "render-1"], ["n0", "n1"]), NOW_S)
+    staff.assemble(["n0", "n1"], BOTH, NOW_S)
     staff.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
     tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     staff.need("n1", need(owner="job-1"), NOW_S + 1)
