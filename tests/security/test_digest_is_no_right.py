@@ -22,7 +22,7 @@ class Office:
     def __init__(self, *, is_public: bool) -> None:
         self.now_s = 1_000
         self.staff = Staff(Settings(), Agenda())
-        self.staff.assemble(("n1", "n2"), ("bob-1",), self.now_s)
+        self.staff.assemble(("n1", "n2"), {"bob-1": ("n1", "n2")}, self.now_s)
         held = NodeImage(digest=DIGEST, size_bytes=SIZE, is_public=is_public)
         self.held: dict[str, tuple[NodeImage, ...]] = {"n1": (held,), "n2": ()}
         for name in self.held:

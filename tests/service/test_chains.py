@@ -19,7 +19,7 @@ class Nodes:
         self.agenda = Agenda()
         self.staff = Staff(Settings(), self.agenda)
         self.told: list[tuple[str, int]] = []
-        self.staff.assemble(NODES, ("job-1",), 1_000)
+        self.staff.assemble(NODES, {"job-1": NODES}, 1_000)
         self.turn(1_000)
 
     def turn(self, now_s: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from outrider.rms.twin import Fault
+from outrider.rms.twin.jobs import Holder
 from outrider.service.answers import JobDetails, TransferList
 from outrider.service.requests import ListTransfers, ShowJob
 from tests.service.sandbox import BOB, RATE, Sandbox
@@ -104,3 +106,13 @@ def test_best_effort_is_listed_with_the_jobs_that_wait_for_it(sandbox: Sandbox) 
     assert 0 < running.arrived_bytes < running.total_bytes == 200 * RATE
     assert running.ready_s is not None
     assert waiting.begin_s >= running.ready_s - 1
+
+
+def test_job_that_the_batch_system_holds_is_released_again_if_that_was_refused(sandbox: Sandbox) -> None:
+    key = sandbox.submit(is_held=False)
+    world = sandbox.rms.world
+    world.hold(world.jobs[key], Holder.SYSTEM, "its node has sent it back")
+    sandbox.rms.faults.plan("release", Fault.REFUSED)
+    sandbox.sleep(300)
+
+    assert sandbox.job(key) is None, "it has run"

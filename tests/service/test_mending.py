@@ -369,6 +369,19 @@ def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
     assert not any(each.kind == "alarm" for each in explained.decisions)
 
 
+def test_what_has_begun_goes_on_when_the_clock_is_set_back(sandbox: Sandbox) -> None:
+    reserve(sandbox, start="now+10minutes")
+    sandbox.sleep(610)
+    begun = show(sandbox, "render-1").reservation.state
+    sandbox.clock.at_s -= 300
+    sandbox.restart()
+    sandbox.sleep(60)
+
+    assert begun == "active"
+    assert show(sandbox, "render-1").reservation.state == "active"
+    assert not [line for line in sandbox.log.lines if "store cannot be used" in line]
+
+
 def test_pins_that_a_killed_service_has_left_are_taken_away(sandbox: Sandbox) -> None:
     reserve(sandbox, nodes=1)
     sandbox.sleep(700)

@@ -16,12 +16,14 @@ from outrider.service.ports import (
     Relay,
     Stop,
     TellNode,
+    Unpin,
 )
 from outrider.service.settings import Settings
 
 DIGEST = "sha256:" + "a" * 64
 SIZE = 100_000_000
 NOW_S = 1_000_000
+BOTH = dict.fromkeys(("job-1", "render-1"), ("n0", "n1"))
 SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
 
 
@@ -42,7 +44,7 @@ def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tu
 
 def staff_of(wanted: Need) -> Staff:
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n1"], ["render-1"], NOW_S)
+    staff.assemble(["n1"], {"render-1": ["n1"]}, NOW_S)
     staff.need("n1", wanted, NOW_S)
     return staff
 
@@ -156,14 +158,39 @@ def test_rate_that_changes_while_a_node_is_being_told_another_is_told_at_once() 
     assert said == [[None], [slow_bytes_per_s], []]
 
 
+def test_need_on_a_node_that_its_owner_does_not_have_is_forgotten_and_its_pin_taken_away() -> None:
+    """What the state was before it was loaded anew: a move to n1 that could not be written down."""
+    staff = staff_of(need())
+    tell(staff, NOW_S, owners=("render-1",))
+    staff.assemble(["n1", "n2"], {"render-1": ["n2"]}, NOW_S)
+    tell(staff, NOW_S + 120, owners=("render-1",))
+    call = call_at(staff, NOW_S + 121)
+
+    assert call.orders == (Unpin(digest=DIGEST, owner="render-1"),)
+
+
 def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
     """A job's image is on its way to n1 when a reservation needs the same there: what n1 is told then."""
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], ["job-1", "render-1"], NOW_S)
+    staff.assemble(["n0", "n1"], BOTH, NOW_S)
     staff.need("n1", job, NOW_S - 100)
     tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     staff.need("n1", reservation, NOW_S + 1)
     return staff, call_at(staff, NOW_S + 1)
+
+
+def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_deadline_too() -> None:
+    staff = Staff(SETTINGS, Agenda())
+    staff.assemble(["n0", "n1"], BOTH, NOW_S)
+    staff.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
+    under_way = call_at(staff, NOW_S)
+    staff.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
+    answer(staff, under_way, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    call = call_at(staff, NOW_S + 1)
+
+    assert [order.owner for order in under_way.orders if isinstance(order, Fetch)] == ["job-1"]
+    assert call.orders[0] == Stop(digest=DIGEST)
+    assert [order.owner for order in call.orders if isinstance(order, Fetch)] == ["job-1", "render-1"]
 
 
 def test_image_of_a_deadline_does_not_come_through_nodes_where_best_effort_is_held_back() -> None:
@@ -188,7 +215,7 @@ def test_deadline_joins_what_comes_by_the_same_way() -> None:
 
 def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
     staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], ["job-1", "render-1"], NOW_S)
+    staff.assemble(["n0", "n1"], BOTH, NOW_S)
     staff.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
     tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
     staff.need("n1", need(owner="job-1"), NOW_S + 1)

@@ -103,7 +103,9 @@ class Alarms:
         kept = live.kept if live.kept.ready_s is not None else replace(live.kept, ready_s=site.now_s)
         spared = set(live.nodes) - set(kept.brought)
         kept = replace(kept, saved_bytes=live.document.size_bytes * len(spared))
-        after = State.READY if site.now_s < start_s else State.ACTIVE
+        # What has begun goes on, even if a clock that was set says that its time is still to come.
+        is_early = site.now_s < start_s and state is not State.ACTIVE
+        after = State.READY if is_early else State.ACTIVE
         if live.kept.ready_s is None and site.now_s > due_s(live) and not live.danger:
             # Nobody could say so in time: the service was not there, or could not write it down.
             self.endanger(live, f"its image was late: it came {site.now_s - start_s} s after its start")

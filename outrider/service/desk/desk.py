@@ -408,7 +408,8 @@ class Desk:
         self._batch.due_s = self._now_s
         if site is None:
             return
-        self._staff.assemble(self._roster, site.live.keys(), self._now_s)
+        owners = {live.name: frozenset(live.nodes) for live in site.live.values()}
+        self._staff.assemble(self._roster, owners, self._now_s)
         parts = make_workings(
             site,
             self._staff,

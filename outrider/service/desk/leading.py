@@ -136,6 +136,8 @@ class Leading:
         led = self.led.get(job)
         if led is not None:
             led.looks = 0
+            is_held_by_others = led.job.state is JobState.HELD and not led.job.is_held_by_us
+            led.is_left_to_others = led.released is not None and is_held_by_others
 
     def refused(self, job: str, words: str) -> None:
         """The batch system will not do it: that is seen, and said, until the next look."""
@@ -417,7 +419,7 @@ class Leading:
         is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen)
         if led.released == nodes and (not is_due or led.is_left_to_others):
             return
-        led.is_left_to_others = led.job.state is JobState.HELD and not led.job.is_held_by_us
+        led.is_left_to_others = False
         led.released, led.is_ordered, led.looks, led.grace_s = nodes, True, 0, 0
         assert led.image is not None
         ticket = TicketFields(

@@ -7,7 +7,7 @@ service that died are no special cases. Nothing here knows why something is need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.member import Member, Need
@@ -56,8 +56,9 @@ class Staff:
         self.knows_all: Callable[[], bool] = lambda: False
         """Whether all that may be on its way to nodes is known by now: what else is, is stopped."""
 
-    def assemble(self, names: Collection[str], owners: Collection[str], now_s: int) -> None:
-        """These are the site's nodes, and only these owners have needs; what is known of them stays.
+    def assemble(self, names: Collection[str], owners: Mapping[str, Collection[str]], now_s: int) -> None:
+        """These are the site's nodes, and only these owners have needs, each on its nodes; what is known
+        of them stays. What else a node was told to keep is taken away when it says what it has.
 
         New nodes are asked what they have, though not all at once.
         """
@@ -69,7 +70,7 @@ class Staff:
                 delay_s = min(number // FIRST_PER_S, self._settings.reconcile_every_s // 2)
                 self.members[name] = Member(name=name, compare_s=now_s + delay_s)
         for member in self.members.values():
-            for owner in [owner for owner in member.needs if owner not in owners]:
+            for owner in [owner for owner in member.needs if member.name not in owners.get(owner, ())]:
                 del member.needs[owner]
             self._plan(member, now_s)
         self._behind = {key: node for key, node in self._behind.items() if key[1] in owners}
@@ -289,9 +290,10 @@ class Staff:
             need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, code, words, now_s)
-            # It may have to come at another rate, or by another instant, since the call went out.
+            # It may have to come at another rate, or by another way, since the call went out.
             terms = rate_of(member, need), need.deadline_s
-            need.is_told = (order.rate_bytes_per_s, order.deadline_s) == terms
+            is_same = (order.rate_bytes_per_s, order.deadline_s) == terms
+            need.is_told = is_same and order.digest not in member.stops
             need.told_until_s = order.until_s
             behind = self.members.get(self._behind.pop((member.name, order.owner), ""))
             if behind is not None:

@@ -40,9 +40,12 @@ def sources(members: Mapping[str, Member], member: Member, need: Need) -> tuple[
 
 def is_to_begin_anew(member: Member, need: Need) -> bool:
     """Whether a deadline's image is on its way there in a chain of best effort, whose other nodes are
-    held back from now on: it has to come by the deadline's own way, with the bytes that are there."""
+    held back from now on: it has to come by the deadline's own way, with the bytes that are there.
+
+    Whether its node is known to have been told makes no difference: it may be told at this moment.
+    """
     return need.deadline_s is not None and any(
-        other.is_told and other.upstream != need.upstream
+        other.upstream != need.upstream
         for other in member.needs.values()
         if other.digest == need.digest
         and other.transfer is not None
