@@ -33,7 +33,7 @@ test: $(READY) tools lint
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
-	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_FAILURES=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest tests/slurm || exit 1; \
+	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
 	done
 	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract
 

@@ -223,7 +223,9 @@ def test_what_is_known_to_the_batch_system_alone_is_told_and_its_name_is_not_giv
     found = sandbox.ask(Reconcile(), ROOT)
 
     assert isinstance(found, Reconciled)
-    assert found.findings == ("reservation render-7 is in the batch system, and nothing is known of it",)
+    assert len(found.findings) == 1
+    assert "reservation render-7 is in the batch system, and nothing is known of it" in found.findings[0]
+    assert "another outriderd" in found.findings[0]
     assert reserve(sandbox, nodes=2, start="now+1hours").name == "render-8"
 
 
@@ -391,3 +393,24 @@ def test_pins_that_a_killed_service_has_left_are_taken_away(sandbox: Sandbox) ->
     sandbox.sleep(sandbox.settings.reconcile_every_s + 10)
 
     assert [owner for _, owner in sandbox.pools["n1"].pins] == ["render-1"]
+
+
+def test_pins_of_a_reservation_that_only_the_batch_system_knows_stay(sandbox: Sandbox) -> None:
+    reserve(sandbox, nodes=1)
+    sandbox.sleep(700)
+    start_s = sandbox.now_s + 86_400
+    sandbox.rms.reserve(
+        RmsReservation(
+            name="other-7",
+            nodes=("n1",),
+            start_s=start_s,
+            end_s=start_s + 7200,
+            users=("bob",),
+            is_ours=True,
+        )
+    )
+    sandbox.sleep(60)
+    sandbox.pools["n1"].pins[digest_of("ubuntu"), "other-7"] = sandbox.now_s + 80_000
+    sandbox.sleep(sandbox.settings.reconcile_every_s + 10)
+
+    assert [owner for _, owner in sandbox.pools["n1"].pins] == ["render-1", "other-7"]

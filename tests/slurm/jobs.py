@@ -9,7 +9,7 @@ from testbed.site import Image, OutriderSite
 from testbed.slurm import HEAD
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 # Says when it began, and what it finds on each of its nodes.
 SCRIPT = """#!/bin/sh

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from testbed.commands import CommandFailed
-from testbed.site import OutriderSite
+from testbed.site import SERVICE, OutriderSite
 from testbed.slurm import HEAD
+from tests.slurm.failing import fill, hold_back, let_go, wait_released
 from tests.slurm.jobs import arrived_s, ended, output, script, wait_for
 
 MB = 1_000_000
@@ -78,6 +79,27 @@ def test_job_without_metadata_passes_untouched(site: OutriderSite) -> None:
     assert (found.comment, found.admin_comment) == ("mine", "")
 
 
+def test_heterogeneous_job_without_metadata_is_left_alone_and_one_with_it_is_refused(
+    site: OutriderSite,
+) -> None:
+    image = site.image("parts.qcow2", 5 * MB)
+    # The service looks at it while it waits.
+    filled = [fill(site, node) for node in site.cluster.nodes]
+    parts = ["-t1", "-n1", ":", "-t1", "-n1"]
+
+    plain = site.submit("#!/bin/sh\ntrue\n", *parts)
+    with pytest.raises(CommandFailed, match="heterogeneous"):
+        site.submit(script(image), *parts)
+    other = site.submit(script(image), "-t1")
+    wait_released(site, other)
+    for each in filled:
+        site.cluster.run(HEAD, ["scancel", each], user="ada")
+
+    assert ended(site, plain).state == "COMPLETED"
+    assert ended(site, other).state == "COMPLETED"
+    assert "is left out" not in site.cluster.log(HEAD, SERVICE, 1000)
+
+
 def test_user_keeps_a_comment_of_his_own_beside_the_ticket(site: OutriderSite) -> None:
     image = site.image("comment.qcow2", 5 * MB)
 
@@ -89,12 +111,14 @@ def test_user_keeps_a_comment_of_his_own_beside_the_ticket(site: OutriderSite) -
 
 @pytest.mark.parametrize("change", ["StartTime=now", "Comment=x", "ReqNodeList=n1"])
 def test_user_cannot_undo_what_the_service_has_set(site: OutriderSite, change: str) -> None:
-    image = site.image(f"guard-{change[:5]}.qcow2", 30 * MB)
+    image = site.image(f"guard-{change[:5]}.qcow2", 10 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1")
 
     with pytest.raises(CommandFailed):
         site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", change], user="ada")
 
+    let_go(site, image)
     assert ended(site, job).state == "COMPLETED"
 
 
@@ -118,7 +142,8 @@ def test_requeued_job_finds_its_image_again_on_the_same_node(site: OutriderSite)
 
 
 def test_cancelled_job_leaves_nothing_that_waits_for_it(site: OutriderSite) -> None:
-    image = site.image("gone.qcow2", 60 * MB)
+    image = site.image("gone.qcow2", 10 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1")
     site.cluster.wait_for(
         "the transfer", lambda: "gone.qcow2" in site.outrider("transfers").stdout, logs=site.logs

@@ -1,90 +1,45 @@
-"""Daemons that die, restart or do not answer: jobs wait a little longer, and still find their images."""
+"""Daemons of ours that die or do not answer: jobs wait a little longer, and still find their images."""
 
 from __future__ import annotations
 
-from testbed.site import OutriderSite
+from testbed.site import NODE_DAEMON, SERVICE, OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
+    SECOND,
+    call_instead,
     fill,
+    hold_back,
     kill_node,
     kill_service,
+    let_go,
     long,
+    second_service,
     wait_arriving,
     wait_released,
-    wait_saved,
     wait_shown,
 )
-from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, script, seen, wait_for
-from tests.slurm.test_reservations import reserve, state, wait_in_slurm, workspace
-
-
-def test_slurmctld_that_restarts_forgets_no_job_and_no_ticket(site: OutriderSite) -> None:
-    slow, here = site.image("slow.qcow2", 90 * MB), site.image("here.qcow2", 5 * MB)
-    filled = fill(site, "n1")
-    released = site.submit(script(here), "-t1", "-wn1")
-    wait_released(site, released)
-    held = site.submit(script(slow), "-t1", "-wn2")
-    wait_arriving(site, slow)
-
-    wait_saved(site, slow, here)
-    site.cluster.kill_slurmctld()
-    site.cluster.start_slurmctld()
-    site.cluster.reconfigure()
-    waits = [seen(site, job).state for job in (released, held)]
-    site.cluster.run(HEAD, ["scancel", filled], user="ada")
-
-    assert waits == ["PENDING", "PENDING"]
-    for job, image in ((released, here), (held, slow)):
-        found = ended(site, job)
-        assert found.state == "COMPLETED", output(site, job)
-        assert arrived_s(site, image)[found.nodes] <= found.start_s
-        assert "QFI" in output(site, job)
-
-
-@long
-def test_image_arrives_while_slurmctld_is_away_and_the_job_starts_when_it_is_back(site: OutriderSite) -> None:
-    image = site.image("away.qcow2", 40 * MB)
-    job = site.submit(script(image), "-t1", "-wn3")
-    wait_arriving(site, image)
-
-    site.cluster.kill_slurmctld("TERM")
-    site.cluster.wait_for("the image", lambda: "n3" in arrived_s(site, image), logs=site.logs)
-    site.cluster.start_slurmctld()
-    found = ended(site, job)
-
-    assert found.state == "COMPLETED", output(site, job)
-    assert arrived_s(site, image)["n3"] <= found.start_s
-
-
-def test_reservation_made_while_slurmctld_is_away_is_there_when_it_is_back(site: OutriderSite) -> None:
-    workspace(site, "unseen", 5 * MB)
-    site.cluster.kill_slurmctld()
-
-    answer = reserve(site, "unseen", "--start=now+1hour", "-t10m")
-    site.cluster.start_slurmctld()
-    name = str(answer["name"])
-    wait_in_slurm(site, name, is_there=True)
-
-    assert in_slurm(site)[name]["Users"] == "ada"
-    site.outrider("cancel", name)
-    wait_in_slurm(site, name, is_there=False)
+from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, pins, script, seen, wait_for
+from tests.slurm.test_reservations import reserve, state, wait_in_slurm, wait_state, workspace
 
 
 def test_transfer_goes_on_where_it_was_when_a_nodes_daemon_is_killed(site: OutriderSite) -> None:
-    image = site.image("killed.qcow2", 90 * MB)
+    image = site.image("killed.qcow2", 40 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1", "-wn1")
     wait_arriving(site, image)
 
     kill_node(site, "n1")
     wait_shown(site, job, "does not reach n1")
     state_before = seen(site, job).state
+    let_go(site, image)
     site.start_node("n1")
     found = ended(site, job, timeout_s=90)
 
     assert state_before == "PENDING"
     assert found.state == "COMPLETED", output(site, job)
     assert arrived_s(site, image)["n1"] <= found.start_s
+    assert "transfer resumed" in site.cluster.log("n1", NODE_DAEMON)
 
 
 def test_job_whose_nodes_daemon_is_dead_at_its_start_is_told_so_and_drains_nothing(
@@ -118,12 +73,14 @@ def test_job_whose_nodes_daemon_is_dead_at_its_start_is_told_so_and_drains_nothi
 
 def test_running_job_keeps_its_disk_when_its_nodes_daemon_is_killed(site: OutriderSite) -> None:
     image = site.image("keeps.qcow2", 5 * MB)
-    again = "sleep 8; srun --quiet sh -c 'head -c3 \"$OUTRIDER_IMAGE\"'"
+    go = f"{site.home()}/go"
+    again = f"until [ -e {go} ]; do sleep 0.1; done; srun --quiet sh -c 'head -c3 \"$OUTRIDER_IMAGE\"'"
     job = site.submit(script(image, again), "-t1", "-wn3")
     wait_for(site, job, "RUNNING")
 
     kill_node(site, "n3")
     site.start_node("n3")
+    site.cluster.write(HEAD, go, "")
 
     assert ended(site, job).state == "COMPLETED", output(site, job)
     assert output(site, job).count("QFI") == 2
@@ -146,7 +103,8 @@ def test_job_that_ends_while_its_nodes_daemon_is_dead_leaves_nothing_there(site:
 
 
 def test_killed_service_finds_held_jobs_arriving_images_and_reservations_again(site: OutriderSite) -> None:
-    slow, here = site.image("slow2.qcow2", 90 * MB), site.image("here2.qcow2", 5 * MB)
+    slow, here = site.image("slow2.qcow2", 10 * MB), site.image("here2.qcow2", 5 * MB)
+    hold_back(site, slow)
     workspace(site, "kept2", 5 * MB)
     name = str(reserve(site, "kept2", "--start=now+1hour", "-t10m")["name"])
     filled = fill(site, "n1")
@@ -160,6 +118,7 @@ def test_killed_service_finds_held_jobs_arriving_images_and_reservations_again(s
     site.cluster.run(HEAD, ["scancel", filled], user="ada")
     first = ended(site, released)
     states = [seen(site, job).state for job in (held, unseen)]
+    let_go(site, slow)
     site.start_service()
 
     assert states == ["PENDING", "PENDING"]
@@ -171,3 +130,52 @@ def test_killed_service_finds_held_jobs_arriving_images_and_reservations_again(s
     assert state(site, name) in ("accepted", "preparing", "ready")
     site.outrider("cancel", name)
     wait_in_slurm(site, name, is_there=False)
+
+
+def test_service_killed_between_ticket_and_release_releases_the_job_once_it_is_back(
+    site: OutriderSite,
+) -> None:
+    image = site.image("between.qcow2", 20 * MB)
+    job = site.submit(script(image), "-t1", "-wn4")
+
+    # Whoever calls scontrol to let it start is killed, and it does not start.
+    with call_instead(site, "scontrol", f'"update JobId={job} "*StartTime=now*', "kill -9 $PPID; exit 1"):
+        site.cluster.wait_for(
+            "outriderd's end", lambda: not site.cluster.is_running(HEAD, SERVICE), logs=site.logs
+        )
+    # Slurm looks at a job that was changed a moment later.
+    site.cluster.wait_for("the job to be held", lambda: seen(site, job).reason == "BeginTime", logs=site.logs)
+    comment = seen(site, job).comment
+    site.start_service()
+    found = ended(site, job)
+
+    assert "outrider-ticket=1." in comment
+    assert found.state == "COMPLETED", output(site, job)
+    assert "QFI" in output(site, job)
+
+
+def test_second_service_with_a_store_of_its_own_says_so_and_breaks_no_promise(site: OutriderSite) -> None:
+    image = workspace(site, "theirs", 5 * MB)
+    answer = reserve(site, "theirs", "--start=now+1hour", "-t10m")
+    name, node = str(answer["name"]), str(answer["nodes"])
+    wait_in_slurm(site, name, is_there=True)
+    wait_state(site, name, "ready")
+
+    with second_service(site):
+        site.cluster.wait_for(
+            "words of another service", lambda: "another outriderd" in _said(site), logs=lambda: _said(site)
+        )
+        # It has been told of all pins when it has brought this.
+        found = ended(site, site.submit(script(image), "-t1", "--exclusive", f"-w{node}"))
+        pinned = pins(site, node)
+
+    assert found.state == "COMPLETED"
+    assert f"reservation {name} is in the batch system, and nothing is known of it" in _said(site)
+    assert in_slurm(site)[name]["Users"] == "ada"
+    assert f"reservation:{name}" in pinned
+    site.outrider("cancel", name)
+    wait_in_slurm(site, name, is_there=False)
+
+
+def _said(site: OutriderSite) -> str:
+    return site.cluster.log(HEAD, SECOND)

@@ -8,6 +8,8 @@ from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
+    hold_back,
+    let_go,
     long,
     start_images,
     stop_images,
@@ -44,13 +46,15 @@ def test_who_names_what_is_not_there_is_told_so_and_others_are_not_kept(site: Ou
 
 
 def test_transfer_goes_on_when_the_server_of_images_is_back(site: OutriderSite) -> None:
-    image = site.image("midway.qcow2", 100 * MB)
+    image = site.image("midway.qcow2", 20 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1")
     wait_arriving(site, image)
 
     stop_images(site)
     wait_shown(site, job, "nothing comes to")
     state = seen(site, job).state
+    let_go(site, image)
     start_images(site)
     found = ended(site, job, timeout_s=150)
 
@@ -71,7 +75,6 @@ def test_job_runs_when_a_server_is_there_that_was_away_for_long(site: OutriderSi
     assert ended(site, job, timeout_s=150).state == "COMPLETED"
 
 
-@long
 def test_job_waits_while_pools_are_full_of_what_others_wait_for(site: OutriderSite) -> None:
     large, other = site.image("fills.qcow2", 150 * MB), site.image("no-place.qcow2", 80 * MB)
     keeper = site.submit(script(large, "sleep 600"), "-t10", "-wn1", "-Jfill")

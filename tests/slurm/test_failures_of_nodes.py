@@ -7,6 +7,8 @@ from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
     fill,
+    hold_back,
+    let_go,
     long,
     wait_arriving,
     wait_released,
@@ -19,11 +21,13 @@ REBOOT_S = 120
 
 
 def test_image_arrives_after_all_on_a_node_that_reboots_meanwhile(site: OutriderSite) -> None:
-    image = site.image("reboots.qcow2", 90 * MB)
+    image = site.image("reboots.qcow2", 20 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1", "-wn1")
     wait_arriving(site, image)
 
     site.cluster.reboot("n1")
+    let_go(site, image)
     found = ended(site, job, REBOOT_S)
 
     assert found.state == "COMPLETED", output(site, job)
@@ -64,13 +68,15 @@ def test_job_whose_slurmd_dies_leaves_no_instance_when_its_node_is_back(site: Ou
 
 @long
 def test_transfer_over_a_cut_link_goes_on_when_the_link_is_mended(site: OutriderSite) -> None:
-    image = site.image("cut.qcow2", 90 * MB)
+    image = site.image("cut.qcow2", 20 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1", "-wn4")
     wait_arriving(site, image)
 
     site.cluster.cut("n4")
     wait_shown(site, job, "does not reach n4")
     state = seen(site, job).state
+    let_go(site, image)
     site.cluster.mend("n4")
     found = ended(site, job, REBOOT_S)
 

@@ -10,6 +10,8 @@ from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
     fill,
+    hold_back,
+    let_go,
     wait_arriving,
     wait_released,
 )
@@ -18,7 +20,8 @@ from tests.slurm.test_reservations import reserve, wait_in_slurm, wait_state, wo
 
 
 def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) -> None:
-    slow, here = site.image("stage-slow.qcow2", 80 * MB), site.image("stage-here.qcow2", 5 * MB)
+    slow, here = site.image("stage-slow.qcow2", 10 * MB), site.image("stage-here.qcow2", 5 * MB)
+    hold_back(site, slow)
     running = site.submit(script(here, "sleep 600"), "-t10", "-wn2")
     site.cluster.wait_for("its disk", lambda: instances(site, "n2") == [f"job-{running}"], logs=site.logs)
     filled = fill(site, "n1")
@@ -31,6 +34,7 @@ def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) ->
     for job in (held, arriving, released, running, filled):
         site.cluster.run(HEAD, ["scancel", job], user="ada")
 
+    let_go(site, slow)
     for job in (held, arriving, released, running):
         assert ended(site, job).state == "CANCELLED"
     site.cluster.wait_for("no instance", lambda: instances(site, "n2") == [], logs=site.logs)
@@ -52,12 +56,14 @@ def test_user_cannot_free_a_job_that_waits_for_its_image(site: OutriderSite, cha
 
 
 def test_what_a_user_may_change_is_followed(site: OutriderSite) -> None:
-    image = site.image("longer.qcow2", 80 * MB)
+    image = site.image("longer.qcow2", 10 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1", "-wn1")
     wait_arriving(site, image)
 
     site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "TimeLimit=2"], user="ada")
     site.cluster.run(HEAD, ["scontrol", "hold", job], user="ada")
+    let_go(site, image)
     site.cluster.wait_for("the image", lambda: "n1" in arrived_s(site, image), logs=site.logs)
     state = seen(site, job).state
     site.cluster.run(HEAD, ["scontrol", "release", job], user="ada")
@@ -67,11 +73,13 @@ def test_what_a_user_may_change_is_followed(site: OutriderSite) -> None:
 
 
 def test_job_that_root_releases_too_early_waits_or_is_told_and_drains_nothing(site: OutriderSite) -> None:
-    image = site.image("early.qcow2", 80 * MB)
+    image = site.image("early.qcow2", 10 * MB)
+    hold_back(site, image)
     job = site.submit(script(image), "-t1", "-wn2")
     wait_arriving(site, image)
 
     site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    let_go(site, image)
     found = ended(site, job, timeout_s=120)
 
     if found.state == "COMPLETED":

@@ -12,7 +12,9 @@ from outrider.rms.slurm.fields import BadField, value_in
 
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d{1,9})(?=[(,]|$)")
 SUFFIXES = "*~#%$@^-!"
-GONE = frozenset({"DOWN", "ERROR", "UNKNOWN", "FUTURE"})
+GONE = frozenset({"DOWN", "ERROR", "FUTURE"})
+"""UNKNOWN is none of them: slurmctld has been started, or has read its configuration, and has not heard
+from the node since. Soon it says what it has heard, or DOWN."""
 TAKES_NOTHING = frozenset(
     {
         "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "NO_RESPOND", "REBOOT",

@@ -34,6 +34,10 @@ MOST_RESTORED = 1
 FOREVER_S = 366 * 86_400
 """A job without a limit is taken to run so long."""
 
+STRANGE = (
+    "if no copy of the store was put back, another outriderd with another store works on this batch system; "
+    "stop it, since both lead the same jobs"
+)
 MOST_DIGITS = 12
 """Of a reservation's number."""
 
@@ -227,7 +231,9 @@ class Reconciling:
                 if not _agrees(there, live, site.now_s):
                     self._admitting.confirm(live)
                     yield f"reservation {live.name} is another in the batch system: it is put right"
-        for name in sorted(seen.keys() - site.live.keys()):
+        others = sorted(seen.keys() - site.live.keys())
+        self._staff.strangers = frozenset(name for name in others if site.store.reservation(name) is None)
+        for name in others:
             yield from self._orphan(name)
 
     def _missing(self, live: Live) -> Iterator[str]:
@@ -258,7 +264,7 @@ class Reconciling:
             number = name.rpartition("-")[2]
             if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
                 site.skip_numbers(int(number))
-            yield f"reservation {name} is in the batch system, and nothing is known of it"
+            yield f"reservation {name} is in the batch system, and nothing is known of it: {STRANGE}"
             return
         site.todo([orphan_effect(name, site.now_s)])
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"

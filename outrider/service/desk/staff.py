@@ -55,6 +55,8 @@ class Staff:
         """Owners whose pins stay although nothing is known to need them."""
         self.knows_all: Callable[[], bool] = lambda: False
         """Whether all that may be on its way to nodes is known by now: what else is, is stopped."""
+        self.strangers: frozenset[str] = frozenset()
+        """Reservations of which the batch system knows, and we do not: their pins are somebody's promises."""
 
     def assemble(self, names: Collection[str], owners: Mapping[str, Collection[str]], now_s: int) -> None:
         """These are the site's nodes, and only these owners have needs, each on its nodes; what is known
@@ -231,7 +233,8 @@ class Staff:
         for image in member.images.values():
             for owner in image.owners:
                 need = member.needs.get(owner)
-                if (need is None or need.digest != image.digest) and not self.spares(owner):
+                is_needed = need is not None and need.digest == image.digest
+                if not is_needed and owner not in self.strangers and not self.spares(owner):
                     member.unpins.setdefault((image.digest, owner), now_s)
         needed = {need.digest for need in member.needs.values()}
         for each in member.arriving if self.knows_all() else ():
