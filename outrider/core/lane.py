@@ -60,6 +60,7 @@ class Lane:
         self.running: Cargo | None = None
         self.waiting: list[Cargo] = []
         self.aside: list[Cargo] = []
+        self._all: dict[int, Cargo] = {}
         self._last = 0
 
     def add(self, image: Image, nodes: Iterable[int]) -> list[tuple[int, Cargo]]:
@@ -110,7 +111,7 @@ class Lane:
         self._end_if_over(cargo)
 
     def find(self, number: int) -> Cargo | None:
-        return next((each for each in self.all() if each.number == number), None)
+        return self._all.get(number)
 
     def all(self) -> Iterator[Cargo]:
         """All that has not ended, what runs first."""
@@ -154,11 +155,13 @@ class Lane:
         self._last -= 1
         cargo = Cargo(number=self._last, image=image, nodes=nodes, left_bytes=image.size_bytes)
         self.waiting.append(cargo)
+        self._all[cargo.number] = cargo
         return cargo
 
     def _end_if_over(self, cargo: Cargo) -> None:
         if cargo.left:
             return
+        self._all.pop(cargo.number, None)
         if cargo is self.running:
             self.running = None
         self.waiting = [each for each in self.waiting if each is not cargo]

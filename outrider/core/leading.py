@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heappush, heappushpop
 
 from outrider.core.book import Book
 from outrider.core.busy import Busy
 from outrider.core.lane import Lane, Slots
 from outrider.core.model import Image
 from outrider.core.reuse import Life
-from outrider.core.timeline import FOREVER, numbers
+from outrider.core.timeline import FOREVER
 
 MOST_EXAMINED = 64
 """Nodes without the image that are examined beyond those that are wanted: enough, as long as nodes
@@ -103,10 +104,17 @@ def lead(
         )
     ends = lane.ends(slots, now_s)
     while True:
-        near = _near(book, busy, wish, eligible, ends, carried, now_s)
+        near, is_cut = _near(book, busy, wish, eligible, ends, carried, now_s)
+        # One that has the image and is free later than many others that have it is not brought another.
+        others = eligible & ~(book.pools.mask_with(wish.image.key) if is_cut else 0)
         known = {option.node for option in near}
-        far = _far(book, busy, wish, eligible, known, now_s)
+        enough = wish.copies + MOST_EXAMINED
+        far = _far(book, busy, wish, others, known, now_s, enough)
         chosen = _choose(book, lane, slots, busy, wish, near, far, now_s)
+        if len(chosen) < wish.nodes_wanted and len(far) >= enough:
+            # Of so many none is free any more when the image is there.
+            far = _far(book, busy, wish, others, known, now_s, len(book.timeline.nodes) + 1)
+            chosen = _choose(book, lane, slots, busy, wish, near, far, now_s)
         if len(chosen) < wish.nodes_wanted:
             return NoWay(
                 words=f"{len(chosen)} of the nodes that it may run on have room in their pools for its "
@@ -195,19 +203,43 @@ def _near(
     ends: dict[int, int],
     carried: frozenset[int],
     now_s: int,
-) -> list[_Option]:
-    """Nodes that have the image or get it without us; not all, where a popular one is on thousands."""
-    enough = max(wish.copies, wish.spares) + MOST_EXAMINED
+) -> tuple[list[_Option], bool]:
+    """Nodes that have the image or get it without us; not all, where a popular one is on thousands: then
+    it is true that some were left out."""
+    search = _Earliest(max(wish.copies, wish.spares) + MOST_EXAMINED)
     found: list[_Option] = []
-    free_now = 0
-    for node in numbers(eligible & book.pools.mask_with(wish.image.key)):
+    for bound_s, node in busy.openings(wish.need, now_s, eligible & book.pools.mask_with(wish.image.key)):
+        if search.is_over(bound_s, now_s):
+            return sorted(found), True
         option = _with_copy(book, busy, wish, node, ends, carried, now_s)
         if option is not None:
             found.append(option)
-            free_now += option.cost == _HERE and option.start_s <= now_s
-            if free_now >= enough:
-                break
-    return sorted(found)
+            search.add(option.start_s, is_now=option.cost == _HERE and option.start_s <= now_s)
+    return sorted(found), False
+
+
+class _Earliest:
+    """When a search for `enough` nodes, in the order of their bounds, has found the earliest ones."""
+
+    def __init__(self, enough: int) -> None:
+        self._enough = enough
+        self._latest: list[int] = []
+        """The earliest starts so far, as a heap of their negatives."""
+        self._now = 0
+
+    def add(self, start_s: int, *, is_now: bool) -> None:
+        self._now += is_now
+        if len(self._latest) < self._enough:
+            heappush(self._latest, -start_s)
+        else:
+            heappushpop(self._latest, -start_s)
+
+    def is_over(self, bound_s: int, now_s: int) -> bool:
+        """Whether a node that is not free before then, nor any after it, adds anything."""
+        if self._now >= self._enough:
+            return True
+        # Of those that are free now some cost nothing: these are looked for among all.
+        return len(self._latest) >= self._enough and bound_s > now_s and bound_s >= -self._latest[0]
 
 
 def _with_copy(
@@ -245,21 +277,20 @@ def _with_copy(
 
 
 def _far(
-    book: Book, busy: Busy, wish: Wish, eligible: int, known: set[int], now_s: int
+    book: Book, busy: Busy, wish: Wish, eligible: int, known: set[int], now_s: int, enough: int
 ) -> list[tuple[int, int]]:
     """Nodes without the image by when they are free, and their numbers; not all of a large site."""
-    enough = wish.copies + MOST_EXAMINED
+    search = _Earliest(enough)
     found: list[tuple[int, int]] = []
-    free_now = 0
-    for node in numbers(eligible):
+    for bound_s, node in busy.openings(wish.need, now_s, eligible):
+        if search.is_over(bound_s, now_s):
+            break
         if node in known:
             continue
         start_s = busy.free_from(node, wish.need, now_s, wish.limit_s)
         if start_s < FOREVER and _takes(book, wish, node, start_s, now_s):
             found.append((start_s, node))
-            free_now += start_s <= now_s
-            if free_now >= enough:
-                break
+            search.add(start_s, is_now=start_s <= now_s)
     return sorted(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,10 +77,12 @@ def way(book: Book, lane: Lane, taken: Busy, wanted: Wish, now_s: int = 0) -> Wa
     nodes=st.integers(1, 5),
     ahead=st.integers(0, 3),
     is_relay=st.booleans(),
+    examined=st.sampled_from([0, 1, 64]),
 )
 def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
-    until_s: list[int], has_image: int, nodes: int, ahead: int, is_relay: bool
+    until_s: list[int], has_image: int, nodes: int, ahead: int, is_relay: bool, examined: int
 ) -> None:
+    """Also where more nodes are on the site than are examined."""
     book, lane = site(len(until_s), is_relay=is_relay)
     there = [node for node in range(len(until_s)) if has_image >> node & 1]
     put(book, *there)
@@ -87,7 +90,9 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
         lane.add(OTHER, [0])
     # In a relay all that wait for one image are one transfer.
     waits_s = TOOK_S * (min(ahead, 1) if is_relay else ahead)
-    found = lead(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outrider.core.leading.MOST_EXAMINED", examined)
+        found = lead(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
 
     starts = []
     for chosen in combinations(range(len(until_s)), nodes):
@@ -252,3 +257,12 @@ def test_reservation_that_comes_soon_keeps_a_node_from_long_jobs() -> None:
     assert taken.free_from(0, 1, 0, 30) == 0
     assert taken.free_from(0, 1, 0, 31) == 60
     assert taken.free_from(0, 1 << 50, 0, 1) == FOREVER
+
+
+def test_job_is_led_although_the_first_nodes_are_taken_when_its_image_comes() -> None:
+    """More nodes than are examined are free for now, and not for long enough after the transfer."""
+    book, lane = site(80)
+    soon = [Taken(node=node, start_s=LIMIT_S + 5, end_s=FOREVER) for node in range(79)]
+    taken = Busy(book.timeline.layout, [row.capacity for row in book.timeline.rows], soon)
+
+    assert way(book, lane, taken, wish(book)).nodes == (79,)

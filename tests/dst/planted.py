@@ -21,6 +21,7 @@ from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.member import Member, Need
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.reconciling import SERVICE, Reconciling
+from outrider.service.desk.settling import Settling
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.store.errors import StoreError
@@ -181,14 +182,14 @@ def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
 def releases_before_the_image(patch: pytest.MonkeyPatch) -> None:
     """A job is released as soon as nodes are chosen for it."""
 
-    def settle(self: Leading, led: Led) -> None:
+    def settle(self: Settling, led: Led) -> None:
         if led.stage in (Stage.STAGING, Stage.STAGED) and led.job.state in (
             JobState.HELD,
             JobState.PENDING,
         ):
-            self._release(led, self.names(self._usable(set(led.copies))))
+            self._release(led, self._jobs.names(self._jobs.usable(set(led.copies))))
 
-    patch.setattr(Leading, "_settle", settle)
+    patch.setattr(Settling, "_settle", settle)
 
 
 def brings_jobs_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -204,13 +205,13 @@ def pins_for_jobs_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_held_jobs(patch: pytest.MonkeyPatch) -> None:
     """A release that was lost is not repeated, and no job is looked at again."""
-    carry = Leading._release
+    carry = Settling._release
 
-    def once(self: Leading, led: Led, nodes: tuple[str, ...]) -> None:
+    def once(self: Settling, led: Led, nodes: tuple[str, ...]) -> None:
         if led.released is None:
             carry(self, led, nodes)
 
-    patch.setattr(Leading, "_release", once)
+    patch.setattr(Settling, "_release", once)
     patch.setattr(Leading, "_again", lambda self, led: None)
 
 

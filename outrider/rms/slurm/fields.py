@@ -12,6 +12,8 @@ from outrider.rms.base import RmsError
 MOST_NUMBER = 1 << 62
 MOST_SHOWN = 80
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_DECODER = json.JSONDecoder()
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _AMOUNT = re.compile(r"(\d{1,18})(?:\.(\d+))?([KMGTP]?)")
 
 
@@ -35,6 +37,55 @@ def entries(found: Mapping[str, object], name: str, what: str) -> list[object]:
     if not isinstance(rows, list):
         raise BadField(f"{what} printed JSON without a list of {name}")
     return rows
+
+
+def each_entry(data: bytes, name: str, what: str) -> Iterator[object]:
+    """The rows of a list in the JSON that a command has printed, one after the other.
+
+    Whoever takes a large text apart as a whole holds up all other threads meanwhile.
+    """
+    printed = data.decode("utf-8", "replace")
+    try:
+        at = _after(printed, 0, "{")
+        while True:
+            key, at = _DECODER.raw_decode(printed, _blanks(printed, at))
+            at = _blanks(printed, _after(printed, at, ":"))
+            if key == name and printed[at : at + 1] == "[":
+                yield from _rows(printed, at + 1)
+                return
+            _, at = _DECODER.raw_decode(printed, at)
+            at = _blanks(printed, at)
+            if printed[at : at + 1] == "}":
+                raise BadField(f"{what} printed JSON without a list of {name}")
+            at = _after(printed, at, ",")
+    except (ValueError, RecursionError) as error:
+        raise BadField(f"{what} printed no JSON ({error}): see what it prints by hand") from error
+
+
+def _rows(printed: str, at: int) -> Iterator[object]:
+    at = _blanks(printed, at)
+    if printed[at : at + 1] == "]":
+        return
+    while True:
+        row, at = _DECODER.raw_decode(printed, at)
+        yield row
+        at = _blanks(printed, at)
+        if printed[at : at + 1] == "]":
+            return
+        at = _blanks(printed, _after(printed, at, ","))
+
+
+def _after(printed: str, at: int, sign: str) -> int:
+    at = _blanks(printed, at)
+    if printed[at : at + 1] != sign:
+        raise ValueError(f"{sign!r} is expected at character {at}")
+    return at + 1
+
+
+def _blanks(printed: str, at: int) -> int:
+    found = _BLANKS.match(printed, at)
+    assert found is not None
+    return found.end()
 
 
 def text(row: Mapping[str, object], name: str) -> str:

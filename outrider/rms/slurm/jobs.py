@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
@@ -69,15 +69,20 @@ def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, .
     return jobs_of_rows(entries(document(data, "squeue"), "jobs", "squeue"), now_s)
 
 
-def jobs_of_rows(rows: Iterable[object], now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
-    """The same, of what was printed for each."""
+def jobs_of_rows(
+    rows: Iterable[object],
+    now_s: int,
+    read: Callable[[Mapping[str, object], int], SlurmJob | None] | None = None,
+) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
+    """The same, of what was printed for each. `read` takes the place of `job_in`."""
+    read = read or job_in
     found, findings = [], []
     for row in rows:
         if not isinstance(row, dict):
             findings.append("a job that is no object is left out")
             continue
         try:
-            job = job_in(row, now_s)
+            job = read(row, now_s)
         except (BadField, TextError, ValueError) as error:
             findings.append(f"job {str(row.get('job_id'))[:20]} is left out: {error}")
             continue

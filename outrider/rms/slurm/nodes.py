@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,9 +37,14 @@ class SlurmNode:
 
 def nodes_in(data: bytes) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     """The nodes by name, and what could not be understood."""
+    return nodes_in_lines(data.decode("utf-8", "replace").splitlines())
+
+
+def nodes_in_lines(lines: Iterable[str]) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
+    """The same of single lines."""
     found: dict[str, SlurmNode] = {}
     findings = []
-    for line in data.decode("utf-8", "replace").splitlines():
+    for line in lines:
         if line.startswith("NodeName="):
             try:
                 each = _node(line)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from outrider.metadata.errors import TextError
-from outrider.rms.base import RmsJob, Sight, Unknown
+from outrider.rms.base import RmsJob, RmsNode, Sight, Unknown
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import Commands
-from outrider.rms.slurm.jobs import SlurmJob, jobs_in
-from outrider.rms.slurm.nodes import nodes_in
+from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.nodes import SlurmNode
 from outrider.rms.slurm.placing import Places, unknown
+from outrider.rms.slurm.reading import JobReader, NodeReader
 from outrider.rms.slurm.version import json_option, version_in
 
 JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
@@ -43,6 +44,12 @@ class Seen:
         self._now_s = now_s
         self._log = log
         self._jobs: dict[str, SlurmJob] = {}
+        self._job_reader = JobReader()
+        self._node_reader = NodeReader()
+        self._nodes: tuple[SlurmNode, ...] = ()
+        self._shown_nodes: tuple[RmsNode, ...] = ()
+        self._shown_jobs: dict[str, tuple[SlurmJob, RmsJob]] = {}
+        """As they were told at the last look."""
         self._reported: frozenset[str] = frozenset()
         self._json = ""
         self._read_jobs = read_jobs or self._ask_for_jobs
@@ -51,16 +58,24 @@ class Seen:
         commands = self._commands
         jobs, odd_jobs = self._read_jobs(self._now_s())
         reservations, odd_reservations = self._booking.all()
-        nodes, odd_nodes = nodes_in(commands.ask("scontrol", "--oneliner", "--all", "show", "node"))
+        nodes, odd_nodes = self._node_reader.read(
+            commands.ask("scontrol", "--oneliner", "--all", "show", "node")
+        )
         at_s = self._now_s()
-        self.places = Places(nodes)
+        if nodes is not self._nodes:
+            self._nodes, self.places = nodes, Places(nodes)
+            self._shown_nodes = tuple(
+                each.node for each in nodes if not self._only or each.node.name in self._only
+            )
         self._jobs = {job.key: job for job in jobs}
         self._report(*odd_nodes, *odd_jobs, *odd_reservations)
         names = {each.name for each in reservations}
+        shown = [(job, self._shown(job, names)) for job in jobs]
+        self._shown_jobs = {job.key: (job, told) for job, told in shown}
         return Sight(
             at_s=at_s,
-            nodes=tuple(each.node for each in nodes if not self._only or each.node.name in self._only),
-            jobs=tuple(self._shown(job, names) for job in jobs),
+            nodes=self._shown_nodes,
+            jobs=tuple(told for _, told in shown),
             reservations=reservations,
         )
 
@@ -87,13 +102,19 @@ class Seen:
     def _ask_for_jobs(self, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
         if not self._json:
             self._json = json_option(version_in(self._commands.ask("squeue", "--version")))
-        return jobs_in(self._commands.ask("squeue", "--all", self._json), now_s)
+        return self._job_reader.read(self._commands.ask("squeue", "--all", self._json), now_s)
 
     def _shown(self, job: SlurmJob, reservations: set[str]) -> RmsJob:
         try:
             eligible = self.places.eligible(job)
         except TextError:
             eligible = ()
+        reservation = job.reservation if job.reservation in reservations else None
+        before = self._shown_jobs.get(job.key)
+        if before is not None and before[0] is job:
+            told = before[1]
+            if told.reservation == reservation and (told.eligible is eligible or told.eligible == eligible):
+                return told
         return RmsJob(
             key=job.key,
             user=job.user,
@@ -106,7 +127,7 @@ class Seen:
             nodes=job.nodes,
             start_s=job.start_s,
             metadata=job.record.metadata,
-            reservation=job.reservation if job.reservation in reservations else None,
+            reservation=reservation,
             account=job.account,
             is_held_by_us=job.is_held_by_us,
             tag=job.record.tag,

@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 from outrider.service.web.front import Busy
 
 Item = TypeVar("Item")
+MOST_IN_A_ROW = 4
+"""So many results are taken before a request that waits."""
 
 
 class Inbox(Generic[Item]):
@@ -18,7 +20,8 @@ class Inbox(Generic[Item]):
     Users take turns: who asks for much at once waits for it, and others do not.
 
     A result is never refused: there are no more of them than calls, whose number is limited. And
-    since what is known of nodes decides what can be promised, results are looked at first.
+    since what is known of nodes decides what can be promised, results are looked at first; but while
+    results lead to calls that lead to results, a request does not wait for more than a few.
     """
 
     def __init__(self, most_requests: int) -> None:
@@ -26,6 +29,8 @@ class Inbox(Generic[Item]):
         self._requests: OrderedDict[Hashable, deque[Item]] = OrderedDict()
         self._count = 0
         self._results: deque[Item] = deque()
+        self._in_a_row = 0
+        """Results that were taken while requests waited."""
         self._is_closed = False
         self._changed = threading.Condition()
 
@@ -52,9 +57,14 @@ class Inbox(Generic[Item]):
             self._changed.wait_for(lambda: self._results or self._requests or self._is_closed, timeout_s)
             if self._is_closed:
                 return None
-            if self._results:
-                return self._results.popleft()
-            return self._next() if self._requests else None
+            is_their_turn = self._in_a_row >= MOST_IN_A_ROW or not self._results
+            if self._requests and is_their_turn:
+                self._in_a_row = 0
+                return self._next()
+            if not self._results:
+                return None
+            self._in_a_row += bool(self._requests)
+            return self._results.popleft()
 
     def _next(self) -> Item:
         who, waiting = next(iter(self._requests.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from outrider.service.meter import Log
@@ -14,6 +15,10 @@ LOST_CALL_S = 300
 """After so long without an answer a call is taken for lost."""
 MOST_WAIT_S = 300
 """The longest time between two attempts at an effect."""
+MOST_CARRIED = 16
+"""Effects on their way at once: the batch system takes them one by one, and a look waits behind them."""
+MOST_READ = 100
+"""So many effects are read from the store in one go."""
 
 
 class BatchSide:
@@ -32,6 +37,8 @@ class BatchSide:
         self._looked_s = now_s
         self._looks = 0
         self._carrying: dict[str, int] = {}
+        self._due: deque[Effect] = deque()
+        """Effects that were due when they were read, in their order."""
 
     def calls(self, now_s: int) -> Iterator[Look | Carry]:
         """What is to be asked now."""
@@ -41,13 +48,30 @@ class BatchSide:
             self._look, self._looked_s, self.wants_look = Look(number=self._looks), now_s, False
             yield self._look
         if self.due_s is not None and self.due_s <= now_s:
-            for effect in self._store.due_effects(now_s):
-                began_s = self._carrying.get(effect.identity)
-                if began_s is None or now_s - began_s >= LOST_CALL_S:
-                    self._carrying[effect.identity] = now_s
-                    yield Carry(effect=effect)
-            next_s = self._store.next_due_s()
-            self.due_s = None if next_s is None else max(next_s, now_s + 1)
+            yield from self._carry(now_s)
+
+    def _carry(self, now_s: int) -> Iterator[Carry]:
+        """As many effects as may be on their way; the next of them when one of these is back."""
+        self._carrying = {
+            identity: at_s for identity, at_s in self._carrying.items() if now_s - at_s < LOST_CALL_S
+        }
+        if not self._due:
+            self._due.extend(self._store.due_effects(now_s, most=MOST_READ + len(self._carrying)))
+        while self._due and len(self._carrying) < MOST_CARRIED:
+            effect = self._due.popleft()
+            if effect.identity not in self._carrying and self._is_left(effect, now_s):
+                self._carrying[effect.identity] = now_s
+                yield Carry(effect=effect)
+        if len(self._carrying) >= MOST_CARRIED:
+            self.due_s = min(self._carrying.values()) + LOST_CALL_S
+            return
+        next_s = self._store.next_due_s()
+        self.due_s = None if next_s is None else max(next_s, now_s + 1)
+
+    def _is_left(self, effect: Effect, now_s: int) -> bool:
+        """Whether an effect is still the first of what is to be done to its subject, and due."""
+        left = self._store.waiting_effects(effect.subject, most=1)
+        return bool(left) and left[0].identity == effect.identity and left[0].due_s <= now_s
 
     def is_latest(self, call: Look) -> bool:
         """Whether this look's result is waited for; if so, it is not any more."""

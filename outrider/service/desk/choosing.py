@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from outrider.core.busy import Busy, Taken
@@ -9,8 +10,8 @@ from outrider.core.leading import NoWay, Way, Wish, can_keep, hold, lead, let_go
 from outrider.core.timeline import FOREVER, mask_of
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.hauling import Hauling
-from outrider.service.desk.led import Led, Stage
-from outrider.service.desk.occupancy import busy_of, packed
+from outrider.service.desk.led import JobImage, Led, Stage
+from outrider.service.desk.occupancy import Occupancy, packed
 from outrider.service.desk.site import Site
 from outrider.service.meter import Log
 
@@ -30,14 +31,32 @@ class Choosing:
         self._site = site
         self._hauling = hauling
         self._log = log
+        self._occupancy = Occupancy(site)
         self._busy: Busy | None = None
+        """None before the first look."""
         self._masks: dict[int, tuple[tuple[str, ...], int]] = {}
-        """By its identity, a list of names that many jobs share, and its mask, until the next look."""
+        """By its identity, a list of names that many jobs share, and its mask."""
+        self._masks_before: dict[int, tuple[tuple[str, ...], int]] = {}
+        """Those that were asked for before the last look: the others are forgotten."""
+        self._wishes: dict[str, tuple[RmsJob, JobImage, Wish]] = {}
+        self._failures: dict[Wish, NoWay] = {}
+        self.searches = 0
+        """How often nodes were searched for."""
 
     def look(self, sight: Sight) -> None:
         """What nodes do has been seen anew."""
-        self._busy = busy_of(self._site, sight)
-        self._masks.clear()
+        self._occupancy.look(sight)
+        self._busy = self._occupancy.busy
+        self._masks, self._masks_before = {}, self._masks
+
+    def begin(self) -> None:
+        """All that wait are thought about anew, in their order: where each will be is expected again."""
+        if self._busy is not None:
+            self._busy.expect_nothing()
+
+    def forget_failures(self) -> None:
+        """Something may have changed: what there were no nodes for there may be nodes for now."""
+        self._failures.clear()
 
     def choose(self, led: Led) -> bool:
         """Find nodes for a job, and have its image brought there. If there are none it says why."""
@@ -45,10 +64,13 @@ class Choosing:
         if isinstance(wish, str):
             led.stage, led.words = Stage.WAITING, wish
             return False
-        way = self._way(wish)
+        anonymous = replace(wish, name="")
+        way = self._failures.get(anonymous) or self._way(wish)
         if isinstance(way, NoWay):
+            self._failures[anonymous] = way
             led.stage, led.words = Stage.WAITING, way.words
             return False
+        self._failures.clear()
         led.stage, led.words = Stage.STAGING, ""
         self._take(led, wish, way)
         self._log.info(
@@ -61,36 +83,52 @@ class Choosing:
         )
         return True
 
-    def improve(self, led: Led) -> bool:
-        """Bring a waiting job's image to other nodes, too, if it would start there much earlier."""
-        site, busy, wish = self._site, self._busy, self._wish(led)
+    def stand(self, led: Led, *, may_improve: bool) -> bool:
+        """Count a job that was led somewhere as being there, for those that are chosen for later.
+
+        If it would start much earlier elsewhere and `may_improve`, its image is brought there, too.
+        True if it was tried.
+        """
+        busy, wish = self._busy, self._wish(led)
         if busy is None or isinstance(wish, str):
             return False
-        here = self._expected(led, wish)
-        led.start_s = here
-        if here is None or here <= site.now_s + BETTER_S:
+        starts = self._starts(led, wish)
+        # When it starts on the nodes that it was led to; never, if too few of them can be used.
+        here = starts[wish.nodes_wanted - 1][0] if len(starts) >= wish.nodes_wanted else FOREVER
+        led.start_s = here if here < FOREVER else None
+        if here == FOREVER:
             return False
+        is_tried = may_improve and self._may_be_better(wish, here)
+        if is_tried and self._improve(led, wish, here):
+            # Where it stands has been counted with its new nodes.
+            return True
+        self._stand_on(wish, [node for _, node in starts[: wish.nodes_wanted]], here)
+        return is_tried
+
+    def _may_be_better(self, wish: Wish, here_s: int) -> bool:
+        """Whether enough nodes may be free so early that a transfer there would be worth it."""
+        assert self._busy is not None
+        now_s = self._site.now_s
+        if here_s <= now_s + BETTER_S:
+            return False
+        earliest = self._busy.openings(wish.need, now_s, wish.eligible & self._site.book.available)
+        for number, (bound_s, _) in enumerate(earliest, start=1):
+            if bound_s + BETTER_S >= here_s:
+                return False
+            if number == wish.nodes_wanted:
+                return True
+        return False
+
+    def _improve(self, led: Led, wish: Wish, here_s: int) -> bool:
+        """Bring a waiting job's image to other nodes, too, if it would start there much earlier."""
         way = self._way(wish)
-        if isinstance(way, NoWay) or way.start_s + BETTER_S >= here or not set(way.nodes) - set(led.copies):
+        if isinstance(way, NoWay) or way.start_s + BETTER_S >= here_s or not set(way.nodes) - set(led.copies):
             return False
-        if len(led.copies) + len(way.missing) > led.job.nodes_wanted + site.settings.most_copies:
+        if len(led.copies) + len(way.missing) > led.job.nodes_wanted + self._site.settings.most_copies:
             return False
         self._take(led, wish, way)
-        self._log.info("job is led to other nodes, too", job=led.key, earlier_s=here - way.start_s)
+        self._log.info("job is led to other nodes, too", job=led.key, earlier_s=here_s - way.start_s)
         return True
-
-    def stand(self, led: Led) -> None:
-        """Count a job that was led somewhere as being there, for those that are chosen for later."""
-        wish = self._wish(led)
-        if self._busy is None or isinstance(wish, str) or not led.copies:
-            return
-        start_s = self._expected(led, wish)
-        if start_s is not None:
-            led.start_s = start_s
-            nodes = sorted(
-                led.copies, key=lambda node: (self._free_s(wish, node, led.copies[node].ready_s), node)
-            )
-            self._stand_on(wish, nodes[: wish.nodes_wanted], start_s)
 
     def renew(self, led: Led) -> list[int]:
         """Keep what a job waits with until it would be over; the nodes whose pools have no room for that."""
@@ -143,6 +181,11 @@ class Choosing:
         if cargo is not None:
             self._hauling.left(cargo)
 
+    def forget(self, led: Led) -> None:
+        """A job is not led any more."""
+        self.drop_all(led)
+        self._wishes.pop(led.key, None)
+
     def drop_all(self, led: Led) -> None:
         for node in list(led.copies):
             self.drop(led, node)
@@ -159,7 +202,7 @@ class Choosing:
             self._hauling.join(led, node, life)
         self._stand_on(wish, way.nodes[: wish.nodes_wanted], way.start_s)
 
-    def _stand_on(self, wish: Wish, nodes: list[int] | tuple[int, ...], start_s: int) -> None:
+    def _stand_on(self, wish: Wish, nodes: Sequence[int], start_s: int) -> None:
         assert self._busy is not None
         for node in nodes:
             end_s = start_s + wish.limit_s
@@ -169,6 +212,7 @@ class Choosing:
         site = self._site
         if self._busy is None:
             return NoWay(words="the batch system has not been seen yet")
+        self.searches += 1
         return lead(
             site.book,
             self._hauling.lane,
@@ -179,17 +223,14 @@ class Choosing:
             carried=frozenset(site.moving),
         )
 
-    def _expected(self, led: Led, wish: Wish) -> int | None:
-        """When a job would start on the nodes that it was led to; None if never."""
+    def _starts(self, led: Led, wish: Wish) -> list[tuple[int, int]]:
+        """When a job could start on each of the nodes that it was led to and that can be used, in order."""
         available = self._site.book.available
-        starts = sorted(
-            self._free_s(wish, node, life.ready_s)
+        return sorted(
+            (self._free_s(wish, node, life.ready_s), node)
             for node, life in led.copies.items()
             if available >> node & 1
         )
-        if len(starts) < wish.nodes_wanted or starts[wish.nodes_wanted - 1] == FOREVER:
-            return None
-        return starts[wish.nodes_wanted - 1]
 
     def _free_s(self, wish: Wish, node: int, there_s: int) -> int:
         assert self._busy is not None
@@ -199,16 +240,31 @@ class Choosing:
         """The nodes of these names. Thousands of jobs may share a list of thousands of names."""
         found = self._masks.get(id(names))
         if found is None:
-            timeline = self._site.book.timeline
-            nodes = [timeline.number_of[name] for name in names if name in timeline.number_of]
-            # With the names, lest another list be taken for this one.
-            found = self._masks[id(names)] = names, mask_of(nodes, len(timeline.nodes))
+            found = self._masks_before.get(id(names))
+            if found is None:
+                timeline = self._site.book.timeline
+                nodes = [timeline.number_of[name] for name in names if name in timeline.number_of]
+                # With the names, lest another list be taken for this one.
+                found = names, mask_of(nodes, len(timeline.nodes))
+            self._masks[id(names)] = found
         return found[1]
 
     def _wish(self, led: Led) -> Wish | str:
-        """What the core is asked; in words why it need not be."""
-        site, job, image = self._site, led.job, led.image
+        """What the core is asked; in words why it need not be. The same as long as nothing has changed."""
+        job, image = led.job, led.image
         assert image is not None
+        if led.bad:
+            return self._make_wish(led, job, image)
+        known = self._wishes.get(led.key)
+        if known is not None and known[0] is job and known[1] is image:
+            return known[2]
+        wish = self._make_wish(led, job, image)
+        if not isinstance(wish, str):
+            self._wishes[led.key] = job, image, wish
+        return wish
+
+    def _make_wish(self, led: Led, job: RmsJob, image: JobImage) -> Wish | str:
+        site = self._site
         timeline = site.book.timeline
         need = packed(site, job.resources)
         if need is None:

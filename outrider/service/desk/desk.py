@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from outrider.metadata.decision import Allowed
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
-from outrider.rms.base import NodeState, Refused, Sight
+from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.desk import roster
 from outrider.service.desk.agenda import Agenda, Topic
@@ -99,6 +99,8 @@ class Desk:
         self._staff = Staff(settings, self._agenda)
         self._batch = BatchSide(store, settings, now_s, log)
         self._roster: dict[str, Listed] = {}
+        self._seen_nodes: tuple[RmsNode, ...] = ()
+        """As the last look showed them."""
         self._parts: Workings | None = None
         self._answering: Answering | None = None
         self._store_trouble = ""
@@ -123,7 +125,7 @@ class Desk:
                 self._asked(event, replies, programs)
             elif isinstance(event, Finished):
                 self._finished(event, replies)
-            self._run()
+            self._run(is_asked=isinstance(event, Asked))
             self._flush()
             calls = [*programs, *self._calls()]
         except StoreError as error:
@@ -251,16 +253,24 @@ class Desk:
             self._batch.saw_nothing(str(result) or type(result).__name__)
             return
         self._batch.saw(self._now_s)
-        found = {node.name: roster.seen(node, self._roster.get(node.name)) for node in result.nodes}
-        if self._parts is None or not roster.is_same_site(self._roster, found):
-            self._new_site(found)
-        for name, each in found.items():
-            if each != self._roster.get(name) and self._parts is not None:
-                self._roster[name] = each
-                self._write_node(self._parts.site, each)
+        self._look_at_nodes(result.nodes)
         if self._parts is not None:
             self._find("", self._parts.reconciling.seen(result))
             self._parts.leading.seen(result)
+
+    def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
+        """What nodes there are. That they are the very same as before is seen at once."""
+        if nodes is self._seen_nodes and self._parts is not None:
+            return
+        self._seen_nodes = nodes
+        found = {node.name: roster.seen(node, self._roster.get(node.name)) for node in nodes}
+        if self._parts is None or not roster.is_same_site(self._roster, found):
+            self._new_site(found)
+        for name, each in found.items():
+            known = self._roster.get(name)
+            if each is not known and each != known and self._parts is not None:
+                self._roster[name] = each
+                self._write_node(self._parts.site, each)
 
     def _new_site(self, found: dict[str, Listed]) -> None:
         """Nodes have come or gone, or give more or less than before: the book is made anew."""
@@ -314,8 +324,8 @@ class Desk:
             parts.lifetimes.refused(effect, words)
             self._batch.wants_look = True
 
-    def _run(self) -> None:
-        """Everything that is due."""
+    def _run(self, *, is_asked: bool) -> None:
+        """Everything that is due, but of what is done in slices only one: whoever asks waits for none."""
         while (entry := self._agenda.take(self._now_s)) is not None:
             at_s, topic, subject = entry
             if topic is Topic.NODE:
@@ -334,7 +344,8 @@ class Desk:
         if self._parts is not None:
             self._parts.executing.run_link()
             self._parts.mending.mend()
-            self._parts.leading.run()
+            if not (is_asked and self._parts.leading.is_busy):
+                self._parts.leading.run()
 
     def _compare(self) -> None:
         self._agenda.add(self._now_s + self._settings.reconcile_every_s, Topic.COMPARE)
@@ -395,6 +406,7 @@ class Desk:
 
     def _read(self) -> None:
         self._parts = self._answering = None
+        self._seen_nodes = ()
         try:
             with self._store.promise() as promise:
                 promise.set("loaded_s", str(self._now_s))

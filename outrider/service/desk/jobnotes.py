@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from heapq import heappop, heappush
 
 from outrider.metadata.hostlists import fold
 from outrider.service.desk.led import Led, Stage
@@ -29,28 +30,40 @@ class JobNotes:
 
     def __init__(self) -> None:
         self._wanted: dict[str, tuple[Led, str]] = {}
+        self._due: dict[str, None] = {}
+        """Jobs whose lines may change now."""
+        self._later: list[tuple[int, str]] = []
+        """Jobs whose lines may not change before an instant, as a heap; those that are not wanted any
+        more are passed over."""
         self._asked: dict[str, int] = {}
 
     def consider(self, led: Led, text: str, now_s: int) -> None:
         """This is what a job's user should see now."""
         text = text[:MOST_CHARACTERS]
         if text == led.noted:
-            self._wanted.pop(led.key, None)
+            self.forget(led.key)
         elif text:
+            if led.key not in self._wanted:
+                self._plan(led, now_s)
             self._wanted[led.key] = (led, text)
 
     def forget(self, job: str) -> None:
         self._wanted.pop(job, None)
+        self._due.pop(job, None)
 
     def calls(self, now_s: int) -> Iterator[TellUser]:
         for lost in [job for job, at_s in self._asked.items() if now_s - at_s >= LOST_S]:
             del self._asked[lost]
-        for job, (led, text) in list(self._wanted.items()):
-            if len(self._asked) >= MOST_AT_ONCE:
+        while self._later and self._later[0][0] <= now_s:
+            _, job = heappop(self._later)
+            if job in self._wanted:
+                self._due[job] = None
+        while len(self._asked) < MOST_AT_ONCE:
+            job = next((job for job in self._due if job not in self._asked), "")
+            if not job:
                 return
-            if job in self._asked or (led.noted_s is not None and now_s - led.noted_s < EVERY_S):
-                continue
-            del self._wanted[job]
+            led, text = self._wanted.pop(job)
+            del self._due[job]
             self._asked[job] = now_s
             led.noted, led.noted_s = text, now_s
             yield TellUser(job=job, text=text)
@@ -64,12 +77,16 @@ class JobNotes:
     def next_s(self, now_s: int) -> int | None:
         if len(self._asked) >= MOST_AT_ONCE:
             return now_s + LOST_S
-        instants = [
-            now_s + 1 if led.noted_s is None else max(now_s + 1, led.noted_s + EVERY_S)
-            for job, (led, _) in self._wanted.items()
-            if job not in self._asked
-        ]
-        return min(instants, default=None)
+        if len(self._due) > len(self._asked) or any(job not in self._asked for job in self._due):
+            return now_s + 1
+        return max(now_s + 1, self._later[0][0]) if self._later else None
+
+    def _plan(self, led: Led, now_s: int) -> None:
+        at_s = now_s if led.noted_s is None else led.noted_s + EVERY_S
+        if at_s <= now_s:
+            self._due[led.key] = None
+        else:
+            heappush(self._later, (at_s, led.key))
 
 
 def note_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:

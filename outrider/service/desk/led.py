@@ -85,6 +85,8 @@ class Led:
     grace_s: int = 0
     """Until when it is not held although its image is not known to be where it may start: an earlier
     service has led it there."""
+    improve_s: int = 0
+    """From when on a better place may be looked for again."""
     noted: str = ""
     noted_s: int | None = None
     noted_ready_s: int | None = None

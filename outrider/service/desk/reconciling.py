@@ -7,14 +7,11 @@ and if it loses it a second time, somebody wants it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from outrider.core.kept import KeptSlot
-from outrider.core.model import Resources
-from outrider.core.occupation import Occupation, Occupied, occupy, vacate
 from outrider.core.restaging import awaited, note_pool
 from outrider.core.reuse import Lingering
-from outrider.rms.base import JobState, NodeState, RmsNode, RmsReservation, Sight
+from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.admitting import Admitting
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.copies import Copies
@@ -24,6 +21,7 @@ from outrider.service.desk.member import Member
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
+from outrider.service.desk.takings import Takings
 from outrider.service.meter import Log
 from outrider.service.requests import Caller
 
@@ -31,9 +29,6 @@ SERVICE = Caller(uid=0, user="outriderd", is_admin=True)
 PATIENCE_S = 60
 """How long a reservation of ours may be missing before it counts as lost."""
 MOST_RESTORED = 1
-FOREVER_S = 366 * 86_400
-"""A job without a limit is taken to run so long."""
-
 STRANGE = (
     "if no copy of the store was put back, another outriderd with another store works on this batch system; "
     "stop it, since both lead the same jobs"
@@ -61,16 +56,17 @@ class Reconciling:
         self._admitting = admitting
         self._copies = copies
         self._alarms = alarms
-        self._mending = mending
+        self._takings = Takings(site, alarms, mending)
         self._lifetimes = lifetimes
         self._log = log
-        self._occupied: dict[str, tuple[Occupation, Occupied]] = {}
         self._reported: set[str] = set()
-        self._is_up: dict[str, bool] = {}
+        self._nodes: tuple[RmsNode, ...] = ()
+        self._states: dict[str, NodeState] = {}
+        """As the last look showed them."""
 
     def seen(self, sight: Sight) -> tuple[str, ...]:
         """Take in a look at the batch system; what was found to differ, in words."""
-        findings = [*self._nodes(sight.nodes), *self._others(sight), *self._ours(sight)]
+        findings = [*self._look_at_nodes(sight.nodes), *self._takings.look(sight), *self._ours(sight)]
         for words in findings:
             if words not in self._reported:
                 self._log.warning("reconciler found", words=words)
@@ -80,14 +76,12 @@ class Reconciling:
     def reserved(self, name: str) -> None:
         """The batch system has made a reservation of ours. If that has lost its place, its nodes are given
         away all the same: they are promised to nobody else, even if the next look is long in coming."""
-        site, live = self._site, self._site.live.get(name)
-        if live is None or name in site.book.entries:
+        live = self._site.live.get(name)
+        if live is None or name in self._site.book.entries:
             return
         wanted = live.reservation
-        occupation = _reservation(name, wanted.nodes, wanted.start_s, wanted.end_s, self._capacity())
-        if occupation.slots and wanted.end_s > site.now_s and occupation.name not in self._occupied:
-            for words in self._occupy(occupation):
-                self._log.warning("reconciler found", words=words)
+        for words in self._takings.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
+            self._log.warning("reconciler found", words=words)
 
     def presence(self, member: Member) -> None:
         """A node has answered, or has not: one that is silent for long is promised to nobody."""
@@ -95,7 +89,7 @@ class Reconciling:
         number = site.book.timeline.number_of.get(member.name)
         if number is not None:
             is_away = member.is_away(site.now_s, site.settings.away_after_s)
-            is_up = self._is_up.get(member.name, True)
+            is_up = self._states.get(member.name, NodeState.UP) is NodeState.UP
             words = _silence(member) if is_up else f"node {member.name} is not up"
             self._mark(number, member.name, is_up and not is_away, words)
 
@@ -122,19 +116,25 @@ class Reconciling:
                 self._copies.came_by_itself(member.name, key)
         return tuple(f"node {member.name} does not have image {key}, which is counted on" for key in missing)
 
-    def _nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
-        site = self._site
-        states = {node.name: node.state for node in nodes}
-        self._is_up = {name: state is NodeState.UP for name, state in states.items()}
-        for number, node in enumerate(site.book.timeline.nodes):
-            state = states.get(node.name, NodeState.DOWN)
-            member = self._staff.members.get(node.name)
-            is_away, words = False, f"node {node.name} is {state.value}"
+    def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
+        """Which of the nodes can be promised. Where nothing is new, those that are silent may be away by
+        now; of the others `presence` is told."""
+        site, members = self._site, self._staff.members
+        if nodes is not self._nodes:
+            self._nodes, self._states = nodes, {node.name: node.state for node in nodes}
+            names = [node.name for node in site.book.timeline.nodes]
+        else:
+            names = [name for name in self._staff.silent if name in site.book.timeline.number_of]
+        for name in names:
+            state, member = self._states.get(name, NodeState.DOWN), members.get(name)
+            is_away, words = False, f"node {name} is {state.value}"
             if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
                 is_away, words = True, _silence(member)
-            self._mark(number, node.name, state is NodeState.UP and not is_away, words)
+            number = site.book.timeline.number_of[name]
+            self._mark(number, name, state is NodeState.UP and not is_away, words)
+        for name, state in self._states.items():
             if state is not NodeState.UP:
-                yield f"node {node.name} is {state.value}"
+                yield f"node {name} is {state.value}"
 
     def _mark(self, number: int, name: str, is_usable: bool, words: str) -> None:
         """A node can be promised, or cannot any more."""
@@ -151,71 +151,6 @@ class Reconciling:
         for live in site.live.values():
             if name in live.nodes and live.reservation.end_s > site.now_s:
                 self._alarms.troubled.setdefault(live.name, words)
-
-    def _others(self, sight: Sight) -> Iterator[str]:
-        """What others take of the nodes: jobs that run outside our reservations, and reservations."""
-        site = self._site
-        wanted = {each.name: each for each in self._occupations(sight)}
-        for name in [name for name in self._occupied if name not in wanted]:
-            vacate(site.book, self._occupied.pop(name)[1], site.now_s)
-        for name, occupation in wanted.items():
-            before = self._occupied.get(name)
-            if before is not None:
-                if _is_same(before[0], occupation, site.now_s):
-                    continue
-                vacate(site.book, before[1], site.now_s)
-            yield from self._occupy(occupation)
-
-    def _occupy(self, occupation: Occupation) -> Iterator[str]:
-        site, name = self._site, occupation.name
-        occupied = occupy(site.book, occupation, site.now_s)
-        self._occupied[name] = (occupation, occupied)
-        for collided in occupied.collides:
-            live = site.live.get(collided)
-            if live is None:
-                continue
-            taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
-            self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
-            words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
-            self._alarms.troubled.setdefault(collided, words)
-            yield f"{name} takes what reservation {collided} was promised"
-
-    def _occupations(self, sight: Sight) -> Iterator[Occupation]:
-        site, capacity = self._site, self._capacity()
-        for reservation in sight.reservations:
-            # One of ours that has lost its place still has its nodes in the batch system.
-            if reservation.is_ours and reservation.name in site.book.entries:
-                continue
-            occupation = _reservation(
-                reservation.name, reservation.nodes, reservation.start_s, reservation.end_s, capacity
-            )
-            if occupation.slots:
-                yield occupation
-        for name, (end_s, key) in sorted(self._busy(sight).items()):
-            slot = KeptSlot(node=name, resources=capacity[name], start_s=sight.at_s, end_s=end_s)
-            yield Occupation(name=f"job {key} on {name}", slots=(slot,))
-
-    def _capacity(self) -> dict[str, Resources]:
-        return {node.name: node.capacity for node in self._site.book.timeline.nodes}
-
-    def _busy(self, sight: Sight) -> dict[str, tuple[int, str]]:
-        """Until when nodes have jobs outside of our reservations, and the last of them.
-
-        A reservation takes whole nodes, so that one job is enough.
-        """
-        number_of = self._site.book.timeline.number_of
-        found: dict[str, tuple[int, str]] = {}
-        for job in sight.jobs:
-            if job.reservation is not None or job.state not in (JobState.STARTING, JobState.RUNNING):
-                continue
-            start_s = sight.at_s if job.start_s is None else job.start_s
-            end_s = start_s + (FOREVER_S if job.limit_s is None else job.limit_s)
-            # One that outlives its limit goes on until it is seen to have ended.
-            end_s = max(end_s, sight.at_s + 2 * self._site.settings.look_every_s)
-            for name in job.nodes:
-                if name in number_of:
-                    found[name] = max(found.get(name, (0, "")), (end_s, job.key))
-        return found
 
     def _ours(self, sight: Sight) -> Iterator[str]:
         site = self._site
@@ -270,30 +205,9 @@ class Reconciling:
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
 
 
-def _reservation(
-    name: str, nodes: Iterable[str], start_s: int, end_s: int, capacity: dict[str, Resources]
-) -> Occupation:
-    """What a reservation takes of those of its nodes that the site has: all of them, from start to end."""
-    slots = tuple(
-        KeptSlot(node=node, resources=capacity[node], start_s=start_s, end_s=end_s)
-        for node in nodes
-        if node in capacity
-    )
-    return Occupation(name=f"reservation {name}", slots=slots)
-
-
 def _silence(member: Member) -> str:
     """That a pool does not answer, and what came instead of an answer."""
     return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
-
-
-def _is_same(one: Occupation, other: Occupation, now_s: int) -> bool:
-    """Whether two occupations take the same from now on: that one has begun is no change."""
-
-    def rest(occupation: Occupation) -> list[tuple[str, int, int]]:
-        return [(slot.node, max(slot.start_s, now_s), slot.end_s) for slot in occupation.slots]
-
-    return rest(one) == rest(other)
 
 
 def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:

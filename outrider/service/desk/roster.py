@@ -75,10 +75,14 @@ def record_of(listed: Listed, now_s: int) -> NodeRecord:
 
 
 def seen(node: RmsNode, before: Listed | None) -> Listed:
+    if before is not None and before.state is node.state and before.capacity == node.capacity:
+        return before
     limit_bytes = None if before is None else before.limit_bytes
     return Listed(name=node.name, capacity=node.capacity, state=node.state, limit_bytes=limit_bytes)
 
 
 def is_same_site(one: dict[str, Listed], other: dict[str, Listed]) -> bool:
     """Whether a book over one is a book over the other: the same nodes with the same capacities."""
-    return list(one) == list(other) and all(one[name].capacity == other[name].capacity for name in one)
+    return list(one) == list(other) and all(
+        each is other[name] or each.capacity == other[name].capacity for name, each in one.items()
+    )

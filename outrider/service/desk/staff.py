@@ -45,6 +45,8 @@ class Staff:
         self._settings = settings
         self._agenda = agenda
         self.members: dict[str, Member] = {}
+        self.silent: dict[str, Member] = {}
+        """Those that have not answered when they were last spoken to."""
         self._ready: dict[str, None] = {}
         """Nodes whose turn it is, in their order; each once, however often it was planned."""
         self._behind: dict[tuple[str, str], str] = {}
@@ -66,6 +68,7 @@ class Staff:
         """
         for name in [name for name in self.members if name not in names]:
             member = self.members.pop(name)
+            self.silent.pop(name, None)
             self._under_way -= member.call is not None
         for number, name in enumerate(names):
             if name not in self.members:
@@ -203,6 +206,7 @@ class Staff:
         if report is None:
             return self._silent(member, words, now_s)
         member.heard_s, member.silent_since_s, member.failures, member.words = now_s, None, 0, ""
+        self.silent.pop(member.name, None)
         member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
         member.arriving = report.arriving
         if report.images is not None:
@@ -246,6 +250,7 @@ class Staff:
         member.words = words
         if member.silent_since_s is None:
             member.silent_since_s = now_s
+        self.silent[member.name] = member
         wait_s = min(RETRY_S * 2 ** min(member.failures - 1, 8), MOST_RETRY_S)
         member.compare_s = max(member.compare_s, now_s + wait_s)
         for need in member.needs.values():

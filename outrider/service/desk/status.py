@@ -23,7 +23,7 @@ def status_of(
     decided: dict[str, int],
 ) -> Status:
     """What there is, how much of it, and what is wrong. A service that cannot load has no parts."""
-    silent = [member for member in staff.members.values() if member.silent_since_s is not None]
+    silent = staff.silent.values()
     site = None if parts is None else parts.site
     link = None if site is None else site.book.link
     return Status(
