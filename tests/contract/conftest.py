@@ -9,6 +9,7 @@ import pytest
 
 from outrider.rms.twin import GRID_ENGINE, SLURM, Rules
 from tests.contract.embedded_harness import embedded
+from tests.contract.gridengine_harness import CANNOT, gridengine
 from tests.contract.harness import Harness, Scene
 from tests.contract.twin_harness import TwinHarness
 
@@ -21,10 +22,13 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
     "embedded": embedded,
     "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
+    "gridengine": gridengine,
 }
 
 
 @pytest.fixture(params=HARNESSES)
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    if request.param == "gridengine" and request.node.originalname in CANNOT:
+        pytest.skip(CANNOT[request.node.originalname])
     with HARNESSES[request.param]() as harness:
         yield Scene(harness)

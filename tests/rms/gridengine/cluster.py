@@ -295,7 +295,7 @@ CHECKPOINT = {
     "signal": "NONE",
     "when": "xs",
 }
-SAVE = '#!/bin/sh\nkill -KILL -- "-$1"\n'
+SAVE = '#!/bin/sh\nkill -s KILL -- "-$1"\n'
 
 
 def changed(text: str, values: dict[str, str]) -> str:
