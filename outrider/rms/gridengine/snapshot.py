@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from outrider.rms.base import RmsError, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
@@ -14,6 +15,12 @@ from outrider.rms.gridengine.settings import Settings
 MOST_SELECTIONS = 200
 """Different wishes for queues and hosts that are resolved in one look; those beyond mean all."""
 ALL_USERS = ("-u", "*")
+
+
+class Clock(Protocol):
+    """The time, in seconds since the epoch: Grid Engine's own."""
+
+    def now_s(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +35,7 @@ class Snapshot:
     guards: tuple[Advance, ...]
 
 
-def take(commands: Commands, settings: Settings, at_s: int) -> Snapshot:
+def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.ask("qstat", "-xml", "-j", "*"))
     held = parsing.numbers(commands.ask("qstat", "-xml", "-s", "hs", *ALL_USERS))
@@ -41,7 +48,7 @@ def take(commands: Commands, settings: Settings, at_s: int) -> Snapshot:
     shown = {names[each.number]: each for each in own}
     return Snapshot(
         sight=Sight(
-            at_s=at_s,
+            at_s=clock.now_s(),
             nodes=seeing.nodes(instances, settings),
             jobs=seeing.jobs(details, rows, held, names, eligible, settings),
             reservations=tuple(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 from outrider.rms.base import (
     JobState,
@@ -18,16 +17,10 @@ from outrider.rms.gridengine import context, reserving, seeing, submitting
 from outrider.rms.gridengine.commands import Commands, Runner
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
-from outrider.rms.gridengine.snapshot import Snapshot, selected, take
+from outrider.rms.gridengine.snapshot import Clock, Snapshot, selected, take
 
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
 ANY_QUEUE = "*"
-
-
-class Clock(Protocol):
-    """The time, in seconds since the epoch: Grid Engine's own."""
-
-    def now_s(self) -> int: ...
 
 
 class GridEngine:
@@ -101,14 +94,15 @@ class GridEngine:
         self._alter(found, *self._binding(snapshot, found, number, wanted))
 
     def hold(self, job: str, reason: str) -> None:
+        # First of all, since each moment counts: a job that is not held may start.
+        self._commands.ask("qalter", "-h", "s", _number(job))
         found = self._job(self._snapshot(), job)
         if found.state is JobState.SUSPENDED:
             raise Refused(f"job {job} is suspended: resume it")
-        self._not_on_nodes(found, "held")
-        self._alter(found, "-h", "s", "-ac", f"{context.NOTE}={context.shown(reason)}")
-        if self._job(self._snapshot(), job).state in ON_NODES:
+        if found.state in ON_NODES:
             self._commands.ask("qrls", "-h", "s", _number(job))
-            raise Refused(f"job {job} started before it could be held")
+            raise Refused(f"job {job} runs on {' '.join(found.nodes)} already: it cannot be held")
+        self._alter(found, "-ac", f"{context.NOTE}={context.shown(reason)}")
 
     def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
         snapshot = self._snapshot()
@@ -191,7 +185,7 @@ class GridEngine:
         return key
 
     def _snapshot(self) -> Snapshot:
-        snapshot = take(self._commands, self._settings, self._clock.now_s())
+        snapshot = take(self._commands, self._settings, self._clock)
         self._highest = max([self._highest, *map(int, snapshot.details)])
         return snapshot
 

@@ -88,7 +88,12 @@ class Cluster:
         return int(self.origin_s + (now_s - self.origin_s) * self.factor)
 
     def pass_time(self, seconds: float) -> None:
+        """Time passes, and at its end jobs are started: never between two calls of a test."""
         time.sleep(seconds / self.factor)
+        self.schedule()
+
+    def schedule(self) -> None:
+        self.run(["qconf", "-tsm"])
 
     def inside(self, host: str, user: str = "root") -> list[str]:
         """The words before a command that run it on a host as a user, with Grid Engine's variables."""
@@ -118,7 +123,8 @@ class Cluster:
         by_s = time.clock_gettime(time.CLOCK_MONOTONIC) + within_s
         while not is_so():
             if time.clock_gettime(time.CLOCK_MONOTONIC) > by_s:
-                raise ClusterError(f"waited {within_s} s for {what}\n{self.logs()}")
+                shown = self.run(["qstat", "-f", "-u", "*"], check=False)
+                raise ClusterError(f"waited {within_s} s for {what}\n{shown}\n{self.logs()}")
             time.sleep(POLL_S)
 
     def logs(self) -> str:
@@ -266,9 +272,9 @@ CONFIGURATION = {
     "execd_params": "ENABLE_ADDGRP_KILL=true",
 }
 SCHEDULER = {
-    "schedule_interval": "0:0:1",
-    "flush_submit_sec": "1",
-    "flush_finish_sec": "1",
+    "schedule_interval": "1:0:0",
+    "flush_submit_sec": "0",
+    "flush_finish_sec": "0",
     "max_reservation": "100",
     "job_load_adjustments": "NONE",
     "params": f"DURATION_OFFSET={DURATION_OFFSET_S}",
@@ -293,7 +299,7 @@ CHECKPOINT = {
     "clean_command": "NONE",
     "ckpt_dir": "/tmp",
     "signal": "NONE",
-    "when": "xs",
+    "when": "xsr",
 }
 SAVE = '#!/bin/sh\nkill -s KILL -- "-$1"\n'
 
