@@ -6,7 +6,9 @@ that made the cluster, so that nothing is left even after a kill.
 
 from __future__ import annotations
 
+import json
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +25,8 @@ DURATION_OFFSET_S = 5
 PEOPLE = {"alice": 61001, "bob": 61002, "outrider": 61003}
 PROGRAMS = Path("/usr/lib/gridengine")
 TEMPLATES = Path("/usr/share/gridengine")
+DOORMAN = Path(__file__).with_name("doorman.py")
+VARIABLES = {"SGE_ROOT": "/media/root", "SGE_CELL": "default", "SGE_ARCH": "lx-amd64"}
 SOURCE = Path(__file__).with_name("hurry.c")
 COMMAND_S = 60.0
 POLL_S = 0.05
@@ -58,6 +62,7 @@ class Cluster:
         self.origin_s = int(time.clock_gettime(time.CLOCK_REALTIME))
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._pids: dict[str, int] = {}
+        self._doormen: dict[str, subprocess.Popen[str]] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -95,22 +100,37 @@ class Cluster:
     def schedule(self) -> None:
         self.run(["qconf", "-tsm"])
 
-    def inside(self, host: str, user: str = "root") -> list[str]:
-        """The words before a command that run it on a host as a user, with Grid Engine's variables."""
-        words = ["nsenter", "-t", str(self._pids[host]), "-n", "-u", "-m", "-p", "--", "setpriv"]
-        if user != "root":
-            number = PEOPLE.get(user, None)
-            words += [f"--reuid={number or user}", f"--regid={number or user}", "--clear-groups"]
-        words += ["--pdeathsig=KILL", "env", "-i", "-C", "/media", "LC_ALL=C.UTF-8", "TZ=UTC", f"USER={user}"]
+    def attempt(
+        self, argv: Sequence[str], *, host: str = HEAD, user: str = "root", timeout_s: float = COMMAND_S
+    ) -> tuple[int, str, str]:
+        """Exit status, output and error of a command. `TimeoutError` if it takes too long."""
+        doorman = self._doormen.get(host) or self._new_doorman(host)
+        assert doorman.stdin is not None
+        assert doorman.stdout is not None
         path = f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin"
-        return [*words, f"PATH={path}", f"HOME=/media/home/{user}", *self._variables()]
+        plain = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "USER": user, "PATH": path, "HOME": f"/media/home/{user}"}
+        uid = None if user == "root" else PEOPLE.get(user) or pwd.getpwnam(user).pw_uid
+        told = {"argv": list(argv), "uid": uid, "variables": plain | VARIABLES, "timeout_s": timeout_s}
+        doorman.stdin.write(json.dumps(told) + "\n")
+        doorman.stdin.flush()
+        done = json.loads(doorman.stdout.readline())
+        if done["status"] is None:
+            raise TimeoutError(f"{' '.join(argv)} takes longer than {timeout_s} s")
+        return done["status"], done["output"], done["error"]
 
     def run(self, argv: Sequence[str], *, host: str = HEAD, user: str = "root", check: bool = True) -> str:
-        words = [*self.inside(host, user), *argv]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False)
-        if check and done.returncode != 0:
-            raise ClusterError(f"{' '.join(argv)} on {host}: {done.stdout.strip()} {done.stderr.strip()}")
-        return done.stdout
+        status, output, error = self.attempt(argv, host=host, user=user)
+        if check and status != 0:
+            raise ClusterError(f"{' '.join(argv)} on {host}: {output.strip()} {error.strip()}")
+        return output
+
+    def _new_doorman(self, host: str) -> subprocess.Popen[str]:
+        words = ["nsenter", "-t", str(self._pids[host]), "-n", "-u", "-m", "-p", "--wdns=/media", "--"]
+        words += ["setpriv", "--pdeathsig=KILL", "/usr/bin/python3", "-I", "-S", str(DOORMAN)]
+        pipe = subprocess.PIPE
+        doorman = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd="/")
+        self._processes[f"doorman of {host}"] = self._doormen[host] = doorman
+        return doorman
 
     def write(self, path: str, text: str) -> str:
         """A file below /media; the name that hosts know it by."""
@@ -135,8 +155,8 @@ class Cluster:
         self.run([*self._hurried(), str(PROGRAMS / "sge_execd")], host=node)
 
     def crash(self, node: str) -> None:
-        """Ends everything on a node at once."""
-        self.run(["sh", "-c", "kill -KILL -1 || true"], host=node, check=False)
+        """Ends everything on a node at once, but what lets tests in."""
+        self.run(["sh", "-c", CRASH], host=node, check=False)
 
     def start_qmaster(self) -> None:
         self.run([*self._hurried(), str(PROGRAMS / "sge_qmaster")])
@@ -144,9 +164,6 @@ class Cluster:
 
     def _answers(self) -> bool:
         return "head" in self.run(["qconf", "-sh"], check=False)
-
-    def _variables(self) -> list[str]:
-        return ["SGE_ROOT=/media/root", "SGE_CELL=default", "SGE_ARCH=lx-amd64"]
 
     def _hurried(self) -> list[str]:
         if self.factor == 1:
@@ -244,7 +261,7 @@ class Cluster:
 
     def _objects(self) -> list[tuple[str, str, str]]:
         environment = (TEMPLATES / "util/resources/pe/make").read_text()
-        two = changed(environment, {"pe_name": "two", "allocation_rule": str(SLOTS)})
+        two = changed(environment, {"pe_name": "two", "allocation_rule": str(SLOTS), "control_slaves": "FALSE"})
         saving = self.write("bin/save", SAVE)
         (self.disk / "bin/save").chmod(0o755)
         checkpoint = {**CHECKPOINT, "migr_command": f"{saving} $job_pid"}
@@ -301,6 +318,8 @@ CHECKPOINT = {
     "signal": "NONE",
     "when": "xsr",
 }
+# The doorman is the shell's parent; a shepherd's processes are not its children.
+CRASH = 'for p in $(ps -e -o pid=); do case $p in 1|$$|$PPID) ;; *) kill -KILL $p 2>/dev/null;; esac; done'
 SAVE = '#!/bin/sh\nkill -s KILL -- "-$1"\n'
 
 
