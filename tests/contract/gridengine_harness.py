@@ -60,6 +60,7 @@ class GridEngineHarness:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._has_failed = self._was_waiting = False
         self.runner = HostRunner(cluster)
         self.system: BatchSystem = GridEngine(SETTINGS, self.runner, cluster)
         self.nodes = NODES
@@ -73,7 +74,12 @@ class GridEngineHarness:
         return self._cluster.now_s()
 
     def pass_time(self, seconds: int) -> None:
-        self._cluster.pass_time(seconds)
+        if self._has_failed and not self._was_waiting:
+            # A job that lost its node waits for a moment only: a look comes before it is started again.
+            self._was_waiting = self._as("root", ["qstat", "-s", "p", "-u", "*"]) != ""
+            self._cluster.stand_still(seconds)
+        else:
+            self._cluster.pass_time(seconds)
 
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s / FACTOR))
@@ -106,12 +112,14 @@ class GridEngineHarness:
                 self._as("root", ["qrdel", each.findtext("id") or ""])
 
     def fail(self, node: str) -> None:
+        self._has_failed = True
         self._cluster.crash(node)
 
     def drain(self, node: str) -> None:
         self._as("root", ["qmod", "-d", f"*@{node}"])
 
     def repair(self, node: str) -> None:
+        self._has_failed = self._was_waiting = False
         self._as("root", ["qmod", "-e", f"*@{node}"], check=False)
         if "sge_execd" not in self._cluster.run(["ps", "ax"], host=node):
             self._cluster.start_execd(node)

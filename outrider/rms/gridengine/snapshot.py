@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from outrider.rms.base import RmsError, Sight, Unknown
+from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
 from outrider.rms.gridengine.commands import Commands, failure
 from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance
@@ -38,31 +38,46 @@ class Snapshot:
 def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.ask("qstat", "-xml", "-j", "*"))
-    held = parsing.numbers(commands.ask("qstat", "-xml", "-s", "hs", *ALL_USERS))
     rows = parsing.tasks(commands.ask("qstat", "-xml", "-g", "t", *ALL_USERS))
+    held: set[str] = set()
+    if any("h" in row.state for row in rows):
+        held = parsing.numbers(commands.ask("qstat", "-xml", "-s", "hs", *ALL_USERS))
     instances = tuple(parsing.queue_instances(commands.ask("qhost", "-q", "-xml")))
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
     names = {each.number: seeing.reservation(each, settings).name for each in own}
     eligible = _eligible(commands, settings, details)
-    shown = {names[each.number]: each for each in own}
     return Snapshot(
         sight=Sight(
             at_s=clock.now_s(),
             nodes=seeing.nodes(instances, settings),
             jobs=seeing.jobs(details, rows, held, names, eligible, settings),
-            reservations=tuple(
-                sorted(
-                    (seeing.reservation(each, settings) for each in shown.values()),
-                    key=lambda each: (each.start_s, each.name),
-                )
-            ),
+            reservations=_reservations(own, settings),
         ),
         details=details,
         instances=instances,
         advances=own,
         guards=tuple(each for each in found if is_guard(each, settings)),
     )
+
+
+def reserved_anew(commands: Commands, settings: Settings, before: Snapshot) -> Snapshot:
+    """An earlier snapshot with the advance reservations that are there now."""
+    found = advances(commands)
+    own = tuple(each for each in found if not is_guard(each, settings))
+    return replace(
+        before,
+        sight=replace(before.sight, reservations=_reservations(own, settings)),
+        advances=own,
+        guards=tuple(each for each in found if is_guard(each, settings)),
+    )
+
+
+def _reservations(own: Iterable[Advance], settings: Settings) -> tuple[RmsReservation, ...]:
+    """By start and name; of two with one name the newest, since it is being moved there."""
+    seen = [seeing.reservation(each, settings) for each in own]
+    newest = {each.name: each for each in seen}
+    return tuple(sorted(newest.values(), key=lambda each: (each.start_s, each.name)))
 
 
 def advances(commands: Commands) -> list[Advance]:

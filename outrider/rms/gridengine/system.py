@@ -17,7 +17,7 @@ from outrider.rms.gridengine import context, reserving, seeing, submitting
 from outrider.rms.gridengine.commands import Commands, Runner
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
-from outrider.rms.gridengine.snapshot import Clock, Snapshot, selected, take
+from outrider.rms.gridengine.snapshot import Clock, Snapshot, reserved_anew, selected, take
 
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
 ANY_QUEUE = "*"
@@ -58,7 +58,8 @@ class GridEngine:
             number = reserving.make(self._commands, self._settings, wanted, snapshot.sight, now_s)
             self._move(snapshot, old, number, wanted)
         # Guards of another time or place give way to those that are needed now.
-        reserving.mend_guards(self._commands, self._settings, self._snapshot(), now_s)
+        now = reserved_anew(self._commands, self._settings, snapshot)
+        reserving.mend_guards(self._commands, self._settings, now, now_s)
 
     def unreserve(self, name: str) -> None:
         snapshot = self._snapshot()

@@ -30,6 +30,7 @@ VARIABLES = {"SGE_ROOT": "/media/root", "SGE_CELL": "default", "SGE_ARCH": "lx-a
 SOURCE = Path(__file__).with_name("hurry.c")
 COMMAND_S = 60.0
 POLL_S = 0.05
+SCHEDULED_EVERY_S = 4.0
 NEEDED = (*(PROGRAMS / name for name in ("sge_qmaster", "sge_execd", "qsub")), TEMPLATES / "default-bootstrap")
 INIT = 'mount -t tmpfs -o size=256m tmpfs /media && echo ready; while :; do sleep 3600 & wait $!; done'
 HOST = """
@@ -93,9 +94,15 @@ class Cluster:
         return int(self.origin_s + (now_s - self.origin_s) * self.factor)
 
     def pass_time(self, seconds: float) -> None:
-        """Time passes, and at its end jobs are started: never between two calls of a test."""
+        """Jobs are started, and time passes: never are they started between two calls of a test."""
+        while seconds > 0:
+            self.schedule()
+            time.sleep(min(seconds, SCHEDULED_EVERY_S) / self.factor)
+            seconds -= SCHEDULED_EVERY_S
+
+    def stand_still(self, seconds: float) -> None:
+        """Time passes, and no job is started."""
         time.sleep(seconds / self.factor)
-        self.schedule()
 
     def schedule(self) -> None:
         self.run(["qconf", "-tsm"])
@@ -272,6 +279,12 @@ class Cluster:
             ("p", "two", two),
             ("ckpt", "save", kept),
         ]
+
+    def set_global(self, **values: str) -> None:
+        """Other values in the global configuration; `NONE` takes one away."""
+        text = changed(self.run(["qconf", "-sconf"]).replace("\\\n", " "), values)
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        self.run(["qconf", "-Mconf", self.write("etc/global/global", "\n".join(lines) + "\n")])
 
     def is_whole(self) -> bool:
         """Whether every node reports and no queue is in trouble."""
