@@ -67,6 +67,8 @@ def answer(parameters):
 
 
 def main():
+    for stream in (sys.stdin, sys.stdout):
+        stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     parameters = {}
     for line in iter(sys.stdin.readline, ""):
         word, _, rest = line.rstrip("\n").partition(" ")
@@ -75,7 +77,8 @@ def main():
             parameters = {}
             lines = ["STARTED"]
         elif word == "PARAM":
-            name, _, parameters[name] = rest.partition(" ")
+            name, _, value = rest.partition(" ")
+            parameters[name] = value
         elif word == "BEGIN":
             lines = answer(parameters)
         elif word == "QUIT":

@@ -133,6 +133,8 @@ def parsed(text):
     """Metadata as a dictionary: lines `key: value`, or `key=value;…`, or an address alone."""
     if len(text) > MOST_METADATA_CHARACTERS:
         raise Mistake("its metadata has more than %d characters" % MOST_METADATA_CHARACTERS)
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise Mistake("its metadata is not UTF-8: write it in base64, or use outrider submit")
     if "\n" in text or re.match(r"(?:%s):\s" % "|".join(KEYS), text):
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
     elif re.match(r"(?:%s)=" % "|".join(KEYS), text):
