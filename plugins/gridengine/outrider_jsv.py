@@ -22,6 +22,7 @@ import time
 
 CONFIG = "/etc/outrider/jsv.json"
 METADATA = "OUTRIDER"
+HELD = "OUTRIDER_HELD"
 TICKET = "OUTRIDER_TICKET"
 ENCODED = "base64:"
 TOO_LONG = "\x00too long"
@@ -32,6 +33,7 @@ NEEDED = re.compile(
 KEYS = ("image", "digest", "size", "format", "private", "name")
 MOST_LINE_BYTES = 1 << 20
 MOST_LINES = 64
+MOST_DEATHS = 100
 MOST_METADATA_CHARACTERS = 4000
 MOST_FILE_BYTES = 4 << 20
 MOST_USERS = 10000
@@ -40,7 +42,7 @@ TICKET_S = 30 * 86400
 # What may stand in an answer, one pattern a kind of line; names and values of ours only.
 LINES = re.compile(
     r"PARAM ac [^\x00-\x1f\x7f]{1,16000}"
-    r"|PARAM h [uos]{1,3}"
+    r"|PARAM h u"
     r"|ENV (?:ADD|MOD) OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
 )
@@ -52,7 +54,7 @@ VALUES = {
     "private": re.compile(r"true|false|yes|no"),
     "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
 }
-CONTEXT = re.compile(r"[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+(?:,[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+)*")
+CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 NUMBER = re.compile(r"[0-9]{1,10}")
 
 
@@ -212,23 +214,24 @@ class Job:
         if text is None:
             return ["RESULT STATE ACCEPT"]
         found = parsed(text)
-        lines = [] if is_in_context else [self._with_context(text)]
+        added = [] if is_in_context else [METADATA + "=" + encoded(text)]
+        lines = []
         # What belongs to a reservation has its image there when that begins.
-        if self.parameters.get("ar", "0") in ("", "0") and site.get("hold", True):
-            lines += self._held()
+        in_reservation = self.parameters.get("ar", "0") not in ("", "0")
+        if not in_reservation and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
+            # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
+            added.append(HELD + "=1")
+            lines.append("PARAM h u")
+        if added:
+            lines.append(self._with_context(added))
         lines += self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, "RESULT STATE CORRECT"] if lines else ["RESULT STATE ACCEPT"]
 
-    def _with_context(self, text):
+    def _with_context(self, added):
         before = self.parameters.get("ac", "")
         if before and CONTEXT.fullmatch(before) is None:
-            raise Mistake("its context cannot be added to: name the image by -ac OUTRIDER= and not by -v")
-        return "PARAM ac " + ",".join(filter(None, [before, METADATA + "=" + encoded(text)]))
-
-    def _held(self):
-        before = self.parameters.get("h", "")
-        letters = "".join(letter for letter in "uo" if letter in before)
-        return [] if "s" in before else ["PARAM h %ss" % letters]
+            raise Mistake("its context cannot be added to: use letters, digits and _ in names, and no commas")
+        return "PARAM ac " + ",".join(filter(None, [before, *added]))
 
     def _ticket(self, site, digest, now_s):
         """A ticket for an image that its user may have, known by digest; others get theirs later."""
@@ -327,10 +330,19 @@ def main():
     # A word on stderr would reject a job.
     os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
     path = os.environ.get("OUTRIDER_JSV_CONFIG", CONFIG) if os.geteuid() else CONFIG
-    try:
-        return talk(0, 1, Conversation(Site(path), lambda: int(time.time())))
-    except (OSError, KeyboardInterrupt):
-        return 1
+    for _ in range(MOST_DEATHS):
+        worker = os.fork()
+        if worker == 0:
+            try:
+                os._exit(talk(0, 1, Conversation(Site(path), lambda: int(time.time()))))
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(worker, 0)
+        # The shell above us would say on stderr that we were killed. The next worker reads on where
+        # the last one stood; had that begun with a job, it ends at its BEGIN.
+        if not os.WIFSIGNALED(status):
+            return os.WEXITSTATUS(status)
+    return 1
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import json
 import os
 import pwd
 import re
+import signal
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,8 +24,8 @@ DIGEST = "ab" * 32
 KEY = "0123456789abcdef0123456789abcdef"
 # The grammar of answers, written down anew: what Grid Engine takes without a complaint.
 ANSWER = re.compile(
-    r"PARAM ac (?:[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+)(?:,[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+)*"
-    r"|PARAM h [uos]+|ENV (?:ADD|MOD) OUTRIDER_TICKET \S+"
+    r"PARAM ac (?:[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*"
+    r"|PARAM h u|ENV (?:ADD|MOD) OUTRIDER_TICKET \S+"
 )
 STATE = re.compile(r"RESULT STATE (?:ACCEPT|CORRECT|REJECT outrider: [ -~]+)")
 NOW_S = 1_800_000_000
@@ -74,7 +76,7 @@ def test_job_without_an_image_is_accepted_as_it_is(lines: list[str]) -> None:
 def test_job_with_an_image_is_held_or_refused(managed: str, others: list[str]) -> None:
     answer = answered(managed, *others)
 
-    assert "PARAM h s" in answer or answer[-1].startswith("RESULT STATE REJECT")
+    assert "PARAM h u" in answer or answer[-1].startswith("RESULT STATE REJECT")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,9 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
     words = dict(line.split(" ", 2)[1:] for line in lines)
 
     assert state == "RESULT STATE CORRECT"
-    assert words["h"] == "s"
-    assert jsv.decoded(words["ac"].partition("=")[2]) == text.replace("\\n", "\n")
+    kept, held = words["ac"].split(",")
+    assert (words["h"], held) == ("u", "OUTRIDER_HELD=1")
+    assert jsv.decoded(kept.partition("=")[2]) == text.replace("\\n", "\n")
 
 
 @pytest.mark.parametrize(
@@ -112,10 +115,16 @@ def test_mistake_is_refused_with_its_name(text: str, said: str) -> None:
     assert said in line
 
 
+HELD = ["PARAM h u", "PARAM ac OUTRIDER=http://h/a,OUTRIDER_HELD=1", "RESULT STATE CORRECT"]
+
+
 def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
-    assert answered("PARAM ac OUTRIDER=http://h/a", "PARAM h u") == ["PARAM h us", "RESULT STATE CORRECT"]
-    assert answered("PARAM ac OUTRIDER=http://h/a", "PARAM h uos") == ["RESULT STATE ACCEPT"]
-    assert answered("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7") == ["RESULT STATE ACCEPT"]
+    managed = "PARAM ac OUTRIDER=http://h/a"
+
+    assert answered(managed) == HELD
+    assert answered(managed, "PARAM h n") == HELD
+    assert answered(managed, "PARAM h u") == ["RESULT STATE ACCEPT"]
+    assert answered(managed, "PARAM ar 7") == ["RESULT STATE ACCEPT"]
 
 
 def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +173,7 @@ def test_nobody_else_gets_a_ticket(tmp_path: Path) -> None:
     managed = f"PARAM ac OUTRIDER=image=http://h/a;digest=sha256:{DIGEST}"
 
     for lines in ((f"PARAM USER {user}", "PARAM JOB_ID 17"), ("PARAM USER no-such", "PARAM JOB_ID 17"), ()):
-        assert answered(managed, *lines, config=config) == ["PARAM h s", "RESULT STATE CORRECT"]
+        assert not [line for line in answered(managed, *lines, config=config) if line.startswith("ENV")]
 
 
 def test_process_answers_one_job_after_another_and_says_nothing_on_stderr() -> None:
@@ -177,6 +186,24 @@ def test_process_answers_one_job_after_another_and_says_nothing_on_stderr() -> N
         "RESULT STATE CORREC",
         "RESULT STATE REJECT",
     ]
+
+
+def test_killed_worker_is_replaced_and_the_next_job_answered() -> None:
+    with subprocess.Popen([str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        answers = []
+        for _ in range(3):
+            process.stdin.write(job("PARAM ac OUTRIDER=http://h/a"))
+            process.stdin.flush()
+            answers.append([process.stdout.readline().decode().strip() for _ in range(5)])
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGKILL)
+        process.stdin.close()
+        status = process.wait(60)
+
+    assert answers == [["SEND ENV", "STARTED", *HELD]] * 3
+    assert status == 0
 
 
 def test_process_ends_when_the_conversation_has_slipped() -> None:

@@ -16,6 +16,8 @@ from tests.rms.gridengine.cluster import Cluster
 
 FILTER = "#!/bin/sh\nOUTRIDER_JSV_CONFIG=/media/etc/jsv.json exec /media/bin/outrider_jsv.py\n"
 ALLOWED = "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar"
+# Those that answer, not those that start them anew.
+KILL = 'for p in $(pgrep -f ISBWignore./media/bin/outrider_jsv); do pkill -KILL -P $p -f outrider_jsv; done'
 DIGEST = "cd" * 32
 
 
@@ -66,9 +68,12 @@ def test_job_with_an_image_waits_and_others_run(cluster: Cluster, system: GridEn
     assert (found[managed].metadata, found[plain].metadata) == ("http://h/a.qcow2", None)
 
 
-def test_user_cannot_let_the_job_start_and_the_service_can(cluster: Cluster, system: GridEngine) -> None:
+def test_user_cannot_let_a_job_start_that_the_service_has_seen(
+    cluster: Cluster, system: GridEngine
+) -> None:
     job = key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a.qcow2"))
-    cluster.run(["qrls", "-h", "uos", job], user="alice", check=False)
+    system.hold(job, "waits for its image")
+    cluster.run(["qrls", "-h", "u", job], user="alice", check=False)
     cluster.run(["qalter", "-h", "n", job], user="alice", check=False)
     before = states(system)[job]
     system.release(job, ("n3",))
@@ -78,6 +83,17 @@ def test_user_cannot_let_the_job_start_and_the_service_can(cluster: Cluster, sys
 
     assert before is JobState.HELD
     assert found.nodes == ("n3",)
+
+
+def test_service_releases_what_the_filter_has_held(cluster: Cluster, system: GridEngine) -> None:
+    job = key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a.qcow2"))
+    system.release(job)
+    after = states(system)[job]
+    cluster.run(["qhold", "-h", "u", job], user="alice")
+    (found,) = system.look().jobs
+
+    assert after is JobState.PENDING
+    assert (found.state, found.is_held_by_us) == (JobState.HELD, False)
 
 
 def test_metadata_of_a_variable_is_seen_with_its_line_breaks(cluster: Cluster, system: GridEngine) -> None:
@@ -106,7 +122,7 @@ def test_mistakes_leave_the_protocol_in_step(cluster: Cluster, system: GridEngin
 def test_killed_filter_lets_no_job_through_unheld(cluster: Cluster, system: GridEngine) -> None:
     managed, plain = [], []
     for _ in range(4):
-        cluster.run(["pkill", "-KILL", "-f", "^/usr/bin/python3 -ISBWignore /media/bin/outrider_jsv.py"], check=False)
+        cluster.run(["sh", "-c", KILL], check=False)
         plain.append(key_of(submit(cluster)))
         managed.append(key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a")))
     found = states(system)
@@ -138,11 +154,10 @@ def test_user_binds_to_a_reservation_through_the_clients_filter(cluster: Cluster
     assert (found.reservation, found.nodes) == ("vw-1", ("n1",))
 
 
-def test_arrays_and_held_jobs_are_held_too(cluster: Cluster, system: GridEngine) -> None:
+def test_arrays_are_held_and_a_users_hold_is_the_users(cluster: Cluster, system: GridEngine) -> None:
     array = key_of(submit(cluster, "-t", "1-9:2", "-ac", "OUTRIDER=http://h/a"))
     held = key_of(submit(cluster, "-h", "-ac", "OUTRIDER=http://h/a"))
-    cluster.run(["qrls", "-h", "u", held], user="alice")
     found = {job.key: job for job in system.look().jobs}
 
     assert (found[array].tasks, found[array].is_held_by_us) == (5, True)
-    assert found[held].is_held_by_us
+    assert (found[held].state, found[held].is_held_by_us) == (JobState.HELD, False)

@@ -19,6 +19,8 @@ QUEUES = "OUTRIDER_QUEUES"
 """The queues that a job's user asked for, kept while it is led to nodes; `*` for any."""
 SAVED = "OUTRIDER_SAVED"
 """Of a job that was suspended, while it is."""
+HELD = "OUTRIDER_HELD"
+"""Of a job whose user's hold is the submit filter's: it can set no other kind."""
 ENCODED = "base64:"
 PLAIN = re.compile(r"[A-Za-z0-9_.:/@%+~?&;=-][A-Za-z0-9_.:/@%+~?&;= -]*(?<! )")
 LOW_COMMA = "\N{SINGLE LOW-9 QUOTATION MARK}"

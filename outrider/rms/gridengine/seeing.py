@@ -115,6 +115,7 @@ def _job(
     detail: Detail, row: Task, is_held: bool, reservations: Mapping[int, str], settings: Settings
 ) -> RmsJob:
     state = _state(row, is_held and context.SAVED in detail.context)
+    is_ours = is_held or ("h" in row.state and context.HELD in detail.context)
     hosts = tuple(sorted({name.partition("@")[2] for name in row.queues}))
     is_placed = bool(hosts)
     slots_a_node = {name: slots for slots, name in settings.environments}.get(detail.environment or "")
@@ -134,7 +135,7 @@ def _job(
         metadata=None if raw is None else context.decoded(raw),
         reservation=reservations.get(detail.reservation),
         account=detail.account,
-        is_held_by_us=is_held and state is JobState.HELD,
+        is_held_by_us=is_ours and state is JobState.HELD,
         tag=context.decoded(detail.context.get(context.TAG, "")),
         tasks=1 if is_placed else count(row.task),
     )

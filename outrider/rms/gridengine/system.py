@@ -122,6 +122,9 @@ class GridEngine:
             raise Refused(f"job {job} wants {found.nodes_wanted} nodes, not {len(set(nodes))}")
         self._alter(found, *self._led(snapshot, found, nodes))
         self._commands.ask("qrls", "-h", "s", _number(job))
+        if context.HELD in snapshot.details[_number(job)].context:
+            self._commands.ask("qrls", "-h", "u", _number(job))
+            self._commands.ask("qalter", "-dc", context.HELD, _number(job))
         if found.state is JobState.HELD:
             # Ends the state E of a start that failed; there may be none.
             self._commands.attempt("qmod", "-cj", job)

@@ -81,8 +81,11 @@ class Cluster:
     def down(self) -> None:
         for process in reversed(self._processes.values()):
             process.kill()
-            process.wait(COMMAND_S)
+            # Waits, and closes its pipes.
+            with process:
+                pass
         self._processes.clear()
+        self._doormen.clear()
 
     @property
     def disk(self) -> Path:
