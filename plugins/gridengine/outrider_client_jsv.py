@@ -15,7 +15,9 @@ import sys
 MARK = "#OUTRIDER "
 COMPLEX = "outrider_reservation"
 MOST_BYTES = 64 * 1024
-REQUESTS = re.compile(r"[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?(?:,[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?)*")
+REQUESTS = re.compile(
+    r"[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?(?:,[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?)*"
+)
 CONTEXT = re.compile(r"[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+(?:,[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+)*")
 
 

@@ -27,9 +27,7 @@ TICKET = "OUTRIDER_TICKET"
 ENCODED = "base64:"
 TOO_LONG = "\x00too long"
 # The parameters that a verdict depends on; of all others nothing is kept, however long they are.
-NEEDED = re.compile(
-    r"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
-)
+NEEDED = re.compile(r"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? ")
 KEYS = ("image", "digest", "size", "format", "private", "name")
 MOST_LINE_BYTES = 1 << 20
 MOST_LINES = 64

@@ -159,7 +159,9 @@ def cannot_run() -> None:
     absent = missing()
     if absent:
         if os.environ.get("CI"):
-            pytest.fail(f"Grid Engine's contract needs {absent}: apt install gridengine-master gridengine-exec")
+            pytest.fail(
+                f"Grid Engine's contract needs {absent}: apt install gridengine-master gridengine-exec"
+            )
         pytest.skip(f"there is no {absent}")
 
 

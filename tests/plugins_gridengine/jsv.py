@@ -28,5 +28,7 @@ def job(*lines: str) -> bytes:
 
 def run(path: Path, said: bytes, **variables: str) -> tuple[int, list[str], bytes]:
     """Exit status, the lines of stdout, and stderr of a filter as the qmaster starts it."""
-    done = subprocess.run([str(path)], input=said, capture_output=True, timeout=60, env=variables, check=False)
+    done = subprocess.run(
+        [str(path)], input=said, capture_output=True, timeout=60, env=variables, check=False
+    )
     return done.returncode, done.stdout.decode("utf-8", "surrogateescape").splitlines(), done.stderr

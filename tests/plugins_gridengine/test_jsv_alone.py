@@ -48,13 +48,33 @@ def wrong(answer: Sequence[str]) -> list[str]:
 
 TEXT = st.text(max_size=60).map(lambda text: text.replace("\n", "\\n").replace("\r", ""))
 PIECES = st.sampled_from(
-    ["image: http://h/a", "image=", "digest", "sha256:" + DIGEST, ";", ":", "\\n", " ", ",", "=", "base64:", "aW1h", "\x00", "é", "name: "]
+    [
+        "image: http://h/a",
+        "image=",
+        "digest",
+        "sha256:" + DIGEST,
+        ";",
+        ":",
+        "\\n",
+        " ",
+        ",",
+        "=",
+        "base64:",
+        "aW1h",
+        "\x00",
+        "é",
+        "name: ",
+    ]
 )
 METADATA = st.lists(st.one_of(PIECES, TEXT), max_size=8).map("".join)
-NAMES = st.sampled_from(["ac", "ar", "h", "t_min", "t_max", "USER", "JOB_ID", "N", "l_hard", "CMDARG0", "global_l_hard"])
+NAMES = st.sampled_from(
+    ["ac", "ar", "h", "t_min", "t_max", "USER", "JOB_ID", "N", "l_hard", "CMDARG0", "global_l_hard"]
+)
 PARAMETER = st.builds(lambda name, text: f"PARAM {name} {text}", NAMES, st.one_of(TEXT, METADATA))
 MANAGED = st.one_of(
-    st.builds(lambda text, more: f"PARAM ac {more}OUTRIDER={text}", METADATA, st.sampled_from(["", "A=1,", "b c,"])),
+    st.builds(
+        lambda text, more: f"PARAM ac {more}OUTRIDER={text}", METADATA, st.sampled_from(["", "A=1,", "b c,"])
+    ),
     st.builds(lambda text: f"ENV ADD OUTRIDER {text}", METADATA),
 )
 
@@ -84,7 +104,9 @@ def test_job_with_an_image_is_held_or_refused(managed: str, others: list[str]) -
     [
         "http://h/a.qcow2",
         "image=http://h/a.qcow2;digest=sha256:" + DIGEST,
-        "image: http://h/a.qcow2\\ndigest: " + DIGEST + "\\nsize: 3 GiB\\nformat: qcow2\\nprivate: true\\nname: My image",
+        "image: http://h/a.qcow2\\ndigest: "
+        + DIGEST
+        + "\\nsize: 3 GiB\\nformat: qcow2\\nprivate: true\\nname: My image",
     ],
 )
 def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) -> None:
@@ -177,7 +199,12 @@ def test_nobody_else_gets_a_ticket(tmp_path: Path) -> None:
 
 
 def test_process_answers_one_job_after_another_and_says_nothing_on_stderr() -> None:
-    said = job("PARAM N x") + job("PARAM ac OUTRIDER=http://h/a") + job("PARAM ac OUTRIDER=\udcff\udcfe") + b"QUIT\n"
+    said = (
+        job("PARAM N x")
+        + job("PARAM ac OUTRIDER=http://h/a")
+        + job("PARAM ac OUTRIDER=\udcff\udcfe")
+        + b"QUIT\n"
+    )
     status, lines, error = run(SERVER, said)
 
     assert (status, error) == (0, b"")

@@ -17,7 +17,7 @@ from tests.rms.gridengine.cluster import Cluster
 FILTER = "#!/bin/sh\nOUTRIDER_JSV_CONFIG=/media/etc/jsv.json exec /media/bin/outrider_jsv.py\n"
 ALLOWED = "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar"
 # Those that answer, not those that start them anew.
-KILL = 'for p in $(pgrep -f ISBWignore./media/bin/outrider_jsv); do pkill -KILL -P $p -f outrider_jsv; done'
+KILL = "for p in $(pgrep -f ISBWignore./media/bin/outrider_jsv); do pkill -KILL -P $p -f outrider_jsv; done"
 DIGEST = "cd" * 32
 
 
@@ -68,9 +68,7 @@ def test_job_with_an_image_waits_and_others_run(cluster: Cluster, system: GridEn
     assert (found[managed].metadata, found[plain].metadata) == ("http://h/a.qcow2", None)
 
 
-def test_user_cannot_let_a_job_start_that_the_service_has_seen(
-    cluster: Cluster, system: GridEngine
-) -> None:
+def test_user_cannot_let_a_job_start_that_the_service_has_seen(cluster: Cluster, system: GridEngine) -> None:
     job = key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a.qcow2"))
     system.hold(job, "waits for its image")
     cluster.run(["qrls", "-h", "u", job], user="alice", check=False)
@@ -113,8 +111,10 @@ def test_mistakes_leave_the_protocol_in_step(cluster: Cluster, system: GridEngin
     for number in range(8):
         refused = submit(cluster, "-ac", f"OUTRIDER=image: a b{number}")
         outcomes.append("cannot be its image" in refused.error)
-        outcomes.append(states(system)[key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a"))] is JobState.HELD)
-        outcomes.append(states(system)[key_of(submit(cluster))] is JobState.PENDING)
+        managed = key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a"))
+        plain = key_of(submit(cluster))
+        found = states(system)
+        outcomes += [found[managed] is JobState.HELD, found[plain] is JobState.PENDING]
 
     assert outcomes == [True] * 24
 
@@ -141,7 +141,22 @@ def test_clients_filter_brings_what_a_script_says(cluster: Cluster, system: Grid
 
 
 def test_user_binds_to_a_reservation_through_the_clients_filter(cluster: Cluster, system: GridEngine) -> None:
-    argv = ["qrsub", "-N", "vw-1", "-d", "300", "-q", "ar.q@n1", "-l", "orsv=TRUE", "-pe", "two", "2", "-u", "alice"]
+    argv = [
+        "qrsub",
+        "-N",
+        "vw-1",
+        "-d",
+        "300",
+        "-q",
+        "ar.q@n1",
+        "-l",
+        "orsv=TRUE",
+        "-pe",
+        "two",
+        "2",
+        "-u",
+        "alice",
+    ]
     number = cluster.run(argv, user="outrider").split()[3]
     options = ["-jsv", "/media/bin/outrider_client_jsv.py", "-ar", number]
     job = key_of(submit(cluster, *options, "-ac", "OUTRIDER=http://h/a", "-l", "h_rt=20"))

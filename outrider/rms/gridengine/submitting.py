@@ -9,9 +9,7 @@ from outrider.rms.gridengine import context
 from outrider.rms.gridengine.settings import Settings
 
 
-def arguments(
-    submission: Submission, settings: Settings, limit_s: int | None, bound: list[str]
-) -> list[str]:
+def arguments(submission: Submission, settings: Settings, limit_s: int | None, bound: list[str]) -> list[str]:
     """`bound` is what ties it to a reservation, `limit_s` its limit there, if that is not its end."""
     command = submission.argv[0] if submission.argv else ""
     if not command or command.startswith(("-", "@")):

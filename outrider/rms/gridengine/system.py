@@ -215,9 +215,7 @@ class GridEngine:
         if job.state in ON_NODES:
             raise Refused(f"job {job.key} runs on {' '.join(job.nodes)} already: it cannot be {what}")
 
-    def _move(
-        self, snapshot: Snapshot, old: Iterable[Advance], number: int, wanted: RmsReservation
-    ) -> None:
+    def _move(self, snapshot: Snapshot, old: Iterable[Advance], number: int, wanted: RmsReservation) -> None:
         """Lets jobs that wait follow to another advance reservation, and ends the earlier ones."""
         earlier = {each.number: each for each in old}
         for job in snapshot.sight.jobs:

@@ -31,8 +31,11 @@ SOURCE = Path(__file__).with_name("hurry.c")
 COMMAND_S = 60.0
 POLL_S = 0.05
 SCHEDULED_EVERY_S = 4.0
-NEEDED = (*(PROGRAMS / name for name in ("sge_qmaster", "sge_execd", "qsub")), TEMPLATES / "default-bootstrap")
-INIT = 'mount -t tmpfs -o size=256m tmpfs /media && echo ready; while :; do sleep 3600 & wait $!; done'
+NEEDED = (
+    *(PROGRAMS / name for name in ("sge_qmaster", "sge_execd", "qsub")),
+    TEMPLATES / "default-bootstrap",
+)
+INIT = "mount -t tmpfs -o size=256m tmpfs /media && echo ready; while :; do sleep 3600 & wait $!; done"
 HOST = """
 hostname "$1"
 for name in hosts passwd group nsswitch.conf; do mount --bind "/media/etc/$name" "/etc/$name"; done
@@ -233,7 +236,9 @@ class Cluster:
         for name in ("bin", "lib", "util", "utilbin"):
             (self.disk / "root" / name).symlink_to(f"/var/lib/gridengine/{name}")
         bootstrap = (TEMPLATES / "default-bootstrap").read_text()
-        self.write("root/default/common/bootstrap", bootstrap.replace("/var/spool/gridengine", "/media/spool"))
+        self.write(
+            "root/default/common/bootstrap", bootstrap.replace("/var/spool/gridengine", "/media/spool")
+        )
         self.write("root/default/common/act_qmaster", f"{HEAD}\n")
         plain = (TEMPLATES / "default-configuration").read_text()
         plain = plain.replace("/var/spool/gridengine", "/media/spool")
@@ -252,7 +257,9 @@ class Cluster:
         """The objects that docs/gridengine-adapter.md asks an administrator for, and test users' hosts."""
         lines = [f"qconf -as {HEAD}", "qconf -am outrider", "qconf -au outrider arusers"]
         lines += [f"qconf -ah {node}; qconf -as {node}" for node in NODES]
-        lines += [f"qconf -A{option} {self.write(f'etc/{name}', text)}" for option, name, text in self._objects()]
+        lines += [
+            f"qconf -A{option} {self.write(f'etc/{name}', text)}" for option, name, text in self._objects()
+        ]
         complexes = self.run(["qconf", "-sc"]) + "outrider_reservation orsv BOOL == FORCED NO FALSE 0\n"
         lines += [f"qconf -Mc {self.write('etc/complexes', complexes)}"]
         scheduler = changed(self.run(["qconf", "-ssconf"]), SCHEDULER)
@@ -260,18 +267,25 @@ class Cluster:
         queue = changed(self.run(["qconf", "-sq"]), QUEUE)
         ours = {"qname": "ar.q", "slots": str(2 * SLOTS), "subordinate_list": "all.q=1"}
         reserved = changed(queue, {**ours, "complex_values": "outrider_reservation=TRUE"})
-        lines += [f"qconf -Aq {self.write('etc/all.q', queue)}", f"qconf -Aq {self.write('etc/ar.q', reserved)}"]
+        lines += [
+            f"qconf -Aq {self.write('etc/all.q', queue)}",
+            f"qconf -Aq {self.write('etc/ar.q', reserved)}",
+        ]
         lines += ["qconf -mattr queue subordinate_list ar.q=1 all.q"]
         self.run(["sh", "-ec", "\n".join(lines)])
         for node in NODES:
             self.start_execd(node)
-        self.wait_for("all execution hosts", lambda: self.run(["qconf", "-sel"], check=False).count("\n") == 4)
+        self.wait_for(
+            "all execution hosts", lambda: self.run(["qconf", "-sel"], check=False).count("\n") == 4
+        )
         self.run(["qconf", "-aattr", "hostgroup", "hostlist", " ".join(NODES), "@allhosts"])
         self.wait_for("load reports", self.is_whole)
 
     def _objects(self) -> list[tuple[str, str, str]]:
         environment = (TEMPLATES / "util/resources/pe/make").read_text()
-        two = changed(environment, {"pe_name": "two", "allocation_rule": str(SLOTS), "control_slaves": "FALSE"})
+        two = changed(
+            environment, {"pe_name": "two", "allocation_rule": str(SLOTS), "control_slaves": "FALSE"}
+        )
         saving = self.write("bin/save", SAVE)
         (self.disk / "bin/save").chmod(0o755)
         checkpoint = {**CHECKPOINT, "migr_command": f"{saving} $job_pid"}
@@ -335,7 +349,7 @@ CHECKPOINT = {
     "when": "xsr",
 }
 # The doorman is the shell's parent; a shepherd's processes are not its children.
-CRASH = 'for p in $(ps -e -o pid=); do case $p in 1|$$|$PPID) ;; *) kill -KILL $p 2>/dev/null;; esac; done'
+CRASH = "for p in $(ps -e -o pid=); do case $p in 1|$$|$PPID) ;; *) kill -KILL $p 2>/dev/null;; esac; done"
 SAVE = '#!/bin/sh\nkill -s KILL -- "-$1"\n'
 
 
