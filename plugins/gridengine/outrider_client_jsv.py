@@ -55,7 +55,7 @@ def requests(parameters):
         return None
     if before and REQUESTS.fullmatch(before) is None:
         return None
-    return "%s %s" % (option, ",".join(filter(None, [before, COMPLEX + "=TRUE"])))
+    return "{} {}".format(option, ",".join(filter(None, [before, COMPLEX + "=TRUE"])))
 
 
 def answer(parameters):

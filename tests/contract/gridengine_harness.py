@@ -65,7 +65,7 @@ class GridEngineHarness:
         self.system: BatchSystem = GridEngine(SETTINGS, self.runner, cluster)
         self.nodes = NODES
         self.whole_node = Resources.of(cpus=SLOTS)
-        self.people = tuple(Person(user=name, uid=PEOPLE[name]) for name in ("alice", "bob"))  # type: ignore[assignment]
+        self.people = (Person(user="alice", uid=PEOPLE["alice"]), Person(user="bob", uid=PEOPLE["bob"]))
         self.unstarted_at_end = JobState.ENDED
         self.reruns_after_failure = True
         self.lags = Lags(change_s=15, end_s=120, save_s=60, requeue_s=60, lead_s=40)

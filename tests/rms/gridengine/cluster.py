@@ -93,7 +93,7 @@ class Cluster:
     @property
     def disk(self) -> Path:
         """What the hosts call /media, seen from outside."""
-        return Path(f"/proc/{self._pids['site']}/root/media")
+        return Path("/proc") / str(self._pids["site"]) / "root" / "media"
 
     def now_s(self) -> int:
         now_s = time.clock_gettime(time.CLOCK_REALTIME)

@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
-def done(wanted: Mapping[str, object]) -> dict[str, object]:
+def done(
+    argv: list[str], uid: int | None, variables: dict[str, str], timeout_s: float
+) -> dict[str, str | int | None]:
     """How a command ended; a status of None means that it took too long."""
-    user = wanted["uid"]
     try:
         ended = subprocess.run(
-            wanted["argv"],
+            argv,
             capture_output=True,
             stdin=subprocess.DEVNULL,
-            env=wanted["variables"],
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-            timeout=wanted["timeout_s"],
+            env=variables,
+            user=uid,
+            group=uid,
+            extra_groups=None if uid is None else [],
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -37,5 +34,5 @@ def done(wanted: Mapping[str, object]) -> dict[str, object]:
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(done(json.loads(line))) + "\n")
+        sys.stdout.write(json.dumps(done(**json.loads(line))) + "\n")
         sys.stdout.flush()
