@@ -10,6 +10,7 @@ import pwd
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -215,6 +216,21 @@ def test_process_answers_one_job_after_another_and_says_nothing_on_stderr() -> N
     ]
 
 
+def workers(parent: int) -> list[str]:
+    return Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+
+
+def kill_worker(parent: int) -> None:
+    """Kills it and waits for the next: what is written in between may still go to the dying one."""
+    (before,) = workers(parent)
+    os.kill(int(before), signal.SIGKILL)
+    by_s = time.clock_gettime(time.CLOCK_MONOTONIC) + 20
+    while (now := workers(parent)) in ([], [before]):
+        if time.clock_gettime(time.CLOCK_MONOTONIC) > by_s:
+            pytest.fail(f"no worker takes the place of {before}; there are {now}")
+        time.sleep(0.01)
+
+
 def test_killed_worker_is_replaced_and_the_next_job_answered() -> None:
     with subprocess.Popen([str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
@@ -224,8 +240,7 @@ def test_killed_worker_is_replaced_and_the_next_job_answered() -> None:
             process.stdin.write(job("PARAM ac OUTRIDER=http://h/a"))
             process.stdin.flush()
             answers.append([process.stdout.readline().decode().strip() for _ in range(5)])
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-            os.kill(int(children[0]), signal.SIGKILL)
+            kill_worker(process.pid)
         process.stdin.close()
         status = process.wait(60)
 
