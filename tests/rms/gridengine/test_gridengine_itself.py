@@ -20,7 +20,8 @@ JOBS = """<?xml version='1.0'?><detailed_job_info><djob_info><element>
 <JB_hard_resource_list><qstat_l_requests>
 <CE_name>h_rt</CE_name><CE_stringval>3600</CE_stringval></qstat_l_requests>
 </JB_hard_resource_list><JB_hard_queue_list><element><QR_name>all.q@n3</QR_name></element></JB_hard_queue_list>
-<JB_context><context_list><VA_variable>OUTRIDER</VA_variable><VA_value>http://h/a?b&c</VA_value></context_list>
+<JB_context><context_list>
+<VA_variable>OUTRIDER</VA_variable><VA_value>http://h/a?b&c</VA_value></context_list>
 </JB_context><JB_pe>two</JB_pe><JB_pe_range><ranges><RN_min>4</RN_min><RN_max>4</RN_max></ranges></JB_pe_range>
 </element></djob_info></detailed_job_info>"""
 ROWS = """<?xml version='1.0'?><job_info><queue_info>
