@@ -299,9 +299,9 @@ class Conversation:
         Grid Engine looks for an answer at once, and then after 10 ms: being some microseconds late
         costs those, so that a job's verdict is found before its BEGIN.
         """
-        if line == b"START" and self._lines is None:
-            return WELCOME
-        return self._ready if line == b"BEGIN" else None
+        if line == b"BEGIN":
+            return self._ready
+        return WELCOME if line == b"START" and self._lines is None else None
 
     def hear(self, line):
         """The answer's lines, maybe none; None when it is time to end."""
@@ -345,11 +345,11 @@ def talk(source, target, conversation):
         for line in lines:
             if is_cut:
                 line, is_cut = line[:MOST_LINE_BYTES] + TOO_LONG.encode(), False
-            elif HEARD.match(line) is None:
-                continue
             written = conversation.quick(line)
             if written is not None:
                 write(target, written)
+            elif HEARD.match(line) is None:
+                continue
             answer = conversation.hear(line.decode("utf-8", "surrogateescape"))
             if answer is None:
                 return 1 if line != b"QUIT" else 0

@@ -31,7 +31,8 @@ ROWS = """<?xml version='1.0'?><job_info><queue_info>
 <job_list state="running"><JB_job_number>25</JB_job_number><state>r</state>
 <JAT_start_time>2026-11-22T04:38:23</JAT_start_time>
 <queue_name>all.q@n1</queue_name><master>SLAVE</master></job_list></queue_info>
-<job_info><job_list state="pending"><JB_job_number>26</JB_job_number><state>hqw</state><queue_name></queue_name>
+<job_info><job_list state="pending"><JB_job_number>26</JB_job_number><state>hqw</state>
+<queue_name></queue_name>
 <tasks>1-5:2,9</tasks></job_list></job_info></job_info>"""
 
 
