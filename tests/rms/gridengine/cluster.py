@@ -11,12 +11,13 @@ import os
 import pwd
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from testbed import hurry
 
 NODES = ("n1", "n2", "n3", "n4")
 HEAD = "head"
@@ -27,7 +28,6 @@ PROGRAMS = Path("/usr/lib/gridengine")
 TEMPLATES = Path("/usr/share/gridengine")
 DOORMAN = Path(__file__).with_name("doorman.py")
 VARIABLES = {"SGE_ROOT": "/media/root", "SGE_CELL": "default", "SGE_ARCH": "lx-amd64"}
-SOURCE = Path(__file__).with_name("hurry.c")
 COMMAND_S = 60.0
 POLL_S = 0.05
 SCHEDULED_EVERY_S = 4.0
@@ -181,8 +181,7 @@ class Cluster:
     def _hurried(self) -> list[str]:
         if self.factor == 1:
             return []
-        told = [f"HURRY_FACTOR={self.factor}", f"HURRY_ORIGIN_S={self.origin_s}"]
-        return ["env", "LD_PRELOAD=/media/hurry.so", *told]
+        return ["env", *hurry.variables("/media/hurry.so", self.factor, self.origin_s)]
 
     def _make(self) -> None:
         self._start("site", ["unshare", "--net", "--mount", "--pid"], INIT)
@@ -191,7 +190,7 @@ class Cluster:
         (self.disk / "root/default/common").mkdir(parents=True)
         self._write_identities()
         if self.factor != 1:
-            compile_hurry(self.disk / "hurry.so")
+            (self.disk / "hurry.so").write_bytes(hurry.library())
         site = ["nsenter", "-t", str(self._pids["site"]), "-m", "--"]
         words = [*site, "unshare", "--net", "--uts", "--mount", "--pid"]
         self._batch("site", ["link add switch type bridge", "link set switch up"])
@@ -357,11 +356,3 @@ def changed(text: str, values: dict[str, str]) -> str:
     """A configuration of lines `key value` with other values, new keys at its end."""
     lines = [line for line in text.splitlines() if line.split(None, 1)[:1] and line.split()[0] not in values]
     return "\n".join([*lines, *(f"{key} {value}" for key, value in values.items())]) + "\n"
-
-
-def compile_hurry(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="hurry-") as folder:
-        made = Path(folder) / "hurry.so"
-        argv = ["gcc", "-O2", "-Wall", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl"]
-        subprocess.run(argv, check=True, timeout=COMMAND_S)
-        shutil.copyfile(made, target)
