@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from testbed import hurry
+from testbed.doorman import DOORMAN
 
 NODES = ("n1", "n2", "n3", "n4")
 HEAD = "head"
@@ -26,7 +27,6 @@ DURATION_OFFSET_S = 5
 PEOPLE = {"alice": 61001, "bob": 61002, "outrider": 61003}
 PROGRAMS = Path("/usr/lib/gridengine")
 TEMPLATES = Path("/usr/share/gridengine")
-DOORMAN = Path(__file__).with_name("doorman.py")
 VARIABLES = {"SGE_ROOT": "/media/root", "SGE_CELL": "default", "SGE_ARCH": "lx-amd64"}
 COMMAND_S = 60.0
 POLL_S = 0.05

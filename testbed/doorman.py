@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+DOORMAN = Path(__file__)
 
 
 def done(

@@ -1,0 +1,183 @@
+"""Grid Engine in an experiment, through Outrider's adapter: jobs, reservations, and jobs' own words.
+
+A job says when it starts, waits for a word of ours, lasts for so many seconds, and says that it ends.
+All commands are run by one thread, in the order in which they were asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from bench.physical.events import Failed
+from outrider.core.model import Resources
+from outrider.rms.base import RmsReservation, Submission
+from outrider.rms.gridengine import Done, GridEngine, Settings, context, submitting
+from outrider.rms.gridengine.commands import Commands
+from testbed.batchcluster import HEAD
+from testbed.doorman import DOORMAN
+from testbed.gridengineconf import ACCOUNT, DURATION_OFFSET_S, ENVIRONMENTS, RESERVATION_QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from bench.physical.events import Events
+    from bench.physical.site import PhysicalSite
+
+USER = "ada"
+COMMAND_S = 60
+JOB = """#!/bin/sh
+cd "$HOME/physical" || exit 1
+echo "started $1" >events
+read -r seconds <"go.$1"
+sleep "$seconds"
+echo "ended $1" >events
+"""
+RESERVED_JOB = """#!/bin/sh
+cd "$HOME/physical" || exit 1
+echo "started $1" >events
+read -r word <"go.$1"
+echo "ready $1" >events
+sleep 600
+"""
+
+
+class HeadRunner:
+    """Runs commands on the cluster's head, as the service's account or as a user."""
+
+    def __init__(self, site: PhysicalSite) -> None:
+        cluster = site.cluster
+        self._person_of = cluster.people.of
+        words, variables = cluster.command(HEAD, ["/usr/bin/python3", "-I", "-S", str(DOORMAN)])
+        self._variables = {**variables, "TZ": "UTC"}
+        pipe = subprocess.PIPE
+        # It ends with its host, or when we do, since then nothing more is to be read.
+        self._doorman = subprocess.Popen(words, env=variables, stdin=pipe, stdout=pipe, text=True)
+
+    def run(self, argv: Sequence[str], *, user: str | None, timeout_s: int) -> Done:
+        person = self._person_of(user or ACCOUNT)
+        variables = {**self._variables, "USER": person.name, "LOGNAME": person.name, "HOME": person.home}
+        told = {"argv": list(argv), "uid": person.uid, "variables": variables, "timeout_s": timeout_s}
+        assert self._doorman.stdin is not None
+        assert self._doorman.stdout is not None
+        self._doorman.stdin.write(json.dumps(told) + "\n")
+        self._doorman.stdin.flush()
+        done = json.loads(self._doorman.stdout.readline())
+        if done["status"] is None:
+            raise TimeoutError(f"{' '.join(argv)} takes longer than {timeout_s} s")
+        return Done(done["status"], done["output"], done["error"])
+
+
+class Engine:
+    """Jobs and reservations by the number of their request."""
+
+    def __init__(self, site: PhysicalSite, events: Events) -> None:
+        self._site, self._events = site, events
+        self._settings = Settings(
+            account=ACCOUNT,
+            reservation_queue=RESERVATION_QUEUE,
+            environments=tuple(ENVIRONMENTS.items()),
+            duration_offset_s=DURATION_OFFSET_S,
+        )
+        runner = HeadRunner(site)
+        self._system = GridEngine(self._settings, runner, site.scale)
+        self._commands = Commands(
+            runner, timeout_s=COMMAND_S, most_output_bytes=self._settings.most_output_bytes
+        )
+        self._person = site.cluster.people.of(USER)
+        self._folder = site.path(HEAD, f"{self._person.home}/physical")
+        self._keys: dict[int, str] = {}
+        self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._install()
+        threading.Thread(target=self._carry_out, daemon=True).start()
+
+    def submit_held(self, number: int, *, nodes: int, slots: int) -> None:
+        """A user's job, which waits until it is released: as the submit filter leaves it."""
+        self._new_pipe(f"go.{number}")
+        submission = self._submission("job", number, nodes, slots)
+        argv = submitting.arguments(submission, self._settings, None, [])
+        argv[1:1] = ["-h", "-ac", f"{context.HELD}=1"]
+
+        def submit() -> None:
+            self._keys[number] = self._commands.ask(*argv, user=USER).split()[-1]
+
+        self._asked.put(submit)
+
+    def release(self, number: int, nodes: Sequence[str]) -> None:
+        self._asked.put(lambda: self._system.release(self._keys[number], tuple(nodes)))
+
+    def reserve(self, number: int, nodes: Sequence[str], start_s: int, end_s: int, *, slots: int) -> None:
+        """An advance reservation of whole nodes, in the daemons' time, and a user's job that waits in it."""
+        self._new_pipe(f"go.{number}")
+        wanted = RmsReservation(
+            name=f"vw{number}", nodes=tuple(nodes), start_s=start_s, end_s=end_s, users=(USER,)
+        )
+        submission = self._submission("reserved", number, len(nodes), slots, wanted.name)
+
+        def reserve() -> None:
+            self._system.reserve(wanted)
+            self._keys[number] = self._system.submit(submission)
+
+        self._asked.put(reserve)
+
+    def tell(self, number: int, word: str) -> bool:
+        """Let a job go on; False if none listens there, since it has not started or has ended."""
+        try:
+            descriptor = os.open(self._folder / f"go.{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        with os.fdopen(descriptor, "wb") as pipe:
+            pipe.write(f"{word}\n".encode())
+        return True
+
+    def asked(self, then: Callable[[], None]) -> None:
+        """Call this when everything asked for until now has been carried out."""
+        self._asked.put(then)
+
+    def empty(self) -> None:
+        """Take away what is left of reservations: they would end by themselves, later."""
+        for reservation in self._system.look().reservations:
+            for job in self._system.look().jobs:
+                if job.reservation == reservation.name:
+                    self._system.cancel(job.key, "the experiment is over")
+        self._site.cluster.run(HEAD, ["qrdel", "-u", "*"], user=ACCOUNT, check=False)
+
+    def _submission(
+        self, script: str, number: int, nodes: int, slots: int, reservation: str | None = None
+    ) -> Submission:
+        return Submission(
+            user=USER,
+            uid=self._person.uid,
+            argv=(f"{self._person.home}/physical/{script}", str(number)),
+            nodes_wanted=nodes,
+            resources=Resources.of(cpus=slots),
+            limit_s=None,
+            reservation=reservation,
+        )
+
+    def _install(self) -> None:
+        self._folder.mkdir()
+        for name, text in (("job", JOB), ("reserved", RESERVED_JOB)):
+            (self._folder / name).write_text(text)
+            (self._folder / name).chmod(0o755)
+        os.chown(self._folder, self._person.uid, self._person.gid)
+        self._events.hear(self._new_pipe("events"))
+
+    def _new_pipe(self, name: str) -> Path:
+        path = self._folder / name
+        os.mkfifo(path)
+        os.chown(path, self._person.uid, self._person.gid)
+        return path
+
+    def _carry_out(self) -> None:
+        while True:
+            work = self._asked.get()
+            try:
+                work()
+            except BaseException as error:
+                self._events.put(Failed(error))
