@@ -179,5 +179,5 @@ class Engine:
             work = self._asked.get()
             try:
                 work()
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 - the main thread raises it
                 self._events.put(Failed(error))

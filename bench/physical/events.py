@@ -65,7 +65,7 @@ class Events:
         def carried_out() -> None:
             try:
                 self.put(Happened(work()))
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 - the main thread raises it
                 self.put(Failed(error))
 
         threading.Thread(target=carried_out, daemon=True).start()

@@ -215,6 +215,8 @@ class RealJobs:
         found = list(self._site.leftovers())
         for node in self._site.nodes:
             with self._site.client(node) as client:
-                found += [f"{node}: instance {each['owner']}" for each in client.ask("instances")["instances"]]
+                found += [
+                    f"{node}: instance {each['owner']}" for each in client.ask("instances")["instances"]
+                ]
             found += [f"{node}: {path.name}" for path in self._site.path(node, SCRATCH).iterdir()]
         return tuple(found)

@@ -8,10 +8,13 @@ What does not scale: the start of processes and connections, a pool's fsyncs, TC
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from time import time_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cachemgr.clock import Clock
+
+NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +28,10 @@ class Scale:
 
     @classmethod
     def begun(cls, factor: int, clock: Clock) -> Scale:
-        """Both times are the same now."""
-        return cls(factor=factor, clock=clock, origin_s=clock.now_s(), _begun_s=clock.monotonic_s())
+        """Both times were the same when this second began."""
+        now_ns, now_s = time_ns(), clock.monotonic_s()
+        origin_s, past_ns = divmod(now_ns, NANOSECONDS)
+        return cls(factor=factor, clock=clock, origin_s=origin_s, _begun_s=now_s - past_ns / NANOSECONDS)
 
     def now_s(self) -> int:
         """In the daemons' time, since the epoch."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ CONFIGURATION = {
     "max_unheard": "00:10:00",
     "reschedule_unknown": "00:00:00",
 }
-SCHEDULER = {"schedule_interval": "0:0:5", "params": f"DURATION_OFFSET={DURATION_OFFSET_S}"}
+SCHEDULER = {"schedule_interval": "0:0:3", "params": f"DURATION_OFFSET={DURATION_OFFSET_S}"}
 POOL_CONFIGURATION = f"""[cachemgr]
 pool = {POOL}
 relay_listen = 0.0.0.0:{RELAY_PORT}
@@ -123,9 +124,7 @@ class PhysicalSite:
         self.scale = Scale.begun(factor, clock)
         self.hosts = hosts
         self._pool_bytes, self._policy = pool_bytes, policy
-        self.cluster = HurriedCluster(
-            self.scale, nodes=hosts, rate_bits_per_s=rate_bits_per_s, clock=clock
-        )
+        self.cluster = HurriedCluster(self.scale, nodes=hosts, rate_bits_per_s=rate_bits_per_s, clock=clock)
 
     def __enter__(self) -> PhysicalSite:
         self.cluster.up()
@@ -154,7 +153,7 @@ class PhysicalSite:
         return Client(str(self.path(node, SOCKET)))
 
     def relay_of(self, node: str, digest: str) -> str:
-        return f"relay://{self.cluster.address(node)}:{RELAY_PORT}/{digest.removeprefix('sha256:')}"
+        return f"relay://{self.cluster.address(node)}:{RELAY_PORT}/{digest}"
 
     def image(self, name: str, size_bytes: int, mark: str = "") -> PhysicalImage:
         """An image of its own content on the image server, where it takes no memory."""
@@ -210,5 +209,5 @@ class PhysicalSite:
                 f"the daemon of {node}",
                 self.path(node, SOCKET).exists,
                 START_S,
-                lambda node=node: cluster.log(node, "cachemgr"),
+                partial(cluster.log, node, "cachemgr"),
             )

@@ -1,0 +1,240 @@
+"""Which runs there are, and one of them: on hosts, and in the simulator on the very same requests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING, TypeVar
+
+from bench.physical.jobs import RealJobs
+from bench.physical.reservations import RealReservations
+from bench.physical.site import HOSTS, PhysicalSite
+from outrider.sim.experiments.deployment import DeploymentRun, Testbed, run_deployments
+from outrider.sim.experiments.figures import (
+    GIGABYTE,
+    SATISFACTION_DURATION_S,
+    batch_requests,
+    staging_requests,
+)
+from outrider.sim.experiments.satisfaction import (
+    NOMINAL_BYTES_PER_S,
+    Satisfaction,
+    client_satisfaction,
+    satisfaction_of,
+)
+from outrider.sim.experiments.stager import Strategy
+from outrider.sim.workload.thesis import published_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cachemgr.clock import Clock
+
+Result = TypeVar("Result")
+MEGABYTE = 10**6
+CALIBRATION_BYTES = 60 * MEGABYTE
+POOL_SPARE = 1.25
+"""A pool of three images has room for a little more than three, and not for four."""
+INSTANT_BYTES_PER_S = 10**10
+PATIENCE = 3
+"""How many times the simulator's time a run may take before it is given up."""
+LEAST_PATIENCE_S = 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One run. `figure` is that of the thesis, or empty where it had nothing of the kind."""
+
+    name: str
+    figure: str
+    trace: str
+    way: str
+    strategy: Strategy | None = None
+    is_relayed: bool = False
+    testbed: Testbed | None = None
+
+
+def _reservations(figure: str, trace: str) -> list[Experiment]:
+    return [
+        Experiment(
+            name=f"{trace}/{strategy.value.replace(' ', '-')}", figure=figure, trace=trace,
+            way=strategy.value, strategy=strategy,
+        )
+        for strategy in Strategy
+    ]  # fmt: skip
+
+
+def _jobs(figure: str, trace: str) -> list[Experiment]:
+    return [
+        Experiment(name=f"{trace}/pool", figure=figure, trace=trace, way="LFU pools", testbed=Testbed()),
+        Experiment(
+            name=f"{trace}/no-pool", figure=figure, trace=trace, way="no pools",
+            testbed=replace(Testbed(), pool_bytes=0),
+        ),
+    ]  # fmt: skip
+
+
+THESIS = [
+    *_reservations("8.2", "I"),
+    *_reservations("8.3", "II"),
+    *_jobs("8.6", "III"),
+    *_jobs("8.7", "IV"),
+]
+BEYOND = [
+    *(
+        Experiment(
+            name=f"{trace}/{strategy.value.replace(' ', '-')}+relay", figure="", trace=trace,
+            way=f"{strategy.value}, relayed", strategy=strategy, is_relayed=True,
+        )
+        for trace in ("I", "II")
+        for strategy in (Strategy.SCHEDULED, Strategy.JOB_STYLE)
+    ),
+    *(
+        Experiment(
+            name=f"{trace}/pool+instances", figure="", trace=trace, way="LFU pools, nothing copied",
+            testbed=replace(Testbed(), copy_bytes_per_s=INSTANT_BYTES_PER_S),
+        )
+        for trace in ("III", "IV")
+    ),
+]  # fmt: skip
+ALL = {experiment.name: experiment for experiment in (*THESIS, *BEYOND)}
+
+
+def measure(name: str, *, factor: int, clock: Clock, most_requests: int | None = None) -> dict[str, object]:
+    """What came out, as it is written down."""
+    experiment = ALL[name]
+    begun_s = clock.monotonic_s()
+    found = (_reserved if experiment.strategy else _deployed)(experiment, factor, clock, most_requests)
+    return {
+        "name": name,
+        "figure": experiment.figure,
+        "trace": experiment.trace,
+        "way": experiment.way,
+        "factor": factor,
+        "took_s": round(clock.monotonic_s() - begun_s, 1),
+        **found,
+    }
+
+
+def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | None) -> dict[str, object]:
+    trace = published_trace(experiment.trace, duration_s=SATISFACTION_DURATION_S)
+    requests = staging_requests(trace)[:most]
+    strategy, is_relayed = experiment.strategy, experiment.is_relayed
+    assert strategy is not None
+    pool_bytes = sum(each.nodes * each.size_bytes for each in requests) // factor + CALIBRATION_BYTES
+    last_s = max(each.start_s for each in requests)
+    with PhysicalSite(factor=factor, clock=clock, pool_bytes=pool_bytes) as site:
+        rate = measured_rate(site)
+        real = RealReservations(site, requests, strategy, NOMINAL_BYTES_PER_S, is_relayed=is_relayed)
+        told = real.run(last_s + LEAST_PATIENCE_S)
+    got = satisfaction_of(requests, strategy, told.ready_s)
+    simulated = [
+        client_satisfaction(requests, strategy, each, is_relayed=is_relayed)
+        for each in (NOMINAL_BYTES_PER_S, rate)
+    ]
+    rows = [
+        {
+            "workspace": number + 1,
+            "start_s": request.start_s,
+            "asked_s": request.duration_s,
+            "got_s": got.got_s[number],
+            "simulated_got_s": simulated[0].got_s[number],
+            "fitted_got_s": simulated[1].got_s[number],
+            "job_start_s": told.job_start_s[number],
+            "job_ready_s": told.job_ready_s[number],
+        }
+        for number, request in enumerate(requests)
+    ]
+    delays_s = [
+        begun_s - request.start_s
+        for begun_s, request in zip(told.job_start_s, requests, strict=True)
+        if begun_s is not None
+    ]
+    sent_gigabytes = sum((1 if is_relayed else each.nodes) * each.size_bytes for each in requests) / GIGABYTE
+    return {
+        "link_bytes_per_s": rate,
+        "start_delay_s": fmean(delays_s),
+        "jobs_started": len(delays_s),
+        "leftovers": told.leftovers,
+        "rows": rows,
+        "quantities": [
+            *(_compared(name, "%", value, got, simulated) for name, value in SATISFACTIONS.items()),
+            _compared("mean lateness of images", "s", _late_s, got, simulated),
+            _quantity("moved by the server", "GB", told.served_bytes * factor / GIGABYTE, [sent_gigabytes]),
+        ],
+    }
+
+
+def _deployed(experiment: Experiment, factor: int, clock: Clock, most: int | None) -> dict[str, object]:
+    requests = batch_requests(published_trace(experiment.trace))[:most]
+    testbed = experiment.testbed
+    assert testbed is not None
+    image_bytes = max(each.size_bytes for each in requests) // factor
+    pool_bytes = int(testbed.pool_bytes // factor * POOL_SPARE) or (HOSTS * image_bytes + CALIBRATION_BYTES)
+    thesis = run_deployments(requests, testbed)
+    last_s = thesis.deployments[-1].ready_s
+    with PhysicalSite(factor=factor, clock=clock, pool_bytes=pool_bytes) as site:
+        rate = measured_rate(site)
+        told = RealJobs(site, requests, testbed).run(PATIENCE * last_s + LEAST_PATIENCE_S)
+    real = told.run
+    delay_s = fmean(each.job_start_s - told.starts_s[each.request] for each in real.deployments)
+    fitted = run_deployments(requests, replace(testbed, link_bytes_per_s=rate, start_delay_s=round(delay_s)))
+    return {
+        "link_bytes_per_s": rate,
+        "start_delay_s": delay_s,
+        "jobs_started": len(requests),
+        "leftovers": told.leftovers,
+        "rows": [asdict(each) for each in real.deployments],
+        "simulated_rows": [asdict(each) for each in thesis.deployments],
+        "quantities": [
+            *(_compared(name, unit, value, real, [thesis, fitted]) for name, unit, value in DEPLOYMENTS),
+            _quantity(
+                "moved by the server", "GB", told.served_bytes * factor / GIGABYTE,
+                [each.transfers * requests[0].size_bytes / GIGABYTE for each in (thesis, fitted)],
+            ),
+        ],
+    }  # fmt: skip
+
+
+def measured_rate(site: PhysicalSite) -> int:
+    """What an image really gets of the link when it is alone, connection and all."""
+    image = site.image("calibration", CALIBRATION_BYTES)
+    with site.client(site.nodes[0]) as client:
+        begun_s = site.clock.monotonic_s()
+        client.ask(
+            "add",
+            {"uri": image.uri, "digest": image.digest, "size_bytes": image.size_bytes},
+            on_progress=lambda told: None,
+        )
+        took_s = site.clock.monotonic_s() - begun_s
+        client.ask("evict", {"name": image.digest})
+    return int(image.size_bytes / took_s)
+
+
+def _late_s(result: Satisfaction) -> float:
+    return fmean(asked - got for asked, got in zip(result.asked_s, result.got_s, strict=True))
+
+
+SATISFACTIONS: dict[str, Callable[[Satisfaction], float]] = {
+    "mean satisfaction": lambda result: 100 * float(result.mean),
+    "worst satisfaction": lambda result: 100 * float(result.worst),
+    "got all they asked for": lambda result: 100 * float(result.fully_satisfied),
+}
+DEPLOYMENTS: list[tuple[str, str, Callable[[DeploymentRun], float]]] = [
+    ("mean deployment", "s", lambda run: float(run.mean_from_job_start_s)),
+    ("mean deployment from its own turn on", "s", lambda run: float(run.mean_from_transfer_start_s)),
+    ("found in pools", "images", lambda run: run.hits),
+    ("transferred", "images", lambda run: run.transfers),
+    ("last image ready", "s", lambda run: run.deployments[-1].ready_s),
+]
+
+
+def _compared(
+    name: str, unit: str, value: Callable[[Result], float], real: Result, simulated: Sequence[Result]
+) -> dict[str, object]:
+    return _quantity(name, unit, value(real), [value(each) for each in simulated])
+
+
+def _quantity(name: str, unit: str, real: float, simulated: Sequence[float]) -> dict[str, object]:
+    """The simulator's values: with the thesis' parameters, and with what was measured of these hosts."""
+    return {"name": name, "unit": unit, "real": real, "simulated": simulated[0], "fitted": simulated[-1]}
