@@ -10,12 +10,14 @@ import json
 import os
 import subprocess
 import threading
+from contextlib import suppress
+from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from bench.physical.events import Failed
 from outrider.core.model import Resources
-from outrider.rms.base import RmsReservation, Submission
+from outrider.rms.base import Refused, RmsReservation, Submission
 from outrider.rms.gridengine import Done, GridEngine, Settings, context, submitting
 from outrider.rms.gridengine.commands import Commands
 from testbed.batchcluster import HEAD
@@ -32,14 +34,14 @@ if TYPE_CHECKING:
 USER = "ada"
 COMMAND_S = 60
 JOB = """#!/bin/sh
-cd "$HOME/physical" || exit 1
+cd "${0%/*}" || exit 1
 echo "started $1" >events
 read -r seconds <"go.$1"
 sleep "$seconds"
 echo "ended $1" >events
 """
 RESERVED_JOB = """#!/bin/sh
-cd "$HOME/physical" || exit 1
+cd "${0%/*}" || exit 1
 echo "started $1" >events
 read -r word <"go.$1"
 echo "ready $1" >events
@@ -90,15 +92,18 @@ class Engine:
             runner, timeout_s=COMMAND_S, most_output_bytes=self._settings.most_output_bytes
         )
         self._person = site.cluster.people.of(USER)
-        self._folder = site.path(HEAD, f"{self._person.home}/physical")
+        home = site.path(HEAD, self._person.home)
+        self._folder = next(path for path in (home / f"run{each}" for each in count()) if not path.exists())
         self._keys: dict[int, str] = {}
+        self._pipes: dict[int, int] = {}
         self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._install()
         threading.Thread(target=self._carry_out, daemon=True).start()
 
     def submit_held(self, number: int, *, nodes: int, slots: int) -> None:
         """A user's job, which waits until it is released: as the submit filter leaves it."""
-        self._new_pipe(f"go.{number}")
+        # Open for reading, too: what is written stays there until the job reads.
+        self._pipes[number] = os.open(self._new_pipe(f"go.{number}"), os.O_RDWR | os.O_CLOEXEC)
         submission = self._submission("job", number, nodes, slots)
         argv = submitting.arguments(submission, self._settings, None, [])
         argv[1:1] = ["-h", "-ac", f"{context.HELD}=1"]
@@ -113,7 +118,8 @@ class Engine:
 
     def reserve(self, number: int, nodes: Sequence[str], start_s: int, end_s: int, *, slots: int) -> None:
         """An advance reservation of whole nodes, in the daemons' time, and a user's job that waits in it."""
-        self._new_pipe(f"go.{number}")
+        # Open for reading, too: what is written stays there until the job reads.
+        self._pipes[number] = os.open(self._new_pipe(f"go.{number}"), os.O_RDWR | os.O_CLOEXEC)
         wanted = RmsReservation(
             name=f"vw{number}", nodes=tuple(nodes), start_s=start_s, end_s=end_s, users=(USER,)
         )
@@ -125,27 +131,21 @@ class Engine:
 
         self._asked.put(reserve)
 
-    def tell(self, number: int, word: str) -> bool:
-        """Let a job go on; False if none listens there, since it has not started or has ended."""
-        try:
-            descriptor = os.open(self._folder / f"go.{number}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return False
-        with os.fdopen(descriptor, "wb") as pipe:
-            pipe.write(f"{word}\n".encode())
-        return True
-
-    def asked(self, then: Callable[[], None]) -> None:
-        """Call this when everything asked for until now has been carried out."""
-        self._asked.put(then)
+    def tell(self, number: int, word: str) -> None:
+        """Let a job go on, now or when it comes so far."""
+        os.write(self._pipes[number], f"{word}\n".encode())
 
     def empty(self) -> None:
-        """Take away what is left of reservations: they would end by themselves, later."""
+        """Take away what is left of reservations, which would end by themselves, later; close pipes."""
+        while self._pipes:
+            os.close(self._pipes.popitem()[1])
         for reservation in self._system.look().reservations:
             for job in self._system.look().jobs:
                 if job.reservation == reservation.name:
                     self._system.cancel(job.key, "the experiment is over")
-        self._site.cluster.run(HEAD, ["qrdel", "-u", "*"], user=ACCOUNT, check=False)
+            # While a job ends there; then the reservation's own end is near, too.
+            with suppress(Refused):
+                self._system.unreserve(reservation.name)
 
     def _submission(
         self, script: str, number: int, nodes: int, slots: int, reservation: str | None = None
@@ -153,7 +153,7 @@ class Engine:
         return Submission(
             user=USER,
             uid=self._person.uid,
-            argv=(f"{self._person.home}/physical/{script}", str(number)),
+            argv=(f"{self._person.home}/{self._folder.name}/{script}", str(number)),
             nodes_wanted=nodes,
             resources=Resources.of(cpus=slots),
             limit_s=None,

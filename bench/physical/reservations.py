@@ -41,7 +41,7 @@ class Staged:
     leftovers: tuple[str, ...]
 
 
-def places(requests: Sequence[Request], hosts: int) -> list[tuple[int, ...]]:
+def places(requests: Sequence[Request], hosts: int, reserved_s: int = RESERVED_S) -> list[tuple[int, ...]]:
     """Whole hosts for each request, two instances a host, the longest idle first; in the order of starts."""
     free_s = [0] * hosts
     found: dict[int, tuple[int, ...]] = {}
@@ -54,7 +54,7 @@ def places(requests: Sequence[Request], hosts: int) -> list[tuple[int, ...]]:
                 f"request {number} does not fit on {hosts} hosts at {start_s}: take fewer seconds"
             )
         for host in chosen:
-            free_s[host] = start_s + RESERVED_S + GAP_S
+            free_s[host] = start_s + reserved_s + GAP_S
         found[number] = chosen
     return [found[number] for number in range(len(requests))]
 
@@ -70,12 +70,14 @@ class RealReservations:
         rate_bytes_per_s: int,
         *,
         is_relayed: bool = False,
+        reserved_s: int = RESERVED_S,
     ) -> None:
         self._site, self._requests, self._is_relayed = site, requests, is_relayed
+        self._reserved_s = reserved_s
         self._events = Events()
         self._engine = Engine(site, self._events)
         self._stager = Stager(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
-        self._places = places(requests, site.hosts)
+        self._places = places(requests, site.hosts, reserved_s)
         self._images = self._put_images()
         self._missing = [1 if is_relayed else request.nodes for request in requests]
         self._ready_s: dict[int, int] = {}
@@ -90,7 +92,7 @@ class RealReservations:
         self._time = TraceTime(self._site.scale)
         before = self._site.served_bytes()
         coming = sorted(range(len(self._requests)), key=lambda number: self._requests[number].submit_s)
-        over_s = max(request.start_s for request in self._requests) + RESERVED_S + GAP_S
+        over_s = max(request.start_s for request in self._requests) + self._reserved_s + GAP_S
         while len(self._ready_s) < len(self._requests) or self._time.now_s() < over_s:
             now_s = self._time.now_s()
             if now_s > within_s:
@@ -114,7 +116,7 @@ class RealReservations:
     def _submit(self, number: int) -> None:
         start_s = self._time.epoch_s + self._requests[number].start_s
         nodes = [self._site.nodes[host] for host in self._places[number]]
-        self._engine.reserve(number, nodes, start_s, start_s + RESERVED_S, slots=SLOTS)
+        self._engine.reserve(number, nodes, start_s, start_s + self._reserved_s, slots=SLOTS)
 
     def _heard(self, said: Said) -> None:
         if said.word == "started":
