@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from cachemgr.clock import Clock
 
 Result = TypeVar("Result")
-MEGABYTE = 10**6
-CALIBRATION_BYTES = 60 * MEGABYTE
 POOL_SPARE = 1.25
 """A pool of three images has room for a little more than three, and not for four."""
 INSTANT_BYTES_PER_S = 10**10
@@ -83,20 +81,31 @@ THESIS = [
 BEYOND = [
     *(
         Experiment(
-            name=f"{trace}/{strategy.value.replace(' ', '-')}+relay", figure="", trace=trace,
-            way=f"{strategy.value}, relayed", strategy=strategy, is_relayed=True,
+            name=f"{trace}/{strategy.value.replace(' ', '-')}+relay",
+            figure="",
+            trace=trace,
+            way=f"{strategy.value}, relayed",
+            strategy=strategy,
+            is_relayed=True,
         )
         for trace in ("I", "II")
         for strategy in (Strategy.SCHEDULED, Strategy.JOB_STYLE)
     ),
     *(
         Experiment(
-            name=f"{trace}/pool+instances", figure="", trace=trace, way="LFU pools, nothing copied",
-            testbed=replace(Testbed(), copy_bytes_per_s=INSTANT_BYTES_PER_S),
+            name=f"{trace}/pool+{name}",
+            figure="",
+            trace=trace,
+            way=way,
+            testbed=replace(Testbed(), **changes),
         )
         for trace in ("III", "IV")
+        for name, way, changes in (
+            ("calendar", "calendar pools", {"eviction": "calendar"}),
+            ("instances", "LFU pools, nothing copied", {"copy_bytes_per_s": INSTANT_BYTES_PER_S}),
+        )
     ),
-]  # fmt: skip
+]
 ALL = {experiment.name: experiment for experiment in (*THESIS, *BEYOND)}
 
 
@@ -121,10 +130,10 @@ def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     requests = staging_requests(trace)[:most]
     strategy, is_relayed = experiment.strategy, experiment.is_relayed
     assert strategy is not None
-    pool_bytes = sum(each.nodes * each.size_bytes for each in requests) // factor + CALIBRATION_BYTES
+    pool_bytes = 2 * sum(each.nodes * each.size_bytes for each in requests) // factor
     last_s = max(each.start_s for each in requests)
     with PhysicalSite(factor=factor, clock=clock, pool_bytes=pool_bytes) as site:
-        rate = measured_rate(site)
+        rate = measured_rate(site, requests[0].size_bytes)
         real = RealReservations(site, requests, strategy, NOMINAL_BYTES_PER_S, is_relayed=is_relayed)
         told = real.run(last_s + LEAST_PATIENCE_S)
     got = satisfaction_of(requests, strategy, told.ready_s)
@@ -170,11 +179,11 @@ def _deployed(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     testbed = experiment.testbed
     assert testbed is not None
     image_bytes = max(each.size_bytes for each in requests) // factor
-    pool_bytes = int(testbed.pool_bytes // factor * POOL_SPARE) or (HOSTS * image_bytes + CALIBRATION_BYTES)
+    pool_bytes = int(testbed.pool_bytes // factor * POOL_SPARE) or HOSTS * image_bytes
     thesis = run_deployments(requests, testbed)
     last_s = thesis.deployments[-1].ready_s
-    with PhysicalSite(factor=factor, clock=clock, pool_bytes=pool_bytes) as site:
-        rate = measured_rate(site)
+    with PhysicalSite(factor=factor, clock=clock, pool_bytes=pool_bytes, policy=testbed.eviction) as site:
+        rate = measured_rate(site, requests[0].size_bytes)
         told = RealJobs(site, requests, testbed).run(PATIENCE * last_s + LEAST_PATIENCE_S)
     real = told.run
     delay_s = fmean(each.job_start_s - told.starts_s[each.request] for each in real.deployments)
@@ -196,9 +205,9 @@ def _deployed(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     }  # fmt: skip
 
 
-def measured_rate(site: PhysicalSite) -> int:
-    """What an image really gets of the link when it is alone, connection and all."""
-    image = site.image("calibration", CALIBRATION_BYTES)
+def measured_rate(site: PhysicalSite, size_bytes: int) -> int:
+    """What two images of the trace in one really get of the link when alone, connection and all."""
+    image = site.image("calibration", 2 * site.scale.size_bytes(size_bytes))
     with site.client(site.nodes[0]) as client:
         begun_s = site.clock.monotonic_s()
         client.ask(

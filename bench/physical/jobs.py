@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.physical.engine import Engine
@@ -22,10 +23,13 @@ from outrider.sim.experiments.dispatcher import Dispatcher, Turn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from cachemgr.client import Client
+
 CHUNK_BYTES = 64 * 1024
 LEASE_S = 86_400
-LATEST = 4
-"""How many times the simulator's time a run may take."""
+QUEUE = "queue"
+SOON_S = 600
+"""Later than any moment of a run, so that what is expected is always still to come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +97,8 @@ class RealJobs:
         self._engine.release(request, sorted({self._site.nodes[host] for host in hosts}))
 
     def deploy(self, turn: Turn, now_s: int) -> None:
-        self._events.begin(lambda: self._deployed(turn))
+        ahead = self._dispatcher.ahead if self._testbed.eviction == "calendar" else ()
+        self._events.begin(partial(self._deployed, turn, ahead))
 
     def run_job(self, request: int, hosts: tuple[int, ...], now_s: int) -> None:
         lasts_s = self._site.scale.real_s(self._requests[request].duration_s)
@@ -141,7 +146,7 @@ class RealJobs:
         )
         return self._images[f"{turn.request}/{place + earlier}"]
 
-    def _deployed(self, turn: Turn) -> Callable[[], None]:
+    def _deployed(self, turn: Turn, ahead: Sequence[str]) -> Callable[[], None]:
         """In a thread: an instance on its host, from the pool or over the link."""
         image, node = self._image_of(turn), self._site.nodes[turn.host]
         owner = f"job-{turn.request}"
@@ -155,6 +160,7 @@ class RealJobs:
                 made = client.ask("instance", wish)
                 turn.is_hit = True
             except Missing:
+                self._expect(client, ahead)
                 client.ask(
                     "add",
                     {"uri": image.uri, "digest": image.digest, "size_bytes": image.size_bytes},
@@ -171,6 +177,18 @@ class RealJobs:
             self._dispatcher.deployed(turn, self._time.now_s())
 
         return then
+
+    def _expect(self, client: Client, ahead: Sequence[str]) -> None:
+        """Tell a pool which of its images those who wait will need, the next one's first."""
+        places = {self._images[name].digest: place for place, name in enumerate(ahead)}
+        soon_s = self._site.clock.now_s() + SOON_S
+        for each in client.ask("ls")["images"]:
+            digest = each["digest"]
+            # Two leases of one owner are one, with the earlier beginning: so the old one goes first.
+            client.ask("unpin", {"name": digest, "owner": QUEUE})
+            if digest in places:
+                since = {"from_s": soon_s + places[digest], "until_s": soon_s + LEASE_S}
+                client.ask("pin", {"name": digest, "owner": QUEUE, "kind": "expect", **since})
 
     def _report(self, host: int, digests: set[str]) -> None:
         """What a host says it holds: the thesis' load sensor."""

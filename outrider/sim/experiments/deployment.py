@@ -182,17 +182,34 @@ class _Pool:
         self._limit_bytes = testbed.pool_bytes
         self._policy = POLICIES[testbed.eviction]
 
-    def keep(self, image: str, size_bytes: int, now_s: int) -> None:
-        """Put a transferred image into the pool if enough others can leave for it."""
+    def make_room(self, size_bytes: int, ahead: Sequence[str], now_s: int) -> None:
+        """Let others leave for an image that is about to come, if enough of them can."""
         taken_bytes = sum(entry.size_bytes for entry in self.images.values())
         need_bytes = taken_bytes + size_bytes - self._limit_bytes
-        gone = victims(self.images.values(), need_bytes, self._policy, now_s)
-        if gone is None or sum(entry.size_bytes for entry in gone) < need_bytes:
-            return
-        for entry in gone:
-            del self.images[entry.key]
-        entry = Entry(key=image, size_bytes=size_bytes, added_s=now_s)
-        self.images[image] = entry.used(now_s)
+        known = [_expected(entry, ahead, now_s) for entry in self.images.values()]
+        gone = victims(known, need_bytes, self._policy, now_s)
+        if gone is not None and sum(entry.size_bytes for entry in gone) >= need_bytes:
+            for entry in gone:
+                del self.images[entry.key]
+
+    def keep(self, image: str, size_bytes: int, now_s: int) -> None:
+        """Put a transferred image into the pool if there is room."""
+        taken_bytes = sum(entry.size_bytes for entry in self.images.values())
+        if taken_bytes + size_bytes <= self._limit_bytes:
+            entry = Entry(key=image, size_bytes=size_bytes, added_s=now_s)
+            self.images[image] = entry.used(now_s)
+
+
+def _expected(entry: Entry, ahead: Sequence[str], now_s: int) -> Entry:
+    """With the place in the queue of whoever needs it next, for the policy that asks."""
+    return Entry(
+        key=entry.key,
+        size_bytes=entry.size_bytes,
+        added_s=entry.added_s,
+        uses=entry.uses,
+        last_use_s=entry.last_use_s,
+        next_use_s=now_s + 1 + ahead.index(entry.key) if entry.key in ahead else None,
+    )
 
 
 class _World:
@@ -237,6 +254,7 @@ class _World:
             images[request.image] = entry.used(now_s)
             self._copy(turn, now_s)
             return
+        self._pools[turn.host].make_room(request.size_bytes, self._dispatcher.ahead, now_s)
         key = str(turn.host)
         self._under_way[key] = turn
         transfer = SharedTransfer(key=key, start_s=now_s, size_bytes=request.size_bytes)

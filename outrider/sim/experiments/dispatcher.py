@@ -110,6 +110,11 @@ class Dispatcher:
         for number in hosts:
             self._hosts[number].free_slots += 1
 
+    @property
+    def ahead(self) -> tuple[str, ...]:
+        """The images of the jobs that wait, the next one's first: what an eviction can know of the future."""
+        return tuple(dict.fromkeys(self._requests[number].image for number in self._waiting))
+
     def step(self, now_s: int) -> None:
         """Start the jobs that can start, then the deployments whose hosts are free."""
         self._start_jobs(now_s)
