@@ -38,6 +38,8 @@ CONFIGURATION = {
     "load_report_time": "00:00:30",
     "max_unheard": "00:10:00",
     "reschedule_unknown": "00:00:00",
+    # Otherwise every execution daemon looks at all processes once a second, of its own time.
+    "execd_params": "ENABLE_ADDGRP_KILL=true PDC_INTERVAL=300",
 }
 SCHEDULER = {"schedule_interval": "0:0:3", "params": f"DURATION_OFFSET={DURATION_OFFSET_S}"}
 POOL_CONFIGURATION = f"""[cachemgr]

@@ -153,7 +153,10 @@ def run_deployments(requests: Sequence[BatchRequest], testbed: Testbed) -> Deplo
                 f"request {number} asks for {request.nodes} instances, but the testbed has "
                 f"{testbed.hosts * testbed.slots_per_host} slots: it would wait for ever"
             )
-    return deployment_run(requests, _World(requests, testbed).run())
+    world = VirtualHosts(requests, testbed, SharedLink(testbed.link_bytes_per_s))
+    while (now_s := world.next_s()) is not None:
+        world.happen(now_s)
+    return deployment_run(requests, world.done)
 
 
 def deployment_run(requests: Sequence[BatchRequest], turns: Iterable[Turn]) -> DeploymentRun:
@@ -212,13 +215,13 @@ def _expected(entry: Entry, ahead: Sequence[str], now_s: int) -> Entry:
     )
 
 
-class _World:
+class VirtualHosts:
     """Virtual hosts over time. Whatever happens at one instant happens before jobs start."""
 
-    def __init__(self, requests: Sequence[BatchRequest], testbed: Testbed) -> None:
+    def __init__(self, requests: Sequence[BatchRequest], testbed: Testbed, link: SharedLink) -> None:
         self._requests = requests
         self._testbed = testbed
-        self._link = SharedLink(testbed.link_bytes_per_s)
+        self._link = link
         self._pools = [_Pool(testbed) for _ in range(testbed.hosts)]
         self._under_way: dict[str, Turn] = {}
         self._events: list[tuple[int, int, Callable[[int], None]]] = []
@@ -227,14 +230,21 @@ class _World:
         for number, request in enumerate(requests):
             self._at(request.submit_s, partial(self._submit, number))
 
-    def run(self) -> list[Turn]:
-        while (now_s := self._next_s()) is not None:
-            for finished in self._link.advance(now_s):
-                self._arrive(self._under_way.pop(finished.key), now_s)
-            while self._events and self._events[0][0] == now_s:
-                heappop(self._events)[2](now_s)
-            self._dispatcher.step(now_s)
+    @property
+    def done(self) -> list[Turn]:
         return self._dispatcher.done
+
+    def next_s(self) -> int | None:
+        """When something happens next; None when all jobs have ended."""
+        times = [self._link.next_finish_s(), self._events[0][0] if self._events else None]
+        return min((each for each in times if each is not None), default=None)
+
+    def happen(self, now_s: int) -> None:
+        for finished in self._link.advance(now_s):
+            self._arrive(self._under_way.pop(finished.key), now_s)
+        while self._events and self._events[0][0] <= now_s:
+            heappop(self._events)[2](now_s)
+        self._dispatcher.step(now_s)
 
     def has_image(self, host: int, image: str) -> bool:
         return image in self._pools[host].images
@@ -262,10 +272,6 @@ class _World:
 
     def run_job(self, request: int, hosts: tuple[int, ...], now_s: int) -> None:
         self._at(now_s + self._requests[request].duration_s, partial(self._free, hosts))
-
-    def _next_s(self) -> int | None:
-        times = [self._link.next_finish_s(), self._events[0][0] if self._events else None]
-        return min((each for each in times if each is not None), default=None)
 
     def _at(self, at_s: int, action: Callable[[int], None]) -> None:
         heappush(self._events, (at_s, self._sequence, action))

@@ -78,23 +78,37 @@ def satisfaction_of(requests: Sequence[Request], strategy: Strategy, ready_s: Se
     return Satisfaction(strategy=strategy, asked_s=asked, got_s=tuple(got))
 
 
+class VirtualReservations:
+    """The stager's body over a virtual link, an instant after the other."""
+
+    def __init__(self, requests: Sequence[Request], stager: Stager, link: SharedLink) -> None:
+        self._requests, self._stager, self._link = requests, stager, link
+        self._under_way: dict[str, Sending] = {}
+        self.ready_s = [0] * len(requests)
+
+    def next_s(self) -> int | None:
+        """When something happens next; None when everything has arrived."""
+        times = [self._stager.next_s(), self._link.next_finish_s()]
+        return min((each for each in times if each is not None), default=None)
+
+    def happen(self, now_s: int) -> None:
+        for finished in self._link.advance(now_s):
+            request = self._under_way.pop(finished.key).request
+            self.ready_s[request] = max(self.ready_s[request], finished.finish_s)
+            self._stager.arrived()
+        for sending in self._stager.due(now_s):
+            self._under_way[sending.key] = sending
+            size_bytes = self._requests[sending.request].size_bytes
+            self._link.add(SharedTransfer(key=sending.key, start_s=now_s, size_bytes=size_bytes))
+
+
 def _ready_times(
     requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool
 ) -> list[int]:
-    """The stager over a virtual link, until everything has arrived."""
     stager = Stager(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
-    link = SharedLink(rate_bytes_per_s)
-    under_way: dict[str, Sending] = {}
-    ready = [0] * len(requests)
+    world = VirtualReservations(requests, stager, SharedLink(rate_bytes_per_s))
     now_s = 0
-    while times := [each for each in (stager.next_s(), link.next_finish_s()) if each is not None]:
-        now_s = max(now_s, min(times))
-        for finished in link.advance(now_s):
-            sending = under_way.pop(finished.key)
-            ready[sending.request] = max(ready[sending.request], finished.finish_s)
-            stager.arrived()
-        for sending in stager.due(now_s):
-            under_way[sending.key] = sending
-            size_bytes = requests[sending.request].size_bytes
-            link.add(SharedTransfer(key=sending.key, start_s=now_s, size_bytes=size_bytes))
-    return ready
+    while (next_s := world.next_s()) is not None:
+        now_s = max(now_s, next_s)
+        world.happen(now_s)
+    return world.ready_s
