@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, TypeVar
 
+from bench.physical.arbiter import Arbiter
 from bench.physical.jobs import RealJobs
-from bench.physical.reservations import RealReservations
+from bench.physical.reservations import RealReservations, Staged
 from bench.physical.site import HOSTS, PhysicalSite
 from outrider.sim.experiments.deployment import DeploymentRun, Testbed, run_deployments
 from outrider.sim.experiments.figures import (
@@ -22,7 +24,8 @@ from outrider.sim.experiments.satisfaction import (
     client_satisfaction,
     satisfaction_of,
 )
-from outrider.sim.experiments.stager import Strategy
+from outrider.sim.experiments.stager import Request, Strategy
+from outrider.sim.experiments.together import run_together
 from outrider.sim.workload.thesis import published_trace
 
 if TYPE_CHECKING:
@@ -50,6 +53,9 @@ class Experiment:
     strategy: Strategy | None = None
     is_relayed: bool = False
     testbed: Testbed | None = None
+    beside: str = ""
+    """The trace of jobs that share the link, and which part of it they are promised."""
+    share_percent: int = 0
 
 
 def _reservations(figure: str, trace: str) -> list[Experiment]:
@@ -105,6 +111,19 @@ BEYOND = [
             ("instances", "LFU pools, nothing copied", {"copy_bytes_per_s": INSTANT_BYTES_PER_S}),
         )
     ),
+    *(
+        Experiment(
+            name=f"I/scheduled+III/pool+{share}%",
+            figure="",
+            trace="I",
+            strategy=Strategy.SCHEDULED,
+            way=f"one link with trace III, {share} % of it promised",
+            testbed=Testbed(),
+            beside="III",
+            share_percent=share,
+        )
+        for share in (25, 50)
+    ),
 ]
 ALL = {experiment.name: experiment for experiment in (*THESIS, *BEYOND)}
 
@@ -113,7 +132,8 @@ def measure(name: str, *, factor: int, clock: Clock, most_requests: int | None =
     """What came out, as it is written down."""
     experiment = ALL[name]
     begun_s = clock.monotonic_s()
-    found = (_reserved if experiment.strategy else _deployed)(experiment, factor, clock, most_requests)
+    run = _together if experiment.beside else _reserved if experiment.strategy else _deployed
+    found = run(experiment, factor, clock, most_requests)
     return {
         "name": name,
         "figure": experiment.figure,
@@ -136,12 +156,32 @@ def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | Non
         rate = measured_rate(site, requests[0].size_bytes)
         real = RealReservations(site, requests, strategy, NOMINAL_BYTES_PER_S, is_relayed=is_relayed)
         told = real.run(last_s + LEAST_PATIENCE_S)
+        leftovers = site.leftovers()
     got = satisfaction_of(requests, strategy, told.ready_s)
     simulated = [
         client_satisfaction(requests, strategy, each, is_relayed=is_relayed)
         for each in (NOMINAL_BYTES_PER_S, rate)
     ]
-    rows = [
+    delays_s = _delays_s(requests, told)
+    sent_gigabytes = sum((1 if is_relayed else each.nodes) * each.size_bytes for each in requests) / GIGABYTE
+    return {
+        "link_bytes_per_s": rate,
+        "start_delay_s": fmean(delays_s),
+        "jobs_started": len(delays_s),
+        "leftovers": leftovers,
+        "rows": _rows(requests, told, got, simulated),
+        "quantities": [
+            *(_compared(name, "%", value, got, simulated) for name, value in SATISFACTIONS.items()),
+            _compared("mean lateness of images", "s", _late_s, got, simulated),
+            _quantity("moved by the server", "GB", told.served_bytes * factor / GIGABYTE, [sent_gigabytes]),
+        ],
+    }
+
+
+def _rows(
+    requests: Sequence[Request], told: Staged, got: Satisfaction, simulated: Sequence[Satisfaction]
+) -> list[dict[str, object]]:
+    return [
         {
             "workspace": number + 1,
             "start_s": request.start_s,
@@ -154,22 +194,53 @@ def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | Non
         }
         for number, request in enumerate(requests)
     ]
-    delays_s = [
+
+
+def _delays_s(requests: Sequence[Request], told: Staged) -> list[int]:
+    """How long after the starts of their reservations jobs said that they run."""
+    return [
         begun_s - request.start_s
         for begun_s, request in zip(told.job_start_s, requests, strict=True)
         if begun_s is not None
     ]
-    sent_gigabytes = sum((1 if is_relayed else each.nodes) * each.size_bytes for each in requests) / GIGABYTE
+
+
+def _together(experiment: Experiment, factor: int, clock: Clock, most: int | None) -> dict[str, object]:
+    """Reservations on some hosts and jobs on others, at the same time, over the server's one link."""
+    trace = published_trace(experiment.trace, duration_s=SATISFACTION_DURATION_S)
+    requests, jobs = staging_requests(trace)[:most], batch_requests(published_trace(experiment.beside))[:most]
+    testbed, share = experiment.testbed, experiment.share_percent
+    assert testbed is not None
+    pool_bytes = int(testbed.pool_bytes // factor * POOL_SPARE)
+    last_s = max(each.start_s for each in requests)
+    with PhysicalSite(factor=factor, clock=clock, hosts=2 * HOSTS, pool_bytes=pool_bytes) as site:
+        rate = measured_rate(site, requests[0].size_bytes)
+        arbiter = Arbiter(site, share_percent=share, rate_bytes_per_s=rate)
+        reserved, working = site.nodes[:HOSTS], site.nodes[HOSTS:]
+        real = RealReservations(
+            site, requests, Strategy.SCHEDULED, NOMINAL_BYTES_PER_S, nodes=reserved, lane=arbiter.reservation
+        )
+        beside = RealJobs(site, jobs, testbed, nodes=working, lane=arbiter.job)
+        with ThreadPoolExecutor(1) as thread:
+            future = thread.submit(beside.run, last_s + LEAST_PATIENCE_S)
+            told = real.run(last_s + LEAST_PATIENCE_S)
+            run = future.result().run
+        leftovers = site.leftovers()
+    simulated = [
+        run_together(requests, jobs, replace(testbed, link_bytes_per_s=each), share)
+        for each in (NOMINAL_BYTES_PER_S, rate)
+    ]
+    got = satisfaction_of(requests, Strategy.SCHEDULED, told.ready_s)
+    satisfactions, deployments = [one for one, _ in simulated], [other for _, other in simulated]
     return {
         "link_bytes_per_s": rate,
-        "start_delay_s": fmean(delays_s),
-        "jobs_started": len(delays_s),
-        "leftovers": told.leftovers,
-        "rows": rows,
+        "start_delay_s": fmean(_delays_s(requests, told)),
+        "jobs_started": len(_delays_s(requests, told)) + len(jobs),
+        "leftovers": leftovers,
+        "rows": _rows(requests, told, got, satisfactions),
         "quantities": [
-            *(_compared(name, "%", value, got, simulated) for name, value in SATISFACTIONS.items()),
-            _compared("mean lateness of images", "s", _late_s, got, simulated),
-            _quantity("moved by the server", "GB", told.served_bytes * factor / GIGABYTE, [sent_gigabytes]),
+            *(_compared(name, "%", value, got, satisfactions) for name, value in SATISFACTIONS.items()),
+            *(_compared(name, unit, value, run, deployments) for name, unit, value in DEPLOYMENTS),
         ],
     }
 
@@ -185,6 +256,7 @@ def _deployed(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     with PhysicalSite(factor=factor, clock=clock, pool_bytes=pool_bytes, policy=testbed.eviction) as site:
         rate = measured_rate(site, requests[0].size_bytes)
         told = RealJobs(site, requests, testbed).run(PATIENCE * last_s + LEAST_PATIENCE_S)
+        leftovers = site.leftovers()
     real = told.run
     delay_s = fmean(each.job_start_s - told.starts_s[each.request] for each in real.deployments)
     fitted = run_deployments(requests, replace(testbed, link_bytes_per_s=rate, start_delay_s=round(delay_s)))
@@ -192,7 +264,7 @@ def _deployed(experiment: Experiment, factor: int, clock: Clock, most: int | Non
         "link_bytes_per_s": rate,
         "start_delay_s": delay_s,
         "jobs_started": len(requests),
-        "leftovers": told.leftovers,
+        "leftovers": leftovers,
         "rows": [asdict(each) for each in real.deployments],
         "simulated_rows": [asdict(each) for each in thesis.deployments],
         "quantities": [

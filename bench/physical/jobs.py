@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bench.physical.arbiter import Lane, own_link
 from bench.physical.engine import Engine
 from bench.physical.events import Events, Happened, Said
 from bench.physical.scale import TraceTime
@@ -39,18 +40,27 @@ class Told:
     run: DeploymentRun
     served_bytes: int
     fetched_bytes: int
-    leftovers: tuple[str, ...]
     starts_s: tuple[int, ...]
 
 
 class RealJobs:
     """One run of a trace; `run` returns when all jobs have ended."""
 
-    def __init__(self, site: PhysicalSite, requests: Sequence[BatchRequest], testbed: Testbed) -> None:
+    def __init__(
+        self,
+        site: PhysicalSite,
+        requests: Sequence[BatchRequest],
+        testbed: Testbed,
+        *,
+        nodes: Sequence[str] = (),
+        lane: Lane = own_link,
+    ) -> None:
+        """`nodes` are those of the site that run jobs, all if none is named."""
         odd = [each for each in requests if each.nodes % testbed.slots_per_host]
         if odd or not testbed.is_parallel or not testbed.fills_hosts:
             raise ValueError("Grid Engine is asked for whole hosts: give each job all slots of its hosts")
-        self._site, self._requests, self._testbed = site, requests, testbed
+        self._site, self._requests, self._testbed, self._lane = site, requests, testbed, lane
+        self._nodes = list(nodes or site.nodes)
         self._events = Events()
         self._engine = Engine(site, self._events)
         self._dispatcher = Dispatcher(requests, testbed.rules, self)
@@ -80,11 +90,11 @@ class RealJobs:
                 self._heard(event)
             elif isinstance(event, Happened):
                 event.then()
+        self._engine.empty()
         return Told(
             run=deployment_run(self._requests, self._dispatcher.done),
             served_bytes=self._site.served_bytes() - before,
             fetched_bytes=self._fetched_bytes,
-            leftovers=self._leftovers(),
             starts_s=tuple(self._released_s[number] for number in range(len(self._requests))),
         )
 
@@ -94,7 +104,7 @@ class RealJobs:
     def start_job(self, request: int, hosts: tuple[int, ...], now_s: int) -> None:
         self._placed[request] = hosts
         self._released_s[request] = now_s
-        self._engine.release(request, sorted({self._site.nodes[host] for host in hosts}))
+        self._engine.release(request, sorted({self._nodes[host] for host in hosts}))
 
     def deploy(self, turn: Turn, now_s: int) -> None:
         ahead = self._dispatcher.ahead if self._testbed.eviction == "calendar" else ()
@@ -148,7 +158,7 @@ class RealJobs:
 
     def _deployed(self, turn: Turn, ahead: Sequence[str]) -> Callable[[], None]:
         """In a thread: an instance on its host, from the pool or over the link."""
-        image, node = self._image_of(turn), self._site.nodes[turn.host]
+        image, node = self._image_of(turn), self._nodes[turn.host]
         owner = f"job-{turn.request}"
         until_s = self._site.clock.now_s() + LEASE_S
         wish: dict[str, object] = {
@@ -161,11 +171,9 @@ class RealJobs:
                 turn.is_hit = True
             except Missing:
                 self._expect(client, ahead)
-                client.ask(
-                    "add",
-                    {"uri": image.uri, "digest": image.digest, "size_bytes": image.size_bytes},
-                    on_progress=lambda told: None,
-                )
+                asked = {"uri": image.uri, "digest": image.digest, "size_bytes": image.size_bytes}
+                with self._lane(node):
+                    client.ask("add", asked, on_progress=lambda told: None)
                 made = client.ask("instance", wish)
             held = {each["digest"] for each in client.ask("ls")["images"]}
         if turn.is_hit:
@@ -210,12 +218,12 @@ class RealJobs:
         """In a thread: a job that has ended leaves nothing on its hosts but what pools keep."""
         hosts = sorted(set(self._placed[number]))
         for host in hosts:
-            with self._site.client(self._site.nodes[host]) as client:
+            with self._site.client(self._nodes[host]) as client:
                 client.ask("release", {"owner": f"job-{number}"})
                 if not self._testbed.pool_bytes:
                     for image in client.ask("ls")["images"]:
                         client.ask("evict", {"name": image["digest"]})
-            scratch = self._site.path(self._site.nodes[host], SCRATCH)
+            scratch = self._site.path(self._nodes[host], SCRATCH)
             for path in scratch.glob(f"{number}-*"):
                 with suppress(FileNotFoundError):
                     path.unlink()
@@ -225,16 +233,3 @@ class RealJobs:
             self._dispatcher.slots_freed(self._placed[number])
 
         return then
-
-    def _leftovers(self) -> tuple[str, ...]:
-        self._engine.empty()
-        with suppress(Exception):
-            self._site.cluster.wait_for("Grid Engine to be empty", lambda: not self._site.leftovers(), 10)
-        found = list(self._site.leftovers())
-        for node in self._site.nodes:
-            with self._site.client(node) as client:
-                found += [
-                    f"{node}: instance {each['owner']}" for each in client.ask("instances")["instances"]
-                ]
-            found += [f"{node}: {path.name}" for path in self._site.path(node, SCRATCH).iterdir()]
-        return tuple(found)

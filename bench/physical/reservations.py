@@ -8,10 +8,10 @@ images is on its host. Every instance has an image of its own: nothing is reused
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from bench.physical.arbiter import Lane, own_link
 from bench.physical.engine import Engine
 from bench.physical.events import Events, Happened, Said
 from bench.physical.scale import TraceTime
@@ -38,7 +38,6 @@ class Staged:
     images: int
     served_bytes: int
     fetched_bytes: int
-    leftovers: tuple[str, ...]
 
 
 def places(requests: Sequence[Request], hosts: int, reserved_s: int = RESERVED_S) -> list[tuple[int, ...]]:
@@ -71,13 +70,17 @@ class RealReservations:
         *,
         is_relayed: bool = False,
         reserved_s: int = RESERVED_S,
+        nodes: Sequence[str] = (),
+        lane: Lane = own_link,
     ) -> None:
+        """`nodes` are those of the site that are reserved, all if none is named."""
         self._site, self._requests, self._is_relayed = site, requests, is_relayed
-        self._reserved_s = reserved_s
+        self._reserved_s, self._lane = reserved_s, lane
+        self._nodes = list(nodes or site.nodes)
         self._events = Events()
         self._engine = Engine(site, self._events)
         self._stager = Stager(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
-        self._places = places(requests, site.hosts, reserved_s)
+        self._places = places(requests, len(self._nodes), reserved_s)
         self._images = self._put_images()
         self._missing = [1 if is_relayed else request.nodes for request in requests]
         self._ready_s: dict[int, int] = {}
@@ -115,7 +118,7 @@ class RealReservations:
 
     def _submit(self, number: int) -> None:
         start_s = self._time.epoch_s + self._requests[number].start_s
-        nodes = [self._site.nodes[host] for host in self._places[number]]
+        nodes = [self._nodes[host] for host in self._places[number]]
         self._engine.reserve(number, nodes, start_s, start_s + self._reserved_s, slots=SLOTS)
 
     def _heard(self, said: Said) -> None:
@@ -141,7 +144,7 @@ class RealReservations:
         hosts = list(
             dict.fromkeys(self._places[sending.request][each // SLOTS] for each in sending.instances)
         )
-        nodes = [self._site.nodes[host] for host in hosts]
+        nodes = [self._nodes[host] for host in hosts]
         image = self._images[sending.key]
         left = set(nodes)
         self._sent += 1
@@ -162,7 +165,7 @@ class RealReservations:
     ) -> Callable[[], None]:
         """In a thread: the node's daemon brings the image into its pool."""
         wish: dict[str, object] = {"uri": image.uri, "digest": image.digest, "size_bytes": image.size_bytes}
-        with self._site.client(node) as client:
+        with self._site.client(node) as client, self._lane(node):
             client.ask("add", {**wish, "sources": [*sources, image.uri]}, on_progress=lambda told: None)
         return lambda: arrived(node)
 
@@ -177,8 +180,6 @@ class RealReservations:
     def _staged(self, served_bytes: int) -> Staged:
         numbers = range(len(self._requests))
         self._engine.empty()
-        with suppress(Exception):
-            self._site.cluster.wait_for("Grid Engine to be empty", lambda: not self._site.leftovers(), 10)
         return Staged(
             ready_s=tuple(self._ready_s[number] for number in numbers),
             job_start_s=tuple(self._job_start_s.get(number) for number in numbers),
@@ -186,5 +187,4 @@ class RealReservations:
             images=self._sent,
             served_bytes=served_bytes,
             fetched_bytes=self._fetched_bytes,
-            leftovers=tuple(self._site.leftovers()),
         )

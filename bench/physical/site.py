@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT
 from testbed.cluster import REPOSITORY
 from testbed.gridengine import PROGRAMS, GridEngineCluster
 from testbed.gridengineconf import DURATION_OFFSET_S
+from testbed.records import TestbedError
 
 if TYPE_CHECKING:
     import subprocess
@@ -32,7 +34,7 @@ DAEMONS = (f"{PROGRAMS}/sge_qmaster", f"{PROGRAMS}/sge_execd")
 POOL, SOCKET, KEY = "/var/lib/outrider/pool", "/run/outrider/cachemgr.sock", "/etc/outrider/site.key"
 RELAY_PORT = 7010
 SCRATCH = "/var/lib/outrider/scratch"
-START_S = 30
+START_S, EMPTY_S = 30, 15
 # Grid Engine's defaults are 15 s and 40 s; the schedule is looked at more often, as the simulator does.
 CONFIGURATION = {
     "load_report_time": "00:00:30",
@@ -178,15 +180,26 @@ class PhysicalSite:
         text = self.cluster.run(IMAGES, ["ip", "-json", "-stats", "link", "show", "eth0"]).stdout
         return int(json.loads(text)[0]["stats64"]["tx"]["bytes"])
 
-    def leftovers(self) -> list[str]:
-        """What Grid Engine still knows of jobs and reservations; none is good."""
-        shown = [
+    def leftovers(self) -> tuple[str, ...]:
+        """What jobs and reservations have left once Grid Engine has seen their ends; none is good."""
+        with suppress(TestbedError):
+            self.cluster.wait_for("Grid Engine to be empty", lambda: not self._known(), EMPTY_S)
+        found = self._known()
+        self.cluster.queue_states()
+        for node in self.nodes:
+            with self.client(node) as client:
+                found += [
+                    f"{node}: instance of {each['owner']}" for each in client.ask("instances")["instances"]
+                ]
+            found += [f"{node}: {path.name}" for path in self.path(node, SCRATCH).iterdir()]
+        return tuple(found)
+
+    def _known(self) -> list[str]:
+        return [
             line
             for argv in (["qstat", "-u", "*"], ["qrstat", "-u", "*"])
             for line in self.cluster.run(HEAD, argv, check=False).stdout.splitlines()
         ]
-        self.cluster.queue_states()
-        return shown
 
     def _install(self) -> None:
         cluster, key = self.cluster, secrets.token_hex(32)

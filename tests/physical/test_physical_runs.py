@@ -27,6 +27,9 @@ TESTBED = replace(Testbed(), hosts=HOSTS, pool_bytes=2 * IMAGE_BYTES, copy_bytes
 RESERVED_S = 180
 
 
+Runs = tuple[Told, Staged, tuple[str, ...], str]
+
+
 def job(image: str) -> BatchRequest:
     return BatchRequest(submit_s=0, image=image, size_bytes=IMAGE_BYTES, nodes=2 * HOSTS, duration_s=5)
 
@@ -41,7 +44,7 @@ RESERVATIONS = [
 
 
 @pytest.fixture(scope="module")
-def runs() -> tuple[Told, Staged, str]:
+def runs() -> Runs:
     """One site for both kinds, since it takes longer to make than to use."""
     lack = missing()
     if lack is not None and os.environ.get("CI"):
@@ -56,29 +59,29 @@ def runs() -> tuple[Told, Staged, str]:
             site, RESERVATIONS, Strategy.SCHEDULED, NOMINAL_BYTES_PER_S, reserved_s=RESERVED_S
         )
         staged = reservations.run(LATEST_S)
-        name = site.cluster.name
-    return told, staged, name
+        leftovers, name = site.leftovers(), site.cluster.name
+    return told, staged, leftovers, name
 
 
 def hits(run: DeploymentRun) -> list[tuple[int, int, bool]]:
     return sorted((each.request, each.host, each.is_hit) for each in run.deployments)
 
 
-def test_hosts_find_in_their_pools_what_the_simulator_finds(runs: tuple[Told, Staged, str]) -> None:
+def test_hosts_find_in_their_pools_what_the_simulator_finds(runs: Runs) -> None:
     simulated = run_deployments(JOBS, TESTBED)
 
     assert hits(runs[0].run) == hits(simulated)
     assert 0 < simulated.hits < len(simulated.deployments)
 
 
-def test_server_sends_the_bytes_that_the_simulator_moves(runs: tuple[Told, Staged, str]) -> None:
+def test_server_sends_the_bytes_that_the_simulator_moves(runs: Runs) -> None:
     moved_bytes = run_deployments(JOBS, TESTBED).transfers * IMAGE_BYTES // FACTOR
 
     assert runs[0].fetched_bytes == moved_bytes
     assert moved_bytes <= runs[0].served_bytes < WIRE_SHARE * moved_bytes
 
 
-def test_instances_never_come_faster_than_link_and_disk_allow(runs: tuple[Told, Staged, str]) -> None:
+def test_instances_never_come_faster_than_link_and_disk_allow(runs: Runs) -> None:
     for each in runs[0].run.deployments:
         rate = TESTBED.copy_bytes_per_s if each.is_hit else TESTBED.link_bytes_per_s
 
@@ -86,7 +89,7 @@ def test_instances_never_come_faster_than_link_and_disk_allow(runs: tuple[Told, 
         assert each.ready_s - each.begin_s >= 0.9 * IMAGE_BYTES / rate - 1
 
 
-def test_reserved_jobs_run_in_their_reservations_with_their_images(runs: tuple[Told, Staged, str]) -> None:
+def test_reserved_jobs_run_in_their_reservations_with_their_images(runs: Runs) -> None:
     staged = runs[1]
 
     assert staged.fetched_bytes == 3 * IMAGE_BYTES // FACTOR
@@ -99,10 +102,8 @@ def test_reserved_jobs_run_in_their_reservations_with_their_images(runs: tuple[T
     assert staged.ready_s[1] < staged.ready_s[0]
 
 
-def test_runs_leave_nothing_behind(runs: tuple[Told, Staged, str]) -> None:
-    told, staged, name = runs
-
-    assert (told.leftovers, staged.leftovers, processes(name)) == ((), (), [])
+def test_runs_leave_nothing_behind(runs: Runs) -> None:
+    assert (runs[2], processes(runs[3])) == ((), [])
 
 
 def test_reservations_that_do_not_fit_on_whole_hosts_are_refused() -> None:
