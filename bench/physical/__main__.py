@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.physical import experiments, report
+from bench.physical import experiments, measured, report
 from bench.slurm_records import lacking, load
 from cachemgr.clock import SystemClock
 from testbed.gridengine import missing
@@ -33,10 +33,8 @@ def main() -> int:
         return 2
     if given.one:
         clock = SystemClock()
-        measured = experiments.measure(
-            given.one, factor=given.factor, clock=clock, most_requests=given.requests
-        )
-        Path(given.json).write_text(json.dumps(measured))
+        outcome = measured.measure(given.one, factor=given.factor, clock=clock, most_requests=given.requests)
+        Path(given.json).write_text(json.dumps(outcome))
         return 0
     if given.quick:
         given.factor, given.requests = QUICK_FACTOR, given.requests or QUICK_REQUESTS

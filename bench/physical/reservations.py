@@ -84,6 +84,7 @@ class RealReservations:
         self._images = self._put_images()
         self._missing = [1 if is_relayed else request.nodes for request in requests]
         self._ready_s: dict[int, int] = {}
+        self._ends_s: dict[int, int] = {}
         self._job_start_s: dict[int, int] = {}
         self._job_ready_s: dict[int, int] = {}
         self._fetched_bytes = 0
@@ -109,6 +110,8 @@ class RealReservations:
             wakes += [self._requests[coming[0]].submit_s] if coming else []
             following_s = self._stager.next_s()
             wakes += [following_s] if following_s is not None else []
+            self._clear(now_s)
+            wakes += [min(self._ends_s.values())] if self._ends_s else []
             event = self._events.take(self._time.wait_s(min(wakes)))
             if isinstance(event, Said):
                 self._heard(event)
@@ -174,8 +177,25 @@ class RealReservations:
         if self._missing[sending.request]:
             return
         self._ready_s[sending.request] = self._time.now_s()
+        self._ends_s[sending.request] = self._requests[sending.request].start_s + self._reserved_s
         if sending.request in self._job_start_s:
             self._engine.tell(sending.request, "ready")
+
+    def _clear(self, now_s: int) -> None:
+        """The images of reservations that are over go, also when they come only then."""
+        for number in [number for number, end_s in self._ends_s.items() if end_s <= now_s]:
+            del self._ends_s[number]
+            images = [each for key, each in self._images.items() if key.partition("/")[0] == str(number)]
+            self._events.begin(partial(self._evicted, number, images))
+
+    def _evicted(self, number: int, images: Sequence[PhysicalImage]) -> Callable[[], None]:
+        """In a thread."""
+        for host in self._places[number]:
+            with self._site.client(self._nodes[host]) as client:
+                there = {each["digest"] for each in client.ask("ls")["images"]}
+                for digest in there & {image.digest for image in images}:
+                    client.ask("evict", {"name": digest})
+        return lambda: None
 
     def _staged(self, served_bytes: int) -> Staged:
         numbers = range(len(self._requests))

@@ -119,16 +119,17 @@ class PhysicalSite:
         *,
         factor: int,
         clock: Clock,
-        hosts: int = HOSTS,
-        pool_bytes: int,
+        pools: Sequence[int],
         policy: str = "lfu",
         rate_bits_per_s: int = RATE_BITS_PER_S,
     ) -> None:
+        """`pools` has the bytes of each host's."""
         self.clock = clock
         self.scale = Scale.begun(factor, clock)
-        self.hosts = hosts
-        self._pool_bytes, self._policy = pool_bytes, policy
-        self.cluster = HurriedCluster(self.scale, nodes=hosts, rate_bits_per_s=rate_bits_per_s, clock=clock)
+        self._pools, self._policy = pools, policy
+        self.cluster = HurriedCluster(
+            self.scale, nodes=len(pools), rate_bits_per_s=rate_bits_per_s, clock=clock
+        )
 
     def __enter__(self) -> PhysicalSite:
         self.cluster.up()
@@ -207,9 +208,11 @@ class PhysicalSite:
             cluster.write(node, KEY, f"{key}\n", mode=0o600)
             cluster.write(node, "/etc/outrider/cachemgr.conf", POOL_CONFIGURATION % node)
         argv = [cluster.python, "-m", "cachemgr", "--no-daemon", "init"]
-        limit = ["--limit", str(self._pool_bytes), "--policy", self._policy]
         path = f"PYTHONPATH={REPOSITORY}"
-        cluster.run_everywhere(self.nodes, ["env", path, *argv, *limit])
+        for limit_bytes in sorted(set(self._pools)):
+            limit = ["--limit", str(limit_bytes), "--policy", self._policy]
+            alike = [node for node, room in zip(self.nodes, self._pools, strict=True) if room == limit_bytes]
+            cluster.run_everywhere(alike, ["env", path, *argv, *limit])
         for node in self.nodes:
             self.path(node, SCRATCH).mkdir(parents=True, exist_ok=True)
             cluster.start(

@@ -24,7 +24,7 @@ WIRE_SHARE = 1.03
 # Of the trace, in which a second is 17 ms: what a busy machine may be late by.
 LATEST_S = 3600
 TESTBED = replace(Testbed(), hosts=HOSTS, pool_bytes=2 * IMAGE_BYTES, copy_bytes_per_s=60_000_000)
-RESERVED_S = 180
+RESERVED_S = 120
 
 
 Runs = tuple[Told, Staged, tuple[str, ...], str]
@@ -36,10 +36,10 @@ def job(image: str) -> BatchRequest:
 
 # Each on all hosts, so that what is found in a pool does not depend on how fast anything is; with c
 # the pools are too small, and b, which was used least, has to go.
-JOBS = [job("a"), job("b"), job("a"), job("c"), job("a"), job("b")]
+JOBS = [job("a"), job("b"), job("a"), job("c"), job("a")]
 RESERVATIONS = [
-    Request(submit_s=0, start_s=240, nodes=2, size_bytes=IMAGE_BYTES, duration_s=1800),
-    Request(submit_s=0, start_s=180, nodes=1, size_bytes=IMAGE_BYTES, duration_s=1800),
+    Request(submit_s=0, start_s=210, nodes=2, size_bytes=IMAGE_BYTES, duration_s=1800),
+    Request(submit_s=0, start_s=150, nodes=1, size_bytes=IMAGE_BYTES, duration_s=1800),
 ]
 
 
@@ -53,7 +53,7 @@ def runs() -> Runs:
         pytest.skip(lack)
     # Room for two images, and not for three.
     pool_bytes = IMAGE_BYTES * 5 // 2 // FACTOR
-    with PhysicalSite(factor=FACTOR, clock=SystemClock(), hosts=HOSTS, pool_bytes=pool_bytes) as site:
+    with PhysicalSite(factor=FACTOR, clock=SystemClock(), pools=[pool_bytes] * HOSTS) as site:
         told = RealJobs(site, JOBS, TESTBED).run(LATEST_S)
         reservations = RealReservations(
             site, RESERVATIONS, Strategy.SCHEDULED, NOMINAL_BYTES_PER_S, reserved_s=RESERVED_S
