@@ -1,7 +1,8 @@
 """Grid Engine in an experiment, through Outrider's adapter: jobs, reservations, and jobs' own words.
 
 A job says when it starts, waits for a word of ours, lasts for so many seconds, and says that it ends.
-All commands are run by one thread, in the order in which they were asked for.
+Submissions are carried out by one thread and everything else by another, each in order, so that a
+flurry of submissions does not keep those waiting that can start.
 """
 
 from __future__ import annotations
@@ -86,19 +87,21 @@ class Engine:
             environments=tuple(ENVIRONMENTS.items()),
             duration_offset_s=DURATION_OFFSET_S,
         )
-        runner = HeadRunner(site)
-        self._system = GridEngine(self._settings, runner, site.scale)
-        self._commands = Commands(
-            runner, timeout_s=COMMAND_S, most_output_bytes=self._settings.most_output_bytes
+        self._system = GridEngine(self._settings, HeadRunner(site), site.scale)
+        self._submitter = Commands(
+            HeadRunner(site), timeout_s=COMMAND_S, most_output_bytes=self._settings.most_output_bytes
         )
         self._person = site.cluster.people.of(USER)
         home = site.path(HEAD, self._person.home)
         self._folder = next(path for path in (home / f"run{each}" for each in count()) if not path.exists())
         self._keys: dict[int, str] = {}
+        self._has_keys = threading.Condition()
         self._pipes: dict[int, int] = {}
-        self._asked: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._submissions: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._others: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._install()
-        threading.Thread(target=self._carry_out, daemon=True).start()
+        for asked in (self._submissions, self._others):
+            threading.Thread(target=self._carry_out, args=(asked,), daemon=True).start()
 
     def submit_held(self, number: int, *, nodes: int, slots: int) -> None:
         """A user's job, which waits until it is released: as the submit filter leaves it."""
@@ -109,12 +112,20 @@ class Engine:
         argv[1:1] = ["-h", "-ac", f"{context.HELD}=1"]
 
         def submit() -> None:
-            self._keys[number] = self._commands.ask(*argv, user=USER).split()[-1]
+            key = self._submitter.ask(*argv, user=USER).split()[-1]
+            with self._has_keys:
+                self._keys[number] = key
+                self._has_keys.notify_all()
 
-        self._asked.put(submit)
+        self._submissions.put(submit)
 
     def release(self, number: int, nodes: Sequence[str]) -> None:
-        self._asked.put(lambda: self._system.release(self._keys[number], tuple(nodes)))
+        def release() -> None:
+            with self._has_keys:
+                self._has_keys.wait_for(lambda: number in self._keys, COMMAND_S)
+            self._system.release(self._keys[number], tuple(nodes))
+
+        self._others.put(release)
 
     def reserve(self, number: int, nodes: Sequence[str], start_s: int, end_s: int, *, slots: int) -> None:
         """An advance reservation of whole nodes, in the daemons' time, and a user's job that waits in it."""
@@ -127,9 +138,9 @@ class Engine:
 
         def reserve() -> None:
             self._system.reserve(wanted)
-            self._keys[number] = self._system.submit(submission)
+            self._system.submit(submission)
 
-        self._asked.put(reserve)
+        self._others.put(reserve)
 
     def tell(self, number: int, word: str) -> None:
         """Let a job go on, now or when it comes so far."""
@@ -174,9 +185,9 @@ class Engine:
         os.chown(path, self._person.uid, self._person.gid)
         return path
 
-    def _carry_out(self) -> None:
+    def _carry_out(self, asked: SimpleQueue[Callable[[], None]]) -> None:
         while True:
-            work = self._asked.get()
+            work = asked.get()
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - the main thread raises it
