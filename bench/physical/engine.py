@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import threading
-from contextlib import suppress
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -147,16 +147,25 @@ class Engine:
         os.write(self._pipes[number], f"{word}\n".encode())
 
     def empty(self) -> None:
-        """Take away what is left of reservations, which would end by themselves, later; close pipes."""
+        """Take away what is left of reservations and their jobs, which would end by themselves, later."""
         while self._pipes:
             os.close(self._pipes.popitem()[1])
-        for reservation in self._system.look().reservations:
-            for job in self._system.look().jobs:
-                if job.reservation == reservation.name:
-                    self._system.cancel(job.key, "the experiment is over")
-            # While a job ends there; then the reservation's own end is near, too.
-            with suppress(Refused):
-                self._system.unreserve(reservation.name)
+        sight = self._system.look()
+        for job in sight.jobs:
+            if job.reservation is not None:
+                self._system.cancel(job.key, "the experiment is over")
+        for reservation in sight.reservations:
+            self._site.cluster.wait_for(
+                f"the end of {reservation.name}", partial(self._is_unreserved, reservation.name), COMMAND_S
+            )
+
+    def _is_unreserved(self, name: str) -> bool:
+        """Not while a job still ends there."""
+        try:
+            self._system.unreserve(name)
+        except Refused:
+            return False
+        return True
 
     def _submission(
         self, script: str, number: int, nodes: int, slots: int, reservation: str | None = None

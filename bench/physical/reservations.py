@@ -59,7 +59,7 @@ def places(requests: Sequence[Request], hosts: int, reserved_s: int = RESERVED_S
 
 
 class RealReservations:
-    """One run of a trace; `run` returns when all images have come and all reservations are over."""
+    """One run of a trace; `run` returns when all jobs have their images, or their time is over."""
 
     def __init__(
         self,
@@ -97,8 +97,7 @@ class RealReservations:
         before = self._site.served_bytes()
         coming = sorted(range(len(self._requests)), key=lambda number: self._requests[number].submit_s)
         over_s = max(request.start_s for request in self._requests) + self._reserved_s + GAP_S
-        while len(self._ready_s) < len(self._requests) or self._time.now_s() < over_s:
-            now_s = self._time.now_s()
+        while not self._is_over(now_s := self._time.now_s(), over_s):
             if now_s > within_s:
                 late = len(self._requests) - len(self._ready_s)
                 raise TimeoutError(f"{late} workspaces have no images after {now_s} s of the trace")
@@ -118,6 +117,11 @@ class RealReservations:
             elif isinstance(event, Happened):
                 event.then()
         return self._staged(self._site.served_bytes() - before)
+
+    def _is_over(self, now_s: int, over_s: int) -> bool:
+        """All images have come, and all jobs have them or are over."""
+        number = len(self._requests)
+        return len(self._ready_s) == number and (len(self._job_ready_s) == number or now_s >= over_s)
 
     def _submit(self, number: int) -> None:
         start_s = self._time.epoch_s + self._requests[number].start_s

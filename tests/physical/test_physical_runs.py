@@ -24,7 +24,7 @@ WIRE_SHARE = 1.03
 # Of the trace, in which a second is 17 ms: what a busy machine may be late by.
 LATEST_S = 3600
 TESTBED = replace(Testbed(), hosts=HOSTS, pool_bytes=2 * IMAGE_BYTES, copy_bytes_per_s=60_000_000)
-RESERVED_S = 120
+RESERVED_S = 900
 
 
 Runs = tuple[Told, Staged, tuple[str, ...], str]
