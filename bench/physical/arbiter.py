@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.physical.site import PhysicalSite
+    from cachemgr.client import Client
 
 
 BUFFERS = "net.ipv4.tcp_rmem=4096 65536 131072"
@@ -43,6 +44,7 @@ class Arbiter:
         self._reservations = 0
         self._jobs: set[str] = set()
         self._limits: dict[str, int] = {}
+        self._clients: dict[str, Client] = {}
         self._lock = threading.Lock()
         for node in site.nodes:
             site.cluster.run(node, ["sysctl", "-q", "-w", BUFFERS])
@@ -71,5 +73,10 @@ class Arbiter:
             for node in sorted(self._jobs):
                 if self._limits.get(node) != limit:
                     self._limits[node] = limit
-                    with self._site.client(node) as client:
-                        client.ask("limits", {"rate_bytes_per_s": limit})
+                    if node not in self._clients:
+                        self._clients[node] = self._site.client(node)
+                    self._clients[node].ask("limits", {"rate_bytes_per_s": limit})
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()

@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import threading
+from contextlib import suppress
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
@@ -137,8 +138,10 @@ class Engine:
         submission = self._submission("reserved", number, len(nodes), slots, wanted.name)
 
         def reserve() -> None:
-            self._system.reserve(wanted)
-            self._system.submit(submission)
+            # On a machine that is too busy it may be over before it is made: then no job starts in it.
+            with suppress(Refused):
+                self._system.reserve(wanted)
+                self._system.submit(submission)
 
         self._others.put(reserve)
 

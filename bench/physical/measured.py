@@ -142,6 +142,7 @@ def _together(experiment: Experiment, factor: int, clock: Clock, most: int | Non
             future = thread.submit(beside.run, last_s + LEAST_PATIENCE_S)
             told = real.run(last_s + LEAST_PATIENCE_S)
             run = future.result().run
+        arbiter.close()
         leftovers = site.leftovers()
     simulated = [
         run_together(requests, jobs, replace(testbed, link_bytes_per_s=each), share)
