@@ -82,7 +82,7 @@ def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     sent_gigabytes = sum((1 if is_relayed else each.nodes) * each.size_bytes for each in requests) / GIGABYTE
     return {
         "link_bytes_per_s": rate,
-        "start_delay_s": fmean(delays_s),
+        "start_delay_s": fmean(delays_s or [0]),
         "jobs_started": len(delays_s),
         "leftovers": leftovers,
         "rows": _rows(requests, told, got, simulated),
@@ -152,7 +152,7 @@ def _together(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     satisfactions, deployments = [one for one, _ in simulated], [other for _, other in simulated]
     return {
         "link_bytes_per_s": rate,
-        "start_delay_s": fmean(_delays_s(requests, told)),
+        "start_delay_s": fmean(_delays_s(requests, told) or [0]),
         "jobs_started": len(_delays_s(requests, told)) + len(jobs),
         "leftovers": leftovers,
         "rows": _rows(requests, told, got, satisfactions),
