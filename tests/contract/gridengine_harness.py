@@ -17,7 +17,7 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.gridengine import Done, GridEngine, Settings, context, parsing, submitting
-from tests.contract.harness import Lags, Person
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
 from tests.rms.gridengine.cluster import (
     DURATION_OFFSET_S,
     NODES,
@@ -80,6 +80,9 @@ class GridEngineHarness:
             self._cluster.stand_still(seconds)
         else:
             self._cluster.pass_time(seconds)
+
+    def pass_until_next_look(self) -> None:
+        self.pass_time(ONE_LOOK_S)
 
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s / FACTOR))
