@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from outrider.rms.base import JobState
-from outrider.rms.gridengine import Done, GridEngine
-from tests.contract.gridengine_harness import SETTINGS, HostRunner, cannot_run
+from outrider.rms.commands import Output
+from outrider.rms.gridengine import GridEngine
+from tests.contract.gridengine_harness import cannot_run, gridengine_of
 from tests.plugins_gridengine.jsv import CLIENT, SERVER
 from tests.rms.gridengine.cluster import Cluster
 
@@ -40,17 +41,19 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def system(cluster: Cluster) -> Iterator[GridEngine]:
-    yield GridEngine(SETTINGS, HostRunner(cluster), cluster)
+    yield gridengine_of(cluster)
     cluster.run(["qdel", "-f", "-u", "*"], check=False)
 
 
-def submit(cluster: Cluster, *options: str, command: str = "sleep") -> Done:
-    return Done(*cluster.attempt(["qsub", "-terse", "-b", "y", *options, command, "100"], user="alice"))
+def submit(cluster: Cluster, *options: str, command: str = "sleep") -> Output:
+    argv = ["qsub", "-terse", "-b", "y", *options, command, "100"]
+    status, output, error = cluster.attempt(argv, user="alice")
+    return Output(status, output.encode(), error)
 
 
-def key_of(done: Done) -> str:
-    assert done.status == 0, done.error
-    return done.output.strip().partition(".")[0]
+def key_of(done: Output) -> str:
+    assert done.code == 0, done.complaint
+    return done.text.decode().strip().partition(".")[0]
 
 
 def states(system: GridEngine) -> dict[str, JobState]:
@@ -110,7 +113,7 @@ def test_mistakes_leave_the_protocol_in_step(cluster: Cluster, system: GridEngin
     outcomes = []
     for number in range(8):
         refused = submit(cluster, "-ac", f"OUTRIDER=image: a b{number}")
-        outcomes.append("cannot be its image" in refused.error)
+        outcomes.append("cannot be its image" in refused.complaint)
         managed = key_of(submit(cluster, "-ac", "OUTRIDER=http://h/a"))
         plain = key_of(submit(cluster))
         found = states(system)

@@ -8,8 +8,8 @@ import shutil
 from cachemgr.clock import SystemClock
 from cachemgr.errors import CacheError
 from cachemgr.keys import read_keys
-from outrider.rms.slurm import Commands, SlurmSystem, account_of, run_process
-from outrider.rms.slurm.commands import PATH
+from outrider.rms.commands import PATH, account_of, run_process
+from outrider.rms.slurm import Commands, SlurmSystem
 from outrider.service.daemon.backendconfig import BackendSection
 from outrider.service.daemon.catalogued import CataloguedNodes
 from outrider.service.daemon.errors import BackendError
