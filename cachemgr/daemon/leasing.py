@@ -124,7 +124,9 @@ def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
         access.require_privilege(caller, "releasing on other nodes")
         answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
         answers.check()
-        return {name: sum(int(each[name]) for each in answers.results.values()) for name in ("removed", "pins")}
+        return {
+            name: sum(int(each[name]) for each in answers.results.values()) for name in ("removed", "pins")
+        }
     removed = instance_book.remove_instances(node.pool, node.maker, owner, label)
     given_back = _unpin_all(node, owner) if label is None else 0
     if removed or given_back:

@@ -95,9 +95,7 @@ def _asked(
     node: Node, name: str, port: int, verb: str, fields: Mapping[str, object]
 ) -> dict[str, Any] | CacheError:
     try:
-        with RemoteClient(
-            name, port, node.keys, node=name, connect_s=CONNECT_S, clock=node.clock
-        ) as client:
+        with RemoteClient(name, port, node.keys, node=name, connect_s=CONNECT_S, clock=node.clock) as client:
             return client.ask(verb, fields, timeout_s=ANSWER_S)
     except CacheError as error:
         return error
