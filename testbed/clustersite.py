@@ -161,6 +161,81 @@ class ClusterSite(Generic[C]):
                 size_bytes=path.stat().st_size,
             )
 
+    def hold_back(self, image: Image) -> None:
+        """Let an image arrive by half, and go on only when it is let go: something can happen meanwhile."""
+        self.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{image.name}.held", "")
+
+    def let_go(self, image: Image) -> None:
+        self.cluster.run(IMAGES, ["rm", f"{IMAGES_FOLDER}/{image.name}.held"])
+
+    def start_images(self) -> None:
+        """Start the server of images again after `cluster.kill("images", "images")`."""
+        self.cluster.boot([IMAGES])
+
+    def asked(self, node: str, *words: str) -> dict[str, object]:
+        """What a node's daemon answers root."""
+        answer = json.loads(self.cluster.run(node, [CACHEMGR, *words, "--json"]).stdout)
+        assert isinstance(answer, dict)
+        return answer
+
+    def arrived_s(self, image: Image) -> dict[str, int]:
+        """On which nodes an image is, and since when."""
+        found: dict[str, int] = {}
+        for node in self.cluster.nodes:
+            for each in self._images(node):
+                if each["digest"] == image.digest:
+                    added_s = each["added_s"]
+                    assert isinstance(added_s, int)
+                    found[node] = added_s
+        return found
+
+    def arriving(self, image: Image) -> list[str]:
+        """On which nodes some bytes of an image are that is not there yet."""
+        found = []
+        for node in self.cluster.nodes:
+            coming = self.asked(node, "ls")["arriving"]
+            assert isinstance(coming, list)
+            if any(each["digest"] == image.digest and int(each["arrived_bytes"]) for each in coming):
+                found.append(node)
+        return found
+
+    def instances(self, node: str) -> list[str]:
+        """Whose instances are on a node."""
+        answer = self.asked(node, "instances")["instances"]
+        assert isinstance(answer, list)
+        return sorted(str(each["owner"]) for each in answer)
+
+    def pins(self, node: str) -> list[str]:
+        """For whom images are pinned on a node."""
+        found: list[str] = []
+        for image in self._images(node):
+            answer = self.asked(node, "show", str(image["digest"]))["pin_list"]
+            assert isinstance(answer, list)
+            found += [str(each["owner"]) for each in answer]
+        return sorted(found)
+
+    def left_on_nodes(self) -> list[str]:
+        """What instances, pins and files of hooks there are that no job and no promise needs."""
+        found = []
+        for node in self.cluster.nodes:
+            found += [f"instance of {owner} on {node}" for owner in self.instances(node)]
+            found += [f"pin of {owner} on {node}" for owner in self.pins(node) if not self._may_stay(owner)]
+            folders = [f"/run/outrider/{kind}" for kind in ("jobs", "failed", "nodes")]
+            done = self.cluster.run(node, ["find", *folders, "-type", "f"], check=False)
+            found += [f"{path} on {node}" for path in done.stdout.split()]
+        return found
+
+    def _may_stay(self, owner: str) -> bool:
+        """For a reservation that has run its time an image is kept a while."""
+        name = owner.removeprefix("reservation:")
+        shown = self.outrider("show", name, "--json", user="root", check=False)
+        return shown.returncode == 0 and '"ended"' in shown.stdout
+
+    def _images(self, node: str) -> list[dict[str, object]]:
+        answer = self.asked(node, "ls")["images"]
+        assert isinstance(answer, list)
+        return answer
+
     def logs(self) -> str:
         """The ends of all daemons' logs, for an error's text."""
         node = self.cluster.nodes[0]

@@ -31,8 +31,8 @@ COMPILE_S = 60
 JSV = "outrider_jsv.py"
 
 # What the installer has to tell an administrator: of both queues, and of parallel environments.
+PROLOG = f"root@{HOOKS}/prolog $job_id $ja_task_id $job_owner $host"
 QUEUES = {
-    "prolog": f"root@{HOOKS}/prolog $job_id $ja_task_id $job_owner $host",
     "epilog": f"root@{HOOKS}/epilog $job_id $ja_task_id",
     "starter_method": f"{HOOKS}/starter",
 }
@@ -56,7 +56,6 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
     }
 
     def install(self) -> None:
-        self._guard = compiled_guard()
         super().install()
         self.connect()
 
@@ -64,7 +63,8 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
         """Let Grid Engine use filter and hooks, as an administrator does when all nodes have them."""
         self.cluster.set_global(jsv_url=f"script:{conf.ACCOUNT}@{HOOKS}/{JSV}")
         for queue in conf.QUEUES:
-            self.cluster.set_queue(queue, **QUEUES)
+            word = " reserved" if queue == conf.RESERVATION_QUEUE else ""
+            self.cluster.set_queue(queue, prolog=f"{PROLOG}{word}", **QUEUES)
         for name in conf.ENVIRONMENTS.values():
             self.cluster.run(HEAD, ["qconf", "-mattr", "pe", "start_proc_args", PE_START, name])
 
@@ -72,17 +72,14 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
         """A user's `qsub`, with the script on its standard input; the job's number."""
         return self.cluster.qsub(script, *options, user=user)
 
-    def install_head(self) -> None:
-        super().install_head()
-        path = REPOSITORY / "plugins" / "gridengine" / JSV
-        self.cluster.write(HEAD, f"{HOOKS}/{JSV}", path.read_bytes(), mode=0o755)
 
-    def install_node(self, node: str, packed: bytes) -> None:
-        super().install_node(node, packed)
-        for name, path in GUARDED.items():
-            self.cluster.write(node, f"{HOOKS}/{name}.sh", (REPOSITORY / path).read_bytes(), mode=0o755)
-            self.cluster.write(node, f"{HOOKS}/{name}", self._guard, mode=0o755)
-        self.cluster.write(node, f"{HOOKS}/starter", (REPOSITORY / STARTER).read_bytes(), mode=0o755)
+def site_cluster(nodes: int, *, rate_bits_per_s: int) -> GridEngineCluster:
+    """A cluster on which Outrider can be installed: its hosts have filter and hooks, which nobody calls."""
+    guard = compiled_guard()
+    files = {f"{HOOKS}/{JSV}": _content(f"plugins/gridengine/{JSV}"), f"{HOOKS}/starter": _content(STARTER)}
+    for name, path in GUARDED.items():
+        files |= {f"{HOOKS}/{name}": guard, f"{HOOKS}/{name}.sh": _content(path)}
+    return GridEngineCluster(nodes=nodes, rate_bits_per_s=rate_bits_per_s, files=files)
 
 
 def compiled_guard() -> bytes:
@@ -99,3 +96,7 @@ def missing() -> str | None:
     if shutil.which(COMPILER[0]) is None:
         return "the guard of Grid Engine's hooks needs a C compiler: apt install gcc libc6-dev"
     return gridengine.missing()
+
+
+def _content(path: str) -> bytes:
+    return (REPOSITORY / path).read_bytes()
