@@ -3,10 +3,10 @@
     image: https://images.example.org/ubuntu.qcow2
     digest: sha256:0123…
 
-Only `image` is needed: an address, or a name of the site's catalogue. Where a batch system's option is to
-hold it, the same may be written as `image=ADDRESS;digest=sha256:0123…`, or as the address alone. The text is the user's own
-and is read strictly: what cannot be understood is an error that names the key and says what to
-write, and nothing is guessed.
+Only `image` is needed: an address, or a name of the site's catalogue. In a batch system's option the same is
+`image=ADDRESS;digest=sha256:0123…`, or the address alone. The text is the user's own and is read
+strictly: what cannot be understood is an error that names the key and says what to write, and
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
 
 _LINE = re.compile(r"([A-Za-z_-]{1,32})[ \t]*:(?:[ \t]+(.*))?")
 _IMAGE = re.compile(r"[!-~]{1,2048}")
-_SHORT = re.compile(rf"({'|'.join(KEYS)})=[^\n]*\Z")
+_SHORT = re.compile(r"[A-Za-z_-]{1,32}=[^\n]*\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}

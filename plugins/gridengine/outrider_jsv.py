@@ -152,7 +152,7 @@ def parsed(text):
         raise Mistake("its metadata is not UTF-8: write it in base64, or use outrider submit")
     if "\n" in text or re.match(r"(?:{}):\s".format("|".join(KEYS)), text):
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
-    elif re.match(r"(?:{})=".format("|".join(KEYS)), text):
+    elif re.match(r"[A-Za-z_-]{1,32}=", text):
         pairs = [part.partition("=") for part in text.split(";") if part.strip()]
     else:
         pairs = [("image", ":", text)]

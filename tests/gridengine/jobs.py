@@ -135,3 +135,14 @@ def advances(site: GridEngineSite) -> dict[str, str]:
         if not name.startswith("outrider_guard_"):
             found[name] = each.findtext("id") or ""
     return found
+
+
+def workspace(site: GridEngineSite, name: str, content_bytes: int) -> Image:
+    """A workspace's file in ada's home, and its image."""
+    image = site.image(f"{name}.qcow2", content_bytes)
+    text = (
+        f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
+        "deployment: {nodes: 1, duration: 10m}\n"
+    )
+    site.cluster.write(HEAD, f"{site.home()}/{name}.yaml", text)
+    return image

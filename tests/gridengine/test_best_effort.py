@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from testbed.batchcluster import HEAD
@@ -23,6 +21,7 @@ from tests.gridengine.jobs import (
     wait_shown,
     wait_state,
     wait_told,
+    workspace,
 )
 
 
@@ -135,12 +134,14 @@ def test_cancelled_job_leaves_nothing_that_waits_for_it(site: GridEngineSite) ->
 
 
 def test_job_that_outrider_submits_is_like_one_of_qsub(site: GridEngineSite) -> None:
-    image = site.image("handed.qcow2", 5 * MB)
-    text = f'#!/bin/sh\n{image.lines}echo "$OUTRIDER_IMAGE $(head -c3 "$OUTRIDER_IMAGE")" >handed\n'
+    image = workspace(site, "handed", 5 * MB)
+    text = '#!/bin/sh\necho "$(hostname) $(head -c3 "$OUTRIDER_IMAGE")" >handed\n'
     site.cluster.write(HEAD, f"{site.home()}/handed.sh", text, mode=0o755, owner="ada:ada")
 
-    done = json.loads(site.outrider("submit", "--json", f"{site.home()}/handed.sh").stdout)
-    end = ended(site, str(done["job"]))
+    asked = ["--workspace", f"{site.home()}/handed.yaml", "-t", "10m", f"{site.home()}/handed.sh"]
+    job = site.outrider("submit", *asked).stdout.strip()
+    end = ended(site, job)
 
-    assert end["exit_status"] == "0", report(site, str(done["job"]))
-    assert "QFI" in site.cluster.read(HEAD, f"{site.home()}/handed")
+    assert end["exit_status"] == "0", report(site, job)
+    assert site.cluster.read(HEAD, f"{site.home()}/handed") == f"{end['hostname']} QFI\n"
+    assert list(site.arrived_s(image)) == [end["hostname"]]
