@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -217,20 +218,33 @@ class GridEngineCluster(BatchCluster):
         self._end(HEAD, "sge_qmaster", signal)
 
     def restart_qmaster(self) -> None:
-        """Stop and start it as an administrator would; jobs go on."""
+        """
+        Stop and start it as an administrator would; jobs go on. Nodes are heard again only up to
+        30 s later, as anywhere, if their execds are not restarted, too.
+        """
         self.kill_qmaster("TERM")
         self.start_qmaster()
 
     def start_execd(self, node: str) -> None:
         self.run(node, _started("sge_execd"))
+        # It has written its number a little later, by which it is known.
+        self.wait_for(f"the execd of {node}", lambda: self.is_daemon_running(node, "sge_execd"), BOOT_S)
 
     def kill_execd(self, node: str, signal: str = "KILL") -> None:
-        """The shepherds of its jobs go on, as they do anywhere."""
+        """
+        Its jobs go on. Of one that ends while there is no execd the next one tells at once; of one
+        that ends later, only within a minute, as anywhere.
+        """
         self._end(node, "sge_execd", signal)
 
     def restart_execd(self, node: str) -> None:
         self.kill_execd(node, "TERM")
         self.start_execd(node)
+
+    def restart_execds(self) -> None:
+        for node in self.nodes:
+            self.restart_execd(node)
+        self.wait_for("the nodes to be heard", lambda: self.are_heard(self.nodes), BOOT_S, self.logs)
 
     def is_daemon_running(self, host: str, daemon: str) -> bool:
         """Whether sge_qmaster, sge_execd lives on a host."""
@@ -251,8 +265,8 @@ class GridEngineCluster(BatchCluster):
 
     def set_queue(self, queue: str, **values: str) -> None:
         """Other values of a queue, such as starter_method."""
-        for key, value in values.items():
-            self.run(HEAD, ["qconf", "-rattr", "queue", key, value, queue])
+        words = [["qconf", "-rattr", "queue", key, value, queue] for key, value in values.items()]
+        self.run(HEAD, ["/bin/sh", "-ec", "\n".join(map(shlex.join, words))])
 
     def qsub(self, script: str, *options: str, user: str = USERS[0]) -> str:
         """Submit a script as a user, by standard input; gives the job's number, also an array's."""

@@ -27,7 +27,8 @@ COMPLEX = "outrider_reservation orsv BOOL == FORCED NO FALSE 0"
 CONFIGURATION = {
     "load_report_time": "00:00:02",
     "max_unheard": "00:00:20",
-    "reschedule_unknown": "00:00:30",
+    # Longer than the 30 s after which nodes talk to a new qmaster.
+    "reschedule_unknown": "00:01:00",
     "max_advance_reservations": "0",
     "finished_jobs": "1000",
     "reporting_params": "accounting=true reporting=false flush_time=00:00:01 "

@@ -9,15 +9,16 @@ from __future__ import annotations
 import atexit
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
-from outrider.rms.gridengine import Done, GridEngine, Settings, context, parsing, submitting
-from tests.contract.harness import Lags, Person
+from outrider.rms.commands import Account, Output
+from outrider.rms.gridengine import Commands, GridEngine, Settings, context, parsing, submitting
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
 from tests.rms.gridengine.cluster import (
     DURATION_OFFSET_S,
     NODES,
@@ -51,8 +52,29 @@ class HostRunner:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def run(self, argv: Sequence[str], *, user: str | None, timeout_s: int) -> Done:
-        return Done(*self._cluster.attempt(argv, user=user or "outrider", timeout_s=timeout_s))
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        user = "outrider" if account is None else account.user
+        status, output, error = self._cluster.attempt(argv, user=user, timeout_s=timeout_s)
+        return Output(status, output.encode(), error)
+
+
+def gridengine_of(cluster: Cluster) -> GridEngine:
+    """The adapter over a cluster's commands."""
+    commands = Commands(HostRunner(cluster), variables={})
+    return GridEngine(SETTINGS, commands, clock=cluster, account_of=account_of)
+
+
+def account_of(user: str, uid: int) -> Account:
+    """One of the cluster's people, whom the machine itself does not know."""
+    return Account(user=user, uid=uid, gid=uid)
 
 
 class GridEngineHarness:
@@ -62,7 +84,7 @@ class GridEngineHarness:
         self._cluster = cluster
         self._has_failed = self._was_waiting = False
         self.runner = HostRunner(cluster)
-        self.system: BatchSystem = GridEngine(SETTINGS, self.runner, cluster)
+        self.system: BatchSystem = gridengine_of(cluster)
         self.nodes = NODES
         self.whole_node = Resources.of(cpus=SLOTS)
         self.people = (Person(user="alice", uid=PEOPLE["alice"]), Person(user="bob", uid=PEOPLE["bob"]))
@@ -80,6 +102,9 @@ class GridEngineHarness:
             self._cluster.stand_still(seconds)
         else:
             self._cluster.pass_time(seconds)
+
+    def pass_until_next_look(self) -> None:
+        self.pass_time(ONE_LOOK_S)
 
     def command(self, run_s: int) -> tuple[str, ...]:
         return ("sleep", str(run_s / FACTOR))

@@ -33,10 +33,10 @@ def _needs(lack: str | None) -> None:
 
 def machine() -> dict[str, object]:
     """What a cluster on this machine could have changed."""
-    folders = ("/etc/slurm", "/etc/munge", "/etc/outrider", "/run/munge", "/var/lib/slurm", "/var/log/slurm")
-    folders += ("/var/lib/gridengine", "/var/lib/gridengine/default", "/var/spool/gridengine")
+    slurm = ("/etc/slurm", "/etc/munge", "/etc/outrider", "/run/munge", "/var/lib/slurm", "/var/log/slurm")
+    gridengine = ("/var/lib/gridengine", "/var/lib/gridengine/default", "/var/spool/gridengine")
     return {
-        "files": {path: _names(Path(path)) for path in folders},
+        "files": {path: _names(Path(path)) for path in (*slurm, *gridengine)},
         "texts": {path: Path(path).read_bytes() for path in ("/etc/passwd", "/etc/group", "/etc/hosts")},
         "name": Path("/proc/sys/kernel/hostname").read_text(),
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "testbed" in line],

@@ -11,7 +11,8 @@ from testbed.records import TestbedError
 from tests.testbed.clusters import machine, needs_gridengine, processes
 
 WHERE = "#!/bin/sh\nhostname; id -un; pwd\n"
-WAITS = "#!/bin/sh\nwhile [ ! -e go-on ]; do sleep 0.1; done\nhostname >>ran\n"
+WAITS = "#!/bin/sh\ntouch began\nwhile [ ! -e go-on ]; do sleep 0.1; done\nhostname >>ran\n"
+BEGAN = ("ls", "began")
 INTO_NOTHING = ("-o", "/dev/null", "-j", "y")
 
 
@@ -24,7 +25,7 @@ def cluster() -> Iterator[GridEngineCluster]:
 
 @pytest.fixture(autouse=True)
 def all_idle(cluster: GridEngineCluster) -> Iterator[None]:
-    cluster.run("head", ["rm", "-f", "go-on", "ran"], user="ada")
+    cluster.run("head", ["rm", "-f", "began", "go-on", "ran"], user="ada")
     yield
     cluster.run("head", ["qdel", "-u", "*"], check=False)
     cluster.wait_idle()
@@ -95,17 +96,18 @@ def test_tasks_of_an_array_have_one_state_until_they_differ(cluster: GridEngineC
     assert tasks == list(range(1, 10))
 
 
-def test_job_outlives_restarts_of_the_daemons(cluster: GridEngineCluster) -> None:
+def test_job_outlives_its_daemons_and_its_end_is_known_when_they_are_back(cluster: GridEngineCluster) -> None:
     job = cluster.qsub(WAITS, "-l", "h=n1", *INTO_NOTHING)
     cluster.wait_job(job, "r")
     cluster.kill_qmaster("TERM")
     was_up = cluster.is_qmaster_up()
-    cluster.start_qmaster()
     cluster.kill_execd("n1")
     was_running = cluster.is_daemon_running("n1", "sge_execd")
-    cluster.start_execd("n1")
-    state = cluster.job_state(job)
     cluster.run("head", ["touch", "go-on"], user="ada")
+    cluster.wait_for("the job's end", lambda: cluster.programs("n1") == [])
+    cluster.start_qmaster()
+    state = cluster.job_state(job)
+    cluster.restart_execds()
     cluster.wait_job(job)
 
     assert (was_up, was_running, state) == (False, False, "r")
@@ -114,7 +116,8 @@ def test_job_outlives_restarts_of_the_daemons(cluster: GridEngineCluster) -> Non
 
 def test_rebooted_node_runs_its_jobs_again(cluster: GridEngineCluster) -> None:
     job = cluster.qsub(WAITS, "-l", "h=n2", *INTO_NOTHING)
-    cluster.wait_job(job, "r")
+    # If it is not yet that far, Grid Engine blames the queue for the failure.
+    cluster.wait_for("the job", lambda: cluster.run("head", BEGAN, user="ada", check=False).returncode == 0)
     cluster.reboot("n2")
     cluster.wait_for("the job to be run again", lambda: "R" in cluster.job_state(job), 60, cluster.logs)
     cluster.run("head", ["touch", "go-on"], user="ada")

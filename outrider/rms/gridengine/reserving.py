@@ -66,7 +66,7 @@ def make(commands: Commands, settings: Settings, wanted: RmsReservation, sight: 
     argv += ["-l", f"{settings.reservation_complex}=TRUE", *_whole(settings, number, len(wanted.nodes))]
     if wanted.users:
         argv += ["-u", ",".join(wanted.users)]
-    printed = commands.ask(*argv)
+    printed = commands.read(*argv)
     granted = GRANTED.search(printed)
     if granted is None:
         raise Refused(f"qrsub {wanted.name}: {' '.join(printed.split())}")
@@ -141,7 +141,7 @@ def _guard_all(
 
 def _guard(commands: Commands, reservation: RmsReservation, what: list[str], now_s: int) -> bool:
     span = [*_since(reservation.start_s, now_s), "-e", parsing.utc_text(reservation.end_s)]
-    return commands.attempt("qrsub", "-N", seeing.GUARD + reservation.name, *span, *what).status == 0
+    return commands.attempt("qrsub", "-N", seeing.GUARD + reservation.name, *span, *what).code == 0
 
 
 def _busy(sight: Sight) -> dict[str, int]:

@@ -25,16 +25,14 @@ class Settings:
     """Of jobs that can be suspended; without it no job can."""
     duration_offset_s: int = 60
     """DURATION_OFFSET of the scheduler, which Grid Engine takes off the end of a reservation."""
-    command_s: int = 30
-    most_output_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         if not self.account:
             raise ValueError("account is empty: name the user who owns the reservations")
         if self.work_queue == self.reservation_queue:
             raise ValueError(f"both queues are {self.work_queue}: reservations need a queue of their own")
-        if self.duration_offset_s < 0 or self.command_s < 1 or self.most_output_bytes < 1:
-            raise ValueError("duration_offset_s, command_s and most_output_bytes are amounts")
+        if self.duration_offset_s < 0:
+            raise ValueError("duration_offset_s is an amount")
 
     def environment(self, slots: int) -> str | None:
         """The parallel environment that gives so many slots on each node."""

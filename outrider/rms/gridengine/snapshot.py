@@ -8,7 +8,7 @@ from typing import Protocol
 
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
-from outrider.rms.gridengine.commands import Commands, failure
+from outrider.rms.gridengine.commands import Commands
 from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance
 from outrider.rms.gridengine.settings import Settings
 
@@ -37,12 +37,12 @@ class Snapshot:
 
 def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
-    details = parsing.details(commands.ask("qstat", "-xml", "-j", "*"))
-    rows = parsing.tasks(commands.ask("qstat", "-xml", "-g", "t", *ALL_USERS))
+    details = parsing.details(commands.read("qstat", "-xml", "-j", "*"))
+    rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", *ALL_USERS))
     held: set[str] = set()
     if any("h" in row.state for row in rows):
-        held = parsing.numbers(commands.ask("qstat", "-xml", "-s", "hs", *ALL_USERS))
-    instances = tuple(parsing.queue_instances(commands.ask("qhost", "-q", "-xml")))
+        held = parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", *ALL_USERS))
+    instances = tuple(parsing.queue_instances(commands.read("qhost", "-q", "-xml")))
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
     names = {each.number: seeing.reservation(each, settings).name for each in own}
@@ -82,15 +82,19 @@ def _reservations(own: Iterable[Advance], settings: Settings) -> tuple[RmsReserv
 
 def advances(commands: Commands) -> list[Advance]:
     """All advance reservations in order of their numbers, but those that end just now."""
-    numbers = parsing.advance_numbers(commands.ask("qrstat", "-xml", *ALL_USERS))
+    numbers = parsing.advance_numbers(commands.read("qrstat", "-xml", *ALL_USERS))
     if not numbers:
         return []
     argv = ("qrstat", "-xml", "-ar", ",".join(numbers))
     done = commands.attempt(*argv)
     # It fails when one of them ended since; the others are shown.
-    if "<qrstat" not in done.output:
-        raise failure(argv, done)
-    found = [each for each in parsing.advances(done.output) if each.slots and each.state != "d"]
+    if b"<qrstat" not in done.text:
+        raise commands.failure(argv, done)
+    found = [
+        each
+        for each in parsing.advances(done.text.decode(errors="replace"))
+        if each.slots and each.state != "d"
+    ]
     return sorted(found, key=lambda each: each.number)
 
 
@@ -107,7 +111,7 @@ def selected(commands: Commands, wishes: seeing.Waiting) -> tuple[str, ...]:
         if name in seeing.ON_HOSTS:
             argv += ["-l", f"{name}={text}"]
     try:
-        return tuple(commands.ask(*argv).split())
+        return tuple(commands.read(*argv).split())
     except Unknown:
         return ()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from outrider.rms.base import (
     JobState,
@@ -13,8 +14,9 @@ from outrider.rms.base import (
     Submission,
     Unknown,
 )
+from outrider.rms.commands import AccountOf, account_of
 from outrider.rms.gridengine import context, reserving, seeing, submitting
-from outrider.rms.gridengine.commands import Commands, Runner
+from outrider.rms.gridengine.commands import Commands
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
 from outrider.rms.gridengine.snapshot import Clock, Snapshot, reserved_anew, selected, take
@@ -28,19 +30,31 @@ class GridEngine:
 
     name = "gridengine"
 
-    def __init__(self, settings: Settings, runner: Runner, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        commands: Commands,
+        *,
+        clock: Clock,
+        account_of: AccountOf = account_of,
+        shown: Collection[str] = (),
+    ) -> None:
+        """`shown` are the nodes of which a look tells; empty means all that Grid Engine has."""
         self._settings = settings
+        self._commands = commands
         self._clock = clock
-        self._commands = Commands(
-            runner, timeout_s=settings.command_s, most_output_bytes=settings.most_output_bytes
-        )
+        self._account_of = account_of
+        self._shown = frozenset(shown)
         # Jobs are numbered in order; one that is not there, but not above this, has ended.
         self._highest = 0
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
         reserving.mend_guards(self._commands, self._settings, snapshot, self._clock.now_s())
-        return snapshot.sight
+        seen = snapshot.sight
+        if not self._shown:
+            return seen
+        return replace(seen, nodes=tuple(node for node in seen.nodes if node.name in self._shown))
 
     def reserve(self, wanted: RmsReservation) -> None:
         now_s = self._clock.now_s()
@@ -184,7 +198,8 @@ class GridEngine:
                 bound += ["-ac", f"{seeing.LIMIT}={limit_s}"]
                 limit_s = None
         argv = submitting.arguments(submission, self._settings, limit_s, bound)
-        key = self._commands.ask(*argv, user=submission.user).split()[-1]
+        account = self._account_of(submission.user, submission.uid)
+        key = self._commands.ask_as(account, *argv).decode().split()[-1]
         self._highest = max(self._highest, int(key))
         return key
 

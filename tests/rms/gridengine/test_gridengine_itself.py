@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import NodeState, Refused, RmsReservation, Unavailable, Unknown
-from outrider.rms.gridengine import Commands, Done, Settings, context, parsing, seeing
+from outrider.rms.commands import Account, Output
+from outrider.rms.gridengine import Commands, Settings, context, parsing, seeing
 from tests.contract.gridengine_harness import GridEngineHarness, gridengine
 from tests.contract.harness import Scene
 
@@ -39,17 +40,25 @@ ROWS = """<?xml version='1.0'?><job_info><queue_info>
 class Answering:
     """A runner whose command always ends alike."""
 
-    def __init__(self, done: Done | Exception) -> None:
+    def __init__(self, done: Output | Exception) -> None:
         self._done = done
 
-    def run(self, argv: Sequence[str], *, user: str | None, timeout_s: int) -> Done:
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
         if isinstance(self._done, Exception):
             raise self._done
         return self._done
 
 
-def commands(done: Done | Exception) -> Commands:
-    return Commands(Answering(done), timeout_s=1, most_output_bytes=1000)
+def commands(done: Output | Exception) -> Commands:
+    return Commands(Answering(done), variables={}, timeout_s=1)
 
 
 def test_recorded_job_is_read_with_what_was_asked_for_and_where_it_runs() -> None:
@@ -86,16 +95,16 @@ def test_states_of_queues_tell_the_nodes_state(letters: str, state: NodeState) -
 @pytest.mark.parametrize(
     ("done", "kind"),
     [
-        (Done(1, "", "error: commlib error: got select error (Connection refused)"), Unavailable),
-        (Done(1, "", "error: unable to contact qmaster using port 6444 on host"), Unavailable),
+        (Output(1, b"", "error: commlib error: got select error (Connection refused)"), Unavailable),
+        (Output(1, b"", "error: unable to contact qmaster using port 6444 on host"), Unavailable),
         (TimeoutError("30 s"), Unavailable),
-        (Done(1, 'denied: job "4444" does not exist', ""), Unknown),
-        (Done(1, 'denied: advance_reservation "77" does not exist', ""), Unknown),
-        (Done(1, "", 'Job was rejected because job requests unknown queue "ar.q@nX"'), Unknown),
-        (Done(1, "advance_reservation: no suitable queues", ""), Refused),
+        (Output(1, b'denied: job "4444" does not exist', ""), Unknown),
+        (Output(1, b'denied: advance_reservation "77" does not exist', ""), Unknown),
+        (Output(1, b"", 'Job was rejected because job requests unknown queue "ar.q@nX"'), Unknown),
+        (Output(1, b"advance_reservation: no suitable queues", ""), Refused),
     ],
 )
-def test_failures_mean_what_they_say(done: Done | Exception, kind: type[Exception]) -> None:
+def test_failures_mean_what_they_say(done: Output | Exception, kind: type[Exception]) -> None:
     with pytest.raises(kind) as found:
         commands(done).ask("qalter")
 
@@ -165,7 +174,7 @@ def guards(harness: GridEngineHarness) -> list[tuple[int, int, tuple[str, ...]]]
     """The reservations of the work queue, as Grid Engine has them."""
     from outrider.rms.gridengine import snapshot
 
-    found = snapshot.advances(Commands(harness.runner, timeout_s=30, most_output_bytes=1 << 20))
+    found = snapshot.advances(Commands(harness.runner, variables={}))
     reserved = [each for each in found if each.slots[0][0].startswith("all.q@")]
     return [
         (each.start_s, each.end_s, tuple(name.partition("@")[2] for name, _ in each.slots))
