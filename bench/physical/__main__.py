@@ -77,7 +77,9 @@ def _arguments() -> argparse.Namespace:
 def _all(names: list[str], given: argparse.Namespace) -> list[report.Found]:
     """Each run is a process of its own, so that a cluster ends with it, however it ends."""
     clock = SystemClock()
-    waiting, running = list(names), dict[str, tuple[subprocess.Popen[str], float]]()
+    # The longest first, so that no lane is left with one of them in the end.
+    waiting = sorted(names, key=lambda name: experiments.ALL[name].strategy is None)
+    running: dict[str, tuple[subprocess.Popen[str], float]] = {}
     found: dict[str, report.Found] = {}
     with tempfile.TemporaryDirectory(prefix="physical-") as folder:
         while waiting or running:

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 from bench.physical.events import Failed
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Submission
-from outrider.rms.gridengine import Done, GridEngine, Settings, context, submitting
-from outrider.rms.gridengine.commands import Commands
+from outrider.rms.commands import Account, Output
+from outrider.rms.gridengine import Commands, GridEngine, Settings, context, submitting
 from testbed.batchcluster import HEAD
 from testbed.doorman import DOORMAN
 from testbed.gridengineconf import ACCOUNT, DURATION_OFFSET_S, ENVIRONMENTS, RESERVATION_QUEUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from bench.physical.events import Events
@@ -63,8 +63,16 @@ class HeadRunner:
         # It ends with its host, or when we do, since then nothing more is to be read.
         self._doorman = subprocess.Popen(words, env=variables, stdin=pipe, stdout=pipe, text=True)
 
-    def run(self, argv: Sequence[str], *, user: str | None, timeout_s: int) -> Done:
-        person = self._person_of(user or ACCOUNT)
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        person = self._person_of(ACCOUNT if account is None else account.user)
         variables = {**self._variables, "USER": person.name, "LOGNAME": person.name, "HOME": person.home}
         told = {"argv": list(argv), "uid": person.uid, "variables": variables, "timeout_s": timeout_s}
         assert self._doorman.stdin is not None
@@ -74,7 +82,7 @@ class HeadRunner:
         done = json.loads(self._doorman.stdout.readline())
         if done["status"] is None:
             raise TimeoutError(f"{' '.join(argv)} takes longer than {timeout_s} s")
-        return Done(done["status"], done["output"], done["error"])
+        return Output(done["status"], done["output"].encode(), done["error"])
 
 
 class Engine:
@@ -88,11 +96,15 @@ class Engine:
             environments=tuple(ENVIRONMENTS.items()),
             duration_offset_s=DURATION_OFFSET_S,
         )
-        self._system = GridEngine(self._settings, HeadRunner(site), site.scale)
-        self._submitter = Commands(
-            HeadRunner(site), timeout_s=COMMAND_S, most_output_bytes=self._settings.most_output_bytes
-        )
         self._person = site.cluster.people.of(USER)
+        self._account = Account(user=USER, uid=self._person.uid, gid=self._person.gid, home=self._person.home)
+        self._system = GridEngine(
+            self._settings,
+            Commands(HeadRunner(site), variables={}, timeout_s=COMMAND_S),
+            clock=site.scale,
+            account_of=lambda user, uid: self._account,
+        )
+        self._submitter = Commands(HeadRunner(site), variables={}, timeout_s=COMMAND_S)
         home = site.path(HEAD, self._person.home)
         self._folder = next(path for path in (home / f"run{each}" for each in count()) if not path.exists())
         self._keys: dict[int, str] = {}
@@ -113,7 +125,7 @@ class Engine:
         argv[1:1] = ["-h", "-ac", f"{context.HELD}=1"]
 
         def submit() -> None:
-            key = self._submitter.ask(*argv, user=USER).split()[-1]
+            key = self._submitter.ask_as(self._account, *argv).decode().split()[-1]
             with self._has_keys:
                 self._keys[number] = key
                 self._has_keys.notify_all()
