@@ -104,7 +104,9 @@ def _all(names: list[str], given: argparse.Namespace) -> list[report.Found]:
 
 
 def _begun(name: str, file: Path, given: argparse.Namespace) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "bench.physical", "--one", name, "--json", str(file)]
+    # However this process ends, its runs end, and with each its cluster.
+    argv = ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "bench.physical"]
+    argv += ["--one", name, "--json", str(file)]
     argv += ["--factor", str(given.factor)]
     argv += [] if given.requests is None else ["--requests", str(given.requests)]
     root = Path(__file__).parents[2]

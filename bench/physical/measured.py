@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from statistics import fmean
@@ -57,6 +58,7 @@ def measure(name: str, *, factor: int, clock: Clock, most_requests: int | None =
         "way": experiment.way,
         "factor": factor,
         "took_s": round(clock.monotonic_s() - begun_s, 1),
+        "load": round(os.getloadavg()[1], 1),
         **found,
     }
 

@@ -23,7 +23,7 @@ SUMMARY = (
     "run", "figure", "trace", "way", "quantity", "unit", "physical", "simulated", "difference_percent",
     "simulated_as_measured", "difference_as_measured_percent", "thesis",
 )  # fmt: skip
-RUNS = ("run", "factor", "link_bytes_per_s", "start_delay_s", "jobs_started", "took_s")
+RUNS = ("run", "factor", "link_bytes_per_s", "start_delay_s", "jobs_started", "took_s", "load")
 
 
 def summary(found: Iterable[Found]) -> Iterator[Found]:
@@ -54,7 +54,7 @@ def print_all(found: Sequence[Found]) -> None:
     for each in found:
         print(
             f"{each['name']:22} link {each['link_bytes_per_s'] / 1e6:.2f} MB/s, jobs began after "
-            f"{each['start_delay_s']:.1f} s, {each['took_s']:.0f} s"
+            f"{each['start_delay_s']:.1f} s, {each['took_s']:.0f} s at load {each['load']}"
         )
         for line in each["leftovers"]:
             print(f"{each['name']:22} LEFT BEHIND: {line}")
