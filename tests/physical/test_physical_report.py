@@ -19,7 +19,8 @@ def found(name: str, real_s: float, ready_s: int) -> report.Found:
     row = {"request": 0, "ready_s": ready_s, "size_bytes": 600_000_000}
     return {
         "name": name, "figure": experiment.figure, "trace": experiment.trace, "way": experiment.way,
-        "factor": 40, "took_s": 1.0, "load": 0.5, "link_bytes_per_s": 12_000_000, "start_delay_s": 5.0, "jobs_started": 1,
+        "factor": 40, "took_s": 1.0, "load": 0.5,
+        "link_bytes_per_s": 12_000_000, "start_delay_s": 5.0, "jobs_started": 1,
         "leftovers": [], "rows": [row], "simulated_rows": [row], "quantities": [quantity],
     }  # fmt: skip
 
