@@ -40,6 +40,8 @@ POOL_SPARE = 1.25
 """A pool of three images has room for a little more than three, and not for four."""
 RESERVED_IMAGES = 64
 """So many images for reservations have room on a host: images go when their reservation is over."""
+ESTIMATED_PERCENT = 95
+"""Of what the link was measured to carry: what just-in-time staging reckons with on hosts."""
 PATIENCE = 3
 """How many times the simulator's time a run may take before it is given up."""
 LEAST_PATIENCE_S = 3600
@@ -72,7 +74,8 @@ def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | Non
     last_s = max(each.start_s for each in requests)
     with PhysicalSite(factor=factor, clock=clock, pools=room) as site:
         rate = measured_rate(site, requests[0].size_bytes)
-        real = RealReservations(site, requests, strategy, NOMINAL_BYTES_PER_S, is_relayed=is_relayed)
+        estimate = rate * ESTIMATED_PERCENT // 100
+        real = RealReservations(site, requests, strategy, estimate, is_relayed=is_relayed)
         told = real.run(last_s + LEAST_PATIENCE_S)
         leftovers = site.leftovers()
     got = satisfaction_of(requests, strategy, told.ready_s)
