@@ -65,17 +65,16 @@ $(READY): setup.cfg pyproject.toml
 	touch $@
 
 # What tests compare with or try: an independent network simulator, file systems,
-# readers of images, servers, shells. Only root can install it; without it those tests
-# are skipped, except in CI, where they fail.
-TOOLS := acl aria2 btrfs-progs curl debootstrap e2fsprogs fdisk fish gcc genisoimage groff-base iproute2 \
+# readers of images, servers, shells, batch systems (tools/install.sh says how they are kept from
+# starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
+TOOLS := acl aria2 btrfs-progs curl debootstrap e2fsprogs fdisk fish gcc genisoimage gridengine-client \
+         gridengine-exec gridengine-master groff-base iproute2 \
          libc6-dev libslurm-dev lua5.4 munge openssh-client openssh-server openssl prometheus python3-simgrid \
          qemu-utils rsync slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools util-linux xfsprogs \
          xorriso zsh
 
 tools:
-	@dpkg -s $(TOOLS) >/dev/null 2>&1 \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
-	       && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; } \
+	@dpkg -s $(TOOLS) >/dev/null 2>&1 || tools/install.sh $(TOOLS) \
 	  || echo "some of these are not installed, what needs them will be skipped: $(TOOLS)"
 
 clean:

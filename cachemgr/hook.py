@@ -1,14 +1,17 @@
-"""What prologs and epilogs run: `python3 -I -S hook.py prepare|claim|release|ping OPTIONS`.
+"""What prologs and epilogs run: `python3 -I -S hook.py prepare|claim|release|where|ping OPTIONS`.
 
     prepare --owner O --image NAME --until EPOCH [--uid N] [--label L] [--method M] [--read-only]
-    claim --job J --uid N [--ticket T] [--reservation R] [--attempt N] [--until EPOCH]
-    release --owner O [--label L]
+    claim --job J (--uid N | --user U) [--task N] [--ticket T] [--reservation R] [--pinned] [--attempt N]
+          [--until EPOCH] [--nodes N1,N2,…]
+    release --owner O [--label L] [--nodes N1,N2,…]
+    where --owner O
     ping
     each of them: [--socket PATH] [--timeout SECONDS] [--json]
     prepare, claim and release, as root: [--mounter PATH]
 
-`prepare` and `claim` print the path of the ready instance; with `--json` each verb prints the
-daemon's result. All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none
+`prepare` and `claim` print the path of the ready instance, `where` that of the caller's own; with
+`--json` each verb prints the daemon's result. With `--nodes`, `claim` and `release` are carried out
+there and not here, by the daemons, and nothing is printed. All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none
 that answers in time; otherwise that of the error which the daemon reports (3: the image is not here).
 
 `--mounter` is the path of cachemgr.pyz. Where the daemon is not root, instances may need mounts,
@@ -37,14 +40,17 @@ WRONG_USE, UNSUITABLE, NO_DAEMON = 2, 10, 13
 # For each verb: its name on the socket, its options, those without which it makes no sense.
 VERBS = {
     "prepare": ("instance", "owner image until uid label method read-only mounter", "owner image until"),
-    "claim": ("claim", "job uid ticket reservation attempt until mounter", "job uid"),
-    "release": ("release", "owner label mounter", "owner"),
+    "claim": ("claim", "job task uid user ticket reservation pinned attempt until nodes mounter", "job uid"),
+    "release": ("release", "owner label nodes mounter", "owner"),
+    "where": ("instances", "owner", "owner"),
     "ping": ("ping", "", ""),
 }
 COMMON = "socket timeout json"
-LOCAL = ("mounter", "socket", "timeout", "json")
-FLAGS = ("json", "read-only")
-NUMBERS = ("until", "uid", "timeout", "attempt")
+LOCAL = ("mounter", "socket", "timeout", "json", "user")
+FLAGS = ("json", "read-only", "pinned")
+NUMBERS = ("until", "uid", "timeout", "attempt", "task")
+# As many as the daemon takes at once.
+MOST_NODES = 256
 FIELDS = {"image": "name", "until": "until_s"}
 
 
@@ -71,6 +77,9 @@ class Scanning:
 def main(arguments: list[str]) -> int:
     try:
         verb, options = read_options(arguments)
+        if "nodes" in options:
+            ask_for_nodes(verb, options)
+            return 0
         if verb == "release" and "mounter" in options:
             label = [f"--label={options['label']}"] if "label" in options else []
             mounter(options, "unmount", *label, "--", options["owner"])
@@ -86,9 +95,25 @@ def main(arguments: list[str]) -> int:
         return failure.status
     if "json" in options:
         sys.stdout.write(result["line"])
+    elif verb == "where":
+        sys.stdout.write("".join(f"{path}\n" for path in paths_of(result, options["owner"])))
     elif verb in ("prepare", "claim"):
         sys.stdout.write(f"{result['path']}\n")
     return 0
+
+
+def ask_for_nodes(verb: str, options: dict[str, str]) -> None:
+    """Have it done on other nodes, as many at a time as fit into one request."""
+    names = options["nodes"].split(",")
+    for begin in range(0, len(names), MOST_NODES):
+        some = {**options, "nodes": ",".join(names[begin : begin + MOST_NODES])}
+        ask(request_line(verb, some), options.get("socket", SOCKET), timeout_s(options))
+
+
+def paths_of(result: dict[str, Any], owner: str) -> list[str]:
+    """Where an owner's instances are that are ready."""
+    found = [each for each in result["instances"] if each["owner"] == owner and each["state"] == "ready"]
+    return [each["path"] for each in found]
 
 
 def read_options(arguments: list[str]) -> tuple[str, dict[str, str]]:
@@ -113,20 +138,36 @@ def read_options(arguments: list[str]) -> tuple[str, dict[str, str]]:
             raise Failed(WRONG_USE, f"{rest[0]} needs a whole number, not {rest[1]!r}")
         options[name] = rest[1]
         rest = rest[2:]
+    if "user" in options:
+        options["uid"] = uid_of(options["user"])
     for name in needed.split():
         if name not in options:
             raise Failed(WRONG_USE, f"{verb} needs --{name}")
     return verb, options
 
 
+def uid_of(user: str) -> str:
+    """The number of a user on this node, by the system's own tables."""
+    import pwd
+
+    try:
+        return str(pwd.getpwnam(user).pw_uid)
+    except (KeyError, ValueError) as error:
+        raise Failed(WRONG_USE, f"there is no user {user[:60]!r} on this node") from error
+
+
 def request_line(verb: str, options: dict[str, str]) -> bytes:
     """The request as one line of JSON."""
     fields = ['"v":1', f'"do":"{VERBS[verb][0]}"']
     for name, value in options.items():
-        if name in LOCAL:
+        if name in LOCAL or verb == "where":
             continue
-        if name == "read-only":
-            fields.append('"is_writable":false')
+        if name in FLAGS:
+            fields.append('"is_writable":false' if name == "read-only" else f'"{name}":true')
+            continue
+        if name == "nodes":
+            texts = ",".join(_json.encode_basestring_ascii(each) for each in value.split(","))
+            fields.append(f'"nodes":[{texts}]')
             continue
         written = str(int(value)) if name in NUMBERS else _json.encode_basestring_ascii(value)
         fields.append(f'"{FIELDS.get(name, name)}":{written}')

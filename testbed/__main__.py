@@ -1,4 +1,4 @@
-"""The command line of the testbed: `python -m testbed slurm up|run|status|down`."""
+"""The command line of the testbed: `python -m testbed slurm|gridengine up|run|status|down`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from cachemgr.clock import SystemClock
 from testbed import records
+from testbed.batchcluster import IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
+from testbed.gridengine import GridEngineCluster
 from testbed.records import TestbedError
-from testbed.slurm import IMAGES, IMAGES_FOLDER, IMAGES_PORT, SlurmCluster
+from testbed.slurm import SlurmCluster
 from testbed.suites import CACHE, SUITES
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ FACTORS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 SIZE = re.compile(r"(\d+)(MiB|GiB)")
 SHIFTS = {"MiB": 20, "GiB": 30}
 LEAST_POOL_BYTES = 300 << 20
+TITLES = {"slurm": "Slurm", "gridengine": "Grid Engine"}
+KINDS: dict[str, type[BatchCluster]] = {"slurm": SlurmCluster, "gridengine": GridEngineCluster}
 ENDS = (signal.SIGINT, signal.SIGTERM)
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -44,8 +48,8 @@ def main(argv: Sequence[str]) -> int:
     return code
 
 
-def _up(asked: argparse.Namespace) -> int:
-    cluster = SlurmCluster(
+def _slurm(asked: argparse.Namespace) -> BatchCluster:
+    return SlurmCluster(
         nodes=asked.nodes,
         name=asked.name,
         rate_bits_per_s=asked.rate,
@@ -56,15 +60,28 @@ def _up(asked: argparse.Namespace) -> int:
         writable=asked.share_writable,
         cache=asked.cache,
     )
+
+
+def _gridengine(asked: argparse.Namespace) -> BatchCluster:
+    return GridEngineCluster(
+        nodes=asked.nodes,
+        name=asked.name,
+        rate_bits_per_s=asked.rate,
+        pool_bytes=asked.pool,
+        shared=asked.share,
+        writable=asked.share_writable,
+    )
+
+
+def _up(asked: argparse.Namespace) -> int:
+    cluster = asked.make(asked)
     if asked.foreground:
         # Blocked from here on, so that neither kills this process while hosts are being made.
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)
     begin_s = cluster.clock.monotonic_s()
     cluster.up()
     took_s = cluster.clock.monotonic_s() - begin_s
-    _say(
-        f"{cluster.name}: Slurm {cluster.version} on head and {len(cluster.nodes)} nodes after {took_s:.1f} s"
-    )
+    _say(f"{cluster.name}: {cluster.system} on head and {len(cluster.nodes)} nodes after {took_s:.1f} s")
     _say(f"images: {IMAGES_FOLDER} of host {IMAGES} at http://{IMAGES}:{IMAGES_PORT}/")
     if not asked.foreground:
         cluster.keep()
@@ -78,16 +95,16 @@ def _up(asked: argparse.Namespace) -> int:
 
 def _run(asked: argparse.Namespace) -> int:
     if not asked.command:
-        sys.stderr.write("testbed: no command: testbed slurm run HOST -- COMMAND …\n")
+        sys.stderr.write(f"testbed: no command: testbed {asked.kind} run HOST -- COMMAND …\n")
         return EXIT_USAGE
-    cluster = SlurmCluster.attached(asked.name)
+    cluster = KINDS[asked.kind].attached(asked.name)
     words, variables = cluster.command(asked.host, asked.command, user=asked.user)
     variables["TERM"] = os.environ.get("TERM", "dumb")
     return os.execvpe(words[0], words, variables)
 
 
 def _status(asked: argparse.Namespace) -> int:
-    cluster = SlurmCluster.attached(asked.name)
+    cluster = KINDS[asked.kind].attached(asked.name)
     states = cluster.node_states()
     hosts = [
         {
@@ -100,10 +117,11 @@ def _status(asked: argparse.Namespace) -> int:
     ]
     if asked.json:
         rate = cluster.record.rate_bits_per_s
-        found = {"name": cluster.name, "slurm": cluster.version, "rate_bits_per_s": rate, "hosts": hosts}
+        system = {asked.kind: cluster.record.notes["version"]}
+        found = {"name": cluster.name, **system, "rate_bits_per_s": rate, "hosts": hosts}
         _say(json.dumps(found, indent=1))
         return 0
-    _say(f"{cluster.name}: Slurm {cluster.version}")
+    _say(f"{cluster.name}: {cluster.system}")
     for each in hosts:
         programs = " ".join(cluster.programs(str(each["host"])))
         _say(f"{each['host']:8} {each['address']:14} {each['state'] or '-':10} {programs}")
@@ -113,8 +131,10 @@ def _status(asked: argparse.Namespace) -> int:
 def _down(asked: argparse.Namespace) -> int:
     for record in records.alive():
         # Those of tests and demonstrations that run end with them, and are none of ours.
-        if record.name == asked.name or (asked.all and record.is_kept() and record.kind == SlurmCluster.kind):
-            SlurmCluster.attached(record.name).down()
+        if record.kind != asked.kind:
+            continue
+        if record.name == asked.name or (asked.all and record.is_kept()):
+            KINDS[asked.kind].attached(record.name).down()
             _say(f"{record.name}: removed")
     with records.locked():
         for name in records.remove_dead(SystemClock()):
@@ -141,37 +161,47 @@ def size(text: str) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="testbed", description="private clusters of hosts on this machine")
     kinds = parser.add_subparsers(required=True, metavar="KIND")
-    slurm = kinds.add_parser("slurm", help="a head, nodes and a server of images, with Slurm")
-    verbs = slurm.add_subparsers(required=True, metavar="VERB")
-    up = _verb(verbs, "up", _up, "make one; it stays until it is taken down")
+    up = _kind(kinds, "slurm", _slurm)
+    up.add_argument("--version", choices=sorted(SUITES), help="of Slurm; without it, what this machine has")
+    up.add_argument(
+        "--line", action="append", default=[], help="of slurm.conf, in the place of the testbed's own"
+    )
+    up.add_argument("--cache", type=Path, default=CACHE, help="where the trees of other versions are")
+    _kind(kinds, "gridengine", _gridengine)
+    return parser
+
+
+def _kind(
+    kinds: argparse._SubParsersAction[argparse.ArgumentParser], kind: str, make: object
+) -> argparse.ArgumentParser:
+    """The commands that every batch system has; gives the parser of `up`, for its own options."""
+    parser = kinds.add_parser(kind, help=f"a head, nodes and a server of images, with {TITLES[kind]}")
+    parser.set_defaults(kind=kind, make=make)
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    up = _verb(verbs, kind, "up", _up, "make one; it stays until it is taken down")
     up.add_argument("--nodes", type=int, default=4)
     up.add_argument("--rate", type=rate, metavar="RATE", help="of each host's link, such as 100mbit")
     up.add_argument(
         "--pool", type=size, metavar="SIZE", help="of a file system for each host's pool, such as 2GiB"
     )
-    up.add_argument("--version", choices=sorted(SUITES), help="of Slurm; without it, what this machine has")
-    up.add_argument(
-        "--line", action="append", default=[], help="of slurm.conf, in the place of the testbed's own"
-    )
     up.add_argument("--share", action="append", type=Path, default=[], help="a path hosts see, too")
     up.add_argument("--share-writable", action="append", type=Path, default=[], help="and may write to")
-    up.add_argument("--cache", type=Path, default=CACHE, help="where the trees of other versions are")
     up.add_argument("--foreground", action="store_true", help="stay, and remove it when interrupted")
-    run = _verb(verbs, "run", _run, "run a command on a host")
+    run = _verb(verbs, kind, "run", _run, "run a command on a host")
     run.add_argument("--user", default="root")
     run.add_argument("host")
-    status = _verb(verbs, "status", _status, "show hosts, addresses, processes and node states")
+    status = _verb(verbs, kind, "status", _status, "show hosts, addresses, processes and node states")
     status.add_argument("--json", action="store_true")
-    down = _verb(verbs, "down", _down, "remove one, and what dead ones left")
+    down = _verb(verbs, kind, "down", _down, "remove one, and what dead ones left")
     down.add_argument("--all", action="store_true")
-    return parser
+    return up
 
 
 def _verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, do: object, words: str
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], kind: str, name: str, do: object, words: str
 ) -> argparse.ArgumentParser:
     verb = verbs.add_parser(name, help=words)
-    verb.add_argument("--name", default="slurm", help="of the testbed")
+    verb.add_argument("--name", default=kind, help="of the testbed")
     verb.set_defaults(do=do)
     return verb
 

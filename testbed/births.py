@@ -29,6 +29,7 @@ PRIVATE = (
     "/etc/slurm",
     "/usr/lib/outrider",
     "/var/lib/cachemgr",
+    "/var/lib/gridengine/default",
     "/var/lib/munge",
     "/var/lib/outrider",
     "/var/lib/slurm",

@@ -9,31 +9,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed import suites
+from testbed.batchcluster import (
+    BOOT_S,
+    HEAD,
+    IMAGES,
+    IMAGES_FOLDER,
+    IMAGES_PORT,
+    SERVER,
+    BatchCluster,
+    plain_file,
+)
 from testbed.births import File, Folder
-from testbed.cluster import TOOLS, WAIT_S, Cluster
+from testbed.cluster import TOOLS, WAIT_S
 from testbed.commands import CommandFailed
 from testbed.people import USERS
 from testbed.records import TestbedError
-from testbed.slurmconf import CGROUPS_OFF, CGROUPS_V1, PLUGSTACK, node_names, slurm_conf
+from testbed.slurmconf import CGROUPS_OFF, CGROUPS_V1, PLUGSTACK, slurm_conf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cachemgr.clock import Clock
 
-HEAD, IMAGES = "head", "images"
-MOST_NODES = 250
-IMAGES_PORT = 8000
-IMAGES_FOLDER = "/srv/images"
-SERVER = "/usr/lib/testbed/imageserver.py"
+__all__ = ["HEAD", "IMAGES", "IMAGES_FOLDER", "IMAGES_PORT", "SERVER", "SlurmCluster", "missing"]
 CONF = "/etc/slurm/slurm.conf"
 MUNGED = "setpriv --reuid=munge --regid=munge --clear-groups /usr/sbin/munged --num-threads=2"
-BOOT_S = 60
 # Asks a daemon by its own file: it may have another number after a reconfiguration.
 SIGNALLED = 'read -r pid <"/run/slurm/$1.pid" && kill -s "$2" "$pid"'
 
 
-class SlurmCluster(Cluster):
+class SlurmCluster(BatchCluster):
     """`with SlurmCluster(nodes=2) as cluster: cluster.run("head", ["sbatch", …], user="ada")`."""
 
     kind = "slurm"
@@ -59,16 +64,11 @@ class SlurmCluster(Cluster):
         that every host has before its daemons start, such as /etc/slurm/job_submit.lua; what
         begins with #! can be executed.
         """
-        if not 1 <= nodes <= MOST_NODES:
-            raise TestbedError(f"{nodes} nodes: there can be 1 to {MOST_NODES}")
-        self.nodes = list(node_names(nodes))
         self._munge_key = secrets.token_bytes(128)
         self._conf = slurm_conf(nodes, slurm_conf_lines)
-        self._given = dict(files or {})
-        addresses = {HEAD: "10.77.0.1", IMAGES: "10.77.0.2"}
         tree = suites.tree_of(version, cache)
         super().__init__(
-            {**addresses, **{node: f"10.77.1.{place}" for place, node in enumerate(self.nodes, 1)}},
+            nodes=nodes,
             name=name,
             rate_bits_per_s=rate_bits_per_s,
             pool_bytes=pool_bytes,
@@ -76,6 +76,7 @@ class SlurmCluster(Cluster):
             users=users,
             shared=shared,
             writable=writable,
+            files=files,
             notes={"version": suites.version_in(tree) or ""},
             clock=clock,
         )
@@ -83,8 +84,7 @@ class SlurmCluster(Cluster):
     @classmethod
     def attached(cls, name: str, clock: Clock | None = None) -> SlurmCluster:
         cluster = super().attached(name, clock)
-        cluster.nodes = [host for host in cluster.hosts if host not in (HEAD, IMAGES)]
-        cluster._munge_key, cluster._conf, cluster._given = b"", "", {}
+        cluster._munge_key, cluster._conf = b"", ""
         return cluster
 
     @property
@@ -92,22 +92,24 @@ class SlurmCluster(Cluster):
         """Slurm's own, such as 22.05.8."""
         return self.record.notes["version"]
 
+    @property
+    def system(self) -> str:
+        return f"Slurm {self.version}"
+
     def files(self, host: str) -> list[File]:
         munge = self.people.of("munge")
         plain: dict[str, str | bytes] = {
             CONF: self._conf,
             "/etc/slurm/plugstack.conf": PLUGSTACK,
             "/etc/slurm/cgroup.conf": CGROUPS_V1 if self.version.startswith("22.05.") else CGROUPS_OFF,
-            **self._given,
         }
-        server = Path(__file__).with_name("imageserver.py").read_bytes()
         return [
+            *(plain_file(path, content) for path, content in plain.items()),
+            # After these, since the caller may have files of his own in their places.
             *super().files(host),
             File(
                 path="/etc/munge/munge.key", content=self._munge_key, mode=0o400, uid=munge.uid, gid=munge.gid
             ),
-            *(_file(path, content) for path, content in plain.items()),
-            *([File(path=SERVER, content=server)] if host == IMAGES else []),
         ]
 
     def folders(self) -> list[Folder]:
@@ -129,16 +131,10 @@ class SlurmCluster(Cluster):
             ),
             Folder(path="/var/lib/slurm/slurmd"),
             Folder(path="/etc/slurm/plugstack.conf.d"),
-            Folder(path=IMAGES_FOLDER),
         ]
 
     def boot(self, hosts: Sequence[str]) -> None:
-        if IMAGES in hosts:
-            self.start(
-                IMAGES,
-                ["/usr/bin/python3", "-I", "-S", SERVER, IMAGES_FOLDER, str(IMAGES_PORT)],
-                name="images",
-            )
+        super().boot(hosts)
         if HEAD in hosts:
             self.run(HEAD, ["/bin/sh", "-c", f"{MUNGED} && exec slurmctld"])
             self.wait_for("slurmctld to answer", self.is_controller_up, BOOT_S, self.logs)
@@ -217,11 +213,6 @@ class SlurmCluster(Cluster):
         # Newer ones forget their nodes until these answer again.
         self.wait_for("the nodes to register", lambda: self.are_up(heard), BOOT_S, self.logs)
 
-    def publish(self, name: str, content: bytes) -> str:
-        """Put an image on the server; gives its address."""
-        self.write(IMAGES, f"{IMAGES_FOLDER}/{name}", content)
-        return f"http://{IMAGES}:{IMAGES_PORT}/{name}"
-
     def sbatch(self, script: str, *options: str, user: str = USERS[0]) -> str:
         """Submit a script as a user, by standard input; gives the job's number."""
         return self.run(HEAD, ["sbatch", "--parsable", *options], user=user, given=script).stdout.strip()
@@ -265,8 +256,3 @@ def missing(version: str | None = None, cache: Path = suites.CACHE) -> str | Non
     if (cache / suites.SUITES[version]).exists() or shutil.which("debootstrap"):
         return None
     return f"Slurm {version} needs debootstrap: apt install debootstrap"
-
-
-def _file(path: str, content: str | bytes) -> File:
-    data = content.encode() if isinstance(content, str) else content
-    return File(path=path, content=data, mode=0o755 if data.startswith(b"#!") else 0o644)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 # Keys of which there may be several lines; each is told from its like by its value.
 REPEATED = {"nodename", "partitionname", "nodeset", "downnodes", "include", "slurmctldhost"}
@@ -56,10 +56,6 @@ def slurm_conf(nodes: int, lines: Iterable[str]) -> str:
     given = list(lines)
     replaced = {_identity(line) for line in given}
     return "\n".join([*(line for line in base if _identity(line) not in replaced), *given]) + "\n"
-
-
-def node_names(nodes: int) -> Sequence[str]:
-    return [f"n{number}" for number in range(1, nodes + 1)]
 
 
 def _identity(line: str) -> str:

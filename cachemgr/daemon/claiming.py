@@ -1,7 +1,8 @@
 """The verb `claim`: the image that a job was promised, as an instance for its user.
 
 Called by root's prolog, with what the batch system says of the job and not with what the user
-says: either the ticket that the service has put on the job, or the reservation in which it runs.
+says: a ticket that the service or the submit filter has signed, the reservation in which it runs,
+or nothing but its number, if the service has pinned an image here for it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import os
 
 from cachemgr import instance_book, pins
-from cachemgr.daemon import access
+from cachemgr.channel import NODE
+from cachemgr.daemon import access, neighbours
 from cachemgr.daemon.leasing import instance_of
+from cachemgr.daemon.line import Gone
 from cachemgr.daemon.shapes import instance_fields
-from cachemgr.errors import BadRequest, Missing, NotAllowed
+from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, Unsuitable
 from cachemgr.job_tickets import JOB, checked_ticket
 from cachemgr.records import digest_of
 
@@ -35,15 +38,25 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     begin_s = node.clock.monotonic_s()
     access.require_privilege(caller, "claiming a job's image")
     job, attempt = request.text("job"), request.optional_number("attempt")
+    task = request.optional_number("task", least=1)
     ticket, reservation = request.optional_text("ticket"), request.optional_text("reservation")
-    until_s = request.optional_number("until_s")
+    is_pinned = request.truth("pinned")
+    until_s, nodes = request.optional_number("until_s"), request.texts("nodes")
     request.finish()
     if not JOB.fullmatch(job):
         raise BadRequest(f"{job[:60]!r} is no number of a job")
+    if ticket is None and reservation is None and not is_pinned:
+        raise BadRequest("a claim needs a ticket or a reservation")
     # A prolog that was killed meanwhile is followed by the epilog, which may be there already.
     line.check_is_heard()
-    image = _promised(node, caller, job, ticket, reservation)
-    owner, label = f"{OWNER}{job}", "" if attempt is None else f"attempt-{attempt}"
+    # Each task of an array has a copy of its own; their tickets and pins are the array's.
+    name = job if task is None else f"{job}.{task}"
+    owner, label = f"{OWNER}{name}", "" if attempt is None else f"attempt-{attempt}"
+    if nodes:
+        fields = {"job": job, "task": task, "attempt": attempt, "until_s": until_s, "uid": caller.uid}
+        promise = {"ticket": ticket, "reservation": reservation, "pinned": is_pinned or None}
+        return _claim_elsewhere(node, nodes, owner, {**fields, **promise}, line)
+    image = _promised(node, caller, job, (name, job), ticket, reservation)
     _clear_earlier(node, owner, label)
     made = instance_of(
         node,
@@ -57,14 +70,44 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     return instance_fields(made)
 
 
-def _promised(node: Node, caller: Caller, job: str, ticket: str | None, reservation: str | None) -> Image:
+def _claim_elsewhere(
+    node: Node, names: list[str], owner: str, fields: dict[str, object], line: Line
+) -> dict[str, object]:
+    """The other nodes of a job: an instance on each of them, or on none."""
+    wrong = [name for name in names if not NODE.fullmatch(name)]
+    if wrong:
+        raise BadRequest(f"{wrong[0][:60]!r} is no name of a node")
+    answers = neighbours.ask_all(node, names, "claim", fields)
+    for name, made in sorted(answers.results.items()):
+        if made.get("state") == "prepared":
+            answers.errors[name] = Unsuitable(
+                "this instance needs mounts, which nobody there makes: let its daemon be root"
+            )
+    try:
+        answers.check()
+        line.check_is_heard()
+    except (CacheError, Gone):
+        neighbours.ask_all(node, names, "release", {"owner": owner})
+        raise
+    node.log.info("claimed on other nodes", owner=owner, nodes=len(names))
+    return {"owner": owner, "paths": {name: made["path"] for name, made in answers.results.items()}}
+
+
+def _promised(
+    node: Node,
+    caller: Caller,
+    job: str,
+    names: tuple[str, ...],
+    ticket: str | None,
+    reservation: str | None,
+) -> Image:
     if ticket is not None:
         found = checked_ticket(node.keys, ticket, job=job, uid=caller.uid, now_s=node.clock.now_s())
         digest = found.digest
     elif reservation is not None:
         digest = _reserved(node, reservation)
     else:
-        raise BadRequest("a claim needs a ticket or a reservation")
+        digest = _pinned(node, job, names)
     image = node.pool.find(digest)
     if image is None:
         node.metrics.count("outrider_image_requests_total", "miss")
@@ -76,24 +119,42 @@ def _promised(node: Node, caller: Caller, job: str, ticket: str | None, reservat
 
 def _reserved(node: Node, reservation: str) -> str:
     """The image that the service has pinned for a reservation; users' pins have other names."""
-    owner, now_s = f"{RESERVATION}{reservation}", node.clock.now_s()
-    trusted = {0, os.geteuid()}
-    names = node.pool.disk.names(node.pool.layout.folder("images"))
-    digests = [
-        digest
-        for digest in names
-        if digest_of(digest)
-        and node.pool.disk.exists(pins.pin_path(node.pool.layout.image(digest), owner))
-        and any(
-            pin.owner == owner and pin.uid in trusted and pins.holds(pin, now_s)
-            for pin in node.pool.pins(digest)
-        )
-    ]
+    digests = _held(node, {f"{RESERVATION}{reservation}"})
     if not digests:
         raise Missing(f"no image is held on this node for reservation {reservation}")
     if len(digests) > 1:
         raise BadRequest(f"reservation {reservation} has {len(digests)} images here: its jobs need tickets")
     return digests[0]
+
+
+def _pinned(node: Node, job: str, names: tuple[str, ...]) -> str:
+    """The image that the service has pinned for a job or its array; it pins both kinds by one rule."""
+    owners = {f"{RESERVATION}{OWNER}{name}" for name in names}
+    digests = _held(node, owners)
+    if len(digests) == 1:
+        return digests[0]
+    if digests:
+        raise BadRequest(f"job {job} has {len(digests)} images here: it needs a ticket")
+    if any(_holds(node, node.pool.layout.ingest(ingest.key), owners) for ingest in node.pool.ingests()):
+        raise Missing(f"the image of job {job} is still on its way to this node")
+    raise NotAllowed(f"no image is held on this node for job {job}, and it has no ticket: submit it again")
+
+
+def _held(node: Node, owners: set[str]) -> list[str]:
+    """The digests of the images here that the service has pinned under one of these names."""
+    disk, layout = node.pool.disk, node.pool.layout
+    names = [name for name in disk.names(layout.folder("images")) if digest_of(name)]
+    return [name for name in names if _holds(node, layout.image(name), owners)]
+
+
+def _holds(node: Node, folder: str, owners: set[str]) -> bool:
+    disk, now_s, trusted = node.pool.disk, node.clock.now_s(), {0, os.geteuid()}
+    if not any(disk.exists(pins.pin_path(folder, owner)) for owner in owners):
+        return False
+    return any(
+        pin.owner in owners and pin.uid in trusted and pins.holds(pin, now_s)
+        for pin in pins.read_pins(disk, folder)
+    )
 
 
 def _clear_earlier(node: Node, owner: str, label: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachemgr import instance_book, pins
-from cachemgr.daemon import access
+from cachemgr.daemon import access, neighbours
 from cachemgr.daemon.adding import read_pin
 from cachemgr.daemon.shapes import image_fields, instance_fields
 from cachemgr.errors import BadRequest, Missing
@@ -118,7 +118,15 @@ def instance_of(
 def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
     """Called by epilogs, hence right when nothing is there, and when asked twice."""
     owner, label = caller.owner(request.text("owner")), request.optional_text("label")
+    nodes = request.texts("nodes")
     request.finish()
+    if nodes:
+        access.require_privilege(caller, "releasing on other nodes")
+        answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
+        answers.check()
+        return {
+            name: sum(int(each[name]) for each in answers.results.values()) for name in ("removed", "pins")
+        }
     removed = instance_book.remove_instances(node.pool, node.maker, owner, label)
     given_back = _unpin_all(node, owner) if label is None else 0
     if removed or given_back:

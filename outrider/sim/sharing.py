@@ -25,6 +25,8 @@ from fractions import Fraction
 from heapq import heappop, heappush
 
 FINEST_DENOMINATOR = 1 << 64
+NO_CAP = 1 << 62
+"""In bytes/s: more than any link carries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,12 +82,24 @@ class SharedLink:
         if transfer.key in self._active:
             raise ValueError(f"transfer {transfer.key} is under way already")
 
-        cap = min(transfer.cap_bytes_per_s or self._rate, self._rate)
+        cap = transfer.cap_bytes_per_s or NO_CAP
         group = self._groups.get((transfer.receiver, cap))
         if group is None:
             group = self._groups[transfer.receiver, cap] = _Group(self._now)
         group.add(self._now, transfer)
         self._active.add(transfer.key)
+        self._share()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._groups
+
+    def set_rate(self, now_s: int, rate_bytes_per_s: int) -> None:
+        """From now on the server's link carries more or less, no sooner than any earlier call's time."""
+        if rate_bytes_per_s < 1:
+            raise ValueError(f"a link of {rate_bytes_per_s} bytes/s carries nothing; give 1 or more")
+        self._run_until(now_s)
+        self._rate = rate_bytes_per_s
         self._share()
 
     def next_finish_s(self) -> int | None:

@@ -10,6 +10,7 @@ import pytest
 
 from outrider.rms.twin import GRID_ENGINE, SLURM, Rules
 from tests.contract.embedded_harness import embedded
+from tests.contract.gridengine_harness import CANNOT, gridengine
 from tests.contract.harness import Harness, Scene
 from tests.contract.slurm_cluster import Cluster
 from tests.contract.slurm_harness import SlurmHarness, private_slurm
@@ -24,6 +25,7 @@ HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
     "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
     "embedded": embedded,
     "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
+    "gridengine": gridengine,
 }
 # Each with the folder below which it is installed. Others than this system's own are asked for.
 SLURMS = {"slurm": ""}
@@ -55,5 +57,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         real.sweep()
         yield Scene(real)
         return
+    if request.param == "gridengine" and request.node.originalname in CANNOT:
+        pytest.skip(CANNOT[request.node.originalname])
     with HARNESSES[request.param]() as harness:
         yield Scene(harness)

@@ -16,8 +16,8 @@ from cachemgr.clock import SystemClock
 from outrider.core.model import Resources
 from outrider.metadata.hostlists import fold
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
-from outrider.rms.slurm import Account, Commands, SlurmSystem, run_process
-from outrider.rms.slurm.commands import Output
+from outrider.rms.commands import Account, Output, run_process
+from outrider.rms.slurm import Commands, SlurmSystem
 from tests.contract.harness import Lags, Person
 from tests.contract.slurm_cluster import CPUS, MEMORY_MIB, PATH, Cluster, cluster, missing
 

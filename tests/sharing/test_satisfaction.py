@@ -11,11 +11,9 @@ import pytest
 from outrider.sim.experiments.satisfaction import (
     NOMINAL_BYTES_PER_S,
     TCP_BYTES_PER_S,
-    Request,
-    Strategy,
     client_satisfaction,
-    scheduled_finish_times,
 )
+from outrider.sim.experiments.stager import Request, Stager, Strategy
 
 MIB = 1 << 20
 DURATION_S = 1800
@@ -76,9 +74,27 @@ def test_who_waits_longer_than_the_duration_gets_nothing() -> None:
 
 
 def test_earliest_deadline_is_sent_first_among_those_released() -> None:
-    finishes = scheduled_finish_times([0, 5, 5, 100], [10, 10, 10, 10], [99, 60, 50, 200])
+    stager = Stager(
+        [request(0, 99), request(5, 60), request(5, 50), request(100, 200)], Strategy.SCHEDULED, 10
+    )
 
-    assert finishes == [10, 30, 20, 110]
+    order = []
+    for now_s in (0, 40, 80, 100):
+        order += [sending.request for sending in stager.due(now_s)]
+        stager.arrived()
+
+    assert order == [0, 2, 1, 3]
+
+
+def test_relayed_image_reaches_all_instances_in_the_time_of_one() -> None:
+    wide = request(0, 40, nodes=3)
+
+    got = {
+        is_relayed: client_satisfaction([wide], Strategy.JOB_STYLE, 10, is_relayed=is_relayed).got_s
+        for is_relayed in (True, False)
+    }
+
+    assert got == {True: (1000 - 40,), False: (1000 - 3 * 40,)}
 
 
 def test_everybody_in_trace_1_is_satisfied_by_schedule_and_nobody_by_job_style(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.slurm import missing
+from testbed import gridengine, slurm
 from testbed.suites import SUITES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +17,14 @@ VERSIONS = sorted(SUITES) if os.environ.get("OUTRIDER_TEST_VERSIONS") else [None
 
 
 def needs_slurm(version: str | None = None) -> None:
-    lack = missing(version)
+    _needs(slurm.missing(version))
+
+
+def needs_gridengine() -> None:
+    _needs(gridengine.missing())
+
+
+def _needs(lack: str | None) -> None:
     if lack is not None:
         if os.environ.get("CI"):
             pytest.fail(f"{lack}; in CI it must be there")
@@ -26,9 +33,10 @@ def needs_slurm(version: str | None = None) -> None:
 
 def machine() -> dict[str, object]:
     """What a cluster on this machine could have changed."""
-    folders = ("/etc/slurm", "/etc/munge", "/etc/outrider", "/run/munge", "/var/lib/slurm", "/var/log/slurm")
+    slurm = ("/etc/slurm", "/etc/munge", "/etc/outrider", "/run/munge", "/var/lib/slurm", "/var/log/slurm")
+    gridengine = ("/var/lib/gridengine", "/var/lib/gridengine/default", "/var/spool/gridengine")
     return {
-        "files": {path: _names(Path(path)) for path in folders},
+        "files": {path: _names(Path(path)) for path in (*slurm, *gridengine)},
         "texts": {path: Path(path).read_bytes() for path in ("/etc/passwd", "/etc/group", "/etc/hosts")},
         "name": Path("/proc/sys/kernel/hostname").read_text(),
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "testbed" in line],

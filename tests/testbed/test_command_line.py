@@ -17,13 +17,13 @@ from testbed.__main__ import rate
 from testbed.cluster import Cluster
 from testbed.people import People
 from testbed.slurmconf import slurm_conf
-from tests.testbed.clusters import ROOT, needs_slurm, processes
+from tests.testbed.clusters import ROOT, needs_gridengine, needs_slurm, processes
 
 NAME = f"line-{os.getpid()}"
 
 
-def told(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "testbed", "slurm", words[0], "--name", NAME, *words[1:]]
+def told(*words: str, kind: str = "slurm", name: str = NAME) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "testbed", kind, words[0], "--name", name, *words[1:]]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -56,6 +56,34 @@ def test_cluster_stays_when_up_has_ended_until_it_is_taken_down() -> None:
     assert down.stdout == f"{NAME}: removed\n"
     assert processes(NAME) == []
     assert not (records.FOLDER / NAME).exists()
+
+
+@pytest.mark.usefixtures("_standing")
+def test_both_batch_systems_stand_side_by_side_and_each_is_removed_by_its_own_kind() -> None:
+    needs_gridengine()
+    name = f"{NAME}-ge"
+    try:
+        up = told("up", "--nodes", "1", kind="gridengine", name=name)
+        status = json.loads(told("status", "--json", kind="gridengine", name=name).stdout)
+        run = told("run", "head", "--user", "ada", "--", "qhost", kind="gridengine", name=name)
+        wrong = told("run", "head", "--", "true", kind="gridengine")
+        none = told("down", kind="gridengine")
+    finally:
+        down = told("down", kind="gridengine", name=name)
+    slurm = told("run", "head", "--", "sinfo", "--noheader", "--format=%N %T")
+
+    assert up.stdout.startswith(f"{name}: Grid Engine {status['gridengine']} on head and 1 nodes")
+    assert [(host["state"], host["processes"]) for host in status["hosts"]] == [
+        (None, ["sge_qmaster"]),
+        (None, ["python3"]),
+        ("idle", ["sge_execd"]),
+    ]
+    assert [line.split()[0] for line in run.stdout.splitlines()][-2:] == ["global", "n1"]
+    assert "(slurm) cannot be worked on: it is ended, or not gridengine" in wrong.stderr
+    assert none.stdout == ""
+    assert down.stdout == f"{name}: removed\n"
+    assert slurm.stdout == "n1 idle\n"
+    assert processes(name) == []
 
 
 def test_cluster_can_be_made_on_a_machine_whose_root_is_an_overlay_itself() -> None:

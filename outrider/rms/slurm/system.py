@@ -7,14 +7,15 @@ last look serves to change them; how a job stands is asked anew before each chan
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Protocol
 
 from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
+from outrider.rms.commands import AccountOf
 from outrider.rms.slurm.asking import Standing, check_not_over, standing, state_now
 from outrider.rms.slurm.booking import Booking
-from outrider.rms.slurm.commands import Account, Commands
+from outrider.rms.slurm.commands import Commands
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.handing import FAR_S, arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob
@@ -44,7 +45,7 @@ class SlurmSystem:
         *,
         clock: Clock,
         log: Log,
-        account_of: Callable[[str, int], Account],
+        account_of: AccountOf,
         read_jobs: JobsReader | None = None,
         shown: Collection[str] = (),
     ) -> None:

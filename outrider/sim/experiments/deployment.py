@@ -12,14 +12,14 @@ that is two images more and one less).
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from heapq import heappop, heappush
 
 from cachemgr.policies import POLICIES, Entry, victims
+from outrider.sim.experiments.dispatcher import Dispatcher, Rules, Turn
 from outrider.sim.sharing import SharedLink, SharedTransfer
 
 
@@ -53,6 +53,8 @@ class Testbed:
       is there and frees its slots together. One by one, trace IV would lead by 33 GB.
     - `copies_after_miss`: whether an instance waits for a copy of what was transferred for
       it, too. Then trace III would lead by 8 GB, so the transfer alone makes it ready.
+    - `start_delay_s`: how long Grid Engine takes to start a job on hosts that are free. The
+      thesis does not say; bench/physical measures it.
     """
 
     __test__ = False  # pytest takes the name for a test's.
@@ -67,13 +69,24 @@ class Testbed:
     fills_hosts: bool = True
     is_parallel: bool = True
     copies_after_miss: bool = False
+    start_delay_s: int = 0
 
     def __post_init__(self) -> None:
         rates = (self.link_bytes_per_s, self.copy_bytes_per_s)
-        if min(self.hosts, self.slots_per_host, *rates) < 1 or self.pool_bytes < 0:
+        if min(self.hosts, self.slots_per_host, *rates) < 1 or min(self.pool_bytes, self.start_delay_s) < 0:
             raise ValueError(f"hosts, slots and rates have to be 1 or more: {self}")
         if self.eviction not in POLICIES:
             raise ValueError(f"eviction {self.eviction} is none of {', '.join(POLICIES)}")
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(
+            hosts=self.hosts,
+            slots_per_host=self.slots_per_host,
+            prefers_cached=self.prefers_cached,
+            fills_hosts=self.fills_hosts,
+            is_parallel=self.is_parallel,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,158 +153,145 @@ def run_deployments(requests: Sequence[BatchRequest], testbed: Testbed) -> Deplo
                 f"request {number} asks for {request.nodes} instances, but the testbed has "
                 f"{testbed.hosts * testbed.slots_per_host} slots: it would wait for ever"
             )
-    return DeploymentRun(deployments=tuple(_World(requests, testbed).run()))
+    world = VirtualHosts(requests, testbed, SharedLink(testbed.link_bytes_per_s))
+    while (now_s := world.next_s()) is not None:
+        world.happen(now_s)
+    return deployment_run(requests, world.done)
 
 
-@dataclass(kw_only=True, slots=True)
-class _Turn:
-    """An instance on its host, waiting for its image or getting it."""
+def deployment_run(requests: Sequence[BatchRequest], turns: Iterable[Turn]) -> DeploymentRun:
+    """What a dispatcher's turns say, in the order in which they became ready."""
+    return DeploymentRun(
+        deployments=tuple(
+            Deployment(
+                request=turn.request,
+                host=turn.host,
+                size_bytes=requests[turn.request].size_bytes,
+                job_start_s=turn.job_start_s,
+                begin_s=turn.begin_s,
+                ready_s=turn.ready_s,
+                is_hit=turn.is_hit,
+            )
+            for turn in turns
+        )
+    )
 
-    request: int
-    host: int
-    job_start_s: int
-    begin_s: int = 0
-    is_hit: bool = False
 
+class _Pool:
+    """The images that a host keeps."""
 
-class _Host:
-    """Slots, a queue for the one deployment at a time, and the pool."""
-
-    def __init__(self, number: int, testbed: Testbed) -> None:
-        self.number = number
-        self.free_slots = testbed.slots_per_host
-        self.queue: deque[_Turn] = deque()
-        self.is_deploying = False
-        self.pool: dict[str, Entry] = {}
-        self._pool_bytes = testbed.pool_bytes
+    def __init__(self, testbed: Testbed) -> None:
+        self.images: dict[str, Entry] = {}
+        self._limit_bytes = testbed.pool_bytes
         self._policy = POLICIES[testbed.eviction]
 
+    def make_room(self, size_bytes: int, ahead: Sequence[str], now_s: int) -> None:
+        """Let others leave for an image that is about to come, if enough of them can."""
+        taken_bytes = sum(entry.size_bytes for entry in self.images.values())
+        need_bytes = taken_bytes + size_bytes - self._limit_bytes
+        known = [_expected(entry, ahead, now_s) for entry in self.images.values()]
+        gone = victims(known, need_bytes, self._policy, now_s)
+        if gone is not None and sum(entry.size_bytes for entry in gone) >= need_bytes:
+            for entry in gone:
+                del self.images[entry.key]
+
     def keep(self, image: str, size_bytes: int, now_s: int) -> None:
-        """Put a transferred image into the pool if enough others can leave for it."""
-        taken_bytes = sum(entry.size_bytes for entry in self.pool.values())
-        need_bytes = taken_bytes + size_bytes - self._pool_bytes
-        gone = victims(self.pool.values(), need_bytes, self._policy, now_s)
-        if gone is None or sum(entry.size_bytes for entry in gone) < need_bytes:
-            return
-        for entry in gone:
-            del self.pool[entry.key]
-        entry = Entry(key=image, size_bytes=size_bytes, added_s=now_s)
-        self.pool[image] = entry.used(now_s)
+        """Put a transferred image into the pool if there is room."""
+        taken_bytes = sum(entry.size_bytes for entry in self.images.values())
+        if taken_bytes + size_bytes <= self._limit_bytes:
+            entry = Entry(key=image, size_bytes=size_bytes, added_s=now_s)
+            self.images[image] = entry.used(now_s)
 
 
-class _World:
-    """The testbed over time. Whatever happens at one instant happens before jobs start."""
+def _expected(entry: Entry, ahead: Sequence[str], now_s: int) -> Entry:
+    """With the place in the queue of whoever needs it next, for the policy that asks."""
+    return Entry(
+        key=entry.key,
+        size_bytes=entry.size_bytes,
+        added_s=entry.added_s,
+        uses=entry.uses,
+        last_use_s=entry.last_use_s,
+        next_use_s=now_s + 1 + ahead.index(entry.key) if entry.key in ahead else None,
+    )
 
-    def __init__(self, requests: Sequence[BatchRequest], testbed: Testbed) -> None:
+
+class VirtualHosts:
+    """Virtual hosts over time. Whatever happens at one instant happens before jobs start."""
+
+    def __init__(self, requests: Sequence[BatchRequest], testbed: Testbed, link: SharedLink) -> None:
         self._requests = requests
         self._testbed = testbed
-        self._link = SharedLink(testbed.link_bytes_per_s)
-        self._hosts = [_Host(number, testbed) for number in range(testbed.hosts)]
-        self._waiting: deque[int] = deque()
-        self._missing = [request.nodes for request in requests]
-        self._deployed: list[Deployment] = []
-        self._under_way: dict[str, _Turn] = {}
+        self._link = link
+        self._pools = [_Pool(testbed) for _ in range(testbed.hosts)]
+        self._under_way: dict[str, Turn] = {}
         self._events: list[tuple[int, int, Callable[[int], None]]] = []
         self._sequence = 0
+        self._dispatcher = Dispatcher(requests, testbed.rules, self)
         for number, request in enumerate(requests):
             self._at(request.submit_s, partial(self._submit, number))
 
-    def run(self) -> list[Deployment]:
-        while (now_s := self._next_s()) is not None:
-            for finished in self._link.advance(now_s):
-                self._arrive(self._under_way.pop(finished.key), now_s)
-            while self._events and self._events[0][0] == now_s:
-                heappop(self._events)[2](now_s)
-            self._start_jobs(now_s)
-            for host in self._hosts:
-                if host.queue and not host.is_deploying:
-                    self._deploy(host, host.queue.popleft(), now_s)
-        return self._deployed
+    @property
+    def done(self) -> list[Turn]:
+        return self._dispatcher.done
 
-    def _next_s(self) -> int | None:
+    def next_s(self) -> int | None:
+        """When something happens next; None when all jobs have ended."""
         times = [self._link.next_finish_s(), self._events[0][0] if self._events else None]
         return min((each for each in times if each is not None), default=None)
+
+    def happen(self, now_s: int) -> None:
+        for finished in self._link.advance(now_s):
+            self._arrive(self._under_way.pop(finished.key), now_s)
+        while self._events and self._events[0][0] <= now_s:
+            heappop(self._events)[2](now_s)
+        self._dispatcher.step(now_s)
+
+    def has_image(self, host: int, image: str) -> bool:
+        return image in self._pools[host].images
+
+    def start_job(self, request: int, hosts: tuple[int, ...], now_s: int) -> None:
+        if self._testbed.start_delay_s:
+            self._at(now_s + self._testbed.start_delay_s, partial(self._dispatcher.job_started, request))
+        else:
+            self._dispatcher.job_started(request, now_s)
+
+    def deploy(self, turn: Turn, now_s: int) -> None:
+        request = self._requests[turn.request]
+        images = self._pools[turn.host].images
+        entry = images.get(request.image)
+        if entry is not None:
+            turn.is_hit = True
+            images[request.image] = entry.used(now_s)
+            self._copy(turn, now_s)
+            return
+        self._pools[turn.host].make_room(request.size_bytes, self._dispatcher.ahead, now_s)
+        key = str(turn.host)
+        self._under_way[key] = turn
+        transfer = SharedTransfer(key=key, start_s=now_s, size_bytes=request.size_bytes)
+        self._link.add(transfer)
+
+    def run_job(self, request: int, hosts: tuple[int, ...], now_s: int) -> None:
+        self._at(now_s + self._requests[request].duration_s, partial(self._free, hosts))
 
     def _at(self, at_s: int, action: Callable[[int], None]) -> None:
         heappush(self._events, (at_s, self._sequence, action))
         self._sequence += 1
 
     def _submit(self, request: int, now_s: int) -> None:
-        self._waiting.append(request)
+        self._dispatcher.submitted(request)
 
-    def _start_jobs(self, now_s: int) -> None:
-        """First come, first served: whoever does not fit holds up all behind."""
-        while self._waiting:
-            number = self._waiting[0]
-            if sum(host.free_slots for host in self._hosts) < self._requests[number].nodes:
-                return
-            self._waiting.popleft()
-            for _ in range(self._requests[number].nodes):
-                host = self._choose_host(self._requests[number].image)
-                host.free_slots -= 1
-                turn = _Turn(request=number, host=host.number, job_start_s=now_s)
-                host.queue.append(turn)
-
-    def _choose_host(self, image: str) -> _Host:
-        """The host for the next instance; what ties goes to the lower number."""
-
-        def rank(host: _Host) -> tuple[bool, int, int]:
-            lacks_image = self._testbed.prefers_cached and image not in host.pool
-            free = host.free_slots if self._testbed.fills_hosts else -host.free_slots
-            return (lacks_image, free, host.number)
-
-        return min((host for host in self._hosts if host.free_slots), key=rank)
-
-    def _deploy(self, host: _Host, turn: _Turn, now_s: int) -> None:
-        request = self._requests[turn.request]
-        host.is_deploying = True
-        turn.begin_s = now_s
-        entry = host.pool.get(request.image)
-        if entry is not None:
-            turn.is_hit = True
-            host.pool[request.image] = entry.used(now_s)
-            self._copy(turn, now_s)
-            return
-        key = str(turn.host)
-        self._under_way[key] = turn
-        transfer = SharedTransfer(key=key, start_s=now_s, size_bytes=request.size_bytes)
-        self._link.add(transfer)
-
-    def _copy(self, turn: _Turn, now_s: int) -> None:
+    def _copy(self, turn: Turn, now_s: int) -> None:
         size_bytes = self._requests[turn.request].size_bytes
         copy_s = -(-size_bytes // self._testbed.copy_bytes_per_s)
-        self._at(now_s + copy_s, partial(self._ready, turn))
+        self._at(now_s + copy_s, partial(self._dispatcher.deployed, turn))
 
-    def _arrive(self, turn: _Turn, now_s: int) -> None:
+    def _arrive(self, turn: Turn, now_s: int) -> None:
         request = self._requests[turn.request]
-        self._hosts[turn.host].keep(request.image, request.size_bytes, now_s)
+        self._pools[turn.host].keep(request.image, request.size_bytes, now_s)
         if self._testbed.copies_after_miss and self._testbed.pool_bytes:
             self._copy(turn, now_s)
         else:
-            self._ready(turn, now_s)
+            self._dispatcher.deployed(turn, now_s)
 
-    def _ready(self, turn: _Turn, now_s: int) -> None:
-        request = self._requests[turn.request]
-        self._hosts[turn.host].is_deploying = False
-        self._missing[turn.request] -= 1
-        self._deployed.append(
-            Deployment(
-                request=turn.request,
-                host=turn.host,
-                size_bytes=request.size_bytes,
-                job_start_s=turn.job_start_s,
-                begin_s=turn.begin_s,
-                ready_s=now_s,
-                is_hit=turn.is_hit,
-            )
-        )
-        end_s = now_s + request.duration_s
-        if not self._testbed.is_parallel:
-            self._at(end_s, partial(self._free, [turn.host]))
-        elif not self._missing[turn.request]:
-            hosts = [each.host for each in self._deployed if each.request == turn.request]
-            self._at(end_s, partial(self._free, hosts))
-
-    def _free(self, hosts: Sequence[int], now_s: int) -> None:
-        for host in hosts:
-            self._hosts[host].free_slots += 1
+    def _free(self, hosts: tuple[int, ...], now_s: int) -> None:
+        self._dispatcher.slots_freed(hosts)

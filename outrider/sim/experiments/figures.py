@@ -16,10 +16,9 @@ from outrider.sim.experiments.deployment import (
 from outrider.sim.experiments.disk import STAGING, STAGING_PUBLISHED_GB, run_staging
 from outrider.sim.experiments.satisfaction import (
     NOMINAL_BYTES_PER_S,
-    Request,
-    Strategy,
     client_satisfaction,
 )
+from outrider.sim.experiments.stager import Request, Strategy
 from outrider.sim.experiments.submissions import busiest_span, cumulative, rate
 from outrider.sim.workload.thesis import published_trace
 from outrider.sim.workload.trace import Trace

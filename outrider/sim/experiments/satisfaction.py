@@ -22,39 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
-from heapq import heappop, heappush
 
-from outrider.sim.sharing import SharedTransfer, shared_finish_times
+from outrider.sim.experiments.stager import Request, Sending, Stager, Strategy
+from outrider.sim.sharing import SharedLink, SharedTransfer
 
 NOMINAL_BYTES_PER_S = 12_500_000
 # A full Ethernet frame takes 1538 bytes on the wire, 1448 of which TCP's user gets.
 TCP_BYTES_PER_S = NOMINAL_BYTES_PER_S * 1448 // 1538
-
-
-class Strategy(Enum):
-    JOB_STYLE = "job-style"
-    JUST_IN_TIME = "just in time"
-    AGGRESSIVE = "aggressive"
-    SCHEDULED = "scheduled"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
-    """A reservation of `nodes` instances, each with its own image to be transferred."""
-
-    submit_s: int
-    start_s: int
-    nodes: int
-    size_bytes: int
-    duration_s: int
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.submit_s <= self.start_s:
-            raise ValueError(f"a request handed in at {self.submit_s} cannot start at {self.start_s}")
-        if min(self.nodes, self.size_bytes, self.duration_s) < 1:
-            raise ValueError(f"nodes, bytes and seconds have to be 1 or more: {self}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,92 +60,55 @@ class Satisfaction:
 
 
 def client_satisfaction(
-    requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int
+    requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool = False
 ) -> Satisfaction:
     if not requests:
         raise ValueError("there is no request whose satisfaction could be measured")
-    if strategy is Strategy.SCHEDULED:
-        ready = _scheduled_ready_times(requests, rate_bytes_per_s)
-    else:
-        ready = _shared_ready_times(requests, strategy, rate_bytes_per_s)
+    ready = _ready_times(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
+    return satisfaction_of(requests, strategy, ready)
+
+
+def satisfaction_of(requests: Sequence[Request], strategy: Strategy, ready_s: Sequence[int]) -> Satisfaction:
+    """What clients got whose last images were there at these instants."""
     got = [
-        max(0, request.duration_s - max(0, ready_s - request.start_s))
-        for request, ready_s in zip(requests, ready, strict=True)
+        max(0, request.duration_s - max(0, each_s - request.start_s))
+        for request, each_s in zip(requests, ready_s, strict=True)
     ]
     asked = tuple(request.duration_s for request in requests)
     return Satisfaction(strategy=strategy, asked_s=asked, got_s=tuple(got))
 
 
-def transfer_start_s(request: Request, strategy: Strategy, rate_bytes_per_s: int) -> int:
-    """When a naive strategy starts all transfers of a request, come what may."""
-    if strategy is Strategy.JOB_STYLE:
-        return request.start_s
-    if strategy is Strategy.AGGRESSIVE:
-        return request.submit_s
-    if strategy is Strategy.JUST_IN_TIME:
-        alone_s = _seconds(request.nodes * request.size_bytes, rate_bytes_per_s)
-        return max(request.submit_s, request.start_s - alone_s)
-    raise ValueError(f"{strategy.value} staging does not start transfers at a fixed time")
+class VirtualReservations:
+    """The stager's body over a virtual link, an instant after the other."""
+
+    def __init__(self, requests: Sequence[Request], stager: Stager, link: SharedLink) -> None:
+        self._requests, self._stager, self._link = requests, stager, link
+        self._under_way: dict[str, Sending] = {}
+        self.ready_s = [0] * len(requests)
+
+    def next_s(self) -> int | None:
+        """When something happens next; None when everything has arrived."""
+        times = [self._stager.next_s(), self._link.next_finish_s()]
+        return min((each for each in times if each is not None), default=None)
+
+    def happen(self, now_s: int) -> None:
+        for finished in self._link.advance(now_s):
+            request = self._under_way.pop(finished.key).request
+            self.ready_s[request] = max(self.ready_s[request], finished.finish_s)
+            self._stager.arrived()
+        for sending in self._stager.due(now_s):
+            self._under_way[sending.key] = sending
+            size_bytes = self._requests[sending.request].size_bytes
+            self._link.add(SharedTransfer(key=sending.key, start_s=now_s, size_bytes=size_bytes))
 
 
-def scheduled_finish_times(
-    releases_s: Sequence[int], durations_s: Sequence[int], deadlines_s: Sequence[int]
+def _ready_times(
+    requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool
 ) -> list[int]:
-    """Ends of transfers sent one at a time, the earliest deadline first.
-
-    Nothing is refused here: the thesis' testbed had no admission control, so this is the
-    order alone, late or not. The core's `DeadlineLink` would refuse what comes too late.
-
-    A transfer under way is finished before the next is chosen. Ties go to the earlier in
-    the list, so that the images of one request follow each other.
-    """
-    arrivals = sorted(range(len(releases_s)), key=lambda index: (releases_s[index], index))
-    finishes = [0] * len(arrivals)
-    waiting: list[tuple[int, int]] = []
-    now_s = arrived = 0
-    for _ in arrivals:
-        if not waiting:
-            now_s = max(now_s, releases_s[arrivals[arrived]])
-        while arrived < len(arrivals) and releases_s[arrivals[arrived]] <= now_s:
-            index = arrivals[arrived]
-            heappush(waiting, (deadlines_s[index], index))
-            arrived += 1
-        _, index = heappop(waiting)
-        now_s += durations_s[index]
-        finishes[index] = now_s
-    return finishes
-
-
-def _shared_ready_times(requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int) -> list[int]:
-    transfers = [
-        [
-            SharedTransfer(
-                key=f"{number}/{instance}",
-                start_s=transfer_start_s(request, strategy, rate_bytes_per_s),
-                size_bytes=request.size_bytes,
-            )
-            for instance in range(request.nodes)
-        ]
-        for number, request in enumerate(requests)
-    ]
-    together = [one for each in transfers for one in each]
-    finishes = shared_finish_times(together, rate_bytes_per_s)
-    return [max(finishes[one.key] for one in each) for each in transfers]
-
-
-def _scheduled_ready_times(requests: Sequence[Request], rate_bytes_per_s: int) -> list[int]:
-    owners = [owner for owner, each in enumerate(requests) for _ in range(each.nodes)]
-    finishes = scheduled_finish_times(
-        [requests[owner].submit_s for owner in owners],
-        [_seconds(requests[owner].size_bytes, rate_bytes_per_s) for owner in owners],
-        [requests[owner].start_s for owner in owners],
-    )
-    ready = [0] * len(requests)
-    for owner, finish_s in zip(owners, finishes, strict=True):
-        ready[owner] = max(ready[owner], finish_s)
-    return ready
-
-
-def _seconds(size_bytes: int, rate_bytes_per_s: int) -> int:
-    """How long the bytes take alone, rounded up."""
-    return -(-size_bytes // rate_bytes_per_s)
+    stager = Stager(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
+    world = VirtualReservations(requests, stager, SharedLink(rate_bytes_per_s))
+    now_s = 0
+    while (next_s := world.next_s()) is not None:
+        now_s = max(now_s, next_s)
+        world.happen(now_s)
+    return world.ready_s

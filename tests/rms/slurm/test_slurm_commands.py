@@ -13,7 +13,8 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsError, Submission, Unavailable, Unknown
-from outrider.rms.slurm.commands import Account, Commands, Output, run_process, trouble
+from outrider.rms.commands import Account, Output, run_process
+from outrider.rms.slurm.commands import DIALECT, Commands
 from outrider.rms.slurm.handing import arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob, job_in
 from outrider.rms.slurm.placing import Places, led
@@ -73,17 +74,17 @@ class Recorder:
 
 @pytest.mark.parametrize("complaint", AWAY)
 def test_complaint_of_a_controller_that_is_away_says_ask_again(complaint: str) -> None:
-    assert type(trouble(("scontrol",), complaint)) is Unavailable
+    assert type(DIALECT.trouble(("scontrol",), complaint)) is Unavailable
 
 
 @pytest.mark.parametrize("complaint", MISSING)
 def test_complaint_of_something_missing_is_unknown(complaint: str) -> None:
-    assert type(trouble(("scontrol",), complaint)) is Unknown
+    assert type(DIALECT.trouble(("scontrol",), complaint)) is Unknown
 
 
 @pytest.mark.parametrize("complaint", NO)
 def test_any_other_complaint_is_a_refusal_in_slurms_own_words(complaint: str) -> None:
-    error = trouble(("scontrol", "update"), complaint)
+    error = DIALECT.trouble(("scontrol", "update"), complaint)
 
     assert type(error) is Refused
     assert complaint in str(error)

@@ -12,8 +12,8 @@ import pytest
 
 from cachemgr.clock import SystemClock
 from outrider.rms.base import JobState, NodeState, Sight, Unavailable
-from outrider.rms.slurm import Account, Commands, SlurmSystem, run_process
-from outrider.rms.slurm.commands import Output
+from outrider.rms.commands import Account, Output, run_process
+from outrider.rms.slurm import Commands, SlurmSystem
 from tests.contract.harness import Scene
 from tests.contract.slurm_cluster import PATH, Cluster
 from tests.contract.slurm_harness import LogOfTest, SlurmHarness, private_slurm

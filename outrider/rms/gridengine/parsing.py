@@ -1,0 +1,205 @@
+"""What Grid Engine's commands print as XML, as values. Pure: texts in, values out."""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.etree import ElementTree
+
+from outrider.rms.base import RmsError
+
+# XML 1.0 has no such characters, but qstat prints what users put into names.
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Detail:
+    """A job as `qstat -j` shows it: what was asked for."""
+
+    number: str
+    user: str
+    uid: int
+    submitted_s: int
+    reservation: int
+    account: str = ""
+    requests: tuple[tuple[str, str], ...] = ()
+    queues: tuple[str, ...] = ()
+    environment: str | None = None
+    slots: int = 1
+    context: dict[str, str] = field(default_factory=dict)
+    checkpoint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """A row of `qstat -g t`: a job, or an array's task or waiting tasks, and where it is."""
+
+    number: str
+    state: str
+    task: str = ""
+    start_s: int | None = None
+    queues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueInstance:
+    """A queue on a host."""
+
+    queue: str
+    host: str
+    slots: int
+    state: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Advance:
+    """An advance reservation of Grid Engine."""
+
+    number: int
+    name: str
+    owner: str
+    state: str
+    start_s: int
+    end_s: int
+    users: tuple[str, ...]
+    slots: tuple[tuple[str, int], ...]
+    """Slots by queue instance, `queue@host`."""
+
+
+def tree(text: str) -> ElementTree.Element:
+    """XML, mended where Grid Engine does not quote what users wrote."""
+    mended = BARE_AMPERSAND.sub("&amp;", UNPRINTABLE.sub("�", text))
+    try:
+        return ElementTree.fromstring(mended)
+    except ElementTree.ParseError as error:
+        raise RmsError(f"Grid Engine printed XML that cannot be read: {error}") from error
+
+
+def details(text: str) -> dict[str, Detail]:
+    """Of `qstat -j '*' -xml`, by number."""
+    found = [_detail(each) for each in tree(text).iterfind("djob_info/element")]
+    return {each.number: each for each in found}
+
+
+def _detail(job: ElementTree.Element) -> Detail:
+    ranges = [int(each.text or 1) for each in job.iterfind("JB_pe_range/ranges/RN_max")]
+    context = _pairs(job, "JB_context")
+    return Detail(
+        number=_text(job, "JB_job_number"),
+        user=_text(job, "JB_owner"),
+        uid=int(_text(job, "JB_uid")),
+        submitted_s=int(_text(job, "JB_submission_time")),
+        reservation=int(_text(job, "JB_ar") or 0),
+        account=_text(job, "JB_project") or _text(job, "JB_account"),
+        requests=tuple(
+            (_text(each, "CE_name"), _text(each, "CE_stringval"))
+            for each in job.iterfind("JB_hard_resource_list/*")
+        ),
+        queues=tuple(each.text or "" for each in job.iterfind("JB_hard_queue_list/*/QR_name")),
+        environment=_text(job, "JB_pe") or None,
+        slots=max(ranges, default=1),
+        context=context,
+        checkpoint=_text(job, "JB_checkpoint_name"),
+    )
+
+
+def _pairs(job: ElementTree.Element, name: str) -> dict[str, str]:
+    return {_text(each, "VA_variable"): _text(each, "VA_value") for each in job.iterfind(f"{name}/*")}
+
+
+def tasks(text: str) -> list[Task]:
+    """Of `qstat -g t -xml -u *`: a parallel job has a row for each slot and one more, which are joined."""
+    joined: dict[tuple[str, str], Task] = {}
+    for row in tree(text).iter("job_list"):
+        number, task = _text(row, "JB_job_number"), _text(row, "tasks")
+        queue = _text(row, "queue_name")
+        start = _text(row, "JAT_start_time")
+        before = joined.get((number, task))
+        queues = (before.queues if before else ()) + ((queue,) if queue else ())
+        joined[number, task] = Task(
+            number=number,
+            task=task,
+            state=_text(row, "state"),
+            start_s=utc_s(start) if start else None,
+            queues=tuple(sorted(set(queues))),
+        )
+    return list(joined.values())
+
+
+def numbers(text: str) -> set[str]:
+    """The jobs that `qstat -xml` shows."""
+    return {_text(row, "JB_job_number") for row in tree(text).iter("job_list")}
+
+
+def queue_instances(text: str) -> Iterator[QueueInstance]:
+    """Of `qhost -q -xml`."""
+    for host in tree(text).iterfind("host"):
+        for queue in host.iterfind("queue"):
+            values = {each.get("name"): each.text or "" for each in queue.iterfind("queuevalue")}
+            yield QueueInstance(
+                queue=queue.get("name", ""),
+                host=host.get("name", ""),
+                slots=int(values.get("slots") or 0),
+                state=values.get("state_string", ""),
+            )
+
+
+def advance_numbers(text: str) -> list[str]:
+    """Of `qrstat -xml -u *`."""
+    return [_text(each, "id") for each in tree(text).iterfind("ar_summary")]
+
+
+def advances(text: str) -> list[Advance]:
+    """Of `qrstat -ar N,… -xml`; what is not there any more is left out."""
+    return [_advance(each) for each in tree(text).iterfind("ar_summary")]
+
+
+def _advance(found: ElementTree.Element) -> Advance:
+    return Advance(
+        number=int(_text(found, "id")),
+        name=_text(found, "name"),
+        owner=_text(found, "owner"),
+        state=_text(found, "state"),
+        start_s=utc_s(_text(found, "start_time")),
+        end_s=utc_s(_text(found, "end_time")),
+        users=tuple(sorted(each.get("user", "") for each in found.iterfind("acl_list/acl"))),
+        slots=tuple(
+            sorted(
+                (each.get("queue_instance", ""), int(each.get("slots") or 0))
+                for each in found.iterfind("granted_slots_list/granted_slots")
+            )
+        ),
+    )
+
+
+def utc_s(text: str) -> int:
+    """A time as commands print it that run with TZ=UTC."""
+    try:
+        return calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except ValueError as error:
+        raise RmsError(f"Grid Engine printed {text!r} where a time was expected") from error
+
+
+def utc_text(at_s: int) -> str:
+    """A time as qrsub reads it that runs with TZ=UTC."""
+    return time.strftime("%Y%m%d%H%M.%S", time.gmtime(at_s))
+
+
+def duration_s(text: str) -> int | None:
+    """A request like h_rt: seconds, h:m:s, or no limit."""
+    if text.upper() == "INFINITY":
+        return None
+    total = 0
+    for part in text.split(":"):
+        if not part.isdecimal() and part:
+            raise RmsError(f"Grid Engine printed {text!r} where a duration was expected")
+        total = total * 60 + int(part or 0)
+    return total
+
+
+def _text(element: ElementTree.Element, name: str) -> str:
+    return element.findtext(name) or ""

@@ -1,0 +1,159 @@
+"""One look at Grid Engine: what several commands print, put together. No command is run here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from outrider.core.model import Resources
+from outrider.rms.base import JobState, NodeState, RmsJob, RmsNode, RmsReservation
+from outrider.rms.gridengine import context
+from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance, Task, duration_s
+from outrider.rms.gridengine.settings import Settings
+
+GUARD = "outrider_guard_"
+"""How the names of reservations begin that keep others off the nodes of one, in the work queue."""
+LIMIT = "OUTRIDER_LIMIT"
+"""The limit of a job that is bound to a shorter reservation, whose end is its limit there."""
+ON_HOSTS = ("hostname", "h")
+QUEUE_PATTERN = re.compile(r"[A-Za-z0-9_.@*?|!&()\[\]-]+(,[A-Za-z0-9_.@*?|!&()\[\]-]+)*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """What of a job's requests is its user's own: queues and requests, without what we added."""
+
+    queues: tuple[str, ...]
+    requests: tuple[tuple[str, str], ...]
+    limit_s: int | None
+
+
+def nodes(instances: Iterable[QueueInstance], settings: Settings) -> tuple[RmsNode, ...]:
+    """The hosts of the work queue."""
+    names = (settings.work_queue, settings.reservation_queue)
+    states: dict[str, str] = {}
+    slots: dict[str, int] = {}
+    for each in instances:
+        if each.queue in names:
+            states[each.host] = states.get(each.host, "") + each.state
+        if each.queue == settings.work_queue:
+            slots[each.host] = each.slots
+    return tuple(
+        RmsNode(name=host, capacity=Resources.of(cpus=slots[host]), state=_node_state(states[host]))
+        for host in sorted(slots)
+    )
+
+
+def _node_state(letters: str) -> NodeState:
+    if "u" in letters:
+        return NodeState.DOWN
+    return NodeState.DRAINED if set(letters) & set("dDE") else NodeState.UP
+
+
+def reservation(found: Advance, settings: Settings) -> RmsReservation:
+    """An advance reservation as it was asked for."""
+    is_ours = found.owner == settings.account
+    start_s = found.start_s
+    padding_s = settings.duration_offset_s if is_ours else 0
+    return RmsReservation(
+        name=found.name or f"ar-{found.number}",
+        nodes=tuple(name.partition("@")[2] for name, _ in found.slots),
+        start_s=start_s,
+        end_s=max(start_s + 1, found.end_s - padding_s),
+        users=found.users,
+        is_ours=is_ours,
+    )
+
+
+def own_wishes(job: Detail, settings: Settings) -> Waiting:
+    """What a job's user asked for, while we lead or bind it elsewhere."""
+    kept = context.decoded(job.context.get(context.QUEUES, ""))
+    queues = job.queues
+    if kept:
+        queues = tuple(kept.split(",")) if QUEUE_PATTERN.fullmatch(kept) else ("*",)
+    if queues == ("*",):
+        queues = ()
+    requests = tuple((name, text) for name, text in job.requests if name != settings.reservation_complex)
+    limits = [duration_s(text) for name, text in requests if name == "h_rt"]
+    limit = job.context.get(LIMIT, "")
+    if not limits and limit.isascii() and limit.isdecimal() and len(limit) < 12:
+        limits = [int(limit)]
+    return Waiting(queues=queues, requests=requests, limit_s=limits[0] if limits else None)
+
+
+def restricts(wishes: Waiting) -> bool:
+    """Whether a job may not run everywhere, as far as its own requests say."""
+    return bool(wishes.queues) or any(name in ON_HOSTS for name, _ in wishes.requests)
+
+
+def jobs(
+    found: Mapping[str, Detail],
+    rows: Iterable[Task],
+    held: set[str],
+    reservations: Mapping[int, str],
+    eligible: Mapping[str, tuple[str, ...]],
+    settings: Settings,
+) -> tuple[RmsJob, ...]:
+    """The jobs of a look, an array's waiting tasks as one."""
+    seen: dict[str, RmsJob] = {}
+    for row in rows:
+        detail = found.get(row.number)
+        if detail is None:
+            continue
+        job = _job(detail, row, row.number in held, reservations, settings)
+        job = replace(job, eligible=eligible.get(row.number, ()))
+        before = seen.get(job.key)
+        if before is not None:
+            kept = before if before.state is JobState.PENDING else job
+            job = replace(kept, tasks=before.tasks + job.tasks)
+        seen[job.key] = job
+    return tuple(sorted(seen.values(), key=lambda job: (job.submitted_s, job.key)))
+
+
+def _job(
+    detail: Detail, row: Task, is_held: bool, reservations: Mapping[int, str], settings: Settings
+) -> RmsJob:
+    state = _state(row, is_held and context.SAVED in detail.context)
+    is_ours = is_held or ("h" in row.state and context.HELD in detail.context)
+    hosts = tuple(sorted({name.partition("@")[2] for name in row.queues}))
+    is_placed = bool(hosts)
+    slots_a_node = {name: slots for slots, name in settings.environments}.get(detail.environment or "")
+    wanted = len(hosts) or -(-detail.slots // (slots_a_node or detail.slots))
+    raw = detail.context.get(context.METADATA)
+    return RmsJob(
+        key=f"{row.number}.{row.task}" if is_placed and row.task else row.number,
+        user=detail.user,
+        uid=detail.uid,
+        state=state,
+        nodes_wanted=wanted,
+        resources=Resources.of(cpus=slots_a_node or -(-detail.slots // wanted)),
+        limit_s=own_wishes(detail, settings).limit_s,
+        submitted_s=detail.submitted_s,
+        nodes=hosts,
+        start_s=max(row.start_s or 0, detail.submitted_s) if is_placed else None,
+        metadata=None if raw is None else context.decoded(raw),
+        reservation=reservations.get(detail.reservation),
+        account=detail.account,
+        is_held_by_us=is_ours and state is JobState.HELD,
+        tag=context.decoded(detail.context.get(context.TAG, "")),
+        tasks=1 if is_placed else count(row.task),
+    )
+
+
+def _state(row: Task, is_saved: bool) -> JobState:
+    if row.queues:
+        return JobState.STARTING if "t" in row.state else JobState.RUNNING
+    if is_saved:
+        return JobState.SUSPENDED
+    return JobState.HELD if set(row.state) & set("hE") else JobState.PENDING
+
+
+def count(ranges: str) -> int:
+    """How many tasks `1-9:2,12` names; one, if nothing is named."""
+    total = 0
+    for each in filter(None, ranges.split(",")):
+        span, _, step = each.partition(":")
+        first, _, last = span.partition("-")
+        total += (int(last or first) - int(first)) // max(1, int(step or 1)) + 1
+    return max(1, total)

@@ -1,0 +1,145 @@
+"""Everything that one look asks Grid Engine, unabridged: also what `Sight` has no place for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
+from outrider.rms.gridengine import parsing, seeing
+from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance
+from outrider.rms.gridengine.settings import Settings
+
+MOST_SELECTIONS = 200
+"""Different wishes for queues and hosts that are resolved in one look; those beyond mean all."""
+ALL_USERS = ("-u", "*")
+
+
+class Clock(Protocol):
+    """The time, in seconds since the epoch: Grid Engine's own."""
+
+    def now_s(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A sight, and what it was made of."""
+
+    sight: Sight
+    details: Mapping[str, Detail]
+    instances: tuple[QueueInstance, ...]
+    advances: tuple[Advance, ...]
+    """Of reservations, guards left out, the newest of a name last."""
+    guards: tuple[Advance, ...]
+
+
+def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
+    """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
+    details = parsing.details(commands.read("qstat", "-xml", "-j", "*"))
+    rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", *ALL_USERS))
+    held: set[str] = set()
+    if any("h" in row.state for row in rows):
+        held = parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", *ALL_USERS))
+    instances = tuple(parsing.queue_instances(commands.read("qhost", "-q", "-xml")))
+    found = advances(commands)
+    own = tuple(each for each in found if not is_guard(each, settings))
+    names = {each.number: seeing.reservation(each, settings).name for each in own}
+    eligible = _eligible(commands, settings, details)
+    return Snapshot(
+        sight=Sight(
+            at_s=clock.now_s(),
+            nodes=seeing.nodes(instances, settings),
+            jobs=seeing.jobs(details, rows, held, names, eligible, settings),
+            reservations=_reservations(own, settings),
+        ),
+        details=details,
+        instances=instances,
+        advances=own,
+        guards=tuple(each for each in found if is_guard(each, settings)),
+    )
+
+
+def reserved_anew(commands: Commands, settings: Settings, before: Snapshot) -> Snapshot:
+    """An earlier snapshot with the advance reservations that are there now."""
+    found = advances(commands)
+    own = tuple(each for each in found if not is_guard(each, settings))
+    return replace(
+        before,
+        sight=replace(before.sight, reservations=_reservations(own, settings)),
+        advances=own,
+        guards=tuple(each for each in found if is_guard(each, settings)),
+    )
+
+
+def _reservations(own: Iterable[Advance], settings: Settings) -> tuple[RmsReservation, ...]:
+    """By start and name; of two with one name the newest, since it is being moved there."""
+    seen = [seeing.reservation(each, settings) for each in own]
+    newest = {each.name: each for each in seen}
+    return tuple(sorted(newest.values(), key=lambda each: (each.start_s, each.name)))
+
+
+def advances(commands: Commands) -> list[Advance]:
+    """All advance reservations in order of their numbers, but those that end just now."""
+    numbers = parsing.advance_numbers(commands.read("qrstat", "-xml", *ALL_USERS))
+    if not numbers:
+        return []
+    argv = ("qrstat", "-xml", "-ar", ",".join(numbers))
+    done = commands.attempt(*argv)
+    # It fails when one of them ended since; the others are shown.
+    if b"<qrstat" not in done.text:
+        raise commands.failure(argv, done)
+    found = [
+        each
+        for each in parsing.advances(done.text.decode(errors="replace"))
+        if each.slots and each.state != "d"
+    ]
+    return sorted(found, key=lambda each: each.number)
+
+
+def is_guard(found: Advance, settings: Settings) -> bool:
+    return found.owner == settings.account and found.name.startswith(seeing.GUARD)
+
+
+def selected(commands: Commands, wishes: seeing.Waiting) -> tuple[str, ...]:
+    """The queue instances that a job's user allows, as Grid Engine itself resolves patterns and groups."""
+    argv = ["qselect"]
+    if wishes.queues:
+        argv += ["-q", ",".join(wishes.queues)]
+    for name, text in wishes.requests:
+        if name in seeing.ON_HOSTS:
+            argv += ["-l", f"{name}={text}"]
+    try:
+        return tuple(commands.read(*argv).split())
+    except Unknown:
+        return ()
+
+
+def _eligible(
+    commands: Commands, settings: Settings, details: Mapping[str, Detail]
+) -> dict[str, tuple[str, ...]]:
+    """The hosts that each job's user allows, of those jobs that may not run everywhere."""
+    known: dict[seeing.Waiting, tuple[str, ...]] = {}
+    found = {}
+    for number, detail in details.items():
+        wishes = seeing.own_wishes(detail, settings)
+        asked = seeing.Waiting(
+            queues=wishes.queues,
+            requests=tuple(each for each in wishes.requests if each[0] in seeing.ON_HOSTS),
+            limit_s=None,
+        )
+        if not seeing.restricts(asked) or (asked not in known and len(known) >= MOST_SELECTIONS):
+            continue
+        if asked not in known:
+            known[asked] = _hosts(commands, asked)
+        found[number] = known[asked]
+    return found
+
+
+def _hosts(commands: Commands, wishes: seeing.Waiting) -> tuple[str, ...]:
+    try:
+        return tuple(sorted({name.partition("@")[2] for name in selected(commands, wishes)}))
+    except RmsError:
+        # A user's wish that Grid Engine cannot resolve is no reason to see nothing.
+        return ()

@@ -1,0 +1,48 @@
+"""The arguments of qsub for a job that the service hands over in a user's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from outrider.rms.base import Refused, Submission
+from outrider.rms.gridengine import context
+from outrider.rms.gridengine.settings import Settings
+
+
+def arguments(submission: Submission, settings: Settings, limit_s: int | None, bound: list[str]) -> list[str]:
+    """`bound` is what ties it to a reservation, `limit_s` its limit there, if that is not its end."""
+    command = submission.argv[0] if submission.argv else ""
+    if not command or command.startswith(("-", "@")):
+        raise Refused(f"{command!r} is no command: a job needs one")
+    argv = ["qsub", "-terse", "-w", "e", "-r", "y", "-N", "outrider", "-b", "y"]
+    argv += [*_slots(submission, settings), *bound]
+    wanted = {"h_rt": str(limit_s)} if limit_s is not None else {}
+    if bound:
+        wanted[settings.reservation_complex] = "TRUE"
+    if wanted:
+        argv += ["-l", requests(wanted)]
+    if settings.checkpoint:
+        argv += ["-ckpt", settings.checkpoint]
+    if submission.metadata is not None:
+        argv += ["-ac", f"{context.METADATA}={context.encoded(submission.metadata)}"]
+    if submission.tag:
+        argv += ["-ac", f"{context.TAG}={context.encoded(submission.tag)}"]
+    return [*argv, *submission.argv]
+
+
+def requests(wanted: Mapping[str, str]) -> str:
+    """The argument of -l."""
+    return ",".join(f"{name}={text}" for name, text in sorted(wanted.items()))
+
+
+def _slots(submission: Submission, settings: Settings) -> list[str]:
+    slots = submission.resources["cpus"] or 1
+    if slots == submission.nodes_wanted == 1:
+        return []
+    environment = settings.environment(slots)
+    if environment is None:
+        raise Refused(
+            f"no parallel environment gives {slots} slots on each node: "
+            f"make one with allocation_rule {slots} and name it in environments"
+        )
+    return ["-pe", environment, str(slots * submission.nodes_wanted)]

@@ -1,0 +1,298 @@
+"""Grid Engine behind the Protocol of batch systems: what is asked becomes commands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from outrider.rms.base import (
+    JobState,
+    Refused,
+    RmsJob,
+    RmsReservation,
+    Sight,
+    Submission,
+    Unknown,
+)
+from outrider.rms.commands import AccountOf, account_of
+from outrider.rms.gridengine import context, reserving, seeing, submitting
+from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.parsing import Advance
+from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.snapshot import Clock, Snapshot, reserved_anew, selected, take
+
+ON_NODES = (JobState.STARTING, JobState.RUNNING)
+ANY_QUEUE = "*"
+
+
+class GridEngine:
+    """One Grid Engine, asked by its commands, as the account that owns the reservations."""
+
+    name = "gridengine"
+
+    def __init__(
+        self,
+        settings: Settings,
+        commands: Commands,
+        *,
+        clock: Clock,
+        account_of: AccountOf = account_of,
+        shown: Collection[str] = (),
+    ) -> None:
+        """`shown` are the nodes of which a look tells; empty means all that Grid Engine has."""
+        self._settings = settings
+        self._commands = commands
+        self._clock = clock
+        self._account_of = account_of
+        self._shown = frozenset(shown)
+        # Jobs are numbered in order; one that is not there, but not above this, has ended.
+        self._highest = 0
+
+    def look(self) -> Sight:
+        snapshot = self._snapshot()
+        reserving.mend_guards(self._commands, self._settings, snapshot, self._clock.now_s())
+        seen = snapshot.sight
+        if not self._shown:
+            return seen
+        return replace(seen, nodes=tuple(node for node in seen.nodes if node.name in self._shown))
+
+    def reserve(self, wanted: RmsReservation) -> None:
+        now_s = self._clock.now_s()
+        snapshot = self._snapshot()
+        refusal = reserving.refusal(wanted, snapshot.sight, now_s)
+        if refusal is not None:
+            raise refusal
+        known = {each.name: each for each in snapshot.sight.reservations}
+        seen = known.get(wanted.name)
+        old = self._named(snapshot, wanted.name)
+        if seen is not None and reserving.is_so(seen, wanted, now_s):
+            self._move(snapshot, old[:-1], old[-1].number, seen)
+        else:
+            self._keep_running(snapshot, wanted.name, "changed")
+            number = reserving.make(self._commands, self._settings, wanted, snapshot.sight, now_s)
+            self._move(snapshot, old, number, wanted)
+        # Guards of another time or place give way to those that are needed now.
+        now = reserved_anew(self._commands, self._settings, snapshot)
+        reserving.mend_guards(self._commands, self._settings, now, now_s)
+
+    def unreserve(self, name: str) -> None:
+        snapshot = self._snapshot()
+        seen = {each.name: each for each in snapshot.sight.reservations}.get(name)
+        if seen is not None and not seen.is_ours:
+            raise Refused(f"reservation {name} is an administrator's")
+        if seen is not None:
+            self._keep_running(snapshot, name, "given up")
+        for job in snapshot.sight.jobs:
+            if job.reservation == name and seen is not None:
+                self._alter(job, "-h", "s", *self._unbinding(snapshot, job))
+        reserving.remove(self._commands, self._named(snapshot, name))
+        guards = [each for each in snapshot.guards if each.name == seeing.GUARD + name]
+        reserving.remove(self._commands, guards)
+
+    def bind(self, job: str, reservation: str | None) -> None:
+        snapshot = self._snapshot()
+        found = self._job(snapshot, job)
+        if reservation is None:
+            if found.reservation is not None:
+                self._not_on_nodes(found, "unbound")
+                self._alter(found, *self._unbinding(snapshot, found))
+            return
+        wanted = {each.name: each for each in snapshot.sight.reservations}.get(reservation)
+        if wanted is None:
+            raise Unknown(f"there is no reservation {reservation} in Grid Engine")
+        if wanted.users and found.user not in wanted.users:
+            raise Refused(f"reservation {reservation} is not for {found.user}, whose job {job} is")
+        if found.reservation == reservation:
+            return
+        self._not_on_nodes(found, f"bound to {reservation}")
+        number = self._named(snapshot, reservation)[-1].number
+        self._alter(found, *self._binding(snapshot, found, number, wanted))
+
+    def hold(self, job: str, reason: str) -> None:
+        # First of all, since each moment counts: a job that is not held may start.
+        self._commands.ask("qalter", "-h", "s", _number(job))
+        found = self._job(self._snapshot(), job)
+        if found.state is JobState.SUSPENDED:
+            raise Refused(f"job {job} is suspended: resume it")
+        if found.state in ON_NODES:
+            self._commands.ask("qrls", "-h", "s", _number(job))
+            raise Refused(f"job {job} runs on {' '.join(found.nodes)} already: it cannot be held")
+        self._alter(found, "-ac", f"{context.NOTE}={context.shown(reason)}")
+
+    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+        snapshot = self._snapshot()
+        found = self._job(snapshot, job)
+        known = {node.name for node in snapshot.sight.nodes}
+        missing = sorted(set(nodes) - known)
+        if missing:
+            raise Unknown(f"there is no node {' '.join(missing)} in Grid Engine")
+        if found.state is JobState.SUSPENDED:
+            raise Refused(f"job {job} is suspended: resume it")
+        if found.state in ON_NODES:
+            if nodes and not set(found.nodes) <= set(nodes):
+                raise Refused(f"job {job} runs on {' '.join(found.nodes)} already")
+            return
+        if nodes and len(set(nodes)) < found.nodes_wanted:
+            raise Refused(f"job {job} wants {found.nodes_wanted} nodes, not {len(set(nodes))}")
+        self._alter(found, *self._led(snapshot, found, nodes))
+        self._commands.ask("qrls", "-h", "s", _number(job))
+        if context.HELD in snapshot.details[_number(job)].context:
+            self._commands.ask("qrls", "-h", "u", _number(job))
+            self._commands.ask("qalter", "-dc", context.HELD, _number(job))
+        if found.state is JobState.HELD:
+            # Ends the state E of a start that failed; there may be none.
+            self._commands.attempt("qmod", "-cj", job)
+
+    def note(self, job: str, text: str) -> None:
+        self._context(job, context.NOTE, context.shown(text))
+
+    def ticket(self, job: str, text: str) -> None:
+        if text:
+            self._context(job, context.TICKET, context.encoded(text))
+        else:
+            self._job(self._snapshot(), job)
+            self._commands.ask("qalter", "-dc", context.TICKET, _number(job))
+
+    def suspend(self, job: str) -> None:
+        snapshot = self._snapshot()
+        found = self._job(snapshot, job)
+        if found.state is JobState.SUSPENDED:
+            return
+        if found.state is not JobState.RUNNING:
+            raise Refused(f"job {job} is {found.state.value}: only one that runs can be suspended")
+        if not snapshot.details[_number(job)].checkpoint:
+            raise Refused(f"job {job} has no checkpoint environment: submit it with -ckpt")
+        self._alter(found, "-h", "s", "-ac", f"{context.SAVED}=1")
+        self._commands.ask("qmod", "-sj", job)
+
+    def resume(self, job: str) -> None:
+        found = self._job(self._snapshot(), job)
+        if found.state is JobState.HELD:
+            raise Refused(f"job {job} is held, not suspended: release it")
+        if found.state is JobState.SUSPENDED:
+            self._commands.ask("qrls", "-h", "s", _number(job))
+            self._commands.ask("qalter", "-dc", context.SAVED, _number(job))
+
+    def cancel(self, job: str, reason: str) -> None:
+        try:
+            self._commands.ask("qdel", job)
+        except Unknown:
+            number = _number(job)
+            if not number.isdecimal() or int(number) > self._highest:
+                raise
+
+    def submit(self, submission: Submission) -> str:
+        bound: list[str] = []
+        limit_s = submission.limit_s
+        if submission.reservation is not None:
+            snapshot = self._snapshot()
+            seen = {each.name: each for each in snapshot.sight.reservations}.get(submission.reservation)
+            if seen is None:
+                raise Unknown(f"there is no reservation {submission.reservation} in Grid Engine")
+            if seen.users and submission.user not in seen.users:
+                raise Refused(f"reservation {seen.name} is not for {submission.user}")
+            number = self._named(snapshot, seen.name)[-1].number
+            queue = f"{context.QUEUES}={ANY_QUEUE}"
+            bound = ["-ar", str(number), "-q", self._settings.reservation_queue, "-ac", queue]
+            if limit_s is not None and limit_s > seen.end_s - seen.start_s:
+                bound += ["-ac", f"{seeing.LIMIT}={limit_s}"]
+                limit_s = None
+        argv = submitting.arguments(submission, self._settings, limit_s, bound)
+        account = self._account_of(submission.user, submission.uid)
+        key = self._commands.ask_as(account, *argv).decode().split()[-1]
+        self._highest = max(self._highest, int(key))
+        return key
+
+    def _snapshot(self) -> Snapshot:
+        snapshot = take(self._commands, self._settings, self._clock)
+        self._highest = max([self._highest, *map(int, snapshot.details)])
+        return snapshot
+
+    def _job(self, snapshot: Snapshot, key: str) -> RmsJob:
+        for job in snapshot.sight.jobs:
+            if job.key == key:
+                return job
+        raise Unknown(f"there is no job {key} in Grid Engine (any more)")
+
+    def _named(self, snapshot: Snapshot, name: str) -> list[Advance]:
+        """The advance reservations of a name, the newest last; there are two while one is moved."""
+        return [each for each in snapshot.advances if each.name == name]
+
+    def _keep_running(self, snapshot: Snapshot, name: str, what: str) -> None:
+        for job in snapshot.sight.jobs:
+            if job.reservation == name and job.state in ON_NODES:
+                raise Refused(
+                    f"reservation {name} cannot be {what} while job {job.key} runs in it: "
+                    "Grid Engine would end the job"
+                )
+
+    def _not_on_nodes(self, job: RmsJob, what: str) -> None:
+        if job.state in ON_NODES:
+            raise Refused(f"job {job.key} runs on {' '.join(job.nodes)} already: it cannot be {what}")
+
+    def _move(self, snapshot: Snapshot, old: Iterable[Advance], number: int, wanted: RmsReservation) -> None:
+        """Lets jobs that wait follow to another advance reservation, and ends the earlier ones."""
+        earlier = {each.number: each for each in old}
+        for job in snapshot.sight.jobs:
+            if snapshot.details[_number(job.key)].reservation in earlier:
+                self._alter(job, *self._binding(snapshot, job, number, wanted))
+        reserving.remove(self._commands, earlier.values())
+
+    def _alter(self, job: RmsJob, *arguments: str) -> None:
+        self._commands.ask("qalter", *arguments, _number(job.key))
+
+    def _context(self, job: str, name: str, text: str) -> None:
+        found = self._job(self._snapshot(), job)
+        self._alter(found, "-ac", f"{name}={text}")
+
+    def _binding(self, snapshot: Snapshot, job: RmsJob, number: int, wanted: RmsReservation) -> list[str]:
+        detail = snapshot.details[_number(job.key)]
+        wishes = seeing.own_wishes(detail, self._settings)
+        requests = dict(wishes.requests)
+        arguments = ["-ar", str(number), "-q", self._settings.reservation_queue]
+        arguments += ["-ac", f"{context.QUEUES}={context.encoded(','.join(wishes.queues) or ANY_QUEUE)}"]
+        if wishes.limit_s is not None and wishes.limit_s > wanted.end_s - wanted.start_s:
+            requests.pop("h_rt", None)
+            arguments += ["-ac", f"{seeing.LIMIT}={wishes.limit_s}"]
+        elif wishes.limit_s is not None:
+            requests["h_rt"] = str(wishes.limit_s)
+        requests[self._settings.reservation_complex] = "TRUE"
+        return [*arguments, "-l", submitting.requests(requests)]
+
+    def _unbinding(self, snapshot: Snapshot, job: RmsJob) -> list[str]:
+        detail = snapshot.details[_number(job.key)]
+        wishes = seeing.own_wishes(detail, self._settings)
+        requests = dict(wishes.requests)
+        if wishes.limit_s is not None:
+            requests["h_rt"] = str(wishes.limit_s)
+        queues = ",".join(wishes.queues) or ANY_QUEUE
+        return ["-ar", "0", "-q", queues, "-l", submitting.requests(requests)]
+
+    def _led(self, snapshot: Snapshot, job: RmsJob, nodes: tuple[str, ...]) -> list[str]:
+        """The queues for a job that is released to nodes; its user's own wishes are kept and kept to."""
+        wishes = seeing.own_wishes(snapshot.details[_number(job.key)], self._settings)
+        own = ",".join(wishes.queues) or ANY_QUEUE
+        kept = ["-ac", f"{context.QUEUES}={context.encoded(own)}"]
+        if job.reservation is not None:
+            queue = self._settings.reservation_queue
+            names = [f"{queue}@{node}" for node in sorted(set(nodes))]
+            return ["-q", ",".join(names) or queue, *kept]
+        if not nodes:
+            return ["-q", own, *kept]
+        if seeing.restricts(wishes):
+            names = [
+                name
+                for name in selected(self._commands, wishes)
+                if name.partition("@")[2] in nodes
+                and name.partition("@")[0] != self._settings.reservation_queue
+            ]
+        else:
+            names = [f"{self._settings.work_queue}@{node}" for node in sorted(set(nodes))]
+        if len({name.partition("@")[2] for name in names}) < job.nodes_wanted:
+            raise Refused(f"job {job.key} may not run on {' '.join(nodes)}: its user named other nodes")
+        return ["-q", ",".join(sorted(names)), *kept]
+
+
+def _number(key: str) -> str:
+    """The job behind a task of an array."""
+    return key.partition(".")[0]

@@ -1,0 +1,402 @@
+#!/usr/bin/python3 -ISBWignore
+"""Grid Engine's submit filter: a persistent job submission verifier of the server.
+
+It reads what a job says of its image (`-ac OUTRIDER=…` or `-v OUTRIDER=…`), refuses what cannot
+be meant, and holds the job until the image is where it will run. It decides from the job and
+two small files, and asks nobody: a transfer or a service that hangs costs the qmaster nothing.
+
+Nothing is written that was not checked before: Grid Engine rejects a job for a line that it does not
+understand, leaves the rest of the answer in the pipe and takes it for the verdict on the next job. It
+copies line breaks of users' options into what it says, so that a line BEGIN or START may be a user's:
+the BEGIN that asks for a verdict is the one after which nothing follows. A fault of ours refuses
+jobs that name an image and lets all others pass.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import mmap
+import os
+import pwd
+import re
+import select
+import time
+
+CONFIG = "/etc/outrider/jsv.json"
+METADATA = "OUTRIDER"
+HELD = "OUTRIDER_HELD"
+TICKET = "OUTRIDER_TICKET"
+ENCODED = "base64:"
+NONE = "none"
+"""The ticket of a managed job that has none of ours: it says that this filter has seen it."""
+# The lines that a verdict depends on; of all others nothing is kept, however long they are.
+HEARD = re.compile(rb"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? ")
+CONTEXT_LINE = b"PARAM ac "
+OPTION_LINES = (b"PARAM ", b"ENV ADD ", b"BEGIN")
+WELCOME = b"SEND ENV\nSTARTED\n"
+ACCEPTED = ["RESULT STATE ACCEPT"]
+QUIET_S = 0.002
+"""For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""
+TOO_LONG = "\x00too long"
+KEYS = ("image", "digest", "size", "format", "private", "name")
+MOST_LINE_BYTES = 1 << 20
+MOST_ANSWER_BYTES = 8000
+"""Of a line: Grid Engine reads it into 10000 bytes, and does not count."""
+MOST_LINES = 64
+MOST_DEATHS = 100
+MOST_METADATA_CHARACTERS = 4000
+MOST_FILE_BYTES = 4 << 20
+MOST_USERS = 10000
+TICKET_S = 30 * 86400
+
+# What may stand in an answer, one pattern a kind of line; names and values of ours only.
+LINES = re.compile(
+    r"PARAM ac [^\x00-\x1f\x7f]+"
+    r"|PARAM h u"
+    r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
+    r"|ENV DEL OUTRIDER_TICKET"
+    r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
+)
+VALUES = {
+    "image": re.compile(r"[^\s\x00-\x1f\x7f,]{1,2000}"),
+    "digest": re.compile(r"(?:sha256:)?[0-9a-f]{64}"),
+    "size": re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,3})?\s?(?:[kKMGTP]?i?B?)"),
+    "format": re.compile(r"[a-z0-9+_-]{1,32}"),
+    "private": re.compile(r"true|false|yes|no"),
+    "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
+}
+CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
+OURS = ("USER", "JOB_ID")
+NUMBER = re.compile(r"[0-9]{1,10}")
+
+
+class Mistake(Exception):
+    """What is wrong with a job, and what its user can do about it."""
+
+
+class Files:
+    """A file of JSON that is read again when it changes."""
+
+    def __init__(self, path):
+        self.path = path
+        self._stamp = None
+        self._found = {}
+
+    def read(self):
+        """What it says; nothing, if it is not there. A broken one is a mistake that names it."""
+        try:
+            status = os.stat(self.path)
+            stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+            if stamp != self._stamp:
+                with open(self.path, "rb") as file:
+                    found = json.loads(file.read(MOST_FILE_BYTES))
+                if not isinstance(found, dict):
+                    raise ValueError("it is no object")
+                self._found, self._stamp = found, stamp
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise Mistake(f"the submit filter cannot read {self.path}: tell an administrator") from error
+        return self._found
+
+
+class Site:
+    """What an administrator has set, the site's key, and who may use which image."""
+
+    def __init__(self, path):
+        self._config = Files(path)
+        self._images = None
+        self._uids = {}
+
+    def get(self, name, default):
+        found = self._config.read().get(name, default)
+        if not isinstance(found, type(default)):
+            raise Mistake(f"{name} is wrong in {self._config.path}: tell an administrator")
+        return found
+
+    def may_use(self, digest, uid):
+        """Whether the service lets this user have that image: only then a ticket is made here."""
+        path = self.get("images", "")
+        if not path:
+            return False
+        if self._images is None or self._images.path != path:
+            self._images = Files(path)
+        allowed = self._images.read().get(digest)
+        return allowed == "*" or (isinstance(allowed, list) and uid in allowed)
+
+    def key(self):
+        path = self.get("key", "")
+        if not path:
+            return None
+        try:
+            with open(path, "rb") as file:
+                lines = [line.strip() for line in file.read(4096).splitlines()]
+        except OSError:
+            return None
+        return next((line for line in lines if len(line) >= 16), None)
+
+    def uid(self, user):
+        if user not in self._uids:
+            if len(self._uids) >= MOST_USERS:
+                self._uids.clear()
+            self._uids[user] = pwd.getpwnam(user).pw_uid
+        return self._uids[user]
+
+
+def parsed(text):
+    """Metadata as a dictionary: lines `key: value`, or `key=value;…`, or an address alone."""
+    if len(text) > MOST_METADATA_CHARACTERS:
+        raise Mistake(f"its metadata has more than {MOST_METADATA_CHARACTERS} characters")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise Mistake("its metadata is not UTF-8: write it in base64, or use outrider submit")
+    if "\n" in text or re.match(r"(?:{}):\s".format("|".join(KEYS)), text):
+        pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
+    elif re.match(r"[A-Za-z_-]{1,32}=", text):
+        pairs = [part.partition("=") for part in text.split(";") if part.strip()]
+    else:
+        pairs = [("image", ":", text)]
+    found = {}
+    for key, sign, value in pairs:
+        key, value = key.strip(), value.strip()
+        if not sign or key not in KEYS:
+            raise Mistake(f"{key[:40]!r} is no key of its metadata: use {', '.join(KEYS)}")
+        if key in found:
+            raise Mistake(f"{key} is named twice in its metadata")
+        if VALUES[key].fullmatch(value) is None:
+            raise Mistake(f"{value[:60]!r} cannot be its {key}: see outrider help metadata")
+        found[key] = value
+    if "image" not in found:
+        raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
+    return found
+
+
+def decoded(word):
+    if not word.startswith(ENCODED):
+        return word
+    try:
+        return base64.b64decode(word[len(ENCODED) :], altchars=b"-_", validate=True).decode()
+    except ValueError as error:
+        raise Mistake("its metadata is no base64: write it plainly, or use outrider submit") from error
+
+
+def encoded(text):
+    return ENCODED + base64.urlsafe_b64encode(text.encode()).decode()
+
+
+def ticket(key, job, uid, digest, expires_s):
+    text = f"1.{job}.{uid}.{digest}.{expires_s}"
+    return text + "." + hmac.new(key, b"outrider-job|" + text.encode(), hashlib.sha256).hexdigest()
+
+
+class Job:
+    """A job as the qmaster describes it, and the answer to it."""
+
+    def __init__(self):
+        self.parameters = {}
+        self.environment = {}
+
+    def note(self, line):
+        """A line of the qmaster's: PARAM name value, or ENV ADD name value."""
+        if TOO_LONG in line:
+            raise Mistake(f"one of its options has more than {MOST_LINE_BYTES} bytes")
+        word, _, rest = line.partition(" ")
+        name, _, value = rest.partition(" ")
+        if word == "PARAM" and name in OURS:
+            # They come before all that a user could write a second one into.
+            self.parameters.setdefault(name, value)
+        elif word == "PARAM":
+            self.parameters[name] = value
+        elif word == "ENV":
+            name, _, value = value.partition(" ")
+            if name.startswith(METADATA):
+                self.environment[name] = value
+
+    def metadata(self):
+        """The text and whether it stands in the context, where the service looks for it."""
+        for word in self.parameters.get("ac", "").split(","):
+            name, _, value = word.partition("=")
+            if name == METADATA:
+                return decoded(value), True
+        value = self.environment.get(METADATA)
+        if value is None:
+            return None, False
+        # The protocol writes a line break of a variable as these two letters.
+        return decoded(value.replace("\\n", "\n")), False
+
+    def answer(self, site, now_s):
+        """The lines of the answer."""
+        text, is_in_context = self.metadata()
+        if text is None:
+            # What a job of ours hands on to jobs that it submits with -V.
+            return ["ENV DEL " + TICKET, "RESULT STATE CORRECT"] if TICKET in self.environment else ACCEPTED
+        found = parsed(text)
+        added = [] if is_in_context else [METADATA + "=" + encoded(text)]
+        lines = []
+        # What belongs to a reservation has its image there when that begins.
+        in_reservation = self.parameters.get("ar", "0") not in ("", "0")
+        if not in_reservation and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
+            # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
+            added.append(HELD + "=1")
+            lines.append("PARAM h u")
+        if added:
+            lines.append(self._with_context(added))
+        made = self._ticket(site, found.get("digest", ""), now_s)
+        return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
+
+    def _with_context(self, added):
+        before = self.parameters.get("ac", "")
+        if before and CONTEXT.fullmatch(before) is None:
+            raise Mistake("its context cannot be added to: use letters, digits and _ in names, and no commas")
+        line = "PARAM ac " + ",".join(filter(None, [before, *added]))
+        if len(line.encode("utf-8", "surrogateescape")) > MOST_ANSWER_BYTES:
+            raise Mistake(f"its context has more than {MOST_ANSWER_BYTES} bytes")
+        return line
+
+    def _ticket(self, site, digest, now_s):
+        """A ticket for an image that its user may have, known by digest; others get theirs later, or none."""
+        number, user = self.parameters.get("JOB_ID", ""), self.parameters.get("USER", "")
+        digest = digest[-64:]
+        key = site.key() if digest and NUMBER.fullmatch(number) else None
+        if key is None:
+            return None
+        try:
+            uid = site.uid(user)
+        except KeyError:
+            return None
+        if not site.may_use(digest, uid):
+            return None
+        is_array = self.parameters.get("t_max", "1") != "1" or self.parameters.get("t_min", "1") != "1"
+        return ticket(key, "-" if is_array else number, uid, digest, now_s + TICKET_S)
+
+
+def verdict(lines, site, now_s):
+    """The whole answer to a job, checked line by line; never an exception."""
+    if not any(METADATA in line for line in lines) and not any(TOO_LONG in line for line in lines):
+        return ACCEPTED
+    try:
+        job = Job()
+        for line in lines:
+            job.note(line)
+        answer = job.answer(site, now_s)
+        wrong = [line for line in answer if LINES.fullmatch(line) is None]
+        if wrong:
+            raise Mistake("it cannot be corrected: write its metadata in base64, or use outrider submit")
+    except Mistake as mistake:
+        answer = [_refusal(f"outrider: {mistake}")]
+    except Exception:  # noqa: BLE001 - a fault of ours: jobs that name no image are not our business
+        if not any(METADATA + "=" in line or "ENV ADD OUTRIDER " in line for line in lines):
+            answer = ACCEPTED
+        else:
+            answer = [_refusal("outrider: the submit filter has a fault: tell an administrator")]
+    return answer
+
+
+def _refusal(text):
+    plain = "".join(letter if " " <= letter <= "~" else "?" for letter in text)
+    return "RESULT STATE REJECT " + plain[:400]
+
+
+class Conversation:
+    """The protocol: which lines are a job's, and whether its verdict is asked for."""
+
+    def __init__(self, site, now_s):
+        self._site = site
+        self._now_s = now_s
+        self._lines = None
+        self._is_context = False
+        self._is_answered = False
+        self.is_asked = False
+        self.is_over = False
+
+    @property
+    def is_in_job(self):
+        return self._lines is not None
+
+    def hear(self, line):
+        """A line of the qmaster's, or a part of one that has a user's line break."""
+        if self._lines is None:
+            self.is_over = line == b"QUIT"
+            # What else follows a verdict belongs to the job that had it: it was asked for by that job's user.
+            self._is_answered = line != b"START"
+            self._lines = []
+        self.is_asked = line == b"BEGIN"
+        if self._is_context and not line.startswith(OPTION_LINES):
+            self._lines[-1] += "\n" + line.decode("utf-8", "surrogateescape")
+            return
+        is_kept = len(self._lines) < MOST_LINES and HEARD.match(line) is not None
+        self._is_context = is_kept and line.startswith(CONTEXT_LINE)
+        if is_kept:
+            self._lines.append(line.decode("utf-8", "surrogateescape"))
+
+    def answer(self):
+        """The verdict's lines, none if it was given before; the next START begins another job."""
+        lines, self._lines = self._lines, None
+        self.is_asked = self._is_context = False
+        return [] if self._is_answered else verdict(lines, self._site, self._now_s())
+
+
+NEW, WRITING, WELCOMED, IN_JOB = range(4)
+
+
+def talk(source, target, conversation, state):
+    """Until the qmaster ends it; each answer is one write, and says STARTED to the next job, too.
+
+    Grid Engine looks for an answer at once and then after 10 ms, so that a STARTED which is there before
+    its START saves each job as much. `state` is shared with who comes after this process.
+    """
+    if state[0] not in (NEW, WELCOMED):
+        return 1
+    if state[0] == NEW:
+        write(target, WELCOME, state)
+    rest, is_cut = b"", False
+    while True:
+        data = os.read(source, 65536)
+        if not data:
+            return 0
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if is_cut:
+                line, is_cut = line[:MOST_LINE_BYTES] + TOO_LONG.encode(), False
+            conversation.hear(line)
+            if conversation.is_over:
+                return 0
+        if conversation.is_in_job:
+            state[0] = IN_JOB
+        if conversation.is_asked and not rest and not select.select([source], [], [], QUIET_S)[0]:
+            answer = "".join(line + "\n" for line in conversation.answer())
+            write(target, answer.encode("utf-8", "surrogateescape") + (WELCOME if answer else b""), state)
+        if len(rest) > MOST_LINE_BYTES:
+            rest, is_cut = rest[:MOST_LINE_BYTES], True
+
+
+def write(target, data, state):
+    state[0] = WRITING
+    while data:
+        data = data[os.write(target, data) :]
+    state[0] = WELCOMED
+
+
+def main():
+    # A word on stderr would reject a job, and a closed stderr would delay the verdicts on all of them.
+    os.dup(2)
+    os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
+    path = os.environ.get("OUTRIDER_JSV_CONFIG", CONFIG) if os.geteuid() else CONFIG
+    state = mmap.mmap(-1, 1)
+    for _ in range(MOST_DEATHS):
+        worker = os.fork()
+        if worker == 0:
+            try:
+                os._exit(talk(0, 1, Conversation(Site(path), lambda: int(time.time())), state))  # noqa: TID251
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(worker, 0)
+        # The shell above us would say on stderr that we were killed. The next worker reads on where
+        # the last one stood; had that begun with a job, all ends here, and with it the pipe.
+        if not os.WIFSIGNALED(status):
+            return os.WEXITSTATUS(status)
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

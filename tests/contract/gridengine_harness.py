@@ -1,0 +1,198 @@
+"""Grid Engine's harness: a real qmaster and real execution hosts, in a faster time.
+
+One cluster serves all tests of a process, since starting one takes longer than most tests;
+between two of them it is emptied. What Grid Engine cannot keep is said in `CANNOT`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from outrider.core.model import Resources
+from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
+from outrider.rms.commands import Account, Output
+from outrider.rms.gridengine import Commands, GridEngine, Settings, context, parsing, submitting
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
+from tests.rms.gridengine.cluster import (
+    DURATION_OFFSET_S,
+    NODES,
+    PEOPLE,
+    SLOTS,
+    Cluster,
+    ClusterError,
+    missing,
+)
+
+FACTOR = 20
+SETTINGS = Settings(
+    account="outrider",
+    reservation_queue="ar.q",
+    environments=((SLOTS, "two"),),
+    checkpoint="save",
+    duration_offset_s=DURATION_OFFSET_S,
+)
+# The clauses that no use of Grid Engine's own means can keep, each with its reason.
+CANNOT = {
+    "test_reservation_is_prolonged_while_its_job_runs": (
+        "an advance reservation cannot be altered, and its job's limit was set when it started: "
+        "reserve refuses and everything stays as it was"
+    ),
+}
+
+
+class HostRunner:
+    """Runs commands on the cluster's head, as the service's account or as a user."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        user = "outrider" if account is None else account.user
+        status, output, error = self._cluster.attempt(argv, user=user, timeout_s=timeout_s)
+        return Output(status, output.encode(), error)
+
+
+def gridengine_of(cluster: Cluster) -> GridEngine:
+    """The adapter over a cluster's commands."""
+    commands = Commands(HostRunner(cluster), variables={})
+    return GridEngine(SETTINGS, commands, clock=cluster, account_of=account_of)
+
+
+def account_of(user: str, uid: int) -> Account:
+    """One of the cluster's people, whom the machine itself does not know."""
+    return Account(user=user, uid=uid, gid=uid)
+
+
+class GridEngineHarness:
+    """A cluster in which nothing runs and nothing is reserved."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._has_failed = self._was_waiting = False
+        self.runner = HostRunner(cluster)
+        self.system: BatchSystem = gridengine_of(cluster)
+        self.nodes = NODES
+        self.whole_node = Resources.of(cpus=SLOTS)
+        self.people = (Person(user="alice", uid=PEOPLE["alice"]), Person(user="bob", uid=PEOPLE["bob"]))
+        self.unstarted_at_end = JobState.ENDED
+        self.reruns_after_failure = True
+        self.lags = Lags(change_s=15, end_s=120, save_s=60, requeue_s=60, lead_s=40)
+
+    def now_s(self) -> int:
+        return self._cluster.now_s()
+
+    def pass_time(self, seconds: int) -> None:
+        if self._has_failed and not self._was_waiting:
+            # A job that lost its node waits for a moment only: a look comes before it is started again.
+            self._was_waiting = self._as("root", ["qstat", "-s", "p", "-u", "*"]) != ""
+            self._cluster.stand_still(seconds)
+        else:
+            self._cluster.pass_time(seconds)
+
+    def pass_until_next_look(self) -> None:
+        self.pass_time(ONE_LOOK_S)
+
+    def command(self, run_s: int) -> tuple[str, ...]:
+        return ("sleep", str(run_s / FACTOR))
+
+    def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
+        bound = ["-q", ",".join(f"all.q@{node}" for node in eligible)] if eligible else []
+        argv = submitting.arguments(submission, SETTINGS, submission.limit_s, [])
+        return self._as(submission.user, [*argv[:1], *bound, *argv[1:]]).strip()
+
+    def hold_as_user(self, job: str) -> None:
+        self._as("alice", ["qhold", "-h", "u", job])
+
+    def shown_to_user(self, job: str) -> str:
+        return self._as("alice", ["qstat", "-j", job])
+
+    def ticket_on_nodes(self, job: str) -> str:
+        found = parsing.details(self._as("outrider", ["qstat", "-xml", "-j", job]))
+        return context.decoded(found[job].context.get(context.TICKET, ""))
+
+    def reserve_as_administrator(self, wanted: RmsReservation) -> None:
+        queues = ",".join(f"ar.q@{node}" for node in wanted.nodes)
+        span = ["-a", parsing.utc_text(wanted.start_s), "-e", parsing.utc_text(wanted.end_s)]
+        what = ["-q", queues, "-l", "outrider_reservation=TRUE", "-pe", "two", str(SLOTS * len(wanted.nodes))]
+        self._as("root", ["qrsub", "-N", wanted.name, *span, *what, "-u", ",".join(wanted.users)])
+
+    def delete_as_administrator(self, reservation: str) -> None:
+        printed = parsing.tree(self._as("root", ["qrstat", "-xml", "-u", "*"]))
+        for each in printed.iterfind("ar_summary"):
+            if each.findtext("name") == reservation:
+                self._as("root", ["qrdel", each.findtext("id") or ""])
+
+    def fail(self, node: str) -> None:
+        self._has_failed = True
+        self._cluster.crash(node)
+
+    def drain(self, node: str) -> None:
+        self._as("root", ["qmod", "-d", f"*@{node}"])
+
+    def repair(self, node: str) -> None:
+        self._has_failed = self._was_waiting = False
+        self._as("root", ["qmod", "-e", f"*@{node}"], check=False)
+        if "sge_execd" not in self._cluster.run(["ps", "ax"], host=node):
+            self._cluster.start_execd(node)
+
+    def empty(self) -> None:
+        """Takes away what a test has left; with -f also what a dead node would have to confirm."""
+        for node in self.nodes:
+            self.repair(node)
+        self._as("root", ["qdel", "-u", "*"], check=False)
+        with suppress(ClusterError):
+            self._cluster.wait_for("the jobs' ends", lambda: not self._as("root", ["qstat", "-u", "*"]), 3)
+        self._as("root", ["qdel", "-f", "-u", "*"], check=False)
+        # After the jobs: one that still has a job of its own stays for ever, once that was forced away.
+        for number in parsing.advance_numbers(self._as("root", ["qrstat", "-xml", "-u", "*"])):
+            self._as("root", ["qrdel", number], check=False)
+        self._as("root", ["qmod", "-c", "*"], check=False)
+        self._cluster.wait_for("an empty cluster", self._is_empty)
+
+    def _is_empty(self) -> bool:
+        shown = self._as("root", ["qstat", "-u", "*"]) + self._as("root", ["qrstat", "-u", "*"])
+        return not shown and self._cluster.is_whole()
+
+    def _as(self, user: str, argv: Sequence[str], *, check: bool = True) -> str:
+        return self._cluster.run(argv, user=user, check=check)
+
+
+@functools.cache
+def the_cluster() -> Cluster:
+    """The cluster of this process, which ends with it."""
+    cluster = Cluster(FACTOR).__enter__()
+    atexit.register(cluster.down)
+    return cluster
+
+
+def cannot_run() -> None:
+    """Skips where Grid Engine is not installed; there is no such place in CI."""
+    absent = missing()
+    if absent:
+        if os.environ.get("CI"):
+            pytest.fail(
+                f"Grid Engine's contract needs {absent}: apt install gridengine-master gridengine-exec"
+            )
+        pytest.skip(f"there is no {absent}")
+
+
+@contextmanager
+def gridengine() -> Iterator[GridEngineHarness]:
+    cannot_run()
+    harness = GridEngineHarness(the_cluster())
+    harness.empty()
+    yield harness

@@ -1,0 +1,193 @@
+"""What is Grid Engine's own: what its commands print, what its errors mean, and what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from outrider.core.model import Resources
+from outrider.rms.base import NodeState, Refused, RmsReservation, Unavailable, Unknown
+from outrider.rms.commands import Account, Output
+from outrider.rms.gridengine import Commands, Settings, context, parsing, seeing
+from tests.contract.gridengine_harness import GridEngineHarness, gridengine
+from tests.contract.harness import Scene
+
+SETTINGS = Settings(account="outrider", reservation_queue="ar.q", environments=((2, "two"),))
+JOBS = """<?xml version='1.0'?><detailed_job_info><djob_info><element>
+<JB_job_number>25</JB_job_number><JB_ar>6</JB_ar><JB_submission_time>1795321972</JB_submission_time>
+<JB_owner>alice</JB_owner><JB_uid>61001</JB_uid><JB_account>sge</JB_account>
+<JB_hard_resource_list><qstat_l_requests>
+<CE_name>h_rt</CE_name><CE_stringval>3600</CE_stringval></qstat_l_requests>
+</JB_hard_resource_list><JB_hard_queue_list><element><QR_name>all.q@n3</QR_name></element></JB_hard_queue_list>
+<JB_context><context_list>
+<VA_variable>OUTRIDER</VA_variable><VA_value>http://h/a?b&c</VA_value></context_list>
+</JB_context><JB_pe>two</JB_pe><JB_pe_range><ranges><RN_min>4</RN_min><RN_max>4</RN_max></ranges></JB_pe_range>
+</element></djob_info></detailed_job_info>"""
+ROWS = """<?xml version='1.0'?><job_info><queue_info>
+<job_list state="running"><JB_job_number>25</JB_job_number><state>r</state>
+<JAT_start_time>2026-11-22T04:38:23</JAT_start_time>
+<queue_name>all.q@n2</queue_name><master>MASTER</master></job_list>
+<job_list state="running"><JB_job_number>25</JB_job_number><state>r</state>
+<JAT_start_time>2026-11-22T04:38:23</JAT_start_time>
+<queue_name>all.q@n1</queue_name><master>SLAVE</master></job_list></queue_info>
+<job_info><job_list state="pending"><JB_job_number>26</JB_job_number><state>hqw</state>
+<queue_name></queue_name>
+<tasks>1-5:2,9</tasks></job_list></job_info></job_info>"""
+
+
+class Answering:
+    """A runner whose command always ends alike."""
+
+    def __init__(self, done: Output | Exception) -> None:
+        self._done = done
+
+    def __call__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        if isinstance(self._done, Exception):
+            raise self._done
+        return self._done
+
+
+def commands(done: Output | Exception) -> Commands:
+    return Commands(Answering(done), variables={}, timeout_s=1)
+
+
+def test_recorded_job_is_read_with_what_was_asked_for_and_where_it_runs() -> None:
+    found = parsing.details(JOBS)
+    rows = parsing.tasks(ROWS)
+    (job,) = seeing.jobs(found, rows, set(), {6: "vw-1"}, {}, SETTINGS)
+
+    assert (job.user, job.uid, job.limit_s, job.metadata) == ("alice", 61001, 3600, "http://h/a?b&c")
+    assert (job.nodes, job.nodes_wanted, job.resources) == (("n1", "n2"), 2, Resources.of(cpus=2))
+    assert (job.start_s, job.reservation) == (1795322303, "vw-1")
+
+
+def test_waiting_tasks_of_an_array_are_counted() -> None:
+    assert [row.task for row in parsing.tasks(ROWS)] == ["", "1-5:2,9"]
+    assert [seeing.count(text) for text in ("1-5:2,9", "7", "", "1-10")] == [4, 1, 1, 10]
+
+
+@pytest.mark.parametrize(
+    ("letters", "state"),
+    [
+        ("", NodeState.UP),
+        ("S", NodeState.UP),
+        ("d", NodeState.DRAINED),
+        ("E", NodeState.DRAINED),
+        ("adu", NodeState.DOWN),
+    ],
+)
+def test_states_of_queues_tell_the_nodes_state(letters: str, state: NodeState) -> None:
+    queues = [parsing.QueueInstance(queue="all.q", host="n1", slots=2, state=letters)]
+
+    assert [node.state for node in seeing.nodes(queues, SETTINGS)] == [state]
+
+
+@pytest.mark.parametrize(
+    ("done", "kind"),
+    [
+        (Output(1, b"", "error: commlib error: got select error (Connection refused)"), Unavailable),
+        (Output(1, b"", "error: unable to contact qmaster using port 6444 on host"), Unavailable),
+        (TimeoutError("30 s"), Unavailable),
+        (Output(1, b'denied: job "4444" does not exist', ""), Unknown),
+        (Output(1, b'denied: advance_reservation "77" does not exist', ""), Unknown),
+        (Output(1, b"", 'Job was rejected because job requests unknown queue "ar.q@nX"'), Unknown),
+        (Output(1, b"advance_reservation: no suitable queues", ""), Refused),
+    ],
+)
+def test_failures_mean_what_they_say(done: Output | Exception, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as found:
+        commands(done).ask("qalter")
+
+    assert type(found.value) is kind
+
+
+def test_qsub_cannot_be_told_to_read_a_file_of_options() -> None:
+    from outrider.rms.base import Submission
+    from outrider.rms.gridengine import submitting
+
+    wanted = Submission(
+        user="alice",
+        uid=1,
+        argv=("@/etc/shadow",),
+        nodes_wanted=1,
+        resources=Resources.of(cpus=1),
+        limit_s=None,
+    )
+
+    with pytest.raises(Refused):
+        submitting.arguments(wanted, SETTINGS, None, [])
+
+
+@pytest.mark.parametrize("text", ["", " ", "a,b", "Grüße", "x\ny", "base64:x", "http://h/a?b=c", "a b "])
+def test_text_survives_a_context(text: str) -> None:
+    word = context.encoded(text)
+
+    assert context.decoded(word) == text
+    assert not set(word) & set(",\n\"'")
+
+
+@pytest.fixture
+def harness() -> Iterator[GridEngineHarness]:
+    with gridengine() as made:
+        yield made
+
+
+def test_prolonging_a_reservation_in_use_is_refused_and_changes_nothing(harness: GridEngineHarness) -> None:
+    scene = Scene(harness)
+    wanted = scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s(), 600)
+    harness.system.reserve(wanted)
+    job = harness.system.submit(scene.submission(nodes_wanted=2, limit_s=None, reservation="vw-1"))
+    scene.watch(wanted.start_s)
+    scene.wait_for(
+        "the job runs", lambda sight: any(each.key == job and each.nodes for each in sight.jobs), 60
+    )
+
+    with pytest.raises(Refused, match="while job"):
+        harness.system.reserve(replace(wanted, end_s=wanted.end_s + 120))
+    assert scene.reservations() == {"vw-1": wanted}
+
+
+def test_guards_follow_their_reservation_and_end_with_it(harness: GridEngineHarness) -> None:
+    scene = Scene(harness)
+    wanted = scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s() + 600, 600)
+    harness.system.reserve(wanted)
+    harness.system.reserve(replace(wanted, nodes=scene.nodes[2:], end_s=wanted.end_s + 60))
+    during = guards(harness)
+    harness.delete_as_administrator("vw-1")
+    scene.look()
+
+    assert during == [(wanted.start_s, wanted.end_s + 60, scene.nodes[2:])]
+    assert guards(harness) == []
+
+
+def guards(harness: GridEngineHarness) -> list[tuple[int, int, tuple[str, ...]]]:
+    """The reservations of the work queue, as Grid Engine has them."""
+    from outrider.rms.gridengine import snapshot
+
+    found = snapshot.advances(Commands(harness.runner, variables={}))
+    reserved = [each for each in found if each.slots[0][0].startswith("all.q@")]
+    return [
+        (each.start_s, each.end_s, tuple(name.partition("@")[2] for name, _ in each.slots))
+        for each in reserved
+    ]
+
+
+def test_reservation_says_which_names_it_cannot_have(harness: GridEngineHarness) -> None:
+    now_s = harness.now_s()
+    wanted = RmsReservation(
+        name="9x", nodes=("n1",), start_s=now_s + 600, end_s=now_s + 900, users=("alice",)
+    )
+
+    with pytest.raises(Refused, match="begin with a letter"):
+        harness.system.reserve(wanted)
+    assert harness.system.look().reservations == ()

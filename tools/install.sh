@@ -1,0 +1,22 @@
+#!/bin/sh
+# What `make tools` runs: installs Debian packages that tests try or compare with, as root.
+# Nothing asks a question. Grid Engine is installed without a cluster, and its daemons are told not to
+# start, now or when the machine boots: tests begin their own, in namespaces.
+# A configuration that is there already is left as it is.
+
+defaults=/etc/default/gridengine
+
+unconfigured() {
+    command -v debconf-set-selections >/dev/null || return 0
+    echo "gridengine-common shared/gridengineconfig boolean false" | debconf-set-selections
+    [ -e "$defaults" ] || printf '%s\n' \
+        "# Installed for Outrider's tests, which begin daemons of their own." \
+        SGE_START_MASTERD=no SGE_START_EXECD=no \
+        SGE_ROOT=/var/lib/gridengine SGE_CELL=default 'SGE_ARCH=`"$SGE_ROOT/util/arch"`' >"$defaults"
+}
+
+[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
+apt-get update -qq || exit 1
+dpkg -s gridengine-common >/dev/null 2>&1 || unconfigured
+DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+    -o Dpkg::Options::=--force-confold "$@" >/dev/null </dev/null
