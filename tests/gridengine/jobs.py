@@ -21,7 +21,7 @@ SCRIPT = """#!/bin/sh
 echo "began on $(hostname) $OUTRIDER_IMAGE $(head -c3 "$OUTRIDER_IMAGE")"
 {more}
 """
-OUTPUT = ("-o", "out-$JOB_ID.$TASK_ID", "-j", "y", "-l", "h_rt=600")
+OUTPUT = ("-o", "out-$JOB_ID.$TASK_ID", "-j", "y")
 
 
 def submit(
@@ -29,7 +29,8 @@ def submit(
 ) -> str:
     """A job for an image; its number."""
     named = [] if image is None else ["-ac", f"OUTRIDER=image={image.uri};digest={image.digest}"]
-    return site.submit(SCRIPT.format(more=more), *OUTPUT, *named, *options, user=user)
+    limit = [] if any("h_rt" in option for option in options) else ["-l", "h_rt=600"]
+    return site.submit(SCRIPT.format(more=more), *OUTPUT, *limit, *named, *options, user=user)
 
 
 def output(site: GridEngineSite, job: str, task: str = "0", user: str = "ada") -> str:
