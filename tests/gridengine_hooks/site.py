@@ -33,6 +33,7 @@ QUEUE = {
     "starter_method": f"{FOLDER}/starter",
 }
 PE_START = f"root@{FOLDER}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
+ENVIRONMENTS = ("make", "each4")
 # Tells what it has been given, and changes it.
 READS = 'echo "has $OUTRIDER_IMAGE"; sha256sum <"$OUTRIDER_IMAGE"; echo changed >"$OUTRIDER_IMAGE"\n'
 LEFT = "cd /run/outrider && ls -d jobs/* nodes/* 2>/dev/null"
@@ -56,7 +57,8 @@ class Site:
         for node in self.cluster.nodes:
             self.start_node(node)
         self.cluster.set_queue("all.q", **QUEUE)
-        self.cluster.run(HEAD, ["qconf", "-rattr", "pe", "start_proc_args", PE_START, "make"])
+        for environment in ENVIRONMENTS:
+            self.cluster.run(HEAD, ["qconf", "-rattr", "pe", "start_proc_args", PE_START, environment])
         for node in self.cluster.nodes:
             self.bring(node)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gridengine_hooks.node import Node, compiled_guard, needs_compiler, node
-from tests.node.daemons import needs_root
+from tests.node.daemons import eventually, needs_root
 
 FAILED = 100
 TELLS = "#!/bin/sh\nenv\n"
@@ -112,6 +112,15 @@ def test_status_is_one_of_three(telling: Node, ending: str, status: int) -> None
 
     assert telling.run_in("pe-start", {}).returncode == status
     assert telling.run_in("epilog", {}).returncode == 0
+
+
+def test_what_a_script_leaves_running_ends_with_it(telling: Node) -> None:
+    telling.scripts["pe-start"].write_text("#!/bin/sh\nsleep 600 >/dev/null 2>&1 &\necho $!\nexit 0\n")
+    done = telling.run_in("pe-start", {})
+    left = Path(f"/proc/{done.stdout.strip()}")
+
+    eventually("it is gone", lambda: not left.exists() or "(sleep) Z" in (left / "stat").read_text())
+    assert done.returncode == 0
 
 
 def test_shepherd_is_named_by_its_number(telling: Node) -> None:

@@ -144,7 +144,8 @@ def test_parallel_job_has_its_image_on_all_of_its_nodes(found: Site) -> None:
 
 def test_parallel_job_waits_until_all_nodes_have_its_image(found: Site) -> None:
     found.evict("n3")
-    job = found.submit("echo ran", "-pe", "make", "12")
+    # Not with control_slaves, after which Grid Engine starts no job again where it had slaves.
+    job = found.submit("echo ran", "-pe", "each4", "12")
     found.cluster.wait_for("it to be sent back", lambda: "R" in found.cluster.job_state(job))
     found.check_clean()
     found.bring("n3")
@@ -166,13 +167,15 @@ def test_node_without_a_daemon_fails_the_job_alone(found: Site) -> None:
 
 
 def test_hook_that_is_killed_fails_the_job_alone(found: Site) -> None:
+    ends = ["pkill", "-KILL", "-f", f"{FOLDER}/prolog[.]sh"]
     found.cluster.kill("n1", "cachemgr", "STOP")
-    job = found.submit("echo ran", *ON_N1)
-    ends = f"pkill -KILL -f {FOLDER}/prolog.sh"
-    found.cluster.wait_for(
-        "its prolog", lambda: found.cluster.run("n1", ["sh", "-c", ends], check=False).returncode == 0
-    )
-    found.cluster.kill("n1", "cachemgr", "CONT")
+    try:
+        job = found.submit("echo ran", *ON_N1)
+        found.cluster.wait_for(
+            "its prolog", lambda: found.cluster.run("n1", ends, check=False).returncode == 0
+        )
+    finally:
+        found.cluster.kill("n1", "cachemgr", "CONT")
     found.refused(job)
 
     assert "its own script has failed" in found.output(job)
