@@ -1,4 +1,4 @@
-"""One node as Grid Engine's hooks see it, without a Grid Engine: guard, scripts, a daemon, a /run of its own."""
+"""One node as Grid Engine's hooks see it, without a Grid Engine: guard, scripts, daemon, a /run of its own."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Node:
             compiled_guard(folder / "guard", str(self.lib / "gridengine"), limit_s)
         self._install()
 
-    def serve(self, **texts: str) -> Outside:
+    def serve(self) -> Outside:
         if not (self.folder / "pool").exists():
             make_pool(self.folder / "pool")
         socket = str(self.told / "cachemgr.sock")
@@ -85,7 +85,6 @@ class Node:
             pool=str(self.folder / "pool"),
             socket=socket,
             relay_key=str(self.folder / "key"),
-            **texts,
         )
         with self.client() as client:
             image = {"uri": str(self.folder / "image"), "digest": DIGEST}

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cachemgr.job_tickets import JobTicket, make_job_ticket
+from testbed.batchcluster import HEAD
 from testbed.cluster import REPOSITORY
-from testbed.gridengine import HEAD, GridEngineCluster
+from testbed.gridengine import GridEngineCluster
 from testbed.site import CACHEMGR, IN_ITS_FOLDER, KEY, LIBRARY, NODE_CONFIGURATION, NODE_DAEMON
 from tests.gridengine_hooks.node import HOOKS, STARTER, compiled_guard, needs_compiler
 from tests.node.daemons import CLOCK, sha256
@@ -78,6 +79,11 @@ class Site:
             owner = ["--owner", f"reservation:job-{job}"]
             self.cluster.run(node, [CACHEMGR, "pin", f"sha256:{DIGEST}", *owner, "--for", "1h"])
 
+    def unpin(self, job: str, *nodes: str) -> None:
+        """What the service does when a job has ended."""
+        for node in nodes or self.cluster.nodes:
+            self.cluster.run(node, [CACHEMGR, "release", f"reservation:job-{job}"])
+
     def ticket(self, job: str, **changes: Any) -> str:
         uid = self.cluster.people.of(self.user).uid
         said = {"job": job, "uid": uid, "digest": DIGEST, "expires_s": CLOCK.now_s() + 600, **changes}
@@ -119,23 +125,28 @@ class Site:
         return lines[0].partition(":")[2].strip() if lines else ""
 
     def owners(self, node: str) -> list[str]:
-        shown = self._tried(node, "instances")
-        assert shown is not None, self.cluster.log(node, NODE_DAEMON)
-        return sorted(each["owner"] for each in shown["instances"])
+        return sorted(each["owner"] for each in self._shown(node, "instances"))
 
     def left(self) -> list[str]:
         """What hooks and daemons still have of jobs."""
         found = []
         for node in self.cluster.nodes:
             told = self.cluster.run(node, ["sh", "-c", LEFT], check=False).stdout.split()
-            found += [f"{node}: {each}" for each in (*told, *self.owners(node))]
+            pinned = [each["digest"] for each in self._shown(node, "ls", "images") if each["pins"]]
+            found += [f"{node}: {each}" for each in (*told, *self.owners(node), *pinned)]
         return found
 
     def check_clean(self) -> None:
-        """No queue instance in error, no instance, no file."""
+        """No queue instance in error, no instance, no pin, no file."""
         self.cluster.queue_states()
         self.cluster.wait_for("nothing to be left", lambda: not self.left(), 20, lambda: f"{self.left()}")
         self.cluster.queue_states()
+
+    def _shown(self, node: str, verb: str, name: str = "") -> list[dict[str, Any]]:
+        shown = self._tried(node, verb)
+        assert shown is not None, self.cluster.log(node, NODE_DAEMON)
+        found: list[dict[str, Any]] = shown[name or verb]
+        return found
 
     def _tried(self, node: str, verb: str) -> dict[str, Any] | None:
         program = (

@@ -208,7 +208,7 @@ def test_arguments_that_make_no_sense_name_no_file(served: Node, arguments: tupl
 
 
 def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
-    full = "mkdir -p /run/outrider/jobs; mount -t tmpfs -o size=4k tmpfs /run/outrider/jobs; echo x >/run/outrider/jobs/fill"
+    full = "cd /run/outrider; mkdir -p jobs; mount -t tmpfs -o size=4k tmpfs jobs; echo x >jobs/fill"
     epilog = served.lib / "gridengine" / "epilog"
     prolog = served.run("prolog", before=full, after=f"{epilog} 17 0; ls /run/outrider/jobs")
 
@@ -219,7 +219,7 @@ def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
 
 
 def test_full_table_of_files_fails_the_job(served: Node) -> None:
-    full = "mkdir -p /run/outrider/jobs; mount -t tmpfs -o nr_inodes=2 tmpfs /run/outrider/jobs; touch /run/outrider/jobs/fill"
+    full = "cd /run/outrider; mkdir -p jobs; mount -t tmpfs -o nr_inodes=2 tmpfs jobs; touch jobs/fill"
     prolog = served.run("prolog", before=full)
 
     assert prolog.returncode == FAILED

@@ -1,12 +1,12 @@
-"""The hooks in a real Grid Engine: jobs get their images or are told why not, and no queue is ever in error."""
+"""The hooks in a real Grid Engine: jobs get their images or are told why not; no queue is in error, ever."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from testbed.gridengine import HEAD
+from testbed.batchcluster import HEAD
 from tests.gridengine_hooks.site import DIGEST, FOLDER, READS, Site, site
 from tests.gridengine_hooks.test_guard import HOSTILE
 
@@ -41,6 +41,7 @@ def test_jobs_have_what_they_were_promised_and_others_have_nothing(found: Site) 
     plain = found.held(PLAIN, *ON_N1)
     found.let_go(plain)
     found.ended(ticket, pinned, told, plain)
+    found.unpin(pinned, "n1")
     said = [found.output(job).splitlines() for job in (ticket, pinned, told)]
 
     assert [lines[0].startswith("has /") for lines in said] == [True] * 3, said
@@ -62,7 +63,7 @@ def test_tasks_of_an_array_on_one_node_have_a_copy_each(found: Site) -> None:
 
 def test_what_was_forged_or_is_not_allowed_fails_its_job_alone(found: Site) -> None:
     other = found.cluster.people.of("bob").uid
-    wrong = {
+    wrong: dict[str, Callable[[str], str]] = {
         "is none": lambda job: "1.2.3",
         "was not signed": lambda job: found.ticket(job)[:-8] + "0" * 8,
         "has the ticket of job 1": lambda job: found.ticket("1"),
