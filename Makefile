@@ -36,6 +36,7 @@ test-versions: $(READY) tools
 	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_FAILURES=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest tests/slurm || exit 1; \
 	done
 	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract
+	OUTRIDER_GRIDENGINE_FAILURES=1 $(BIN)/python -m pytest tests/gridengine
 
 lint: $(READY)
 	$(BIN)/ruff check .
