@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import calendar
+import os
 import re
 import time
 from xml.etree import ElementTree
+
+import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.clustersite import Image
 from testbed.gridenginesite import GridEngineSite
 
 MB = 1_000_000
+IS_LONG = "OUTRIDER_GRIDENGINE_FAILURES" in os.environ
+"""Whether there is time for all: `make test-versions` says so."""
 PATIENCE_S = 60
 TOLD_S = 90
 """The line at a job changes every 20 s at most."""
