@@ -21,6 +21,7 @@ IMAGES_PORT = 8000
 IMAGES_FOLDER = "/srv/images"
 SERVER = "/usr/lib/testbed/imageserver.py"
 BOOT_S = 60
+PROGRAMS = (b"#!", b"\x7fELF")
 
 
 class BatchCluster(Cluster):
@@ -44,8 +45,8 @@ class BatchCluster(Cluster):
         clock: Clock | None = None,
     ) -> None:
         """
-        `files` are contents by path that every host has before its daemons start; what begins
-        with #! can be executed.
+        `files` are contents by path that every host has before its daemons start; what is a
+        program, or begins with #!, can be executed.
         """
         if not 1 <= nodes <= MOST_NODES:
             raise TestbedError(f"{nodes} nodes: there can be 1 to {MOST_NODES}")
@@ -117,6 +118,6 @@ def node_names(nodes: int) -> list[str]:
 
 
 def plain_file(path: str, content: str | bytes) -> File:
-    """Root's; what begins with #! can be executed."""
+    """Root's; what is a program, or begins with #!, can be executed."""
     data = content.encode() if isinstance(content, str) else content
-    return File(path=path, content=data, mode=0o755 if data.startswith(b"#!") else 0o644)
+    return File(path=path, content=data, mode=0o755 if data.startswith(PROGRAMS) else 0o644)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -264,8 +265,8 @@ class GridEngineCluster(BatchCluster):
 
     def set_queue(self, queue: str, **values: str) -> None:
         """Other values of a queue, such as starter_method."""
-        for key, value in values.items():
-            self.run(HEAD, ["qconf", "-rattr", "queue", key, value, queue])
+        words = [["qconf", "-rattr", "queue", key, value, queue] for key, value in values.items()]
+        self.run(HEAD, ["/bin/sh", "-ec", "\n".join(map(shlex.join, words))])
 
     def qsub(self, script: str, *options: str, user: str = USERS[0]) -> str:
         """Submit a script as a user, by standard input; gives the job's number, also an array's."""

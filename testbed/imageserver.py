@@ -2,6 +2,7 @@
 
 What a downloader may ask: GET and HEAD, one range, and If-None-Match against a tag of the
 file's size and time. It serves each request in a thread and lets the kernel send the bytes.
+While there is a file NAME.held beside NAME, only the first half of what is asked for is sent.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import http.server
 import os
 import re
 import sys
+import time
 import urllib.parse
 
 TYPE_CHECKING = False
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 TIMEOUT_S = 60
+HELD_S = 0.05
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -67,7 +70,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if with_body:
             self.wfile.flush()
-            sent = self.connection.sendfile(file, begin, end - begin)
+            half = (end - begin) // 2 if _is_held(file) else 0
+            sent = self.connection.sendfile(file, begin, half) if half else 0
+            while _is_held(file):
+                time.sleep(HELD_S)
+            sent += self.connection.sendfile(file, begin + sent, end - begin - sent)
             self.log_message("%s", f"sent bytes={sent} path={self.path}")
 
     def _range(self, size: int, tag: str) -> tuple[int, int, bool] | None:
@@ -87,6 +94,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+
+def _is_held(file: BinaryIO) -> bool:
+    return os.path.exists(f"{file.name}.held")
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -1,37 +1,38 @@
-"""Outrider on a private Slurm: what its installation puts where, and its daemons.
-
-For tests, the demo and benches, which all want a site that serves. It is not the installer: that
-is tried by itself, against sites that it has to find out about.
-"""
+"""Outrider on a private Slurm."""
 
 from __future__ import annotations
 
-import json
-import secrets
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from outrider.cli.demo.images import write_image
 from testbed.cluster import REPOSITORY
-from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, SlurmCluster
-from tools.pyz import pack
+from testbed.clustersite import (
+    CACHEMGR,
+    CONFIGURATION,
+    LIBRARY,
+    NODE_DAEMON,
+    POOL,
+    PROGRAMS,
+    SERVICE,
+    ClusterSite,
+    Image,
+)
+from testbed.slurm import HEAD, SlurmCluster
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Mapping, Sequence
 
-LIBRARY = "/usr/lib/outrider"
+__all__ = [
+    "CACHEMGR",
+    "CONFIGURATION",
+    "NODE_DAEMON",
+    "POOL",
+    "PROGRAMS",
+    "SERVICE",
+    "Image",
+    "OutriderSite",
+    "site_cluster",
+]
 SLURM_LIBRARY = f"{LIBRARY}/slurm"
-CACHEMGR = f"{LIBRARY}/cachemgr.pyz"
-PROGRAMS = "/opt/outrider"
-KEY = "/etc/outrider/site.key"
-CONFIGURATION = "/etc/outrider/outriderd.yaml"
-POOL = "/var/lib/outrider/pool"
-SERVICE, NODE_DAEMON = "outriderd", "cachemgr"
-SERVE_S = 60
-KEY_BYTES = 32
 
 # What the installer prints for an administrator, and what a test may take away from.
 SLURM_LINES = (
@@ -50,167 +51,18 @@ HOOKS = {
     "epilog/slurm-epilog": "epilog",
 }
 
-# As systemd does before it starts a unit with a RuntimeDirectory.
-IN_ITS_FOLDER = ("/bin/sh", "-c", 'mkdir -p /run/outrider && exec "$@"', "sh")
 
-NODE_CONFIGURATION = f"""[cachemgr]
-pool = {POOL}
-control_listen = 0.0.0.0:7011
-relay_listen = 0.0.0.0:7010
-relay_key = {KEY}
-node = %s
-sweep_interval = 5s
-"""
+class OutriderSite(ClusterSite[SlurmCluster]):
+    """A Slurm with Outrider installed on it."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Image:
-    """An image on the server of images."""
-
-    name: str
-    uri: str
-    digest: str
-    size_bytes: int
-
-    @property
-    def lines(self) -> str:
-        """As a script names it."""
-        return f"#OUTRIDER image: {self.uri}\n#OUTRIDER digest: {self.digest}\n"
-
-
-class OutriderSite:
-    """A cluster with Outrider installed on it. The cluster is the caller's to begin and to end."""
-
-    def __init__(
-        self,
-        cluster: SlurmCluster,
-        *,
-        link_bytes_per_s: int,
-        pool: str = "1GiB",
-        settings: Mapping[str, object] | None = None,
-    ) -> None:
-        """`settings` are sections of the service's configuration that go over those here."""
-        self.cluster = cluster
-        self._pool = pool
-        self._key = secrets.token_hex(KEY_BYTES)
-        self._settings: dict[str, object] = {
-            "version": 1,
-            "site": "testbed",
-            "link": {"rate": link_bytes_per_s, "reserve": "at-once", "spread": "3s"},
-            "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
-            "backend": {"kind": "slurm"},
-            # As whom slurmctld asks whether a job may start.
-            "administrators": {"users": ["slurm"]},
-            **(settings or {}),
-        }
-
-    def install(self) -> None:
-        """Put everything in place and start it; returns when the service promises."""
-        self._install_head()
-        with tempfile.TemporaryDirectory(prefix="outrider-site-") as folder:
-            packed = Path(folder, "cachemgr.pyz")
-            pack(packed, bytecode_of="/usr/bin/python3")
-            for node in self.cluster.nodes:
-                self._install_node(node, packed.read_bytes())
-        self.cluster.run_everywhere(
-            self.cluster.nodes, [CACHEMGR, "--no-daemon", "init", "--limit", self._pool]
-        )
-        for node in self.cluster.nodes:
-            self.start_node(node)
-        self.start_service()
-
-    def start_service(self) -> None:
-        """Start outriderd on the head, and wait until it promises."""
-        self.cluster.start(
-            HEAD,
-            [
-                *IN_ITS_FOLDER,
-                *(
-                    self.cluster.python,
-                    "-m",
-                    "outrider.service",
-                    "--config",
-                    CONFIGURATION,
-                    "--init-if-empty",
-                ),
-            ],
-            name=SERVICE,
-            environment={"PYTHONPATH": PROGRAMS},
-        )
-        self.cluster.wait_for("outriderd to promise", self.is_promising, SERVE_S, self.logs)
-
-    def start_node(self, node: str) -> None:
-        """Start a node's daemon, now and at each boot."""
-        self.cluster.start(node, [*IN_ITS_FOLDER, CACHEMGR, "serve"], name=NODE_DAEMON, at_boot=True)
-
-    def is_promising(self) -> bool:
-        done = self.outrider("status", "--json", check=False)
-        if done.returncode != 0:
-            return False
-        answer: dict[str, object] = json.loads(done.stdout)
-        return answer.get("is_promising") is True
-
-    def outrider(
-        self, *words: str, user: str = "ada", check: bool = True, timeout_s: float = 60
-    ) -> subprocess.CompletedProcess[str]:
-        """A user's `outrider …` on the head."""
-        return self.cluster.run(HEAD, ["outrider", *words], user=user, check=check, timeout_s=timeout_s)
+    backend: ClassVar[Mapping[str, object]] = {"kind": "slurm"}
+    # As whom slurmctld asks whether a job may start.
+    administrators = ("slurm",)
 
     def submit(self, script: str, *options: str, user: str = "ada") -> str:
         """A user's `sbatch`, with the script on its standard input; the job's number."""
         argv = ["sbatch", "--parsable", *options]
         return self.cluster.run(HEAD, argv, user=user, given=script).stdout.strip()
-
-    def home(self, user: str = "ada") -> str:
-        return self.cluster.people.of(user).home
-
-    def image(self, name: str, content_bytes: int) -> Image:
-        """A disk full of random bytes on the server of images."""
-        with tempfile.TemporaryDirectory(prefix="outrider-image-") as folder:
-            path = Path(folder, name)
-            write_image(path, content_bytes)
-            digest = Path(f"{path}.sha256").read_text().split()[0]
-            self.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{name}", path.read_bytes())
-            return Image(
-                name=name,
-                uri=f"http://{IMAGES}:{IMAGES_PORT}/{name}",
-                digest=f"sha256:{digest}",
-                size_bytes=path.stat().st_size,
-            )
-
-    def logs(self) -> str:
-        """The ends of all daemons' logs, for an error's text."""
-        node = self.cluster.nodes[0]
-        return (
-            f"--- outriderd\n{self.cluster.log(HEAD, SERVICE)}\n"
-            f"--- cachemgr on {node}\n{self.cluster.log(node, NODE_DAEMON)}\n{self.cluster.logs()}"
-        )
-
-    def _install_head(self) -> None:
-        cluster = self.cluster
-        cluster.run(
-            HEAD,
-            [
-                "/bin/sh",
-                "-c",
-                'set -e; mkdir -p "$2"; cp -r "$1/outrider" "$1/cachemgr" "$2"; chmod -R go+rX "$2"',
-                "sh",
-                str(REPOSITORY),
-                PROGRAMS,
-            ],
-        )
-        program = f'#!/bin/sh\nPYTHONPATH={PROGRAMS} exec /usr/bin/python3 -m outrider.cli.main "$@"\n'
-        cluster.write(HEAD, "/usr/bin/outrider", program, mode=0o755)
-        cluster.write(HEAD, KEY, f"{self._key}\n", mode=0o600)
-        # JSON is YAML, too.
-        cluster.write(HEAD, CONFIGURATION, json.dumps(self._settings, indent=1))
-
-    def _install_node(self, node: str, packed: bytes) -> None:
-        cluster = self.cluster
-        cluster.write(node, CACHEMGR, packed, mode=0o755)
-        cluster.write(node, f"{LIBRARY}/hook.py", (REPOSITORY / "cachemgr" / "hook.py").read_bytes())
-        cluster.write(node, KEY, f"{self._key}\n", mode=0o600)
-        cluster.write(node, "/etc/outrider/cachemgr.conf", NODE_CONFIGURATION % node)
 
 
 def site_cluster(

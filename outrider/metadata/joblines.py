@@ -3,9 +3,10 @@
     image: https://images.example.org/ubuntu.qcow2
     digest: sha256:0123…
 
-Only `image` is needed: an address, or a name of the site's catalogue. The text is the user's own
-and is read strictly: what cannot be understood is an error that names the key and says what to
-write, and nothing is guessed.
+Only `image` is needed: an address, or a name of the site's catalogue. In a batch system's option the same is
+`image=ADDRESS;digest=sha256:0123…`, or the address alone. The text is the user's own and is read
+strictly: what cannot be understood is an error that names the key and says what to write, and
+nothing is guessed.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
 
 _LINE = re.compile(r"([A-Za-z_-]{1,32})[ \t]*:(?:[ \t]+(.*))?")
 _IMAGE = re.compile(r"[!-~]{1,2048}")
+_SHORT = re.compile(r"[A-Za-z_-]{1,32}=[^\n]*\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
@@ -48,7 +50,7 @@ def parse_job_lines(text: str) -> JobLines:
     if len(text) > MOST_CHARACTERS:
         raise TextError(f"the lines have {len(text)} characters: at most {MOST_CHARACTERS} are read")
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in _lines(text):
         if line.strip() and not line.lstrip().startswith("#"):
             key, value = _pair(line.strip())
             if key in found:
@@ -81,6 +83,15 @@ def write_job_lines(lines: JobLines) -> str:
         "name": lines.name,
     }
     return "".join(f"{key}: {value}\n" for key, value in said.items() if value)
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of a text, also of one that is written in short."""
+    if _SHORT.match(text):
+        return [part.replace("=", ": ", 1) for part in text.split(";")]
+    if _IMAGE.fullmatch(text) and not _LINE.fullmatch(text):
+        return [f"image: {text}"]
+    return text.splitlines()
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -5,19 +5,22 @@ It reads what a job says of its image (`-ac OUTRIDER=…` or `-v OUTRIDER=…`),
 be meant, and holds the job until the image is where it will run. It decides from the job and
 two small files, and asks nobody: a transfer or a service that hangs costs the qmaster nothing.
 
-Nothing is written that was not checked before. Grid Engine rejects a job for a line that it does not
-understand, leaves the rest of the answer in the pipe and takes it for the verdict on the next
-job: so that a START before the last job's BEGIN ends this process, and with it the pipe.
-A fault of ours refuses jobs that name an image and lets all others pass.
+Nothing is written that was not checked before: Grid Engine rejects a job for a line that it does not
+understand, leaves the rest of the answer in the pipe and takes it for the verdict on the next job. It
+copies line breaks of users' options into what it says, so that a line BEGIN or START may be a user's:
+the BEGIN that asks for a verdict is the one after which nothing follows. A fault of ours refuses
+jobs that name an image and lets all others pass.
 """
 
 import base64
 import hashlib
 import hmac
 import json
+import mmap
 import os
 import pwd
 import re
+import select
 import time
 
 CONFIG = "/etc/outrider/jsv.json"
@@ -25,18 +28,21 @@ METADATA = "OUTRIDER"
 HELD = "OUTRIDER_HELD"
 TICKET = "OUTRIDER_TICKET"
 ENCODED = "base64:"
-HEARD = re.compile(
-    rb"START$|BEGIN$|QUIT$|PARAM (?:ac|ar|h|USER|JOB_ID|N|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
-)
-# Each job has it, and few things that matter come after it.
-LATE = "PARAM N "
+NONE = "none"
+"""The ticket of a managed job that has none of ours: it says that this filter has seen it."""
+# The lines that a verdict depends on; of all others nothing is kept, however long they are.
+HEARD = re.compile(rb"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? ")
+CONTEXT_LINE = b"PARAM ac "
+OPTION_LINES = (b"PARAM ", b"ENV ADD ", b"BEGIN")
 WELCOME = b"SEND ENV\nSTARTED\n"
-ACCEPTED = b"RESULT STATE ACCEPT\n"
+ACCEPTED = ["RESULT STATE ACCEPT"]
+QUIET_S = 0.002
+"""For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""
 TOO_LONG = "\x00too long"
-# The parameters that a verdict depends on; of all others nothing is kept, however long they are.
-NEEDED = re.compile(r"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? ")
 KEYS = ("image", "digest", "size", "format", "private", "name")
 MOST_LINE_BYTES = 1 << 20
+MOST_ANSWER_BYTES = 8000
+"""Of a line: Grid Engine reads it into 10000 bytes, and does not count."""
 MOST_LINES = 64
 MOST_DEATHS = 100
 MOST_METADATA_CHARACTERS = 4000
@@ -46,9 +52,10 @@ TICKET_S = 30 * 86400
 
 # What may stand in an answer, one pattern a kind of line; names and values of ours only.
 LINES = re.compile(
-    r"PARAM ac [^\x00-\x1f\x7f]{1,16000}"
+    r"PARAM ac [^\x00-\x1f\x7f]+"
     r"|PARAM h u"
-    r"|ENV (?:ADD|MOD) OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
+    r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
+    r"|ENV DEL OUTRIDER_TICKET"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
 )
 VALUES = {
@@ -60,6 +67,7 @@ VALUES = {
     "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
+OURS = ("USER", "JOB_ID")
 NUMBER = re.compile(r"[0-9]{1,10}")
 
 
@@ -144,7 +152,7 @@ def parsed(text):
         raise Mistake("its metadata is not UTF-8: write it in base64, or use outrider submit")
     if "\n" in text or re.match(r"(?:{}):\s".format("|".join(KEYS)), text):
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
-    elif re.match(r"(?:{})=".format("|".join(KEYS)), text):
+    elif re.match(r"[A-Za-z_-]{1,32}=", text):
         pairs = [part.partition("=") for part in text.split(";") if part.strip()]
     else:
         pairs = [("image", ":", text)]
@@ -194,7 +202,10 @@ class Job:
             raise Mistake(f"one of its options has more than {MOST_LINE_BYTES} bytes")
         word, _, rest = line.partition(" ")
         name, _, value = rest.partition(" ")
-        if word == "PARAM":
+        if word == "PARAM" and name in OURS:
+            # They come before all that a user could write a second one into.
+            self.parameters.setdefault(name, value)
+        elif word == "PARAM":
             self.parameters[name] = value
         elif word == "ENV":
             name, _, value = value.partition(" ")
@@ -217,7 +228,8 @@ class Job:
         """The lines of the answer."""
         text, is_in_context = self.metadata()
         if text is None:
-            return ["RESULT STATE ACCEPT"]
+            # What a job of ours hands on to jobs that it submits with -V.
+            return ["ENV DEL " + TICKET, "RESULT STATE CORRECT"] if TICKET in self.environment else ACCEPTED
         found = parsed(text)
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
         lines = []
@@ -229,38 +241,39 @@ class Job:
             lines.append("PARAM h u")
         if added:
             lines.append(self._with_context(added))
-        lines += self._ticket(site, found.get("digest", ""), now_s)
-        return [*lines, "RESULT STATE CORRECT"] if lines else ["RESULT STATE ACCEPT"]
+        made = self._ticket(site, found.get("digest", ""), now_s)
+        return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
     def _with_context(self, added):
         before = self.parameters.get("ac", "")
         if before and CONTEXT.fullmatch(before) is None:
             raise Mistake("its context cannot be added to: use letters, digits and _ in names, and no commas")
-        return "PARAM ac " + ",".join(filter(None, [before, *added]))
+        line = "PARAM ac " + ",".join(filter(None, [before, *added]))
+        if len(line.encode("utf-8", "surrogateescape")) > MOST_ANSWER_BYTES:
+            raise Mistake(f"its context has more than {MOST_ANSWER_BYTES} bytes")
+        return line
 
     def _ticket(self, site, digest, now_s):
-        """A ticket for an image that its user may have, known by digest; others get theirs later."""
+        """A ticket for an image that its user may have, known by digest; others get theirs later, or none."""
         number, user = self.parameters.get("JOB_ID", ""), self.parameters.get("USER", "")
         digest = digest[-64:]
         key = site.key() if digest and NUMBER.fullmatch(number) else None
         if key is None:
-            return []
+            return None
         try:
             uid = site.uid(user)
         except KeyError:
-            return []
+            return None
         if not site.may_use(digest, uid):
-            return []
+            return None
         is_array = self.parameters.get("t_max", "1") != "1" or self.parameters.get("t_min", "1") != "1"
-        made = ticket(key, "-" if is_array else number, uid, digest, now_s + TICKET_S)
-        verb = "MOD" if TICKET in self.environment else "ADD"
-        return [f"ENV {verb} {TICKET} {made}"]
+        return ticket(key, "-" if is_array else number, uid, digest, now_s + TICKET_S)
 
 
 def verdict(lines, site, now_s):
     """The whole answer to a job, checked line by line; never an exception."""
     if not any(METADATA in line for line in lines) and not any(TOO_LONG in line for line in lines):
-        return ["RESULT STATE ACCEPT"]
+        return ACCEPTED
     try:
         job = Job()
         for line in lines:
@@ -272,8 +285,8 @@ def verdict(lines, site, now_s):
     except Mistake as mistake:
         answer = [_refusal(f"outrider: {mistake}")]
     except Exception:  # noqa: BLE001 - a fault of ours: jobs that name no image are not our business
-        if not any(METADATA + "=" in line or "ENV ADD OUTRIDER" in line for line in lines):
-            answer = ["RESULT STATE ACCEPT"]
+        if not any(METADATA + "=" in line or "ENV ADD OUTRIDER " in line for line in lines):
+            answer = ACCEPTED
         else:
             answer = [_refusal("outrider: the submit filter has a fault: tell an administrator")]
     return answer
@@ -285,57 +298,57 @@ def _refusal(text):
 
 
 class Conversation:
-    """The protocol: what is answered to each line of the qmaster's."""
+    """The protocol: which lines are a job's, and whether its verdict is asked for."""
 
     def __init__(self, site, now_s):
         self._site = site
         self._now_s = now_s
         self._lines = None
-        self._ready = None
+        self._is_context = False
+        self._is_answered = False
+        self.is_asked = False
+        self.is_over = False
 
-    def quick(self, line):
-        """The answer as it is written, where nothing is left to be decided; else None.
-
-        Grid Engine looks for an answer at once, and then after 10 ms: being some microseconds late
-        costs those, so that a job's verdict is found before its BEGIN.
-        """
-        if line == b"BEGIN":
-            return self._ready
-        return WELCOME if line == b"START" and self._lines is None else None
+    @property
+    def is_in_job(self):
+        return self._lines is not None
 
     def hear(self, line):
-        """The answer's lines, maybe none; None when it is time to end."""
-        if line == "BEGIN":
-            if self._lines is None:
-                return None
-            self._prepare()
-            answer, self._lines, self._ready = self._ready, None, None
-            return answer.decode("utf-8", "surrogateescape").split("\n")[:-1]
-        if line == "START":
-            if self._lines is not None:
-                return None
-            self._lines, self._ready = [], ACCEPTED
-            return WELCOME.decode().split("\n")[:-1]
-        if line == "QUIT":
-            return None
+        """A line of the qmaster's, or a part of one that has a user's line break."""
         if self._lines is None:
-            return []
-        if line.startswith(LATE):
-            self._prepare()
-        elif len(self._lines) < MOST_LINES and NEEDED.match(line):
-            self._lines.append(line)
-            is_plain = self._ready is ACCEPTED and METADATA not in line and TOO_LONG not in line
-            self._ready = ACCEPTED if is_plain else None
-        return []
+            self.is_over = line == b"QUIT"
+            # What else follows a verdict belongs to the job that had it: it was asked for by that job's user.
+            self._is_answered = line != b"START"
+            self._lines = []
+        self.is_asked = line == b"BEGIN"
+        if self._is_context and not line.startswith(OPTION_LINES):
+            self._lines[-1] += "\n" + line.decode("utf-8", "surrogateescape")
+            return
+        is_kept = len(self._lines) < MOST_LINES and HEARD.match(line) is not None
+        self._is_context = is_kept and line.startswith(CONTEXT_LINE)
+        if is_kept:
+            self._lines.append(line.decode("utf-8", "surrogateescape"))
 
-    def _prepare(self):
-        if self._ready is None:
-            answer = verdict(self._lines, self._site, self._now_s())
-            self._ready = ("\n".join(answer) + "\n").encode("utf-8", "surrogateescape")
+    def answer(self):
+        """The verdict's lines, none if it was given before; the next START begins another job."""
+        lines, self._lines = self._lines, None
+        self.is_asked = self._is_context = False
+        return [] if self._is_answered else verdict(lines, self._site, self._now_s())
 
 
-def talk(source, target, conversation):
-    """Until the qmaster ends it; each answer is one write, whole or not at all."""
+NEW, WRITING, WELCOMED, IN_JOB = range(4)
+
+
+def talk(source, target, conversation, state):
+    """Until the qmaster ends it; each answer is one write, and says STARTED to the next job, too.
+
+    Grid Engine looks for an answer at once and then after 10 ms, so that a STARTED which is there before
+    its START saves each job as much. `state` is shared with who comes after this process.
+    """
+    if state[0] not in (NEW, WELCOMED):
+        return 1
+    if state[0] == NEW:
+        write(target, WELCOME, state)
     rest, is_cut = b"", False
     while True:
         data = os.read(source, 65536)
@@ -345,23 +358,23 @@ def talk(source, target, conversation):
         for line in lines:
             if is_cut:
                 line, is_cut = line[:MOST_LINE_BYTES] + TOO_LONG.encode(), False
-            written = conversation.quick(line)
-            if written is not None:
-                write(target, written)
-            elif HEARD.match(line) is None:
-                continue
-            answer = conversation.hear(line.decode("utf-8", "surrogateescape"))
-            if answer is None:
-                return 1 if line != b"QUIT" else 0
-            if answer and written is None:
-                write(target, ("\n".join(answer) + "\n").encode("utf-8", "surrogateescape"))
+            conversation.hear(line)
+            if conversation.is_over:
+                return 0
+        if conversation.is_in_job:
+            state[0] = IN_JOB
+        if conversation.is_asked and not rest and not select.select([source], [], [], QUIET_S)[0]:
+            answer = "".join(line + "\n" for line in conversation.answer())
+            write(target, answer.encode("utf-8", "surrogateescape") + (WELCOME if answer else b""), state)
         if len(rest) > MOST_LINE_BYTES:
             rest, is_cut = rest[:MOST_LINE_BYTES], True
 
 
-def write(target, data):
+def write(target, data, state):
+    state[0] = WRITING
     while data:
         data = data[os.write(target, data) :]
+    state[0] = WELCOMED
 
 
 def main():
@@ -369,16 +382,17 @@ def main():
     os.dup(2)
     os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
     path = os.environ.get("OUTRIDER_JSV_CONFIG", CONFIG) if os.geteuid() else CONFIG
+    state = mmap.mmap(-1, 1)
     for _ in range(MOST_DEATHS):
         worker = os.fork()
         if worker == 0:
             try:
-                os._exit(talk(0, 1, Conversation(Site(path), lambda: int(time.time()))))  # noqa: TID251
+                os._exit(talk(0, 1, Conversation(Site(path), lambda: int(time.time())), state))  # noqa: TID251
             finally:
                 os._exit(1)
         _, status = os.waitpid(worker, 0)
         # The shell above us would say on stderr that we were killed. The next worker reads on where
-        # the last one stood; had that begun with a job, it ends at its BEGIN.
+        # the last one stood; had that begun with a job, all ends here, and with it the pipe.
         if not os.WIFSIGNALED(status):
             return os.WEXITSTATUS(status)
     return 1

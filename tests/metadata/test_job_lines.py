@@ -28,6 +28,25 @@ def test_all_keys_are_read() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"image=http://h/u.qcow2?a=b;digest=sha256:{'ab' * 32};size=2GiB",
+        f"image: http://h/u.qcow2?a=b\ndigest: sha256:{'ab' * 32}\nsize: 2GiB\n",
+    ],
+)
+def test_one_line_says_what_many_lines_say(text: str) -> None:
+    found = parse_job_lines(text)
+
+    assert (found.image, found.digest) == ("http://h/u.qcow2?a=b", f"sha256:{'ab' * 32}")
+    assert found.size_bytes == 2 << 30
+
+
+@pytest.mark.parametrize("text", ["http://h/u.qcow2", "ubuntu-24.04"])
+def test_address_or_name_alone_is_an_image(text: str) -> None:
+    assert parse_job_lines(text) == JobLines(image=text)
+
+
 def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
     assert parse_job_lines('# mine\n\n  Image:  "ubuntu"  \n') == JobLines(image="ubuntu")
 
@@ -48,6 +67,7 @@ def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
         ("image: a\nname: ../etc", 'name is "../etc"'),
         ("version: 1\nmetadata:\n  name: render", "the key"),
         ("just words", "is no line of the form key: value"),
+        ("imgae=http://h/u.qcow2", "did you mean image?"),
         ("image: " + "a" * 9000, "at most 8192 are read"),
     ],
 )

@@ -166,14 +166,29 @@ def test_what_cannot_be_is_refused_with_a_sentence(tmp_path: Path, line: str, sa
     assert says in found[0]
 
 
-@pytest.mark.parametrize("kind", ["gridengine"])
-def test_batch_systems_that_cannot_be_driven_yet_are_refused_by_name(tmp_path: Path, kind: str) -> None:
-    found = faults(tmp_path, f"version: 1\nbackend: {{kind: {kind}}}\n")
+def test_objects_of_grid_engine_have_the_names_that_are_configured(tmp_path: Path) -> None:
+    section = "{work_queue: long.q, environments: whole=16 half=8, duration_offset: 5s}"
+    found = load(tmp_path, f"version: 1\nbackend: {{kind: gridengine, gridengine: {section}}}\n").backend
 
-    assert found == [
-        f"o.yaml:2:17: backend.kind: {kind} cannot be driven by this version yet: write embedded, or wait "
-        "for one that can"
-    ]
+    assert found.gridengine.work_queue == "long.q"
+    assert found.gridengine.environments == ((8, "half"), (16, "whole"))
+    assert found.gridengine.duration_offset_s == 5
+    assert (found.gridengine.account, found.gridengine.checkpoint) == ("outrider", None)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ("{work_queue: outrider.q}", "reservation_queue: is the work queue, too"),
+        ("{environments: whole}", "is no name and number of slots: write them like whole=16"),
+        ("{work_queue: 'a b'}", "is no name of Grid Engine's"),
+    ],
+)
+def test_names_that_grid_engine_cannot_have_are_refused(tmp_path: Path, section: str, says: str) -> None:
+    found = faults(tmp_path, f"version: 1\nbackend: {{kind: gridengine, gridengine: {section}}}\n")
+
+    assert len(found) == 1
+    assert says in found[0]
 
 
 def test_missing_file_is_a_fault_with_its_name(tmp_path: Path) -> None:

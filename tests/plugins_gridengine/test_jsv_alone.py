@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
@@ -9,7 +10,7 @@ import os
 import pwd
 import re
 import signal
-import subprocess
+import termios
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.plugins_gridengine.jsv import CLIENT, SERVER, job, module, run
+from tests.plugins_gridengine.jsv import CLIENT, SERVER, Qmaster, job, module, qmaster, run
 
 jsv = module(SERVER)
 DIGEST = "ab" * 32
@@ -26,17 +27,19 @@ KEY = "0123456789abcdef0123456789abcdef"
 # The grammar of answers, written down anew: what Grid Engine takes without a complaint.
 ANSWER = re.compile(
     r"PARAM ac (?:[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*"
-    r"|PARAM h u|ENV (?:ADD|MOD) OUTRIDER_TICKET \S+"
+    r"|PARAM h u|ENV ADD OUTRIDER_TICKET \S+|ENV DEL OUTRIDER_TICKET"
 )
 STATE = re.compile(r"RESULT STATE (?:ACCEPT|CORRECT|REJECT outrider: [ -~]+)")
 NOW_S = 1_800_000_000
+UNSIGNED = "ENV ADD OUTRIDER_TICKET none"
 
 
 def answered(*lines: str, config: Path = Path("/nowhere")) -> list[str]:
     conversation = jsv.Conversation(jsv.Site(str(config)), lambda: NOW_S)
-    assert conversation.hear("START") == ["SEND ENV", "STARTED"]
-    assert [conversation.hear(line) for line in lines] == [[] for _ in lines]
-    answer: list[str] = conversation.hear("BEGIN")
+    for line in ("START", *lines, "BEGIN"):
+        conversation.hear(line.encode("utf-8", "surrogateescape"))
+    assert conversation.is_asked
+    answer: list[str] = conversation.answer()
     return answer
 
 
@@ -111,10 +114,10 @@ def test_job_with_an_image_is_held_or_refused(managed: str, others: list[str]) -
     ],
 )
 def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) -> None:
-    *lines, state = answered(f"ENV ADD OUTRIDER {text}")
+    *lines, ticket, state = answered(f"ENV ADD OUTRIDER {text}")
     words = dict(line.split(" ", 2)[1:] for line in lines)
 
-    assert state == "RESULT STATE CORRECT"
+    assert (ticket, state) == (UNSIGNED, "RESULT STATE CORRECT")
     kept, held = words["ac"].split(",")
     assert (words["h"], held) == ("u", "OUTRIDER_HELD=1")
     assert jsv.decoded(kept.partition("=")[2]) == text.replace("\\n", "\n")
@@ -138,7 +141,7 @@ def test_mistake_is_refused_with_its_name(text: str, said: str) -> None:
     assert said in line
 
 
-HELD = ["PARAM h u", "PARAM ac OUTRIDER=http://h/a,OUTRIDER_HELD=1", "RESULT STATE CORRECT"]
+HELD = ["PARAM h u", "PARAM ac OUTRIDER=http://h/a,OUTRIDER_HELD=1", UNSIGNED, "RESULT STATE CORRECT"]
 
 
 def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
@@ -146,8 +149,8 @@ def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
 
     assert answered(managed) == HELD
     assert answered(managed, "PARAM h n") == HELD
-    assert answered(managed, "PARAM h u") == ["RESULT STATE ACCEPT"]
-    assert answered(managed, "PARAM ar 7") == ["RESULT STATE ACCEPT"]
+    assert answered(managed, "PARAM h u") == [UNSIGNED, "RESULT STATE CORRECT"]
+    assert answered(managed, "PARAM ar 7") == [UNSIGNED, "RESULT STATE CORRECT"]
 
 
 def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,30 +193,105 @@ def test_ticket_is_signed_for_who_may_use_the_image(tmp_path: Path) -> None:
     assert [line.split(" ")[-1][:4] for line in array if line.startswith("ENV")] == ["1.-."]
 
 
+def test_user_who_writes_another_name_and_number_into_the_options_gets_none_for_them(tmp_path: Path) -> None:
+    config = configured(tmp_path, [os.getuid()])
+    user = pwd.getpwuid(os.getuid()).pw_name
+    managed = f"PARAM ac OUTRIDER=image=http://h/a;digest=sha256:{DIGEST}"
+    lines = answered("PARAM USER bin", "PARAM JOB_ID 9", f"PARAM USER {user}", managed, config=config)
+    own = answered(f"PARAM USER {user}", "PARAM JOB_ID 9", "PARAM JOB_ID 17", managed, config=config)
+
+    assert UNSIGNED in lines
+    assert [line for line in own if line.startswith("ENV ADD OUTRIDER_TICKET 1.9.")] != []
+
+
 def test_nobody_else_gets_a_ticket(tmp_path: Path) -> None:
     config = configured(tmp_path, [os.getuid() + 1])
     user = pwd.getpwuid(os.getuid()).pw_name
     managed = f"PARAM ac OUTRIDER=image=http://h/a;digest=sha256:{DIGEST}"
 
     for lines in ((f"PARAM USER {user}", "PARAM JOB_ID 17"), ("PARAM USER no-such", "PARAM JOB_ID 17"), ()):
-        assert not [line for line in answered(managed, *lines, config=config) if line.startswith("ENV")]
+        assert UNSIGNED in answered(managed, *lines, config=config)
+
+
+def test_ticket_of_a_users_own_is_replaced_or_taken_away() -> None:
+    forged = "ENV ADD OUTRIDER_TICKET 1.5.0.forged"
+
+    assert answered(forged, "PARAM ac OUTRIDER=http://h/a") == HELD
+    assert answered(forged) == ["ENV DEL OUTRIDER_TICKET", "RESULT STATE CORRECT"]
+
+
+def test_line_break_does_not_hide_an_image_in_a_context() -> None:
+    (line,) = answered("PARAM ac K=a", ",OUTRIDER=http://h/a")
+
+    assert line.startswith("RESULT STATE REJECT outrider: its context cannot be added to")
+
+
+def test_context_that_grid_engine_has_no_room_for_is_refused() -> None:
+    """It reads a line of an answer into 10000 bytes, however long that is."""
+    (line,) = answered("PARAM ac K=" + "é" * 4500 + ",OUTRIDER=http://h/a")
+
+    assert line == "RESULT STATE REJECT outrider: its context has more than 8000 bytes"
 
 
 def test_process_answers_one_job_after_another_and_says_nothing_on_stderr() -> None:
-    said = (
-        job("PARAM N x")
-        + job("PARAM ac OUTRIDER=http://h/a")
-        + job("PARAM ac OUTRIDER=\udcff\udcfe")
-        + b"QUIT\n"
-    )
-    status, lines, error = run(SERVER, said)
+    with qmaster() as master:
+        states = [master.verdict("PARAM N x")[-1][:19]]
+        states.append(master.verdict("PARAM ac OUTRIDER=http://h/a")[-1][:19])
+        states.append(master.verdict("PARAM ac OUTRIDER=\udcff\udcfe")[-1][:19])
+        end = master.end()
 
-    assert (status, error) == (0, b"")
-    assert [line[:19] for line in lines if line.startswith("RESULT")] == [
-        "RESULT STATE ACCEPT",
-        "RESULT STATE CORREC",
-        "RESULT STATE REJECT",
-    ]
+    assert states == ["RESULT STATE ACCEPT", "RESULT STATE CORREC", "RESULT STATE REJECT"]
+    assert end == (0, b"")
+
+
+# What a user can write into an option that Grid Engine hands on with its line breaks: an argument, a
+# context, a folder, a name of a variable.
+BREAKS = [
+    "BEGIN",
+    "BEGIN\nBEGIN",
+    "START",
+    "QUIT",
+    "BEGIN\nSTART",
+    "BEGIN\nQUIT",
+    "BEGIN\nSTART\nPARAM VERSION 1.0\nPARAM USER root\nPARAM JOB_ID 18",
+    "PARAM ac A=1\nBEGIN\nSTART\nPARAM ac B=1",
+    "RESULT STATE ACCEPT",
+    "ENV ADD OUTRIDER_TICKET none\nBEGIN",
+]
+
+
+@pytest.mark.parametrize("text", BREAKS)
+@pytest.mark.parametrize("option", ["PARAM CMDARG0 x\n{}", "ENV ADD K\n{} 1 x", "PARAM o /tmp\n{}"])
+def test_line_breaks_of_users_leave_the_protocol_in_step(option: str, text: str) -> None:
+    managed = "PARAM ac OUTRIDER=http://h/a"
+    with qmaster() as master:
+        found = [
+            master.verdict(option.format(text)),
+            master.verdict(managed),
+            master.verdict(option.format(text), managed),
+            master.verdict("PARAM N x"),
+            master.verdict(managed),
+        ]
+        end = master.end()
+
+    assert found[1::3] == [HELD, HELD]
+    assert found[0][-1] in ("RESULT STATE ACCEPT", "RESULT STATE CORRECT")
+    assert found[2][-1].startswith("RESULT STATE ")
+    assert found[3] == ["RESULT STATE ACCEPT"]
+    assert end == (0, b"")
+
+
+@pytest.mark.parametrize("text", BREAKS)
+def test_verdict_that_came_too_early_is_the_only_one_of_its_job(text: str) -> None:
+    """A qmaster that is interrupted for long after a user's BEGIN gets its answer, and then goes on."""
+    with qmaster() as master:
+        early = master.verdict("PARAM CMDARG0 x")
+        master.say(f"PARAM CMDARG1 y\n{text}\nPARAM N x\nBEGIN\n".encode())
+        wait_until_read(master, workers(master.process.pid)[0])
+        following = [master.verdict("PARAM ac OUTRIDER=http://h/a") for _ in range(2)]
+
+    assert early == ["RESULT STATE ACCEPT"]
+    assert following == [HELD, HELD]
 
 
 def workers(parent: int) -> list[str]:
@@ -232,32 +310,50 @@ def kill_worker(parent: int) -> None:
 
 
 def test_killed_worker_is_replaced_and_the_next_job_answered() -> None:
-    with subprocess.Popen([str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+    with qmaster() as master:
         answers = []
         for _ in range(3):
-            process.stdin.write(job("PARAM ac OUTRIDER=http://h/a"))
-            process.stdin.flush()
-            answers.append([process.stdout.readline().decode().strip() for _ in range(5)])
-            kill_worker(process.pid)
-        process.stdin.close()
-        status = process.wait(60)
+            answers.append(master.verdict("PARAM ac OUTRIDER=http://h/a"))
+            kill_worker(master.process.pid)
+        end = master.end()
 
-    assert answers == [["SEND ENV", "STARTED", *HELD]] * 3
-    assert status == 0
+    assert answers == [HELD] * 3
+    assert end == (0, b"")
 
 
-def test_process_ends_when_the_conversation_has_slipped() -> None:
-    status, lines, error = run(SERVER, b"START\nPARAM N x\nSTART\nBEGIN\n")
+def wait_until_read(master: Qmaster, worker: str) -> None:
+    """Waits until a worker has taken all that was said, and waits for more."""
+    assert master.process.stdin is not None
+    by_s = time.clock_gettime(time.CLOCK_MONOTONIC) + 20
+    while True:
+        left = fcntl.ioctl(master.process.stdin, termios.FIONREAD, bytes(4))
+        where = Path(f"/proc/{worker}/wchan").read_text()
+        if not any(left) and "pipe_read" in where:
+            return
+        if time.clock_gettime(time.CLOCK_MONOTONIC) > by_s:
+            pytest.fail(f"worker {worker} is in {where} and has not read {left!r}")
+        time.sleep(0.01)
 
-    assert (status, lines, error) == (1, ["SEND ENV", "STARTED"], b"")
+
+def test_worker_killed_in_a_job_ends_the_process_and_with_it_the_pipe() -> None:
+    with qmaster() as master:
+        master.verdict("PARAM N x")
+        master.say(b"START\nPARAM VERSION 1.0\n")
+        (worker,) = workers(master.process.pid)
+        wait_until_read(master, worker)
+        os.kill(int(worker), signal.SIGKILL)
+        status = master.process.wait(20)
+        left = [master.read() for _ in range(3)]
+
+    assert status == 1
+    assert left == ["SEND ENV", "STARTED", ""]
 
 
 def test_endless_option_is_neither_kept_nor_a_reason_to_refuse_a_job_without_an_image() -> None:
     long = "x" * (3 << 20)
-    _, plain, _ = run(SERVER, job(f"PARAM CMDARG0 {long}", f"ENV ADD A {long}"))
-    _, managed, _ = run(SERVER, job(f"PARAM ac OUTRIDER={long}"))
+    with qmaster() as master:
+        plain = master.verdict(f"PARAM CMDARG0 {long}", f"ENV ADD A {long}")
+        managed = master.verdict(f"PARAM ac OUTRIDER={long}")
 
     assert plain[-1] == "RESULT STATE ACCEPT"
     assert managed[-1].startswith("RESULT STATE REJECT")

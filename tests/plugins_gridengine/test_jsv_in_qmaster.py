@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from outrider.rms.base import JobState
-from outrider.rms.commands import Output
 from outrider.rms.gridengine import GridEngine
 from tests.contract.gridengine_harness import cannot_run, gridengine_of
-from tests.plugins_gridengine.jsv import CLIENT, SERVER
+from tests.plugins_gridengine.filtered import DIGEST, filtered, key_of, submit
 from tests.rms.gridengine.cluster import Cluster
 
-FILTER = "#!/bin/sh\nOUTRIDER_JSV_CONFIG=/media/etc/jsv.json exec /media/bin/outrider_jsv.py\n"
-ALLOWED = "ac,h,i,e,o,j,M,N,p,w,q_hard,l_hard,ar"
 # Those that answer, not those that start them anew.
 KILL = "for p in $(pgrep -f ISBWignore./media/bin/outrider_jsv); do pkill -KILL -P $p -f outrider_jsv; done"
-DIGEST = "cd" * 32
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A cluster with the filter; it starts jobs only when a test lets time pass."""
     cannot_run()
-    with Cluster() as made:
-        for path in (SERVER, CLIENT):
-            shutil.copy(path, made.disk / "bin" / path.name)
-            (made.disk / "bin" / path.name).chmod(0o755)
-        made.write("etc/key", "0123456789abcdef0123456789abcdef\n")
-        made.write("etc/images", json.dumps({DIGEST: "*"}))
-        made.write("etc/jsv.json", json.dumps({"key": "/media/etc/key", "images": "/media/etc/images"}))
-        made.write("bin/jsv", FILTER)
-        (made.disk / "bin" / "jsv").chmod(0o755)
-        made.set_global(jsv_url="script:/media/bin/jsv", jsv_allowed_mod=ALLOWED)
+    with filtered() as made:
         yield made
 
 
@@ -43,17 +28,6 @@ def cluster() -> Iterator[Cluster]:
 def system(cluster: Cluster) -> Iterator[GridEngine]:
     yield gridengine_of(cluster)
     cluster.run(["qdel", "-f", "-u", "*"], check=False)
-
-
-def submit(cluster: Cluster, *options: str, command: str = "sleep") -> Output:
-    argv = ["qsub", "-terse", "-b", "y", *options, command, "100"]
-    status, output, error = cluster.attempt(argv, user="alice")
-    return Output(status, output.encode(), error)
-
-
-def key_of(done: Output) -> str:
-    assert done.code == 0, done.complaint
-    return done.text.decode().strip().partition(".")[0]
 
 
 def states(system: GridEngine) -> dict[str, JobState]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from testbed.site import Image, OutriderSite
@@ -78,31 +77,17 @@ def output(site: OutriderSite, job: str, user: str = "ada") -> str:
 
 def arrived_s(site: OutriderSite, image: Image) -> dict[str, int]:
     """On which nodes an image is, and since when."""
-    found: dict[str, int] = {}
-    for node in site.cluster.nodes:
-        for each in _images(site, node):
-            if each["digest"] == image.digest:
-                added_s = each["added_s"]
-                assert isinstance(added_s, int)
-                found[node] = added_s
-    return found
+    return site.arrived_s(image)
 
 
 def instances(site: OutriderSite, node: str) -> list[str]:
     """Whose instances are on a node."""
-    answer = _node(site, node, "instances")["instances"]
-    assert isinstance(answer, list)
-    return sorted(str(each["owner"]) for each in answer)
+    return site.instances(node)
 
 
 def pins(site: OutriderSite, node: str) -> list[str]:
     """For whom images are pinned on a node."""
-    found: list[str] = []
-    for image in _images(site, node):
-        answer = _node(site, node, "show", str(image["digest"]))["pin_list"]
-        assert isinstance(answer, list)
-        found += [str(each["owner"]) for each in answer]
-    return sorted(found)
+    return site.pins(node)
 
 
 def in_slurm(site: OutriderSite) -> dict[str, dict[str, str]]:
@@ -114,19 +99,6 @@ def in_slurm(site: OutriderSite) -> dict[str, dict[str, str]]:
         if "ReservationName" in fields:
             found[fields["ReservationName"]] = fields
     return found
-
-
-def _images(site: OutriderSite, node: str) -> list[dict[str, object]]:
-    answer = _node(site, node, "ls")["images"]
-    assert isinstance(answer, list)
-    return answer
-
-
-def _node(site: OutriderSite, node: str, *words: str) -> dict[str, object]:
-    done = site.cluster.run(node, ["/usr/lib/outrider/cachemgr.pyz", *words, "--json"])
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
 
 
 def _shown(site: OutriderSite, job: str, field: str) -> str:

@@ -13,6 +13,7 @@ from outrider.service.answers import Decision, ImageView
 
 WORKFLOWS = {
     "slurm": "sbatch --reservation={name} --nodes={nodes} SCRIPT",
+    "gridengine": "outrider submit --reservation {name} --nodes {nodes} SCRIPT",
     "embedded": "outrider submit --reservation {name} --nodes {nodes} SCRIPT",
 }
 """How a job is let run in a reservation, for each batch system that has a short way."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from outrider.rms.base import (
     JobState,
@@ -30,19 +31,30 @@ class GridEngine:
     name = "gridengine"
 
     def __init__(
-        self, settings: Settings, commands: Commands, *, clock: Clock, account_of: AccountOf = account_of
+        self,
+        settings: Settings,
+        commands: Commands,
+        *,
+        clock: Clock,
+        account_of: AccountOf = account_of,
+        shown: Collection[str] = (),
     ) -> None:
+        """`shown` are the nodes of which a look tells; empty means all that Grid Engine has."""
         self._settings = settings
         self._commands = commands
         self._clock = clock
         self._account_of = account_of
+        self._shown = frozenset(shown)
         # Jobs are numbered in order; one that is not there, but not above this, has ended.
         self._highest = 0
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
         reserving.mend_guards(self._commands, self._settings, snapshot, self._clock.now_s())
-        return snapshot.sight
+        seen = snapshot.sight
+        if not self._shown:
+            return seen
+        return replace(seen, nodes=tuple(node for node in seen.nodes if node.name in self._shown))
 
     def reserve(self, wanted: RmsReservation) -> None:
         now_s = self._clock.now_s()

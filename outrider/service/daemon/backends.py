@@ -72,7 +72,7 @@ def make_backend(
         catalogue=catalogue,
     )
     promised = Promised()
-    if config.backend.kind == "slurm":
+    if config.backend.kind in ("slurm", "gridengine"):
         return make_cluster(config.backend, catalogue, resolver, promised, log)
     return _virtual(config, catalogue, resolver, promised, log, environment)
 

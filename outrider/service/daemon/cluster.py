@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
+from collections.abc import Mapping, Sequence
 
 from cachemgr.clock import SystemClock
 from cachemgr.errors import CacheError
 from cachemgr.keys import read_keys
-from outrider.rms.commands import PATH, account_of, run_process
-from outrider.rms.slurm import Commands, SlurmSystem
+from outrider.rms import gridengine, slurm
+from outrider.rms.base import BatchSystem
+from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
 from outrider.service.daemon.backendconfig import BackendSection
 from outrider.service.daemon.catalogued import CataloguedNodes
 from outrider.service.daemon.errors import BackendError
@@ -19,7 +22,20 @@ from outrider.service.images import Catalogue
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Promised, Resolve, World
 
-COMMANDS = ("scontrol", "squeue", "sinfo", "sbatch", "scancel")
+GRIDENGINE_COMMANDS = (
+    "qstat",
+    "qhost",
+    "qselect",
+    "qsub",
+    "qalter",
+    "qrls",
+    "qmod",
+    "qdel",
+    "qrsub",
+    "qrdel",
+    "qrstat",
+)
+SLURM_COMMANDS = ("scontrol", "squeue", "sinfo", "sbatch", "scancel")
 
 
 class ClusterBackend:
@@ -45,19 +61,14 @@ def make_cluster(
 ) -> ClusterBackend:
     """Raises BackendError if something is missing on this machine."""
     clock = SystemClock()
-    path = f"{section.slurm.commands}:{PATH}"
-    missing = [name for name in COMMANDS if shutil.which(name, path=path) is None]
-    if missing:
-        raise BackendError(
-            f"there is no {', '.join(missing)} in {section.slurm.commands}: install Slurm's commands on this "
-            "machine, or say in backend.slurm.commands where they are"
-        )
+    if section.kind == "gridengine":
+        rms: BatchSystem = _gridengine(section, clock)
+    else:
+        rms = _slurm(section, clock, log)
     try:
         keys = read_keys(section.key)
     except CacheError as error:
-        raise BackendError(f"{error}; `outrider init slurm` makes one") from error
-    commands = Commands(run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid())
-    rms = SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
+        raise BackendError(f"{error}; `outrider init {section.kind}` makes one") from error
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
     nodes = RemoteNodes(addresses, keys, clock=clock)
     world = World(
@@ -68,3 +79,68 @@ def make_cluster(
         sign=signer(keys[0]),
     )
     return ClusterBackend(nodes, world)
+
+
+def _slurm(section: BackendSection, clock: SystemClock, log: TracingLog) -> BatchSystem:
+    path = _path("slurm", section.slurm.commands, SLURM_COMMANDS)
+    commands = slurm.Commands(
+        run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
+    )
+    return slurm.SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
+
+
+def _gridengine(section: BackendSection, clock: SystemClock) -> BatchSystem:
+    found = section.gridengine
+    variables = {
+        "PATH": _path("gridengine", found.commands, GRIDENGINE_COMMANDS),
+        "SGE_ROOT": found.root,
+        "SGE_CELL": found.cell,
+    }
+    commands = gridengine.Commands(_as_account(found.account), variables=variables, own_uid=os.geteuid())
+    settings = gridengine.Settings(
+        account=found.account,
+        work_queue=found.work_queue,
+        reservation_queue=found.reservation_queue,
+        environments=found.environments,
+        checkpoint=found.checkpoint or "",
+        duration_offset_s=found.duration_offset_s,
+    )
+    return gridengine.GridEngine(settings, commands, clock=clock, shown=section.nodes or ())
+
+
+def _as_account(name: str) -> Runner:
+    """What runs commands as the account whose reservations they are, if the service itself is root."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError as error:
+        raise BackendError(
+            f"there is no user {name} here: make it, or name another one in backend.gridengine.account"
+        ) from error
+    if os.geteuid() not in (0, entry.pw_uid):
+        raise BackendError(f"the service has to run as root, or as {name}, whose the reservations are")
+    own = account_of(name, entry.pw_uid) if entry.pw_uid != os.geteuid() else None
+
+    def run(
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        as_whom = own if account is None else account
+        return run_process(argv, environment=environment, timeout_s=timeout_s, text=text, account=as_whom)
+
+    return run
+
+
+def _path(kind: str, folder: str, wanted: Sequence[str]) -> str:
+    """Where commands are looked for. Raises BackendError if one is not there."""
+    path = f"{folder}:{PATH}"
+    missing = [name for name in wanted if shutil.which(name, path=path) is None]
+    if missing:
+        raise BackendError(
+            f"there is no {', '.join(missing)} in {folder}: install the commands on this machine, or say in "
+            f"backend.{kind}.commands where they are"
+        )
+    return path

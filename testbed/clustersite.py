@@ -1,0 +1,275 @@
+"""Outrider on a cluster: what its installation puts where, and its daemons. No batch system's part.
+
+For tests, the demo and benches, which all want a site that serves. It is not the installer: that
+is tried by itself, against sites that it has to find out about. A batch system's site derives from this.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from outrider.cli.demo.images import write_image
+from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
+from testbed.cluster import REPOSITORY
+from tools.pyz import pack
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Mapping
+
+LIBRARY = "/usr/lib/outrider"
+CACHEMGR = f"{LIBRARY}/cachemgr.pyz"
+PROGRAMS = "/opt/outrider"
+KEY = "/etc/outrider/site.key"
+CONFIGURATION = "/etc/outrider/outriderd.yaml"
+POOL = "/var/lib/outrider/pool"
+SERVICE, NODE_DAEMON = "outriderd", "cachemgr"
+SERVE_S = 60
+KEY_BYTES = 32
+
+# As systemd does before it starts a unit with a RuntimeDirectory.
+IN_ITS_FOLDER = ("/bin/sh", "-c", 'mkdir -p /run/outrider && exec "$@"', "sh")
+
+NODE_CONFIGURATION = f"""[cachemgr]
+pool = {POOL}
+control_listen = 0.0.0.0:7011
+relay_listen = 0.0.0.0:7010
+relay_key = {KEY}
+node = %s
+sweep_interval = 5s
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image on the server of images."""
+
+    name: str
+    uri: str
+    digest: str
+    size_bytes: int
+
+    @property
+    def lines(self) -> str:
+        """As a script names it."""
+        return f"#OUTRIDER image: {self.uri}\n#OUTRIDER digest: {self.digest}\n"
+
+
+C = TypeVar("C", bound=BatchCluster)
+
+
+class ClusterSite(Generic[C]):
+    """A cluster with Outrider installed on it. The cluster is the caller's to begin and to end."""
+
+    backend: ClassVar[Mapping[str, object]]
+    """The section of the service's configuration."""
+    administrators: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(
+        self,
+        cluster: C,
+        *,
+        link_bytes_per_s: int,
+        pool: str = "1GiB",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """`settings` are sections of the service's configuration that go over those here."""
+        self.cluster = cluster
+        self._pool = pool
+        self._key = secrets.token_hex(KEY_BYTES)
+        self._settings: dict[str, object] = {
+            "version": 1,
+            "site": "testbed",
+            "link": {"rate": link_bytes_per_s, "reserve": "at-once", "spread": "3s"},
+            "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
+            "backend": self.backend,
+            "administrators": {"users": list(self.administrators)},
+            **(settings or {}),
+        }
+
+    def install(self) -> None:
+        """Put everything in place and start it; returns when the service promises."""
+        self.install_head()
+        with tempfile.TemporaryDirectory(prefix="outrider-site-") as folder:
+            packed = Path(folder, "cachemgr.pyz")
+            pack(packed, bytecode_of="/usr/bin/python3")
+            for node in self.cluster.nodes:
+                self.install_node(node, packed.read_bytes())
+        self.cluster.run_everywhere(
+            self.cluster.nodes, [CACHEMGR, "--no-daemon", "init", "--limit", self._pool]
+        )
+        for node in self.cluster.nodes:
+            self.start_node(node)
+        self.start_service()
+
+    def start_service(self) -> None:
+        """Start outriderd on the head, and wait until it promises."""
+        self.cluster.start(
+            HEAD,
+            [
+                *IN_ITS_FOLDER,
+                *(
+                    self.cluster.python,
+                    "-m",
+                    "outrider.service",
+                    "--config",
+                    CONFIGURATION,
+                    "--init-if-empty",
+                ),
+            ],
+            name=SERVICE,
+            environment={"PYTHONPATH": PROGRAMS},
+        )
+        self.cluster.wait_for("outriderd to promise", self.is_promising, SERVE_S, self.logs)
+
+    def start_node(self, node: str) -> None:
+        """Start a node's daemon, now and at each boot."""
+        self.cluster.start(node, [*IN_ITS_FOLDER, CACHEMGR, "serve"], name=NODE_DAEMON, at_boot=True)
+
+    def is_promising(self) -> bool:
+        done = self.outrider("status", "--json", check=False)
+        if done.returncode != 0:
+            return False
+        answer: dict[str, object] = json.loads(done.stdout)
+        return answer.get("is_promising") is True
+
+    def outrider(
+        self, *words: str, user: str = "ada", check: bool = True, timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """A user's `outrider …` on the head."""
+        return self.cluster.run(HEAD, ["outrider", *words], user=user, check=check, timeout_s=timeout_s)
+
+    def home(self, user: str = "ada") -> str:
+        return self.cluster.people.of(user).home
+
+    def image(self, name: str, content_bytes: int) -> Image:
+        """A disk full of random bytes on the server of images."""
+        with tempfile.TemporaryDirectory(prefix="outrider-image-") as folder:
+            path = Path(folder, name)
+            write_image(path, content_bytes)
+            digest = Path(f"{path}.sha256").read_text().split()[0]
+            self.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{name}", path.read_bytes())
+            return Image(
+                name=name,
+                uri=f"http://{IMAGES}:{IMAGES_PORT}/{name}",
+                digest=f"sha256:{digest}",
+                size_bytes=path.stat().st_size,
+            )
+
+    def hold_back(self, image: Image) -> None:
+        """Let an image arrive by half, and go on only when it is let go: something can happen meanwhile."""
+        self.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{image.name}.held", "")
+
+    def let_go(self, image: Image) -> None:
+        self.cluster.run(IMAGES, ["rm", f"{IMAGES_FOLDER}/{image.name}.held"])
+
+    def start_images(self) -> None:
+        """Start the server of images again after `cluster.kill("images", "images")`."""
+        self.cluster.boot([IMAGES])
+
+    def asked(self, node: str, *words: str) -> dict[str, object]:
+        """What a node's daemon answers root."""
+        answer = json.loads(self.cluster.run(node, [CACHEMGR, *words, "--json"]).stdout)
+        assert isinstance(answer, dict)
+        return answer
+
+    def arrived_s(self, image: Image) -> dict[str, int]:
+        """On which nodes an image is, and since when."""
+        found: dict[str, int] = {}
+        for node in self.cluster.nodes:
+            for each in self._images(node):
+                if each["digest"] == image.digest:
+                    added_s = each["added_s"]
+                    assert isinstance(added_s, int)
+                    found[node] = added_s
+        return found
+
+    def arriving(self, image: Image) -> list[str]:
+        """On which nodes some bytes of an image are that is not there yet."""
+        found = []
+        for node in self.cluster.nodes:
+            coming = self.asked(node, "ls")["arriving"]
+            assert isinstance(coming, list)
+            if any(each["digest"] == image.digest and int(each["arrived_bytes"]) for each in coming):
+                found.append(node)
+        return found
+
+    def instances(self, node: str) -> list[str]:
+        """Whose instances are on a node."""
+        answer = self.asked(node, "instances")["instances"]
+        assert isinstance(answer, list)
+        return sorted(str(each["owner"]) for each in answer)
+
+    def pins(self, node: str) -> list[str]:
+        """For whom images are pinned on a node."""
+        found: list[str] = []
+        for image in self._images(node):
+            if not image["pins"]:
+                continue
+            answer = self.asked(node, "show", str(image["digest"]))["pin_list"]
+            assert isinstance(answer, list)
+            found += [str(each["owner"]) for each in answer]
+        return sorted(found)
+
+    def left_on_nodes(self) -> list[str]:
+        """What instances, pins and files of hooks there are that no job and no promise needs."""
+        found = []
+        for node in self.cluster.nodes:
+            found += [f"instance of {owner} on {node}" for owner in self.instances(node)]
+            found += [f"pin of {owner} on {node}" for owner in self.pins(node) if not self._may_stay(owner)]
+            folders = [f"/run/outrider/{kind}" for kind in ("jobs", "failed", "nodes")]
+            done = self.cluster.run(node, ["find", *folders, "-type", "f"], check=False)
+            found += [f"{path} on {node}" for path in done.stdout.split()]
+        return found
+
+    def _may_stay(self, owner: str) -> bool:
+        """For a reservation that has run its time an image is kept a while."""
+        name = owner.removeprefix("reservation:")
+        shown = self.outrider("show", name, "--json", user="root", check=False)
+        return shown.returncode == 0 and '"ended"' in shown.stdout
+
+    def _images(self, node: str) -> list[dict[str, object]]:
+        answer = self.asked(node, "ls")["images"]
+        assert isinstance(answer, list)
+        return answer
+
+    def logs(self) -> str:
+        """The ends of all daemons' logs, for an error's text."""
+        node = self.cluster.nodes[0]
+        return (
+            f"--- outriderd\n{self.cluster.log(HEAD, SERVICE)}\n"
+            f"--- cachemgr on {node}\n{self.cluster.log(node, NODE_DAEMON)}\n{self.cluster.logs()}"
+        )
+
+    def install_head(self) -> None:
+        """Programs, key and configuration; the batch system's own part is a subclass's."""
+        cluster = self.cluster
+        cluster.run(
+            HEAD,
+            [
+                "/bin/sh",
+                "-c",
+                'set -e; mkdir -p "$2"; cp -r "$1/outrider" "$1/cachemgr" "$2"; chmod -R go+rX "$2"',
+                "sh",
+                str(REPOSITORY),
+                PROGRAMS,
+            ],
+        )
+        program = f'#!/bin/sh\nPYTHONPATH={PROGRAMS} exec /usr/bin/python3 -m outrider.cli.main "$@"\n'
+        cluster.write(HEAD, "/usr/bin/outrider", program, mode=0o755)
+        cluster.write(HEAD, KEY, f"{self._key}\n", mode=0o600)
+        # JSON is YAML, too.
+        cluster.write(HEAD, CONFIGURATION, json.dumps(self._settings, indent=1))
+
+    def install_node(self, node: str, packed: bytes) -> None:
+        """The daemon, its key and configuration; hooks are a subclass's."""
+        cluster = self.cluster
+        cluster.write(node, CACHEMGR, packed, mode=0o755)
+        cluster.write(node, f"{LIBRARY}/hook.py", (REPOSITORY / "cachemgr" / "hook.py").read_bytes())
+        cluster.write(node, KEY, f"{self._key}\n", mode=0o600)
+        cluster.write(node, "/etc/outrider/cachemgr.conf", NODE_CONFIGURATION % node)
