@@ -167,7 +167,7 @@ class Node:
             start_new_session=True,
         )
 
-    def start(self, *arguments: str, given: str = "", no_shell: int = 1, **changes: str) -> Done:
+    def start(self, *arguments: str, given: str = "", no_shell: str = "1", **changes: str) -> Done:
         """The starter, as the job's user, on a command `-b y -shell n` that tells what it was given."""
         config = self.folder / "config"
         config.write_text(f"handle_as_binary=1\nno_shell={no_shell}\n")

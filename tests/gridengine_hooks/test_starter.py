@@ -75,8 +75,8 @@ def test_script_comes_by_standard_input(bare: Node, script: str) -> None:
 @pytest.mark.parametrize("name", ["posix_compliant", "unix_behavior"])
 def test_command_is_the_shells_unless_that_is_unwanted(bare: Node, name: str) -> None:
     words = ("/bin/echo", "a", "b  c", "/et[c]")
-    by_shell = bare.start(*words, no_shell=0, **mode(name, "/bin/echo"))
-    itself = bare.start(*words, no_shell=1, **mode(name, "/bin/echo"))
+    by_shell = bare.start(*words, no_shell="0", **mode(name, "/bin/echo"))
+    itself = bare.start(*words, no_shell="1", **mode(name, "/bin/echo"))
 
     assert by_shell.stdout == "a b c /etc\n"
     assert itself.stdout == "a b  c /et[c]\n"
@@ -84,7 +84,7 @@ def test_command_is_the_shells_unless_that_is_unwanted(bare: Node, name: str) ->
 
 def test_command_is_not_read_as_a_script(bare: Node) -> None:
     done = bare.start(
-        "-s", "a", "b  c", no_shell=0, given="binary\0", **mode("script_from_stdin", "/bin/echo")
+        "-s", "a", "b  c", no_shell="0", given="binary\0", **mode("script_from_stdin", "/bin/echo")
     )
 
     assert (done.stdout, done.stderr) == ("a b c\n", "")
