@@ -15,25 +15,19 @@ from typing import Any
 from cachemgr.job_tickets import JobTicket, make_job_ticket
 from testbed.batchcluster import HEAD
 from testbed.cluster import REPOSITORY
+from testbed.clustersite import CACHEMGR, IN_ITS_FOLDER, KEY, LIBRARY, NODE_CONFIGURATION, NODE_DAEMON
 from testbed.gridengine import GridEngineCluster
-from testbed.site import CACHEMGR, IN_ITS_FOLDER, KEY, LIBRARY, NODE_CONFIGURATION, NODE_DAEMON
-from tests.gridengine_hooks.node import HOOKS, STARTER, compiled_guard, needs_compiler
+from testbed.gridenginesite import PE_START, PROLOG, QUEUES, site_cluster
+from tests.gridengine_hooks.node import needs_compiler
 from tests.node.daemons import CLOCK, sha256
 from tests.testbed.clusters import needs_gridengine
 from tools.pyz import pack
 
-FOLDER = f"{LIBRARY}/gridengine"
+RATE_BITS_PER_S = 10**9
 CONTENT = b"The image of this test.\n" * 1000
 DIGEST = sha256(CONTENT)
 IMAGE = "/srv/image"
 SITE_KEY = b"0123456789abcdef" * 2
-# What docs/gridengine-hooks.md asks an administrator for.
-QUEUE = {
-    "prolog": f"root@{FOLDER}/prolog $job_id $ja_task_id $job_owner $host",
-    "epilog": f"root@{FOLDER}/epilog $job_id $ja_task_id $job_owner $host",
-    "starter_method": f"{FOLDER}/starter",
-}
-PE_START = f"root@{FOLDER}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
 ENVIRONMENTS = ("make", "each4")
 # Tells what it has been given, and changes it.
 READS = 'echo "has $OUTRIDER_IMAGE"; sha256sum <"$OUTRIDER_IMAGE"; echo changed >"$OUTRIDER_IMAGE"\n'
@@ -49,15 +43,14 @@ class Site:
 
     def install(self) -> None:
         with tempfile.TemporaryDirectory(prefix="gehooks-") as folder:
-            packed, guard = Path(folder, "cachemgr.pyz"), Path(folder, "guard")
+            packed = Path(folder, "cachemgr.pyz")
             pack(packed, bytecode_of="/usr/bin/python3")
-            compiled_guard(guard, FOLDER)
             for node in self.cluster.nodes:
-                self._install_node(node, packed.read_bytes(), guard.read_bytes())
+                self._install_node(node, packed.read_bytes())
         self.cluster.run_everywhere(self.cluster.nodes, [CACHEMGR, "--no-daemon", "init", "--limit", "64MiB"])
         for node in self.cluster.nodes:
             self.start_node(node)
-        self.cluster.set_queue("all.q", **QUEUE)
+        self.cluster.set_queue("all.q", prolog=PROLOG, **QUEUES)
         for environment in ENVIRONMENTS:
             self.cluster.run(HEAD, ["qconf", "-rattr", "pe", "start_proc_args", PE_START, environment])
         for node in self.cluster.nodes:
@@ -157,24 +150,20 @@ class Site:
         found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None
         return found
 
-    def _install_node(self, node: str, packed: bytes, guard: bytes) -> None:
+    def _install_node(self, node: str, packed: bytes) -> None:
         write = self.cluster.write
         write(node, CACHEMGR, packed, mode=0o755)
         write(node, f"{LIBRARY}/hook.py", (REPOSITORY / "cachemgr" / "hook.py").read_bytes())
         write(node, KEY, SITE_KEY + b"\n", mode=0o600)
         write(node, "/etc/outrider/cachemgr.conf", NODE_CONFIGURATION % node)
         write(node, IMAGE, CONTENT)
-        write(node, f"{FOLDER}/starter", (REPOSITORY / STARTER).read_bytes(), mode=0o755)
-        for name, path in HOOKS.items():
-            write(node, f"{FOLDER}/{name}", guard, mode=0o755)
-            write(node, f"{FOLDER}/{name}.sh", (REPOSITORY / path).read_bytes(), mode=0o755)
 
 
 @contextmanager
 def site(nodes: int) -> Iterator[Site]:
     needs_gridengine()
     needs_compiler()
-    with GridEngineCluster(nodes=nodes) as cluster:
+    with site_cluster(nodes, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = Site(cluster)
         made.install()
         yield made

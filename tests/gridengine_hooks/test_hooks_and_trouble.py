@@ -185,6 +185,18 @@ def test_pin_of_the_service_is_enough(served: Node) -> None:
     assert served.owners() == ["job-17"]
 
 
+def test_job_of_the_queue_of_reservations_is_ours_without_a_ticket(served: Node) -> None:
+    words = ("17", "0", "nobody", "n1", "reserved")
+    refused = served.run("prolog", *words, OUTRIDER_TICKET="")
+    served.ask("pin", name=DIGEST, owner="reservation:job-17", until_s=CLOCK.now_s() + 600)
+    prolog = served.run("prolog", *words, OUTRIDER_TICKET="")
+    started = served.start()
+
+    assert refused.returncode == FAILED
+    assert "no image is held on this node for job 17" in refused.stdout
+    assert (prolog.returncode, started.stdout) == (0, f"image={served.path_told()}\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.batchcluster import HEAD
-from tests.gridengine_hooks.site import DIGEST, FOLDER, READS, Site, site
+from testbed.gridenginesite import HOOKS
+from tests.gridengine_hooks.site import DIGEST, READS, Site, site
 from tests.gridengine_hooks.test_guard import HOSTILE
 
 ON_N1 = ("-l", "h=n1")
@@ -168,7 +169,7 @@ def test_node_without_a_daemon_fails_the_job_alone(found: Site) -> None:
 
 
 def test_hook_that_is_killed_fails_the_job_alone(found: Site) -> None:
-    ends = ["pkill", "-KILL", "-f", f"{FOLDER}/prolog[.]sh"]
+    ends = ["pkill", "-KILL", "-f", f"{HOOKS}/prolog[.]sh"]
     found.cluster.kill("n1", "cachemgr", "STOP")
     try:
         job = found.submit("echo ran", *ON_N1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,7 +48,9 @@ def objects(cluster: GridEngineCluster) -> dict[str, str]:
     """Everything that an installation could change, as Grid Engine prints it."""
 
     def qconf(*argv: str) -> str:
-        return cluster.run("head", ["qconf", *argv], check=False).stdout
+        # Where it breaks lines to be read is no part of what it says.
+        shown = cluster.run("head", ["qconf", *argv], check=False).stdout
+        return re.sub(r"[ \t\\]*\\\n[ \t]*| +", " ", shown)
 
     found = {word: qconf(word) for word in SHOWN}
     found |= {f"queue {name}": qconf("-sq", name) for name in found["-sql"].split()}

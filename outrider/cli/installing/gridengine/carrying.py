@@ -12,11 +12,10 @@ from pathlib import Path
 from outrider.cli.errors import OutputError
 from outrider.cli.installing.editing import write
 from outrider.cli.installing.gridengine.plan import Change
-from outrider.cli.installing.gridengine.site import value, with_values
+from outrider.cli.installing.gridengine.site import joined, value, with_values
 from outrider.cli.installing.running import Runner
 
 RECORD = "/usr/lib/outrider/gridengine-before.json"
-CLASSES = {"queue attribute": "queue", "environment attribute": "pe"}
 SHOWN = {"queue attribute": "-sq", "environment attribute": "-sp", "queue": "-sq", "environment": "-sp"}
 
 
@@ -29,7 +28,7 @@ class Qconf:
     def shown(self, *argv: str) -> str:
         """What there is; empty if there is none."""
         done = self._runner.run(["qconf", *argv])
-        return done.output.replace("\\\n", " ") if done.is_good else ""
+        return joined(done.output) if done.is_good else ""
 
     def do(self, *argv: str) -> None:
         done = self._runner.run(["qconf", *argv])
@@ -42,6 +41,14 @@ class Qconf:
             path = Path(folder) / name
             path.write_text(text)
             self.do(option, str(path))
+
+    def set_attribute(self, kind: str, name: str, key: str, after: str) -> None:
+        """A queue's attribute alone, also beside those of single hosts; an environment as a whole."""
+        if kind == "queue attribute":
+            self.do("-rattr", "queue", key, after, name)
+        else:
+            # It takes no NONE for an attribute alone.
+            self.give("-Mp", with_values(self.shown("-sp", name), {key: after}))
 
     def set_global(self, values: Mapping[str, str | None]) -> None:
         self.give("-Mconf", with_values(self.shown("-sconf"), values), "global")
@@ -84,7 +91,7 @@ def _put(change: Change, qconf: Qconf) -> None:
     after = change.after or ""
     match change.kind:
         case "queue attribute" | "environment attribute":
-            qconf.do("-rattr", CLASSES[change.kind], change.key, after, change.name)
+            qconf.set_attribute(change.kind, change.name, change.key, after)
         case "configuration":
             qconf.set_global({change.key: after})
         case "complex":
@@ -106,7 +113,7 @@ def _remove(change: Change, qconf: Qconf) -> bool:
             text = qconf.shown(SHOWN[change.kind], change.name)
             is_ours = value(text, change.key).split() == (change.after or "").split()
             if is_ours:
-                qconf.do("-rattr", CLASSES[change.kind], change.key, change.before or "NONE", change.name)
+                qconf.set_attribute(change.kind, change.name, change.key, change.before or "NONE")
             return is_ours or not text or value(text, change.key).split() == (change.before or "").split()
         case "configuration":
             found = value(qconf.shown("-sconf"), change.key)

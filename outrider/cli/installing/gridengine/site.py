@@ -52,7 +52,7 @@ def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridS
         done = runner.run(["qconf", *argv])
         if done.code is None:
             raise MissingPartError(f"{done.reason}: install Grid Engine's commands on this machine")
-        return done.output.replace("\\\n", " ") if done.is_good else ""
+        return joined(done.output) if done.is_good else ""
 
     configuration = asked("-sconf")
     if not configuration:
@@ -95,6 +95,11 @@ def _host_hooks(asked: object, hosts: list[str]) -> list[str]:
 def _offset(text: str) -> int:
     found = _OFFSET.search(text)
     return int(found[1]) if found else 60
+
+
+def joined(text: str) -> str:
+    """An object with each value on one line, as it was before qconf broke it to be read."""
+    return re.sub(r"[ \t]*\\\n[ \t]*", " ", text)
 
 
 def value(text: str, key: str) -> str:
