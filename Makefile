@@ -36,6 +36,7 @@ test-versions: $(READY) tools
 	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
 	done
 	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract
+	OUTRIDER_GRIDENGINE_FAILURES=1 $(BIN)/python -m pytest tests/gridengine
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -68,7 +69,7 @@ $(READY): setup.cfg pyproject.toml
 # readers of images, servers, shells, batch systems (tools/install.sh says how they are kept from
 # starting). Only root can install it; without it those tests are skipped, except in CI, where they fail.
 TOOLS := acl aria2 btrfs-progs curl debootstrap e2fsprogs fdisk fish gcc genisoimage gridengine-client \
-         gridengine-exec gridengine-master groff-base iproute2 \
+         gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 \
          libc6-dev libslurm-dev lua5.4 munge openssh-client openssh-server openssl prometheus python3-simgrid \
          qemu-utils rsync slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools util-linux xfsprogs \
          xorriso zsh

@@ -11,8 +11,9 @@
 
 `prepare` and `claim` print the path of the ready instance, `where` that of the caller's own; with
 `--json` each verb prints the daemon's result. With `--nodes`, `claim` and `release` are carried out
-there and not here, by the daemons, and nothing is printed. All may be repeated. Exit status: 0 done; 2 wrong options; 13 no daemon, or none
-that answers in time; otherwise that of the error which the daemon reports (3: the image is not here).
+there and not here, by the daemons, and nothing is printed. All may be repeated. Exit status: 0 done;
+2 wrong options; 13 no daemon, or none that answers in time; otherwise that of the error which the
+daemon reports (3: the image is not here).
 
 `--mounter` is the path of cachemgr.pyz. Where the daemon is not root, instances may need mounts,
 which that file carries out and undoes; without it, an instance that needs any is an error (10).

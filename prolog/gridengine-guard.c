@@ -134,21 +134,22 @@ static long now_s(void)
     return moment[0];
 }
 
-/* How the script has ended: its status, or -1 if it was killed or takes too long. */
+/* How the script has ended: its status, or -1 if it was killed or takes too long. What it has left
+ * running ends with it: nobody would wait for what that asks for. */
 static int ended(long child)
 {
     unsigned long child_ended = 1UL << (CHILD_ENDED - 1);
     long until_s = now_s() + LIMIT_S, limit[2] = {1, 0};
-    int status = 0;
-    while (call(WAIT4, child, (long)&status, NOBODY_HANGS, 0) == 0) {
-        if (now_s() >= until_s) {
-            call(KILL_CALL, -child, KILL, 0, 0);
-            call(KILL_CALL, child, KILL, 0, 0);
-            return -1;
-        }
-        call(SIGTIMEDWAIT, (long)&child_ended, 0, (long)limit, 8);
+    int status = 0, is_over = 0;
+    while (!is_over && call(WAIT4, child, (long)&status, NOBODY_HANGS, 0) == 0) {
+        is_over = now_s() >= until_s;
+        if (!is_over)
+            call(SIGTIMEDWAIT, (long)&child_ended, 0, (long)limit, 8);
     }
-    return status & 0x7f ? -1 : status >> 8 & 0xff;
+    call(KILL_CALL, -child, KILL, 0, 0);
+    if (is_over)
+        call(KILL_CALL, child, KILL, 0, 0);
+    return is_over || status & 0x7f ? -1 : status >> 8 & 0xff;
 }
 
 __attribute__((used, noreturn)) void begin(long *stack)

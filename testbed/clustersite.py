@@ -209,6 +209,8 @@ class ClusterSite(Generic[C]):
         """For whom images are pinned on a node."""
         found: list[str] = []
         for image in self._images(node):
+            if not image["pins"]:
+                continue
             answer = self.asked(node, "show", str(image["digest"]))["pin_list"]
             assert isinstance(answer, list)
             found += [str(each["owner"]) for each in answer]

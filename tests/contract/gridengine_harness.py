@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import os
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
@@ -16,14 +17,16 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
-from outrider.rms.commands import Account, Output
+from outrider.rms.commands import PATH, Account, Output, Runner
 from outrider.rms.gridengine import Commands, GridEngine, Settings, context, parsing, submitting
+from outrider.rms.gridengine.drmaa_runner import DrmaaRunner, start_process
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 from tests.rms.gridengine.cluster import (
     DURATION_OFFSET_S,
     NODES,
     PEOPLE,
     SLOTS,
+    VARIABLES,
     Cluster,
     ClusterError,
     missing,
@@ -66,10 +69,19 @@ class HostRunner:
         return Output(status, output.encode(), error)
 
 
-def gridengine_of(cluster: Cluster) -> GridEngine:
+def gridengine_of(cluster: Cluster, runner: Runner | None = None) -> GridEngine:
     """The adapter over a cluster's commands."""
-    commands = Commands(HostRunner(cluster), variables={})
+    commands = Commands(runner or HostRunner(cluster), variables={})
     return GridEngine(SETTINGS, commands, clock=cluster, account_of=account_of)
+
+
+def drmaa_of(cluster: Cluster) -> DrmaaRunner:
+    """A runner whose sessions are on the cluster's head."""
+
+    def start(argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        return start_process([*cluster.entering(), *argv], {**environment, **VARIABLES, "PATH": PATH})
+
+    return DrmaaRunner(HostRunner(cluster), start=start)
 
 
 def account_of(user: str, uid: int) -> Account:
@@ -80,11 +92,11 @@ def account_of(user: str, uid: int) -> Account:
 class GridEngineHarness:
     """A cluster in which nothing runs and nothing is reserved."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, runner: Runner | None = None) -> None:
         self._cluster = cluster
         self._has_failed = self._was_waiting = False
         self.runner = HostRunner(cluster)
-        self.system: BatchSystem = gridengine_of(cluster)
+        self.system: BatchSystem = gridengine_of(cluster, runner)
         self.nodes = NODES
         self.whole_node = Resources.of(cpus=SLOTS)
         self.people = (Person(user="alice", uid=PEOPLE["alice"]), Person(user="bob", uid=PEOPLE["bob"]))
@@ -188,6 +200,28 @@ def cannot_run() -> None:
                 f"Grid Engine's contract needs {absent}: apt install gridengine-master gridengine-exec"
             )
         pytest.skip(f"there is no {absent}")
+
+
+@functools.cache
+def the_drmaa() -> DrmaaRunner:
+    """The sessions of this process, which end with it, before the cluster does."""
+    runner = drmaa_of(the_cluster())
+    atexit.register(runner.close)
+    return runner
+
+
+@contextmanager
+def gridengine_drmaa() -> Iterator[GridEngineHarness]:
+    """Submission and control by DRMAA, the rest by commands. Skips where the library is not."""
+    cannot_run()
+    absent = the_drmaa().check({})
+    if absent:
+        if os.environ.get("CI"):
+            pytest.fail(absent)
+        pytest.skip(absent)
+    harness = GridEngineHarness(the_cluster(), the_drmaa())
+    harness.empty()
+    yield harness
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tests.gridengine.jobs import (
     cancel,
     ended,
     fill,
+    long,
     output,
     report,
     start_s,
@@ -71,10 +72,10 @@ def granted(site: GridEngineSite, number: str) -> dict[str, str]:
 def test_promised_nodes_have_the_image_before_the_start_and_the_job_runs_there(site: GridEngineSite) -> None:
     image = workspace(site, "kept", 10 * MB)
 
-    answer = reserve(site, "kept", "--nodes=2", "--start=now+12s", "-t25s")
+    answer = reserve(site, "kept", "--nodes=2", "--start=now+10s", "-t20s")
     name, begins_s = str(answer["name"]), answer["start_s"]
     number = wait_advance(site, name)
-    job = submit(site, None, "-ar", number, *IN_OURS, "-pe", "each1", "2", "-l", "h_rt=10")
+    job = submit(site, None, "-ar", number, *IN_OURS, "-pe", "each4", "8", "-l", "h_rt=10")
     end = ended(site, job)
 
     assert isinstance(begins_s, int)
@@ -87,6 +88,22 @@ def test_promised_nodes_have_the_image_before_the_start_and_the_job_runs_there(s
     assert isinstance(receipt, Mapping)
     assert receipt["is_met"] is True
     assert receipt["transferred_bytes"] == 2 * image.size_bytes
+    wait_advance(site, name, is_there=False)
+
+
+def test_job_that_outrider_submits_into_a_reservation_has_its_nodes(site: GridEngineSite) -> None:
+    workspace(site, "inside", 5 * MB)
+    text = '#!/bin/sh\necho "$NHOSTS $(head -c3 "$OUTRIDER_IMAGE")" >inside\n'
+    site.cluster.write(HEAD, f"{site.home()}/inside.sh", text, mode=0o755, owner="ada:ada")
+    name = str(reserve(site, "inside", "--nodes=2", "--start=now+8s", "-t40s")["name"])
+    wait_advance(site, name)
+
+    asked = ["--reservation", name, "--nodes", "2", "-t", "20s", f"{site.home()}/inside.sh"]
+    end = ended(site, site.outrider("submit", *asked).stdout.strip())
+
+    assert (end["exit_status"], end["qname"]) == ("0", "outrider.q")
+    assert site.cluster.read(HEAD, f"{site.home()}/inside") == "2 QFI\n"
+    site.outrider("cancel", name)
     wait_advance(site, name, is_there=False)
 
 
@@ -150,11 +167,6 @@ def test_job_waiting_in_a_cancelled_reservation_is_held_and_not_lost(site: GridE
     workspace(site, "left", 5 * MB)
     name = str(reserve(site, "left", "--start=now+1hour", "-t10m")["name"])
     job = submit(site, None, "-ar", wait_advance(site, name), *IN_OURS, "-l", "h_rt=60")
-    site.cluster.wait_for(
-        "the job to be seen",
-        lambda: f'"{job}"' in site.outrider("show", name, "--json").stdout,
-        logs=site.logs,
-    )
 
     site.outrider("cancel", name)
     wait_advance(site, name, is_there=False)
@@ -176,6 +188,7 @@ def test_reservation_deleted_by_an_administrator_is_put_back_once(site: GridEngi
     assert state(site, name) == "cancelled"
 
 
+@long
 def test_jobs_that_have_a_node_are_no_place_for_a_reservation(site: GridEngineSite) -> None:
     workspace(site, "beside", 5 * MB)
     jobs = [fill(site, node) for node in ("n1", "n2", "n3")]

@@ -1,4 +1,4 @@
-"""One node as Grid Engine's hooks see it, without a Grid Engine: guard, scripts, a daemon, a /run of its own."""
+"""One node as Grid Engine's hooks see it, without a Grid Engine: guard, scripts, daemon, its own /run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Node:
             compiled_guard(folder / "guard", str(self.lib / "gridengine"), limit_s)
         self._install()
 
-    def serve(self, **texts: str) -> Outside:
+    def serve(self) -> Outside:
         if not (self.folder / "pool").exists():
             make_pool(self.folder / "pool")
         socket = str(self.told / "cachemgr.sock")
@@ -85,7 +85,6 @@ class Node:
             pool=str(self.folder / "pool"),
             socket=socket,
             relay_key=str(self.folder / "key"),
-            **texts,
         )
         with self.client() as client:
             image = {"uri": str(self.folder / "image"), "digest": DIGEST}
@@ -168,10 +167,10 @@ class Node:
             start_new_session=True,
         )
 
-    def start(self, *arguments: str, **changes: str) -> Done:
+    def start(self, *arguments: str, given: str = "", no_shell: str = "1", **changes: str) -> Done:
         """The starter, as the job's user, on a command `-b y -shell n` that tells what it was given."""
         config = self.folder / "config"
-        config.write_text("handle_as_binary=1\nno_shell=1\n")
+        config.write_text(f"handle_as_binary=1\nno_shell={no_shell}\n")
         words = arguments or ("/bin/sh", "-c", TELLING)
         variables = {
             "PATH": "/nowhere",
@@ -184,8 +183,8 @@ class Node:
             **changes,
         }
         user = f"/usr/bin/setpriv --reuid={UID} --regid={UID} --clear-groups"
-        given = " ".join(f"'{name}={text}'" for name, text in variables.items())
-        inside = f'mount --bind {self.run_folder} /run && exec {user} /usr/bin/env -i {given} "$@"'
+        job = " ".join(f"'{name}={text}'" for name, text in variables.items())
+        inside = f'mount --bind {self.run_folder} /run && exec {user} /usr/bin/env -i {job} "$@"'
         return subprocess.run(
             [
                 "unshare",
@@ -198,6 +197,7 @@ class Node:
                 *words,
             ],
             env={"PATH": PATH},
+            input=given,
             capture_output=True,
             text=True,
             timeout=60,

@@ -185,6 +185,18 @@ def test_pin_of_the_service_is_enough(served: Node) -> None:
     assert served.owners() == ["job-17"]
 
 
+def test_job_of_the_queue_of_reservations_is_ours_without_a_ticket(served: Node) -> None:
+    words = ("17", "0", "nobody", "n1", "reserved")
+    refused = served.run("prolog", *words, OUTRIDER_TICKET="")
+    served.ask("pin", name=DIGEST, owner="reservation:job-17", until_s=CLOCK.now_s() + 600)
+    prolog = served.run("prolog", *words, OUTRIDER_TICKET="")
+    started = served.start()
+
+    assert refused.returncode == FAILED
+    assert "no image is held on this node for job 17" in refused.stdout
+    assert (prolog.returncode, started.stdout) == (0, f"image={served.path_told()}\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -208,7 +220,7 @@ def test_arguments_that_make_no_sense_name_no_file(served: Node, arguments: tupl
 
 
 def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
-    full = "mkdir -p /run/outrider/jobs; mount -t tmpfs -o size=4k tmpfs /run/outrider/jobs; echo x >/run/outrider/jobs/fill"
+    full = "cd /run/outrider; mkdir -p jobs; mount -t tmpfs -o size=4k tmpfs jobs; echo x >jobs/fill"
     epilog = served.lib / "gridengine" / "epilog"
     prolog = served.run("prolog", before=full, after=f"{epilog} 17 0; ls /run/outrider/jobs")
 
@@ -219,7 +231,7 @@ def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
 
 
 def test_full_table_of_files_fails_the_job(served: Node) -> None:
-    full = "mkdir -p /run/outrider/jobs; mount -t tmpfs -o nr_inodes=2 tmpfs /run/outrider/jobs; touch /run/outrider/jobs/fill"
+    full = "cd /run/outrider; mkdir -p jobs; mount -t tmpfs -o nr_inodes=2 tmpfs jobs; touch jobs/fill"
     prolog = served.run("prolog", before=full)
 
     assert prolog.returncode == FAILED

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.batchcluster import BatchCluster
 from testbed.slurm import SlurmCluster, missing
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +50,7 @@ def site(
         yield cluster
 
 
-def let_in(cluster: SlurmCluster) -> None:
+def let_in(cluster: BatchCluster) -> None:
     """sshd on every node; the head's root has a key for them and knows theirs."""
     nodes = [each for each in cluster.hosts if each.startswith("n")]
     keys: dict[str, str] = {}
@@ -79,7 +80,7 @@ def outrider(
     )  # fmt: skip
 
 
-def tree(cluster: SlurmCluster, host: str, *folders: str) -> dict[str, str]:
+def tree(cluster: BatchCluster, host: str, *folders: str) -> dict[str, str]:
     """Every file below some folders with what tells whether it was changed."""
     command = (
         "find \"$@\" -type f -exec sha256sum {} + -o -type l -printf '%l link %p\\n' 2>/dev/null;"
@@ -90,11 +91,15 @@ def tree(cluster: SlurmCluster, host: str, *folders: str) -> dict[str, str]:
     return {" ".join(words[1:]): words[0] for words in lines}
 
 
+def need_sshd() -> str | None:
+    """What is lacking to let root in on nodes."""
+    lacking = [name for name in ("sshd", "ssh-keygen") if shutil.which(name) is None]
+    return f"{lacking[0]} is not installed" if lacking else None
+
+
 def need_everything() -> None:
     """Root, Slurm and sshd: where they are missing CI fails, others skip."""
-    found = missing() or next(
-        (f"{name} is not installed" for name in ("sshd", "ssh-keygen") if shutil.which(name) is None), None
-    )
+    found = missing() or need_sshd()
     if os.geteuid() != 0:
         found = "this needs root"
     if found:

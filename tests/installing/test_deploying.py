@@ -40,7 +40,7 @@ FILES = (
     {"path": "/usr/lib/outrider/hook.py", "content": "aGk=", "digest": "x"},
     {"path": "/etc/systemd/system/cachemgr.service", "content": "aGk=", "digest": "x"},
 )
-KIT = Kit(files=FILES, ports=Ports(control=7011, relay=7010))
+KIT = Kit(files=FILES, folders=(), ports=Ports(control=7011, relay=7010))
 
 
 def deployment(machines: Machines, *, is_dry: bool = False, verdict: str = "") -> Deployment:

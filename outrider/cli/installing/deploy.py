@@ -95,6 +95,10 @@ def add(commands: Subparsers) -> None:
         "--conf", metavar="FILE", help="the site's slurm.conf (SLURM_CONF, or the usual places)"
     )
     parser.add_argument(
+        "--for", metavar="SYSTEM", choices=("slurm", "gridengine"),
+        help="whose hooks: slurm, gridengine (what outrider init was run for)",
+    )  # fmt: skip
+    parser.add_argument(
         "--parallel", metavar="COUNT", type=positive, default=AT_ONCE, help=f"nodes at once ({AT_ONCE})"
     )
     for name, metavar, help_text in (
@@ -165,7 +169,6 @@ def on_all(names: Sequence[str], work: Callable[[str], NodeResult], at_once: int
 def deployed(deployment: Deployment, node: str) -> NodeResult:
     """One node: look, send what differs, start, ask."""
     from outrider.cli.installing.headfiles import without_content
-    from outrider.cli.installing.nodefiles import FOLDERS
     from outrider.cli.installing.remote import RemoteError
 
     files = deployment.kit.of(node)
@@ -180,7 +183,7 @@ def deployed(deployment: Deployment, node: str) -> NodeResult:
             state: State = "would change" if paths else "same"
             return NodeResult(node=node, state=state, files=paths, words=_kept(kept))
         put = deployment.remote.call(
-            node, {**_put(deployment, node), "folders": list(FOLDERS), "files": wanted}
+            node, {**_put(deployment, node), "folders": list(deployment.kit.folders), "files": wanted}
         )
     except RemoteError as error:
         return NodeResult(node=node, state="failed", words=str(error))
@@ -242,15 +245,22 @@ def _put(deployment: Deployment, node: str) -> Json:
 def _deployment(arguments: argparse.Namespace, remote: Remote) -> Deployment:
     from outrider.cli.installing.control import answers
     from outrider.cli.installing.facts import gather
+    from outrider.cli.installing.headfiles import installed_for
     from outrider.cli.installing.nodefiles import Ports, kit, site_key
     from outrider.cli.installing.running import SystemRunner
 
-    found = gather(arguments.conf, os.environ, SystemRunner())
     ports = Ports(control=arguments.control_port, relay=arguments.relay_port)
     key = site_key()
+    if (getattr(arguments, "for") or installed_for()) == "gridengine":
+        from outrider.cli.installing.gridengine import files
+
+        made = files.kit(ports, key, SystemRunner())
+    else:
+        found = gather(arguments.conf, os.environ, SystemRunner())
+        made = kit(found.site, found.version, ports, key)
     return Deployment(
         remote=remote,
-        kit=kit(found.site, found.version, ports, key),
+        kit=made,
         is_dry=arguments.dry_run,
         limit=arguments.limit or "",
         is_started=not arguments.no_start,

@@ -18,6 +18,7 @@ from outrider.cli.quantities import positive
 if TYPE_CHECKING:
     from outrider.cli.installing.facts import Facts
     from outrider.cli.installing.findings import Finding
+    from outrider.cli.installing.nodefiles import Kit, Ports
     from outrider.cli.installing.running import SystemRunner
 
 AT_ONCE = 16
@@ -53,18 +54,32 @@ def add(commands: Subparsers) -> None:
         "--control-port", metavar="PORT", type=positive, default=CONTROL_PORT,
         help=f"where the nodes' daemons are asked ({CONTROL_PORT})",
     )  # fmt: skip
+    parser.add_argument(
+        "--prove-as", metavar="USER",
+        help="Grid Engine: have a job of this user's run through the hooks on a queue of its own",
+    )  # fmt: skip
     parser.add_argument("-q", "--quiet", action="store_true", help="leave out what is ok")
     parser.add_argument("--json", action="store_true", help="print all findings as JSON")
 
 
 def doctor(arguments: argparse.Namespace) -> None:
     from outrider.cli.installing.facts import conf_path, gather
+    from outrider.cli.installing.headfiles import installed_for
+    from outrider.cli.installing.nodefiles import kit
     from outrider.cli.installing.running import SystemRunner
 
-    found = gather(arguments.conf, os.environ, SystemRunner(conf_path(arguments.conf, os.environ)))
-    checks: list[Callable[[], Sequence[Finding]]] = [_root, *_head(found, arguments)]
-    if not arguments.no_nodes:
-        checks += _nodes(found, arguments)
+    checks: list[Callable[[], Sequence[Finding]]] = [_root]
+    if installed_for() == "gridengine":
+        from outrider.cli.installing.gridengine.checks import head_checks, node_kit
+
+        checks += head_checks(arguments.service, arguments.prove_as)
+        if not arguments.no_nodes:
+            checks += _nodes(None, node_kit, arguments)
+    else:
+        found = gather(arguments.conf, os.environ, SystemRunner(conf_path(arguments.conf, os.environ)))
+        checks += _head(found, arguments)
+        if not arguments.no_nodes:
+            checks += _nodes(found, partial(kit, found.site, found.version), arguments)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         findings = [each for result in pool.map(_guarded, checks) for each in result]
     _show(findings, arguments)
@@ -102,13 +117,15 @@ def _head(found: Facts, arguments: argparse.Namespace) -> Sequence[Callable[[], 
     ).all()
 
 
-def _nodes(found: Facts, arguments: argparse.Namespace) -> list[Callable[[], Sequence[Finding]]]:
+def _nodes(
+    found: Facts | None, kit: Callable[[Ports, bytes], Kit], arguments: argparse.Namespace
+) -> list[Callable[[], Sequence[Finding]]]:
     from cachemgr.clock import SystemClock
     from outrider.cli.installing import headfiles
     from outrider.cli.installing.control import keys_in
     from outrider.cli.installing.deploy import names_in
     from outrider.cli.installing.nodechecks import NodeChecks
-    from outrider.cli.installing.nodefiles import Ports, kit, site_key
+    from outrider.cli.installing.nodefiles import Ports, site_key
 
     names = names_in(arguments.nodes) if arguments.nodes else headfiles.deployed()[:MOST_NODES_UNASKED]
     if not names:
@@ -128,7 +145,7 @@ def _nodes(found: Facts, arguments: argparse.Namespace) -> list[Callable[[], Seq
     ports = Ports(control=arguments.control_port, relay=RELAY_PORT)
     checks = NodeChecks(
         facts=found, keys=keys_in(key), port=ports.control, remote=remote, clock=SystemClock(),
-        kit=kit(found.site, found.version, ports, key) if remote is not None else None,
+        kit=kit(ports, key) if remote is not None else None,
     )  # fmt: skip
     return [partial(checks.of, name) for name in names]
 

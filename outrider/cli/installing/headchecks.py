@@ -23,6 +23,7 @@ HERE = "head"
 OLDEST = (22, 5)
 APPLY = "outrider init slurm --apply"
 SERVICE_S = 2
+FOLDERS = ("/usr/lib/outrider", "/usr/lib/outrider/slurm", "/etc/outrider", "/etc/outrider/slurm")
 SETTLES_S = 10
 PAUSE_S = 0.5
 _NEEDED = ("JobSubmitPlugins", "Prolog", "Epilog", "TaskProlog")
@@ -125,29 +126,10 @@ class HeadChecks:
         return key_findings(HERE, headfiles.KEY)
 
     def folders(self) -> list[Finding]:
-        """Whoever may write there is root as soon as a job starts."""
-        found = []
-        for path in ("/usr/lib/outrider", "/usr/lib/outrider/slurm", "/etc/outrider", "/etc/outrider/slurm"):
-            if not os.path.isdir(path):
-                continue
-            about = os.stat(path)
-            if about.st_uid != 0 or about.st_mode & 0o022:
-                mode = stat.S_IMODE(about.st_mode)
-                found.append(
-                    fault(
-                        HERE,
-                        "folders",
-                        f"{path} can be written to by others than root ({mode:04o}): chown root, chmod go-w",
-                    )
-                )
-        return found or [ok(HERE, "folders", "only root can write to them")]
+        return folder_findings(FOLDERS)
 
     def configuration(self) -> list[Finding]:
-        command = [sys.executable, "-m", "outrider.service", "--check", "--config", headfiles.CONFIG]
-        done = self.runner.run(command, 60)
-        if not done.is_good:
-            return [fault(HERE, "outriderd.yaml", done.reason)]
-        return [ok(HERE, "outriderd.yaml", done.output.strip().rpartition(": ")[2])]
+        return configuration_findings(self.runner)
 
     def munge(self) -> list[Finding]:
         done = self.runner.run(["munge", "-n"])
@@ -156,31 +138,7 @@ class HeadChecks:
         return [ok(HERE, "munge", "answers")]
 
     def service(self) -> list[Finding]:
-        """Whether outriderd answers, and promises."""
-        from cachemgr.clock import SystemClock
-        from outrider.cli.asking.reading import read
-        from outrider.cli.client import Client
-        from outrider.service.answers import Status
-
-        clock = SystemClock()
-        until_s = clock.monotonic_s() + SETTLES_S
-        try:
-            while True:
-                answer = Client(self.socket, clock, timeout_s=SERVICE_S).get("/v1/status")
-                status = read(Status, answer)
-                # One that was just started has not seen its nodes yet.
-                if (status.is_promising and not status.nodes_away) or clock.monotonic_s() > until_s:
-                    break
-                clock.sleep(PAUSE_S)
-        except CommandError as error:
-            return [fault(HERE, "outriderd", f"{error}: systemctl status outriderd")]
-        if not status.is_promising:
-            return [
-                warning(HERE, "outriderd", f"answers, but promises nothing: {'; '.join(status.troubles)}")
-            ]
-        away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
-        told = warning if away else ok
-        return [told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")]
+        return service_findings(self.socket)
 
     def limits(self) -> list[Finding]:
         running = self.facts.running
@@ -189,19 +147,74 @@ class HeadChecks:
         return found or [ok(HERE, "timeouts", "a prolog has its time")]
 
     def deployment(self) -> list[Finding]:
-        from outrider.metadata.hostlists import fold
-
-        nodes, known = headfiles.nodes_of(self.facts.site), set(headfiles.deployed())
-        missing = [each for each in nodes if each not in known]
-        if missing:
-            names = fold(missing)
-            return [
-                warning(HERE, "nodes", f"{names} have nothing of Outrider: outrider nodes deploy '{names}'")
-            ]
-        return [ok(HERE, "nodes", f"all {len(nodes)} have been deployed to")]
+        return deployment_findings(headfiles.nodes_of(self.facts.site))
 
     def _has(self, program: str) -> bool:
         return self.runner.run([program, "-v"]).code is not None
+
+
+def folder_findings(paths: Sequence[str]) -> list[Finding]:
+    """Whoever may write there is root as soon as a job starts."""
+    found = []
+    for path in paths:
+        if not os.path.isdir(path):
+            continue
+        about = os.stat(path)
+        if about.st_uid != 0 or about.st_mode & 0o022:
+            mode = stat.S_IMODE(about.st_mode)
+            found.append(
+                fault(
+                    HERE,
+                    "folders",
+                    f"{path} can be written to by others than root ({mode:04o}): chown root, chmod go-w",
+                )
+            )
+    return found or [ok(HERE, "folders", "only root can write to them")]
+
+
+def configuration_findings(runner: Runner) -> list[Finding]:
+    command = [sys.executable, "-m", "outrider.service", "--check", "--config", headfiles.CONFIG]
+    done = runner.run(command, 60)
+    if not done.is_good:
+        return [fault(HERE, "outriderd.yaml", done.reason)]
+    return [ok(HERE, "outriderd.yaml", done.output.strip().rpartition(": ")[2])]
+
+
+def service_findings(socket: str) -> list[Finding]:
+    """Whether outriderd answers, and promises."""
+    from cachemgr.clock import SystemClock
+    from outrider.cli.asking.reading import read
+    from outrider.cli.client import Client
+    from outrider.service.answers import Status
+
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + SETTLES_S
+    try:
+        while True:
+            answer = Client(socket, clock, timeout_s=SERVICE_S).get("/v1/status")
+            status = read(Status, answer)
+            # One that was just started has not seen its nodes yet.
+            if (status.is_promising and not status.nodes_away) or clock.monotonic_s() > until_s:
+                break
+            clock.sleep(PAUSE_S)
+    except CommandError as error:
+        return [fault(HERE, "outriderd", f"{error}: systemctl status outriderd")]
+    if not status.is_promising:
+        return [warning(HERE, "outriderd", f"answers, but promises nothing: {'; '.join(status.troubles)}")]
+    away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
+    told = warning if away else ok
+    return [told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")]
+
+
+def deployment_findings(nodes: Sequence[str]) -> list[Finding]:
+    from outrider.metadata.hostlists import fold
+
+    known = set(headfiles.deployed())
+    missing = [each for each in nodes if each not in known]
+    if missing:
+        names = fold(missing)
+        return [warning(HERE, "nodes", f"{names} have nothing of Outrider: outrider nodes deploy '{names}'")]
+    return [ok(HERE, "nodes", f"all {len(nodes)} have been deployed to")]
 
 
 def key_findings(where: str, path: str) -> list[Finding]:

@@ -136,6 +136,15 @@ def deployed() -> tuple[str, ...]:
         return ()
 
 
+def installed_for() -> str:
+    """Which batch system this head's service is for; slurm, if nobody has said."""
+    try:
+        found = re.search(r"(?m)^ +kind: (\w+)", Path(CONFIG).read_text())
+    except OSError:
+        return "slurm"
+    return found[1] if found else "slurm"
+
+
 def configuration(head: Head) -> str:
     """outriderd.yaml for this site: few keys, all others have defaults."""
     site = _NOT_IN_NAMES.sub("-", head.site.value("ClusterName", "cluster").lower()).strip("-") or "cluster"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
-import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
-from outrider.cli.errors import InputError, MissingPartError, NotAllowedError, OutputError
+from outrider.cli.errors import InputError, MissingPartError, NotAllowedError
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -22,9 +19,7 @@ if TYPE_CHECKING:
     from outrider.cli.installing.plan import Plan
     from outrider.cli.installing.running import Runner
 
-STORE = "/var/lib/outrider/outriderd.sqlite"
 OFF_UNLESS_WANTED = "cli-filter"
-CHECK_S = 120
 _LEAVABLE = ("submit-filter", "prolog", "epilog", "task-prolog", "prolog-slurmctld", "slurm-conf", "unit")
 _SLURM = """Without --apply nothing is changed: the lines are shown, for whoever wants to write them. With it,
 the head gets Outrider's files. Once "outrider nodes deploy" has brought the hooks to all nodes, the site's
@@ -82,6 +77,8 @@ def add(commands: Subparsers) -> None:
         "init", help="install beside a batch system, or show how",
         description="install beside a batch system, or show how.", epilog=_SLURM,
     )  # fmt: skip
+    from outrider.cli.installing.gridengine import command as gridengine
+
     parser.set_defaults(command=_no_command)
     below = parser.add_subparsers(metavar="COMMAND", title="commands", parser_class=Parser)
     slurm = add_command(below, "slurm", init_slurm, "install beside Slurm, or show what that changes", _SLURM)
@@ -107,6 +104,7 @@ def add(commands: Subparsers) -> None:
         help="the nodes got their hooks in another way than by deploy",
     )
     slurm.add_argument("--json", action="store_true", help="print what was found and done as JSON")
+    gridengine.add(below)
 
 
 _MEANING = {
@@ -145,6 +143,13 @@ def init_slurm(arguments: argparse.Namespace) -> None:
 def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
     """Plan, and carry the plan out if that is wanted and nothing is in its way."""
     from outrider.cli.installing import editing, facts, headfiles
+    from outrider.cli.installing.onhead import (
+        check_configuration,
+        looked_at,
+        make_store,
+        make_user,
+        placed,
+    )
     from outrider.cli.installing.plan import CONF_PART
 
     found = facts.gather(wishes.conf, os.environ, runner)
@@ -155,15 +160,15 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         "files": headfiles.files(head, planned.hooks),
     }  # fmt: skip
     waits = "" if wishes.are_nodes_ready or CONF_PART not in wishes.parts else _unready(found, planned)
-    put, kept = _looked(_placed({**request, "do": "look"}), request["files"])
+    put, kept = looked_at(placed({**request, "do": "look"}), request["files"])
     is_done = is_applied and not planned.troubles
     if is_done:
-        _check(headfiles.configuration(head), runner)
+        check_configuration(headfiles.configuration(head), runner)
         if wishes.user != "root":
-            _make_user(wishes.user, runner)
-        done = _placed({**request, "do": "put"})
+            make_user(wishes.user, runner)
+        done = placed({**request, "do": "put"})
         put, kept = tuple(done["changed"]), tuple(done["kept"])
-        _make_store(runner)
+        make_store(runner)
         if not waits:
             editing.apply(planned.edits)
         if any(path.endswith(".lua") for path in put):
@@ -187,6 +192,7 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
 def remove(wishes: Wishes, runner: Runner) -> Outcome:
     """Lines first, then whoever runs by them is told, then the files go."""
     from outrider.cli.installing import editing, facts, headfiles
+    from outrider.cli.installing.onhead import STORE, placed
 
     found = facts.gather(wishes.conf, os.environ, runner)
     folder = found.site.folder
@@ -202,7 +208,7 @@ def remove(wishes: Wishes, runner: Runner) -> Outcome:
             )
     nodes = headfiles.deployed()
     service = {"unit": "outriderd.service"} if os.path.exists(headfiles.UNIT) else None
-    done = _placed({"do": "remove", "manifest": headfiles.MANIFEST, "service": service})
+    done = placed({"do": "remove", "manifest": headfiles.MANIFEST, "service": service})
     steps = [f"the store of promises stays in {os.path.dirname(STORE)}: delete it yourself if you want"]
     if nodes:
         from outrider.metadata.hostlists import fold
@@ -229,16 +235,6 @@ def _waiting(runner: Runner) -> list[str]:
     said = runner.run(["scontrol", "--oneliner", "show", "job"]).output
     jobs = [line for line in said.splitlines() if " AdminComment=" in line and '{"outrider":1' in line]
     return [line.split()[0].removeprefix("JobId=") for line in jobs if " JobState=PENDING " in line]
-
-
-def _placed(request: Json) -> Json:
-    """Have files looked at, put or removed on this machine."""
-    from outrider.cli.installing.placing import PlacingError, carry_out
-
-    try:
-        return carry_out(request)
-    except (PlacingError, OSError) as error:
-        raise OutputError(f"this machine's files: {error}") from error
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
@@ -303,47 +299,6 @@ def _unready(found: Facts, planned: Plan) -> str:
     return fold(name for name in headfiles.nodes_of(found.site) if name not in known)
 
 
-def _looked(answer: Json, files: Sequence[Json]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which files would be put, and which would be kept as somebody has made them."""
-    states = answer["files"]
-    configs = {each["path"] for each in files if each.get("is_config")}
-    kept = [path for path, state in states.items() if path in configs and state in ("edited", "foreign")]
-    put = [path for path, state in states.items() if state != "same" and path not in kept]
-    return tuple(put), tuple(kept)
-
-
-def _check(text: str, runner: Runner) -> None:
-    """Have the service's own program read its configuration before it is put anywhere."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "outriderd.yaml"
-        path.write_text(text)
-        done = runner.run(
-            [sys.executable, "-m", "outrider.service", "--config", str(path), "--check"], CHECK_S
-        )
-    if not done.is_good:
-        raise MissingPartError(f"outriderd does not take its configuration: {done.reason}")
-
-
-def _make_user(user: str, runner: Runner) -> None:
-    if runner.run(["getent", "passwd", user]).is_good:
-        return
-    made = runner.run(
-        ["useradd", "--system", "--home-dir", "/var/lib/outrider", "--shell", "/usr/sbin/nologin", user]
-    )
-    if not made.is_good:
-        raise MissingPartError(f"the user {user} could not be made: {made.reason}")
-
-
-def _make_store(runner: Runner) -> None:
-    from outrider.cli.installing.headfiles import CONFIG
-
-    if os.path.exists(STORE):
-        return
-    done = runner.run([sys.executable, "-m", "outrider.service", "--config", CONFIG, "--init"], CHECK_S)
-    if not done.is_good:
-        raise MissingPartError(f"the store could not be made: {done.reason}")
-
-
 def _seen(found: Facts) -> Seen:
     from outrider.cli.installing.headfiles import nodes_of
 
@@ -378,4 +333,4 @@ def _next_steps(found: Facts, planned: Plan, waits: str, *, is_done: bool) -> tu
 
 
 def _no_command(arguments: object) -> None:
-    raise InputError("no batch system given after init; try outrider init slurm")
+    raise InputError("no batch system given after init; try outrider init slurm, or gridengine")

@@ -29,7 +29,8 @@ OLDEST_PYTHON = (3, 9)
 class NodeChecks:
     """How nodes are reached, and what they should have."""
 
-    facts: Facts
+    facts: Facts | None
+    """None: of a batch system whose nodes have no files of their own."""
     keys: tuple[bytes, ...]
     port: int
     kit: Kit | None
@@ -80,7 +81,7 @@ class NodeChecks:
         """What lies there, its clock, and its copy of slurm.conf."""
         assert self.remote is not None
         assert self.kit is not None
-        paths = [each.path for each in self.facts.site.files]
+        paths = [] if self.facts is None else [each.path for each in self.facts.site.files]
         request = {
             "do": "look",
             "files": without_content(self.kit.of(node)),
@@ -118,6 +119,8 @@ class NodeChecks:
 
     def _conf(self, node: str, digests: dict[str, str | None]) -> Sequence[Finding]:
         """A node with files of its own has to have the same."""
+        if self.facts is None:
+            return []
         others = [path for path, digest in digests.items() if digest is not None and digest != _digest(path)]
         if others:
             return [

@@ -45,6 +45,7 @@ class Kit:
     """What all nodes get, made once."""
 
     files: tuple[Json, ...]
+    folders: tuple[Json, ...]
     ports: Ports
 
     def of(self, node: str) -> list[Json]:
@@ -52,7 +53,7 @@ class Kit:
         return [*self.files, file(CONF, conf(node, self.ports).encode(), is_config=True, restarts=True)]
 
 
-FOLDERS: Sequence[Json] = tuple({"path": path, "mode": 0o755} for path in (FOLDER, WRAPPERS, "/run/outrider"))
+FOLDERS = (FOLDER, WRAPPERS, "/run/outrider")
 
 
 def kit(site: SiteConf, version: tuple[int, ...], ports: Ports, key: bytes) -> Kit:
@@ -71,7 +72,12 @@ def kit(site: SiteConf, version: tuple[int, ...], ports: Ports, key: bytes) -> K
     files += hook_files(hooks)
     if os.path.exists(SPANK_FILE):
         files.append(file(SPANK_FILE, Path(SPANK_FILE).read_bytes()))
-    return Kit(files=tuple(files), ports=ports)
+    return Kit(files=tuple(files), folders=as_folders(FOLDERS), ports=ports)
+
+
+def as_folders(paths: Sequence[str]) -> tuple[Json, ...]:
+    """Folders that all may look into."""
+    return tuple({"path": path, "mode": 0o755} for path in paths)
 
 
 def site_key() -> bytes:
@@ -79,7 +85,8 @@ def site_key() -> bytes:
         return Path(KEY).read_bytes()
     except OSError as error:
         raise InputError(
-            f"{KEY} cannot be read ({error.strerror}): as root, run outrider init slurm --apply first"
+            f"{KEY} cannot be read ({error.strerror}): as root, run outrider init slurm --apply first, "
+            "or outrider init gridengine --apply"
         ) from error
 
 

@@ -39,12 +39,14 @@ class Runner(Protocol):
 class SystemRunner:
     """Runs programs on this machine, in an environment of its own."""
 
-    def __init__(self, slurm_conf: str = "") -> None:
+    def __init__(self, slurm_conf: str = "", passed_on: Sequence[str] = ()) -> None:
+        """`passed_on` are variables of this process that programs are to have, too."""
         path = f"{os.environ.get('PATH', '')}:{_PATH}".strip(":")
         self._environment = {"PATH": path, "LC_ALL": "C"}
         # For Outrider's own programs, when it runs from where it is not installed.
         if "PYTHONPATH" in os.environ:
             self._environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        self._environment |= {name: os.environ[name] for name in passed_on if name in os.environ}
         if slurm_conf:
             self._environment["SLURM_CONF"] = slurm_conf
 

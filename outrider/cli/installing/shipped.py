@@ -22,6 +22,18 @@ SLURM = {
 """What has which name in /usr/lib/outrider/slurm, and where it is in Outrider."""
 
 
+GRIDENGINE = {
+    "prolog.sh": "prolog/gridengine-prolog",
+    "epilog.sh": "epilog/gridengine-epilog",
+    "pe-start.sh": "prolog/gridengine-pe-start",
+    "starter": "prolog/gridengine-starter",
+    "outrider_jsv.py": "plugins/gridengine/outrider_jsv.py",
+    "outrider_client_jsv.py": "plugins/gridengine/outrider_client_jsv.py",
+}
+"""The same for /usr/lib/outrider/gridengine."""
+GUARD = "prolog/gridengine-guard.c"
+
+
 def shipped(name: str) -> bytes:
     """A file of Outrider's, from a checkout or from where pip puts a package's data."""
     for folder in folders():

@@ -22,18 +22,18 @@ def screen(outcome: Outcome, *, is_removal: bool) -> str:
         + f", {plural(outcome.seen.nodes, 'node')}"
     ]
     if is_removal:
-        lines += _part("lines taken out of", outcome.edits)
-        lines += _part("files removed", outcome.removed)
+        lines += part("lines taken out of", outcome.edits)
+        lines += part("files removed", outcome.removed)
     else:
         are_in = outcome.is_applied and not outcome.waits_for_nodes
         for path, added in outcome.edits.items():
             shown = added if len(added) <= MOST_LINES else (f"{len(added)} lines: --json shows them",)
-            lines += _part(f"lines {'in' if are_in else 'for'} {path}", shown)
+            lines += part(f"lines {'in' if are_in else 'for'} {path}", shown)
         title = "files put on this machine" if outcome.is_applied else "files for this machine"
-        lines += _part(title, outcome.put)
-    lines += _part("kept as somebody has changed them", outcome.kept)
-    lines += _part("worth knowing", outcome.advice)
-    lines += _part("TROUBLE", outcome.troubles)
+        lines += part(title, outcome.put)
+    lines += part("kept as somebody has changed them", outcome.kept)
+    lines += part("worth knowing", outcome.advice)
+    lines += part("TROUBLE", outcome.troubles)
     if outcome.waits_for_nodes and not outcome.troubles:
         lines += [
             "",
@@ -42,10 +42,10 @@ def screen(outcome: Outcome, *, is_removal: bool) -> str:
         ]
     if not outcome.is_applied:
         lines += ["", "Nothing was changed."]
-    lines += _part("next", outcome.next_steps)
+    lines += part("next", outcome.next_steps)
     return "\n".join(lines)
 
 
-def _part(title: str, found: object) -> list[str]:
+def part(title: str, found: object) -> list[str]:
     each = [str(one) for one in found] if isinstance(found, (tuple, list, dict)) else []
     return ["", f"{title}:", *(f"  {one}" for one in each)] if each else []

@@ -9,13 +9,23 @@ from outrider.rms.gridengine import context
 from outrider.rms.gridengine.settings import Settings
 
 
-def arguments(submission: Submission, settings: Settings, limit_s: int | None, bound: list[str]) -> list[str]:
-    """`bound` is what ties it to a reservation, `limit_s` its limit there, if that is not its end."""
+def arguments(
+    submission: Submission,
+    settings: Settings,
+    limit_s: int | None,
+    bound: list[str],
+    *,
+    whole_node_slots: int | None = None,
+) -> list[str]:
+    """
+    `bound` is what ties it to a reservation, `limit_s` its limit there, if that is not its end, and
+    `whole_node_slots` how many slots a node of the reservation has: a parallel job gets all of them.
+    """
     command = submission.argv[0] if submission.argv else ""
     if not command or command.startswith(("-", "@")):
         raise Refused(f"{command!r} is no command: a job needs one")
     argv = ["qsub", "-terse", "-w", "e", "-r", "y", "-N", "outrider", "-b", "y"]
-    argv += [*_slots(submission, settings), *bound]
+    argv += [*_slots(submission, settings, whole_node_slots), *bound]
     wanted = {"h_rt": str(limit_s)} if limit_s is not None else {}
     if bound:
         wanted[settings.reservation_complex] = "TRUE"
@@ -35,10 +45,12 @@ def requests(wanted: Mapping[str, str]) -> str:
     return ",".join(f"{name}={text}" for name, text in sorted(wanted.items()))
 
 
-def _slots(submission: Submission, settings: Settings) -> list[str]:
+def _slots(submission: Submission, settings: Settings, whole_node_slots: int | None) -> list[str]:
     slots = submission.resources["cpus"] or 1
     if slots == submission.nodes_wanted == 1:
         return []
+    # In an advance reservation there is no other allocation rule than its own, that of whole nodes.
+    slots = whole_node_slots or slots
     environment = settings.environment(slots)
     if environment is None:
         raise Refused(

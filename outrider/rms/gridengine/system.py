@@ -183,6 +183,7 @@ class GridEngine:
 
     def submit(self, submission: Submission) -> str:
         bound: list[str] = []
+        whole_node_slots = None
         limit_s = submission.limit_s
         if submission.reservation is not None:
             snapshot = self._snapshot()
@@ -193,11 +194,15 @@ class GridEngine:
                 raise Refused(f"reservation {seen.name} is not for {submission.user}")
             number = self._named(snapshot, seen.name)[-1].number
             queue = f"{context.QUEUES}={ANY_QUEUE}"
+            slots = [node.capacity["cpus"] for node in snapshot.sight.nodes if node.name in seen.nodes]
+            whole_node_slots = max(slots, default=None)
             bound = ["-ar", str(number), "-q", self._settings.reservation_queue, "-ac", queue]
             if limit_s is not None and limit_s > seen.end_s - seen.start_s:
                 bound += ["-ac", f"{seeing.LIMIT}={limit_s}"]
                 limit_s = None
-        argv = submitting.arguments(submission, self._settings, limit_s, bound)
+        argv = submitting.arguments(
+            submission, self._settings, limit_s, bound, whole_node_slots=whole_node_slots
+        )
         account = self._account_of(submission.user, submission.uid)
         key = self._commands.ask_as(account, *argv).decode().split()[-1]
         self._highest = max(self._highest, int(key))

@@ -138,12 +138,16 @@ class Cluster:
         return output
 
     def _new_doorman(self, host: str) -> subprocess.Popen[str]:
-        words = ["nsenter", "-t", str(self._pids[host]), "-n", "-u", "-m", "-p", "--wdns=/media", "--"]
-        words += ["setpriv", "--pdeathsig=KILL", "/usr/bin/python3", "-I", "-S", str(DOORMAN)]
+        words = [*self.entering(host), "/usr/bin/python3", "-I", "-S", str(DOORMAN)]
         pipe = subprocess.PIPE
         doorman = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd="/")
         self._processes[f"doorman of {host}"] = self._doormen[host] = doorman
         return doorman
+
+    def entering(self, host: str = HEAD) -> list[str]:
+        """What begins a command on a host."""
+        words = ["nsenter", "-t", str(self._pids[host]), "-n", "-u", "-m", "-p", "--wdns=/media", "--"]
+        return [*words, "setpriv", "--pdeathsig=KILL"]
 
     def write(self, path: str, text: str) -> str:
         """A file below /media; the name that hosts know it by."""

@@ -1,0 +1,250 @@
+"""What an installation would change in a Grid Engine: worked out before anything is touched. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from outrider.cli.installing.gridengine.site import NOTHING, GridSite, value, with_values, words
+
+FOLDER = "/usr/lib/outrider/gridengine"
+COMPLEX = "outrider_reservation"
+COMPLEX_LINE = f"{COMPLEX} orsv BOOL == FORCED NO FALSE 0"
+ALLOWED = ("q_hard", "l_hard", "ar")
+ALLOWED_BY_DEFAULT = "ac,h,i,e,o,j,M,N,p,w"
+PROLOG = f"root@{FOLDER}/prolog $job_id $ja_task_id $job_owner $host"
+EPILOG = f"root@{FOLDER}/epilog $job_id $ja_task_id"
+PE_START = f"root@{FOLDER}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
+STARTER = f"{FOLDER}/starter"
+HOOKS = {"prolog": PROLOG, "epilog": EPILOG, "starter": STARTER, "pe-start": PE_START}
+KEYS = {"prolog": "prolog", "epilog": "epilog", "starter": "starter_method"}
+FILTER_PART = "submit-filter"
+UNIT_PART = "unit"
+PARTS = (FILTER_PART, *HOOKS, UNIT_PART)
+NO_START = (*NOTHING, "/bin/true", "/usr/bin/true")
+
+Kind = Literal["queue attribute", "environment attribute", "configuration", "complex", "queue", "environment",
+               "manager", "reserver"]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One object's value as it was and as it is to be; None where there is none."""
+
+    kind: Kind
+    name: str
+    key: str = ""
+    before: str | None = None
+    after: str | None = None
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        what = f"{self.kind.removesuffix(' attribute')} {self.name}".strip()
+        if self.kind in ("queue", "environment"):
+            return f"{what}: is made"
+        if self.kind in ("manager", "reserver", "complex"):
+            return f"{what}: is added"
+        return f"{what}: {self.key} {self.after}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GridWishes:
+    """What the command line says."""
+
+    account: str
+    reservation_queue: str
+    parts: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GridPlan:
+    """First the objects, which change nothing for anybody; once nodes have hooks, what leads to them."""
+
+    objects: tuple[Change, ...]
+    hooks: tuple[Change, ...]
+    environments: tuple[tuple[int, str], ...]
+    advice: tuple[str, ...]
+    troubles: tuple[str, ...]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return (*self.objects, *self.hooks)
+
+
+def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
+    """Everything for the parts that are wanted."""
+    environments = dict(_environments(site))
+    made = {slots: name for slots, name in environments.items() if name not in site.environments}
+    named = [each for each in words(value(site.work, "pe_list")) if each not in NOTHING]
+    pe_list = " ".join(dict.fromkeys([*named, *environments.values()]))
+    objects = [*_people(site, wishes), *_complex(site)]
+    objects += [
+        Change(kind="environment", name=name, after=_environment(name, slots)) for slots, name in made.items()
+    ]
+    objects += _attribute(site, site.work_queue, "pe_list", pe_list)
+    if wishes.reservation_queue not in site.queues:
+        text = _reservations(site, wishes.reservation_queue, pe_list)
+        objects.append(Change(kind="queue", name=wishes.reservation_queue, after=text))
+    objects += _subordinated(site, wishes.reservation_queue)
+    if not value(site.configuration, "max_advance_reservations"):
+        objects.append(Change(kind="configuration", name="", key="max_advance_reservations", after="0"))
+    troubles = [*_foreign_hooks(site, wishes), *_foreign_filter(site, wishes)]
+    hooks = [*_hooks(site, wishes), *_starts(site, wishes, made), *_filter(site, wishes)]
+    return GridPlan(
+        objects=tuple(objects), hooks=tuple(hooks), environments=tuple(sorted(environments.items())),
+        advice=tuple(_advice(site)), troubles=tuple(troubles),
+    )  # fmt: skip
+
+
+def _people(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+    if wishes.account not in site.managers:
+        yield Change(kind="manager", name=wishes.account, after="")
+    if wishes.account not in site.reservers:
+        yield Change(kind="reserver", name=wishes.account, after="")
+
+
+def _complex(site: GridSite) -> Iterator[Change]:
+    if not value(site.complexes, COMPLEX):
+        yield Change(kind="complex", name=COMPLEX, after=COMPLEX_LINE)
+
+
+def _environments(site: GridSite) -> Iterator[tuple[int, str]]:
+    """For each number of slots that nodes have an environment that gives so many on each."""
+    for slots in site.slots():
+        fitting = [
+            name
+            for name, text in site.environments.items()
+            if value(text, "allocation_rule") == str(slots) and value(text, "control_slaves") == "FALSE"
+        ]
+        yield slots, fitting[0] if fitting else f"outrider{slots}"
+
+
+def _environment(name: str, slots: int) -> str:
+    values = {
+        "pe_name": name, "slots": "9999", "user_lists": "NONE", "xuser_lists": "NONE",
+        "start_proc_args": "NONE", "stop_proc_args": "NONE", "allocation_rule": str(slots),
+        "control_slaves": "FALSE", "job_is_first_task": "TRUE", "urgency_slots": "min",
+        "accounting_summary": "FALSE", "qsort_args": "NONE",
+    }  # fmt: skip
+    return with_values("", dict(values))
+
+
+def _reservations(site: GridSite, name: str, pe_list: str) -> str:
+    """Like the work queue, with twice its slots: a reservation is moved by making the new one first."""
+    slots = value(site.work, "slots")
+    doubled = ",".join(
+        f"[{each.strip('[]').partition('=')[0]}={2 * int(each.strip('[]').partition('=')[2])}]"
+        if "=" in each
+        else str(2 * int(each))
+        for each in (part.strip() for part in slots.split(","))
+    )
+    own = value(site.work, "complex_values")
+    values: dict[str, str | None] = {
+        "qname": name,
+        "slots": doubled,
+        "pe_list": pe_list,
+        "complex_values": f"{COMPLEX}=TRUE" + (f",{own}" if own not in NOTHING else ""),
+        "subordinate_list": f"{site.work_queue}=1",
+    }
+    return with_values(site.work, values)
+
+
+def _attribute(site: GridSite, queue: str, key: str, after: str) -> Iterator[Change]:
+    before = value(site.queues.get(queue, ""), key)
+    if before != after and words(before) != words(after):
+        yield Change(kind="queue attribute", name=queue, key=key, before=before or "NONE", after=after)
+
+
+def _subordinated(site: GridSite, queue: str) -> Iterator[Change]:
+    before = value(site.work, "subordinate_list")
+    if f"{queue}=1" not in words(before):
+        others = [] if before in NOTHING else [before]
+        yield from _attribute(site, site.work_queue, "subordinate_list", ",".join([*others, f"{queue}=1"]))
+
+
+def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+    for queue in (site.work_queue, wishes.reservation_queue):
+        for part, key in KEYS.items():
+            before = value(site.queues.get(queue, ""), key) or "NONE"
+            if part in wishes.parts and before in NOTHING:
+                yield Change(kind="queue attribute", name=queue, key=key, before="NONE", after=HOOKS[part])
+
+
+def _starts(site: GridSite, wishes: GridWishes, made: dict[int, str]) -> Iterator[Change]:
+    """The start of each parallel environment that has none of its own."""
+    if "pe-start" not in wishes.parts:
+        return
+    for name, text in {**dict.fromkeys(made.values(), ""), **site.environments}.items():
+        before = value(text, "start_proc_args") or "NONE"
+        if before in NO_START:
+            yield Change(
+                kind="environment attribute", name=name, key="start_proc_args", before=before, after=PE_START
+            )
+
+
+def _filter(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+    if FILTER_PART not in wishes.parts:
+        return
+    allowed = value(site.configuration, "jsv_allowed_mod")
+    after = ",".join(dict.fromkeys([*words(allowed or ALLOWED_BY_DEFAULT), *ALLOWED]))
+    if words(allowed) != words(after):
+        yield Change(
+            kind="configuration", name="", key="jsv_allowed_mod", before=allowed or None, after=after
+        )
+    before = value(site.configuration, "jsv_url")
+    ours = filter_url(wishes.account)
+    if before in NOTHING:
+        yield Change(kind="configuration", name="", key="jsv_url", before=before or None, after=ours)
+
+
+def filter_url(account: str) -> str:
+    return f"script:{account}@{FOLDER}/outrider_jsv.py"
+
+
+def _foreign_hooks(site: GridSite, wishes: GridWishes) -> Iterator[str]:
+    """What the site has of its own: set for a queue, ours would keep it from running."""
+    for part, key in KEYS.items():
+        if part not in wishes.parts:
+            continue
+        ours = HOOKS[part]
+        remedy = (
+            f"let it run {ours.removeprefix('root@')} as root, too, and use --without-{part}"
+            if part != "starter"
+            else f'let it end with exec {STARTER} "$@", and use --without-starter'
+        )
+        for queue in (site.work_queue, wishes.reservation_queue):
+            found = value(site.queues.get(queue, ""), key)
+            if found not in (*NOTHING, ours):
+                yield f"queue {queue} has its own {key} {found}: {remedy}"
+        found = value(site.configuration, key)
+        if key in ("prolog", "epilog") and found not in (*NOTHING, ours):
+            yield f"the site has its own {key} {found}: {remedy}"
+        yield from (f"{each} is the site's own: {remedy}" for each in site.host_hooks if each.startswith(key))
+
+
+def _foreign_filter(site: GridSite, wishes: GridWishes) -> Iterator[str]:
+    found = value(site.configuration, "jsv_url")
+    if FILTER_PART in wishes.parts and found not in (*NOTHING, filter_url(wishes.account)):
+        yield (
+            f"the site has its own submit filter, {found}: Grid Engine has one only. Use "
+            "--without-submit-filter, and submit by outrider submit"
+        )
+
+
+def _advice(site: GridSite) -> Iterator[str]:
+    if "v" in words(value(site.configuration, "jsv_allowed_mod")):
+        yield "jsv_allowed_mod names v: with qalter -v a user can take a job's ticket away; take it out"
+    for name, text in site.environments.items():
+        start = value(text, "start_proc_args")
+        if start not in (*NO_START, PE_START):
+            yield (
+                f"environment {name} has its own start {start}: jobs in it get their image on their first "
+                f"node only, unless it runs {PE_START.removeprefix('root@')} as root"
+            )
+    if site.duration_offset_s > 10:
+        yield (
+            f"DURATION_OFFSET is {site.duration_offset_s} s, which Grid Engine takes off each reservation, "
+            "and ours are longer by as much; params DURATION_OFFSET=5 is enough for most sites"
+        )

@@ -1,0 +1,132 @@
+"""A Grid Engine as qconf shows it: those of its objects that an installation looks at or changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from outrider.cli.errors import InputError, MissingPartError
+from outrider.cli.installing.running import Runner
+
+NOTHING = ("", "NONE", "none")
+GLOBAL_KEYS = ("prolog", "epilog", "jsv_url", "jsv_allowed_mod", "max_advance_reservations", "min_uid")
+VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
+_OWN = re.compile(r"\[([^=\]]+)=([^\]]*)\]")
+_OFFSET = re.compile(r"\bDURATION_OFFSET=(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GridSite:
+    """What was found. Each object is its text as `qconf -s…` prints it, lines joined."""
+
+    version: str
+    work_queue: str
+    configuration: str
+    host_hooks: tuple[str, ...]
+    """Hooks that are configured for single hosts, in words."""
+    queues: Mapping[str, str]
+    environments: Mapping[str, str]
+    """Those of the work queue, and those that are to be ours."""
+    complexes: str
+    managers: frozenset[str]
+    reservers: frozenset[str]
+    hosts: tuple[str, ...]
+    duration_offset_s: int
+
+    @property
+    def work(self) -> str:
+        return self.queues[self.work_queue]
+
+    def slots(self) -> tuple[int, ...]:
+        """How many slots nodes of the work queue have."""
+        text = value(self.work, "slots")
+        found = {text.partition(",")[0].strip(), *(each[1].strip() for each in _OWN.findall(text))}
+        return tuple(sorted(int(each) for each in found if each.isdigit() and each != "0"))
+
+
+def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridSite:
+    """Ask for everything. `others` are queues that may be there. Raises InputError."""
+
+    def asked(*argv: str) -> str:
+        done = runner.run(["qconf", *argv])
+        if done.code is None:
+            raise MissingPartError(f"{done.reason}: install Grid Engine's commands on this machine")
+        return joined(done.output) if done.is_good else ""
+
+    configuration = asked("-sconf")
+    if not configuration:
+        raise InputError(
+            f"qconf tells nothing ({runner.run(['qconf', '-sconf']).reason}): is this a head node?"
+        )
+    queues = {name: asked("-sq", name) for name in (work_queue, *others)}
+    if not queues[work_queue]:
+        known = " ".join(asked("-sql").split())
+        raise InputError(f"there is no queue {work_queue}: name one of {known} with --work-queue")
+    named = [name for name in words(value(queues[work_queue], "pe_list")) if name not in NOTHING]
+    ours = [name for name in asked("-spl").split() if name.startswith("outrider")]
+    return GridSite(
+        version=(asked("-help").split() or ["", "unknown"])[1],
+        work_queue=work_queue,
+        configuration=configuration,
+        host_hooks=tuple(_host_hooks(asked, asked("-sconfl").split())),
+        queues={name: text for name, text in queues.items() if text},
+        environments={name: asked("-sp", name) for name in dict.fromkeys((*named, *ours))},
+        complexes=asked("-sc"),
+        managers=frozenset(asked("-sm").split()),
+        reservers=frozenset(words(value(asked("-su", "arusers"), "entries"))),
+        hosts=tuple(asked("-sel").split()),
+        duration_offset_s=_offset(asked("-ssconf")),
+    )
+
+
+def _host_hooks(asked: object, hosts: list[str]) -> list[str]:
+    found = []
+    for host in hosts:
+        text = asked("-sconf", host) if callable(asked) else ""
+        found += [
+            f"{key} {value(text, key)} of host {host}"
+            for key in ("prolog", "epilog")
+            if value(text, key) not in NOTHING
+        ]
+    return found
+
+
+def _offset(text: str) -> int:
+    found = _OFFSET.search(text)
+    return int(found[1]) if found else 60
+
+
+def joined(text: str) -> str:
+    """An object with each value on one line, as it was before qconf broke it to be read."""
+    return re.sub(r"[ \t]*\\\n[ \t]*", " ", text)
+
+
+def value(text: str, key: str) -> str:
+    """What an object says of a key, with single blanks; empty if nothing."""
+    for line in text.splitlines():
+        name, _, rest = line.partition(" ")
+        if name == key:
+            return " ".join(rest.split())
+    return ""
+
+
+def with_values(text: str, values: Mapping[str, str | None]) -> str:
+    """An object with other values; None takes a key away; new ones come at its end."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    done = []
+    left = dict(values)
+    for line in lines:
+        key = line.split(None, 1)[0]
+        if key not in left:
+            done.append(line)
+            continue
+        after = left.pop(key)
+        if after is not None:
+            done.append(f"{key} {after}")
+    return "\n".join([*done, *(f"{key} {after}" for key, after in left.items() if after is not None)]) + "\n"
+
+
+def words(text: str) -> list[str]:
+    """A list of names, whatever separates them."""
+    return [each for each in re.split(r"[\s,]+", text) if each]

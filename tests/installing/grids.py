@@ -1,0 +1,76 @@
+"""A private Grid Engine as a site has it before anybody thinks of Outrider, with ssh to its nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.gridengine import GridEngineCluster, missing
+from tests.installing.machines import COMMAND_S, ROOT, let_in, need_sshd
+
+SHOWN = ("-sconf", "-sc", "-sm", "-sql", "-spl", "-sckptl", "-ssconf", "-sul")
+ACCOUNT, RESERVATIONS, WORK = "outrider", "outrider.q", "all.q"
+
+
+@contextmanager
+def grid(nodes: int = 2) -> Iterator[GridEngineCluster]:
+    """Without what the testbed has already done of an installation."""
+    need_everything()
+    shared = [ROOT, *dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))]
+    shared = [each for each in shared if not each.is_relative_to("/usr")]
+    with GridEngineCluster(nodes=nodes, shared=shared) as cluster:
+        _undo(cluster)
+        let_in(cluster)
+        yield cluster
+
+
+def _undo(cluster: GridEngineCluster) -> None:
+    def qconf(*argv: str) -> str:
+        return cluster.run("head", ["qconf", *argv]).stdout
+
+    qconf("-rattr", "queue", "subordinate_list", "NONE", WORK)
+    qconf("-dq", RESERVATIONS)
+    complexes = [line for line in qconf("-sc").splitlines() if not line.startswith("outrider_")]
+    cluster.configure("c", "\n".join(complexes) + "\n")
+    qconf("-du", ACCOUNT, "arusers")
+    qconf("-dm", ACCOUNT)
+    cluster.set_global(jsv_allowed_mod="ac,h,i,e,o,j,M,N,p,w")
+
+
+def objects(cluster: GridEngineCluster) -> dict[str, str]:
+    """Everything that an installation could change, as Grid Engine prints it."""
+
+    def qconf(*argv: str) -> str:
+        # Where it breaks lines to be read is no part of what it says.
+        shown = cluster.run("head", ["qconf", *argv], check=False).stdout
+        return re.sub(r"[ \t\\]*\\\n[ \t]*| +", " ", shown)
+
+    found = {word: qconf(word) for word in SHOWN}
+    found |= {f"queue {name}": qconf("-sq", name) for name in found["-sql"].split()}
+    found |= {f"environment {name}": qconf("-sp", name) for name in found["-spl"].split()}
+    found["arusers"] = qconf("-su", "arusers")
+    return found
+
+
+def outrider(cluster: GridEngineCluster, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """The command on the head, from these sources."""
+    return cluster.run(
+        "head", [sys.executable, "-m", "outrider.cli.main", *words],
+        environment={"PYTHONPATH": str(ROOT)}, check=check, timeout_s=COMMAND_S,
+    )  # fmt: skip
+
+
+def need_everything() -> None:
+    """Root, Grid Engine and sshd: where they are missing CI fails, others skip."""
+    found = missing() or need_sshd()
+    if found:
+        if os.environ.get("CI"):
+            pytest.fail(found)
+        pytest.skip(found)
