@@ -66,6 +66,7 @@ class Watched:
     squeue_s: list[float] = field(default_factory=list)
     decision_s: list[float] = field(default_factory=list)
     memory_bytes: list[int] = field(default_factory=list)
+    cpu_s: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
@@ -142,7 +143,7 @@ def measured(site: OutriderSite, given: argparse.Namespace) -> int:
         began_s = CLOCK.monotonic_s()
         argv = ["/usr/bin/python3", "-c", SUBMIT]
         given_ = json.dumps(orders)
-        done = cluster.run(HEAD, argv, user="ada", given=given_, timeout_s=240)
+        done = cluster.run(HEAD, argv, user="ada", given=given_, timeout_s=max(240, given.jobs // 2))
         submits_s: list[float] = json.loads(done.stdout)
         took_s = CLOCK.monotonic_s() - began_s
         print(f"{given.jobs} jobs handed in within {took_s:.0f} s; {load()}", flush=True)
@@ -186,6 +187,7 @@ def watch(site: OutriderSite, image: Image, watched: Watched, is_over: threading
         site.cluster.run(HEAD, ["squeue", "--noheader", "--states=running"], check=False)
         watched.squeue_s.append(CLOCK.monotonic_s() - began_s)
         watched.memory_bytes.append(resident_bytes(pid))
+        watched.cpu_s.append(processor_s(pid))
 
 
 def asked(path: Path, method: str, target: str, body: object = None) -> tuple[str, float]:
@@ -230,6 +232,12 @@ def resident_bytes(pid: int) -> int:
     return int(words[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def processor_s(pid: int) -> float:
+    """What the service has used so far, of all its threads: that does not depend on what others do."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def told(site: OutriderSite, watched: Watched, submits_s: list[float]) -> int:
     path = path_of(site.cluster, HEAD, "/run/outrider/outriderd.sock")
     text, _ = asked(path, "GET", "/metrics")
@@ -242,6 +250,8 @@ def told(site: OutriderSite, watched: Watched, submits_s: list[float]) -> int:
     print(f"  a decision on 100 of the nodes             {quantiles(watched.decision_s)}")
     memory = watched.memory_bytes or [0]
     print(f"  memory of the service: {memory[0] / 1e6:.0f} MB at first, {max(memory) / 1e6:.0f} MB at most")
+    used = watched.cpu_s or [0.0]
+    print(f"  processor time of the service: {used[-1] - used[0]:.1f} s in {len(used)} rounds; {load()}")
     states = ("resolving", "refused", "waiting", "staging", "staged", "running")
     found = {state: value(text, "outrider_jobs", f'{{state="{state}"}}') for state in states}
     print("  jobs at the end: " + ", ".join(f"{state} {number:.0f}" for state, number in found.items()))
