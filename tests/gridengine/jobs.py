@@ -29,6 +29,9 @@ echo "began on $(hostname) $OUTRIDER_IMAGE $(head -c3 "$OUTRIDER_IMAGE")"
 OUTPUT = ("-o", "out-$JOB_ID.$TASK_ID", "-j", "y")
 
 
+long = pytest.mark.skipif(not IS_LONG, reason="takes its time: OUTRIDER_GRIDENGINE_FAILURES=1")
+
+
 def submit(
     site: GridEngineSite, image: Image | None, *options: str, more: str = "", user: str = "ada"
 ) -> str:
