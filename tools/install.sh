@@ -18,5 +18,8 @@ unconfigured() {
 [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || exit 1
 apt-get update -qq || exit 1
 dpkg -s gridengine-common >/dev/null 2>&1 || unconfigured
+# Grid Engine's packages want a mail reader, and that wants something that sends mail. Where there is none,
+# the smallest will do: without it, apt would bring a mail server.
+[ -e /usr/sbin/sendmail ] || set -- "$@" msmtp-mta
 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
     -o Dpkg::Options::=--force-confold "$@" >/dev/null </dev/null
