@@ -138,7 +138,7 @@ class Cluster:
         return output
 
     def _new_doorman(self, host: str) -> subprocess.Popen[str]:
-        words = [*self.entering(host), "/usr/bin/python3", "-I", "-S", str(DOORMAN)]
+        words = [*self.entering(host), "/usr/bin/python3", "-I", "-S", "-c", DOORMAN.read_text()]
         pipe = subprocess.PIPE
         doorman = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd="/")
         self._processes[f"doorman of {host}"] = self._doormen[host] = doorman
