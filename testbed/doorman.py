@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-DOORMAN = Path(__file__)
+
+def command() -> list[str]:
+    """How it is started, also where this file cannot be seen."""
+    return ["/usr/bin/python3", "-I", "-S", "-c", Path(__file__).read_text()]
 
 
 def done(

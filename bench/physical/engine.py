@@ -22,8 +22,8 @@ from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Submission
 from outrider.rms.commands import Account, Output
 from outrider.rms.gridengine import Commands, GridEngine, Settings, context, submitting
+from testbed import doorman
 from testbed.batchcluster import HEAD
-from testbed.doorman import DOORMAN
 from testbed.gridengineconf import ACCOUNT, DURATION_OFFSET_S, ENVIRONMENTS, RESERVATION_QUEUE
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class HeadRunner:
     def __init__(self, site: PhysicalSite) -> None:
         cluster = site.cluster
         self._person_of = cluster.people.of
-        words, variables = cluster.command(HEAD, ["/usr/bin/python3", "-I", "-S", str(DOORMAN)])
+        words, variables = cluster.command(HEAD, doorman.command())
         self._variables = {**variables, "TZ": "UTC"}
         pipe = subprocess.PIPE
         # It ends with its host, or when we do, since then nothing more is to be read.

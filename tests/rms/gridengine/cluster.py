@@ -17,8 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from testbed import hurry
-from testbed.doorman import DOORMAN
+from testbed import doorman, hurry
 
 NODES = ("n1", "n2", "n3", "n4")
 HEAD = "head"
@@ -117,16 +116,16 @@ class Cluster:
         self, argv: Sequence[str], *, host: str = HEAD, user: str = "root", timeout_s: float = COMMAND_S
     ) -> tuple[int, str, str]:
         """Exit status, output and error of a command. `TimeoutError` if it takes too long."""
-        doorman = self._doormen.get(host) or self._new_doorman(host)
-        assert doorman.stdin is not None
-        assert doorman.stdout is not None
+        process = self._doormen.get(host) or self._new_doorman(host)
+        assert process.stdin is not None
+        assert process.stdout is not None
         path = f"{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin"
         plain = {"LC_ALL": "C.UTF-8", "TZ": "UTC", "USER": user, "PATH": path, "HOME": f"/media/home/{user}"}
         uid = None if user == "root" else PEOPLE.get(user) or pwd.getpwnam(user).pw_uid
         told = {"argv": list(argv), "uid": uid, "variables": plain | VARIABLES, "timeout_s": timeout_s}
-        doorman.stdin.write(json.dumps(told) + "\n")
-        doorman.stdin.flush()
-        done = json.loads(doorman.stdout.readline())
+        process.stdin.write(json.dumps(told) + "\n")
+        process.stdin.flush()
+        done = json.loads(process.stdout.readline())
         if done["status"] is None:
             raise TimeoutError(f"{' '.join(argv)} takes longer than {timeout_s} s")
         return done["status"], done["output"], done["error"]
@@ -138,11 +137,11 @@ class Cluster:
         return output
 
     def _new_doorman(self, host: str) -> subprocess.Popen[str]:
-        words = [*self.entering(host), "/usr/bin/python3", "-I", "-S", "-c", DOORMAN.read_text()]
+        words = [*self.entering(host), *doorman.command()]
         pipe = subprocess.PIPE
-        doorman = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd="/")
-        self._processes[f"doorman of {host}"] = self._doormen[host] = doorman
-        return doorman
+        process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, cwd="/")
+        self._processes[f"doorman of {host}"] = self._doormen[host] = process
+        return process
 
     def entering(self, host: str = HEAD) -> list[str]:
         """What begins a command on a host."""
