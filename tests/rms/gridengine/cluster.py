@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from testbed import doorman, hurry
+from testbed.cluster import REPOSITORY
 
 NODES = ("n1", "n2", "n3", "n4")
 HEAD = "head"
@@ -38,7 +39,10 @@ INIT = "mount -t tmpfs -o size=256m tmpfs /media && echo ready; while :; do slee
 HOST = """
 hostname "$1"
 for name in hosts passwd group nsswitch.conf; do mount --bind "/media/etc/$name" "/etc/$name"; done
+# A repository in /tmp stays where it is.
+case $2 in /tmp/*) mkdir -p /media/repository; mount --bind "$2" /media/repository ;; esac
 mount -t tmpfs tmpfs /tmp; chmod 1777 /tmp; ip link set lo up
+case $2 in /tmp/*) mkdir -p "$2"; mount --bind /media/repository "$2" ;; esac
 echo ready; while :; do sleep 3600 & wait $!; done
 """
 
@@ -208,7 +212,8 @@ class Cluster:
 
     def _start(self, name: str, words: Sequence[str], script: str) -> None:
         ends = ["--fork", "--kill-child", "--mount-proc", "--propagation", "private"]
-        argv = ["setpriv", "--pdeathsig=KILL", *words, *ends, "sh", "-c", script, "host", name]
+        run = ["sh", "-c", script, "host", name, str(REPOSITORY)]
+        argv = ["setpriv", "--pdeathsig=KILL", *words, *ends, *run]
         process = subprocess.Popen(argv, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
         self._processes[name] = process
         assert process.stdout is not None
