@@ -22,11 +22,11 @@
 #endif
 
 enum { GO = 0, LATER = 99, FAILED = 100, MOST_WORDS = 32, MOST_BYTES = 512, CHILD_ENDED = 17, KILL = 9 };
-enum { BLOCK = 0, SET = 2, NOBODY_HANGS = 1 };
+enum { BLOCK = 0, SET = 2, NOBODY_HANGS = 1, DIE_WITH_PARENT = 1 };
 
 #if defined(__x86_64__)
 enum { WRITE = 1, SIGMASK = 14, FORK = 57, EXECVE = 59, WAIT4 = 61, KILL_CALL = 62, SETPGID = 109, GETPPID = 110 };
-enum { SIGTIMEDWAIT = 128, EXIT = 231, CLOCK_GETTIME = 228 };
+enum { SIGTIMEDWAIT = 128, PRCTL = 157, EXIT = 231, CLOCK_GETTIME = 228 };
 __asm__(".globl _start\n_start: xor %ebp,%ebp\n mov %rsp,%rdi\n and $-16,%rsp\n call begin\n");
 static long call(long number, long a, long b, long c, long d)
 {
@@ -38,7 +38,7 @@ static long call(long number, long a, long b, long c, long d)
 static long new_process(void) { return call(FORK, 0, 0, 0, 0); }
 #elif defined(__aarch64__)
 enum { WRITE = 64, EXIT = 94, CLOCK_GETTIME = 113, KILL_CALL = 129, SIGMASK = 135, SIGTIMEDWAIT = 137, SETPGID = 154 };
-enum { GETPPID = 173, CLONE = 220, EXECVE = 221, WAIT4 = 260 };
+enum { PRCTL = 167, GETPPID = 173, CLONE = 220, EXECVE = 221, WAIT4 = 260 };
 __asm__(".globl _start\n_start: mov x29,#0\n mov x0,sp\n and sp,x0,#-16\n bl begin\n");
 static long call(long number, long a, long b, long c, long d)
 {
@@ -176,6 +176,8 @@ __attribute__((used, noreturn)) void begin(long *stack)
     long child = new_process();
     if (child == 0) {
         call(SETPGID, 0, 0, 0, 0);
+        if (!is_epilog) /* Who is killed has nothing prepared behind its back. */
+            call(PRCTL, DIE_WITH_PARENT, KILL, 0, 0);
         call(SIGMASK, SET, (long)&none, 0, 8);
         call(EXECVE, (long)path, (long)words, (long)environment, 0);
         call(EXIT, 1, 0, 0, 0);
