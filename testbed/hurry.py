@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("hurry.c")
 COMPILE_S = 60
 
 
-def library() -> bytes:
+def compiled() -> bytes:
     """The library, made by this machine's compiler."""
     with tempfile.TemporaryDirectory(prefix="hurry-") as folder:
         made = Path(folder) / "hurry.so"

@@ -66,7 +66,7 @@ class HurriedCluster(GridEngineCluster):
             configuration=CONFIGURATION,
             scheduler=SCHEDULER,
             queues={"slots": str(SLOTS)},
-            files={HURRY: hurry.library()},
+            files={HURRY: hurry.compiled()},
             clock=clock,
         )
 

@@ -197,7 +197,7 @@ class Cluster:
         (self.disk / "root/default/common").mkdir(parents=True)
         self._write_identities()
         if self.factor != 1:
-            (self.disk / "hurry.so").write_bytes(hurry.library())
+            (self.disk / "hurry.so").write_bytes(hurry.compiled())
         site = ["nsenter", "-t", str(self._pids["site"]), "-m", "--"]
         words = [*site, "unshare", "--net", "--uts", "--mount", "--pid"]
         self._batch("site", ["link add switch type bridge", "link set switch up"])
