@@ -76,10 +76,10 @@ def test_job_that_can_never_start_is_refused(scene: Scene) -> None:
 
 
 def test_two_looks_at_a_standing_world_are_equal(scene: Scene) -> None:
+    # Nothing starts before the last look.
+    first_s = scene.in_time_s() + 3600
     for number in range(12):
-        scene.system.reserve(
-            scene.reservation(f"vw-{number}", scene.nodes[:2], scene.in_time_s() + 200 * number)
-        )
+        scene.system.reserve(scene.reservation(f"vw-{number}", scene.nodes[:2], first_s + 200 * number))
         scene.waiting_job()
     one, other = scene.look(), scene.look()
 
@@ -96,11 +96,11 @@ def test_job_runs_when_there_is_room_and_is_gone_when_done(scene: Scene) -> None
 
 
 def test_job_waits_while_there_is_no_room(scene: Scene) -> None:
-    first = scene.running_job(nodes_wanted=4, run_s=scene.paced(30))
+    first = scene.running_job(nodes_wanted=4, run_s=scene.paced(60))
     second = scene.system.submit(scene.submission())
     scene.settle()
     waited = scene.state(second)
-    scene.wait_for_state(first, JobState.ENDED, within_s=30 + scene.lags.end_s)
+    scene.wait_for_state(first, JobState.ENDED, within_s=60 + scene.lags.end_s)
     scene.wait_for_state(second, JobState.RUNNING)
 
     assert waited is JobState.PENDING
@@ -288,11 +288,11 @@ def test_suspended_job_gives_its_nodes_back_and_goes_on_when_resumed(scene: Scen
     scene.system.suspend(job)
     found = scene.wait_for_state(job, JobState.SUSPENDED, within_s=scene.lags.save_s)
     scene.system.suspend(job)
-    other = scene.running_job(nodes_wanted=4, run_s=20)
+    other = scene.running_job(nodes_wanted=4, run_s=scene.paced(60))
     scene.system.resume(job)
     scene.settle()
     waited = scene.state(job)
-    scene.wait_for_state(other, JobState.ENDED, within_s=20 + scene.lags.end_s)
+    scene.wait_for_state(other, JobState.ENDED, within_s=60 + scene.lags.end_s)
     scene.wait_for_state(job, JobState.RUNNING, within_s=scene.lags.change_s + scene.lags.requeue_s)
     scene.system.resume(job)
 
