@@ -160,6 +160,8 @@ class GridEngineHarness:
         self._has_failed = self._was_waiting = False
         self._as("root", ["qmod", "-e", f"*@{node}"], check=False)
         if "sge_execd" not in self._cluster.run(["ps", "ax"], host=node):
+            # A qmaster gives jobs back that lost their node once in its life, whatever node is lost later.
+            self._cluster.restart_qmaster()
             self._cluster.start_execd(node)
 
     def empty(self) -> None:

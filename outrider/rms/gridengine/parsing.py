@@ -15,6 +15,9 @@ from outrider.rms.base import RmsError
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
 
+# A task is printed as "<JATASK:       1.>" in some states, that of one that is just about to go among them.
+NAME_WITH_NUMBER = re.compile(r"<(/?\w+):\s[^<>]*>")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Detail:
@@ -71,8 +74,9 @@ class Advance:
 
 
 def tree(text: str) -> ElementTree.Element:
-    """XML, mended where Grid Engine does not quote what users wrote."""
+    """XML, mended where Grid Engine does not quote what users wrote, or gives no names to elements."""
     mended = BARE_AMPERSAND.sub("&amp;", UNPRINTABLE.sub("�", text))
+    mended = NAME_WITH_NUMBER.sub(r"<\1>", mended)
     try:
         return ElementTree.fromstring(mended)
     except ElementTree.ParseError as error:

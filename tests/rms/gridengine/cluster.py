@@ -182,6 +182,11 @@ class Cluster:
         self.run([*self._hurried(), str(PROGRAMS / "sge_qmaster")])
         self.wait_for("an answer of the qmaster", self._answers)
 
+    def restart_qmaster(self) -> None:
+        self.run(["qconf", "-km"])
+        self.wait_for("the qmaster's end", lambda: "sge_qmaster" not in self.run(["ps", "ax"]))
+        self.start_qmaster()
+
     def _answers(self) -> bool:
         return "head" in self.run(["qconf", "-sh"], check=False)
 
