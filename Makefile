@@ -36,7 +36,6 @@ test-versions: $(READY) tools
 	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
 	done
 	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract
-	OUTRIDER_GRIDENGINE_FAILURES=1 $(BIN)/python -m pytest tests/gridengine
 
 lint: $(READY)
 	$(BIN)/ruff check .

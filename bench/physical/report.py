@@ -66,7 +66,8 @@ def write_all(found: Sequence[Found], folder: Path) -> None:
 
     results = folder / "results"
     _write(results / "physical-summary.csv", SUMMARY, summary(found))
-    _write(results / "physical-runs.csv", RUNS, found)
+    runs = ({**{key: each[key] for key in RUNS[1:]}, "run": each["name"]} for each in found)
+    _write(results / "physical-runs.csv", RUNS, runs)
     reserved = [each for each in found if "simulated_rows" not in each]
     deployed = [each for each in found if "simulated_rows" in each]
     for name, some in (("satisfaction", reserved), ("deployments", deployed)):

@@ -160,12 +160,13 @@ class GridEngineHarness:
         self._has_failed = self._was_waiting = False
         self._as("root", ["qmod", "-e", f"*@{node}"], check=False)
         if "sge_execd" not in self._cluster.run(["ps", "ax"], host=node):
-            # A qmaster gives jobs back that lost their node once in its life, whatever node is lost later.
-            self._cluster.restart_qmaster()
             self._cluster.start_execd(node)
 
     def empty(self) -> None:
         """Takes away what a test has left; with -f also what a dead node would have to confirm."""
+        if self._cluster.has_lost_nodes:
+            # A qmaster gives jobs back that lost their node once in its life, whatever node is lost later.
+            self._cluster.restart_qmaster()
         for node in self.nodes:
             self.repair(node)
         self._as("root", ["qdel", "-u", "*"], check=False)

@@ -9,10 +9,7 @@ import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
-from tests.gridengine.jobs import IS_LONG, advances
-
-# They take their time: `make test-versions` runs them.
-collect_ignore_glob = [] if IS_LONG else ["test_failures_of_*.py"]
+from tests.gridengine.jobs import advances
 
 NODES = 4
 RATE_BITS_PER_S = 200_000_000

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import calendar
-import os
 import re
 import time
 from xml.etree import ElementTree
-
-import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.clustersite import Image
 from testbed.gridenginesite import GridEngineSite
 
 MB = 1_000_000
-IS_LONG = "OUTRIDER_GRIDENGINE_FAILURES" in os.environ
-"""Whether there is time for all: `make test-versions` says so."""
 PATIENCE_S = 60
 TOLD_S = 90
 """The line at a job changes every 20 s at most."""
@@ -27,9 +22,6 @@ echo "began on $(hostname) $OUTRIDER_IMAGE $(head -c3 "$OUTRIDER_IMAGE")"
 {more}
 """
 OUTPUT = ("-o", "out-$JOB_ID.$TASK_ID", "-j", "y")
-
-
-long = pytest.mark.skipif(not IS_LONG, reason="takes its time: OUTRIDER_GRIDENGINE_FAILURES=1")
 
 
 def submit(

@@ -16,7 +16,6 @@ from tests.gridengine.jobs import (
     cancel,
     ended,
     fill,
-    long,
     output,
     report,
     start_s,
@@ -188,7 +187,6 @@ def test_reservation_deleted_by_an_administrator_is_put_back_once(site: GridEngi
     assert state(site, name) == "cancelled"
 
 
-@long
 def test_jobs_that_have_a_node_are_no_place_for_a_reservation(site: GridEngineSite) -> None:
     workspace(site, "beside", 5 * MB)
     jobs = [fill(site, node) for node in ("n1", "n2", "n3")]

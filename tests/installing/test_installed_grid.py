@@ -69,7 +69,14 @@ def test_hooks_are_tried_on_a_queue_of_their_own_which_goes_again(
     cluster: GridEngineCluster, said: Said
 ) -> None:
     after = objects(cluster)
+    prologs = {
+        queue: line.split()[-1]
+        for queue in ("all.q", "outrider.q")
+        for line in after[f"queue {queue}"].splitlines()
+        if line.startswith("prolog")
+    }
 
+    assert prologs == {"all.q": "$host", "outrider.q": "reserved"}
     assert "A job has come through the hooks on n1" in said["apply"].stdout
     assert "outrider-proof" not in "".join(after.values())
     assert set(cluster.queue_states().values()) <= {"", "S"}

@@ -9,7 +9,7 @@ from typing import Protocol
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
 from outrider.rms.gridengine.commands import Commands
-from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance
+from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance, Task
 from outrider.rms.gridengine.settings import Settings
 
 MOST_SELECTIONS = 200
@@ -38,20 +38,16 @@ class Snapshot:
 def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.read("qstat", "-xml", "-j", "*"))
-    rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", *ALL_USERS))
-    held: set[str] = set()
-    if any("h" in row.state for row in rows):
-        held = parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", *ALL_USERS))
+    rows, held = _rows(commands, "*")
     instances = tuple(parsing.queue_instances(commands.read("qhost", "-q", "-xml")))
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
-    names = {each.number: seeing.reservation(each, settings).name for each in own}
     eligible = _eligible(commands, settings, details)
     return Snapshot(
         sight=Sight(
             at_s=clock.now_s(),
             nodes=seeing.nodes(instances, settings),
-            jobs=seeing.jobs(details, rows, held, names, eligible, settings),
+            jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, settings),
             reservations=_reservations(own, settings),
         ),
         details=details,
@@ -59,6 +55,40 @@ def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
         advances=own,
         guards=tuple(each for each in found if is_guard(each, settings)),
     )
+
+
+def of_one_job(
+    commands: Commands, settings: Settings, clock: Clock, before: Snapshot, number: str
+) -> Snapshot:
+    """A snapshot in which that job alone is, as it is now; nodes and reservations are those of `before`.
+
+    To list all jobs for each that is changed would cost their square. A job in a reservation that
+    `before` does not know costs a snapshot of everything.
+    """
+    try:
+        details = parsing.details(commands.read("qstat", "-xml", "-j", number))
+    except Unknown:
+        details = {}
+    detail = details.get(number)
+    names = _names(before.advances, settings)
+    if detail is None or (detail.reservation and detail.reservation not in names):
+        return take(commands, settings, clock)
+    rows, held = _rows(commands, detail.user)
+    eligible = _eligible(commands, settings, details)
+    jobs = seeing.jobs(details, rows, held, names, eligible, settings)
+    return replace(before, sight=replace(before.sight, at_s=clock.now_s(), jobs=jobs), details=details)
+
+
+def _rows(commands: Commands, user: str) -> tuple[list[Task], set[str]]:
+    """What is listed of a user's jobs, and the numbers of those that are held by us."""
+    rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", "-u", user))
+    if not any("h" in row.state for row in rows):
+        return rows, set()
+    return rows, parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", "-u", user))
+
+
+def _names(own: Iterable[Advance], settings: Settings) -> dict[int, str]:
+    return {each.number: seeing.reservation(each, settings).name for each in own}
 
 
 def reserved_anew(commands: Commands, settings: Settings, before: Snapshot) -> Snapshot:

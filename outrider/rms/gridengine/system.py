@@ -19,14 +19,14 @@ from outrider.rms.gridengine import context, reserving, seeing, submitting
 from outrider.rms.gridengine.commands import Commands
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
-from outrider.rms.gridengine.snapshot import Clock, Snapshot, reserved_anew, selected, take
+from outrider.rms.gridengine.snapshot import Clock, Snapshot, of_one_job, reserved_anew, selected, take
 
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
 ANY_QUEUE = "*"
 
 
 class GridEngine:
-    """One Grid Engine, asked by its commands, as the account that owns the reservations."""
+    """One Grid Engine, asked by its commands, as the account that owns reservations. One call at a time."""
 
     name = "gridengine"
 
@@ -47,6 +47,7 @@ class GridEngine:
         self._shown = frozenset(shown)
         # Jobs are numbered in order; one that is not there, but not above this, has ended.
         self._highest = 0
+        self._last: Snapshot | None = None
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
@@ -105,13 +106,14 @@ class GridEngine:
         if found.reservation == reservation:
             return
         self._not_on_nodes(found, f"bound to {reservation}")
+        self._fits(snapshot, found, wanted)
         number = self._named(snapshot, reservation)[-1].number
         self._alter(found, *self._binding(snapshot, found, number, wanted))
 
     def hold(self, job: str, reason: str) -> None:
         # First of all, since each moment counts: a job that is not held may start.
         self._commands.ask("qalter", "-h", "s", _number(job))
-        found = self._job(self._snapshot(), job)
+        found = self._job(self._snapshot_for(job), job)
         if found.state is JobState.SUSPENDED:
             raise Refused(f"job {job} is suspended: resume it")
         if found.state in ON_NODES:
@@ -120,7 +122,7 @@ class GridEngine:
         self._alter(found, "-ac", f"{context.NOTE}={context.shown(reason)}")
 
     def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
-        snapshot = self._snapshot()
+        snapshot = self._snapshot_for(job)
         found = self._job(snapshot, job)
         known = {node.name for node in snapshot.sight.nodes}
         missing = sorted(set(nodes) - known)
@@ -150,11 +152,11 @@ class GridEngine:
         if text:
             self._context(job, context.TICKET, context.encoded(text))
         else:
-            self._job(self._snapshot(), job)
+            self._job(self._snapshot_for(job), job)
             self._commands.ask("qalter", "-dc", context.TICKET, _number(job))
 
     def suspend(self, job: str) -> None:
-        snapshot = self._snapshot()
+        snapshot = self._snapshot_for(job)
         found = self._job(snapshot, job)
         if found.state is JobState.SUSPENDED:
             return
@@ -166,7 +168,7 @@ class GridEngine:
         self._commands.ask("qmod", "-sj", job)
 
     def resume(self, job: str) -> None:
-        found = self._job(self._snapshot(), job)
+        found = self._job(self._snapshot_for(job), job)
         if found.state is JobState.HELD:
             raise Refused(f"job {job} is held, not suspended: release it")
         if found.state is JobState.SUSPENDED:
@@ -194,8 +196,7 @@ class GridEngine:
                 raise Refused(f"reservation {seen.name} is not for {submission.user}")
             number = self._named(snapshot, seen.name)[-1].number
             queue = f"{context.QUEUES}={ANY_QUEUE}"
-            slots = [node.capacity["cpus"] for node in snapshot.sight.nodes if node.name in seen.nodes]
-            whole_node_slots = max(slots, default=None)
+            whole_node_slots = _slots_of_a_node(snapshot, seen)
             bound = ["-ar", str(number), "-q", self._settings.reservation_queue, "-ac", queue]
             if limit_s is not None and limit_s > seen.end_s - seen.start_s:
                 bound += ["-ac", f"{seeing.LIMIT}={limit_s}"]
@@ -211,7 +212,14 @@ class GridEngine:
     def _snapshot(self) -> Snapshot:
         snapshot = take(self._commands, self._settings, self._clock)
         self._highest = max([self._highest, *map(int, snapshot.details)])
+        self._last = snapshot
         return snapshot
+
+    def _snapshot_for(self, job: str) -> Snapshot:
+        """How a job stands now; nodes and reservations as they were when they were looked at last."""
+        if self._last is None:
+            return self._snapshot()
+        return of_one_job(self._commands, self._settings, self._clock, self._last, _number(job))
 
     def _job(self, snapshot: Snapshot, key: str) -> RmsJob:
         for job in snapshot.sight.jobs:
@@ -235,6 +243,17 @@ class GridEngine:
         if job.state in ON_NODES:
             raise Refused(f"job {job.key} runs on {' '.join(job.nodes)} already: it cannot be {what}")
 
+    def _fits(self, snapshot: Snapshot, job: RmsJob, wanted: RmsReservation) -> None:
+        """A parallel job waits for ever in a reservation whose allocation rule is not its own."""
+        environment = snapshot.details[_number(job.key)].environment
+        slots = _slots_of_a_node(snapshot, wanted)
+        whole = None if slots is None else self._settings.environment(slots)
+        if environment is not None and whole is not None and environment != whole:
+            raise Refused(
+                f"job {job.key} asks for parallel environment {environment}, and reservation {wanted.name} "
+                f"has whole nodes: submit it with -pe {whole} {(slots or 0) * job.nodes_wanted}"
+            )
+
     def _move(self, snapshot: Snapshot, old: Iterable[Advance], number: int, wanted: RmsReservation) -> None:
         """Lets jobs that wait follow to another advance reservation, and ends the earlier ones."""
         earlier = {each.number: each for each in old}
@@ -247,7 +266,7 @@ class GridEngine:
         self._commands.ask("qalter", *arguments, _number(job.key))
 
     def _context(self, job: str, name: str, text: str) -> None:
-        found = self._job(self._snapshot(), job)
+        found = self._job(self._snapshot_for(job), job)
         self._alter(found, "-ac", f"{name}={text}")
 
     def _binding(self, snapshot: Snapshot, job: RmsJob, number: int, wanted: RmsReservation) -> list[str]:
@@ -296,6 +315,12 @@ class GridEngine:
         if len({name.partition("@")[2] for name in names}) < job.nodes_wanted:
             raise Refused(f"job {job.key} may not run on {' '.join(nodes)}: its user named other nodes")
         return ["-q", ",".join(sorted(names)), *kept]
+
+
+def _slots_of_a_node(snapshot: Snapshot, wanted: RmsReservation) -> int | None:
+    """How many slots a node of a reservation has."""
+    slots = [node.capacity["cpus"] for node in snapshot.sight.nodes if node.name in wanted.nodes]
+    return max(slots, default=None)
 
 
 def _number(key: str) -> str:

@@ -70,6 +70,8 @@ class Cluster:
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self._pids: dict[str, int] = {}
         self._doormen: dict[str, subprocess.Popen[str]] = {}
+        self.has_lost_nodes = False
+        """Since its qmaster was started."""
 
     def __enter__(self) -> Self:
         try:
@@ -176,6 +178,7 @@ class Cluster:
 
     def crash(self, node: str) -> None:
         """Ends everything on a node at once, but what lets tests in."""
+        self.has_lost_nodes = True
         self.run(["sh", "-c", CRASH], host=node, check=False)
 
     def start_qmaster(self) -> None:
@@ -186,6 +189,7 @@ class Cluster:
         self.run(["qconf", "-km"])
         self.wait_for("the qmaster's end", lambda: "sge_qmaster" not in self.run(["ps", "ax"]))
         self.start_qmaster()
+        self.has_lost_nodes = False
 
     def _answers(self) -> bool:
         return "head" in self.run(["qconf", "-sh"], check=False)

@@ -11,9 +11,10 @@ from outrider.core.model import Resources
 from outrider.rms.base import NodeState, Refused, RmsReservation, Unavailable, Unknown
 from outrider.rms.commands import Account, Output
 from outrider.rms.gridengine import Commands, Settings, context, parsing, seeing
-from tests.contract.gridengine_harness import GridEngineHarness, gridengine
+from tests.contract.gridengine_harness import GridEngineHarness, gridengine, gridengine_of, the_cluster
 from tests.contract.harness import Scene
 
+ALICE = Account(user="alice", uid=61001, gid=61001)
 SETTINGS = Settings(account="outrider", reservation_queue="ar.q", environments=((2, "two"),))
 JOBS = """<?xml version='1.0'?><detailed_job_info><djob_info><element>
 <JB_job_number>25</JB_job_number><JB_ar>6</JB_ar><JB_submission_time>1795321972</JB_submission_time>
@@ -155,6 +156,55 @@ def test_prolonging_a_reservation_in_use_is_refused_and_changes_nothing(harness:
     with pytest.raises(Refused, match="while job"):
         harness.system.reserve(replace(wanted, end_s=wanted.end_s + 120))
     assert scene.reservations() == {"vw-1": wanted}
+
+
+def test_job_of_an_environment_that_no_reservation_has_is_told_the_one_to_use(
+    harness: GridEngineHarness,
+) -> None:
+    scene = Scene(harness)
+    harness.system.reserve(scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s() + 600, 600))
+    argv = ["qsub", "-terse", "-h", "-b", "y", "-pe", "make", "2", "-l", "h_rt=60", "sleep", "1"]
+    job = harness.runner(argv, environment={}, timeout_s=20, account=ALICE).text.decode().strip()
+
+    with pytest.raises(
+        Refused, match=f"job {job} asks for parallel environment make.*: submit it with -pe two 2"
+    ):
+        harness.system.bind(job, "vw-1")
+    found = scene.job(job)
+    assert found is not None
+    assert found.reservation is None
+
+
+def test_change_of_one_job_lists_neither_all_jobs_nor_nodes(harness: GridEngineHarness) -> None:
+    said: list[tuple[str, ...]] = []
+
+    class Listening:
+        def __call__(
+            self,
+            argv: Sequence[str],
+            *,
+            environment: Mapping[str, str],
+            timeout_s: float,
+            text: bytes = b"",
+            account: Account | None = None,
+        ) -> Output:
+            said.append(tuple(argv))
+            return harness.runner(
+                argv, environment=environment, timeout_s=timeout_s, text=text, account=account
+            )
+
+    scene = Scene(harness)
+    job = scene.waiting_job()
+    system = gridengine_of(the_cluster(), Listening())
+    system.look()
+    said.clear()
+    system.note(job, "on its way")
+    system.ticket(job, "1.x")
+    system.hold(job, "waits")
+    system.release(job, scene.nodes[:1])
+
+    assert ("qstat", "-xml", "-j", job) in said
+    assert not [argv for argv in said if "*" in argv or argv[0] in ("qhost", "qrstat")]
 
 
 def test_guards_follow_their_reservation_and_end_with_it(harness: GridEngineHarness) -> None:

@@ -18,6 +18,8 @@ EPILOG = f"root@{FOLDER}/epilog $job_id $ja_task_id"
 PE_START = f"root@{FOLDER}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
 STARTER = f"{FOLDER}/starter"
 HOOKS = {"prolog": PROLOG, "epilog": EPILOG, "starter": STARTER, "pe-start": PE_START}
+RESERVED = " reserved"
+"""Tells the prolog that every job of its queue is in a reservation, those that name no image, too."""
 KEYS = {"prolog": "prolog", "epilog": "epilog", "starter": "starter_method"}
 FILTER_PART = "submit-filter"
 UNIT_PART = "unit"
@@ -164,12 +166,24 @@ def _subordinated(site: GridSite, queue: str) -> Iterator[Change]:
         yield from _attribute(site, site.work_queue, "subordinate_list", ",".join([*others, f"{queue}=1"]))
 
 
+def hook(part: str, queue: str, wishes: GridWishes) -> str:
+    """What a queue says of one of its hooks."""
+    is_reserved = part == "prolog" and queue == wishes.reservation_queue
+    return HOOKS[part] + (RESERVED if is_reserved else "")
+
+
 def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
     for queue in (site.work_queue, wishes.reservation_queue):
         for part, key in KEYS.items():
             before = value(site.queues.get(queue, ""), key) or "NONE"
-            if part in wishes.parts and before in NOTHING:
-                yield Change(kind="queue attribute", name=queue, key=key, before="NONE", after=HOOKS[part])
+            after = hook(part, queue, wishes)
+            if part in wishes.parts and before != after and _is_free(before, part):
+                yield Change(kind="queue attribute", name=queue, key=key, before=before, after=after)
+
+
+def _is_free(found: str, part: str) -> bool:
+    """Whether nobody's hook is there but ours."""
+    return found in NOTHING or found.removesuffix(RESERVED) == HOOKS[part]
 
 
 def _starts(site: GridSite, wishes: GridWishes, made: dict[int, str]) -> Iterator[Change]:
@@ -208,20 +222,23 @@ def _foreign_hooks(site: GridSite, wishes: GridWishes) -> Iterator[str]:
     for part, key in KEYS.items():
         if part not in wishes.parts:
             continue
-        ours = HOOKS[part]
-        remedy = (
-            f"let it run {ours.removeprefix('root@')} as root, too, and use --without-{part}"
-            if part != "starter"
-            else f'let it end with exec {STARTER} "$@", and use --without-starter'
-        )
         for queue in (site.work_queue, wishes.reservation_queue):
             found = value(site.queues.get(queue, ""), key)
-            if found not in (*NOTHING, ours):
-                yield f"queue {queue} has its own {key} {found}: {remedy}"
+            if not _is_free(found, part):
+                yield f"queue {queue} has its own {key} {found}: {_remedy(part, hook(part, queue, wishes))}"
+        remedy = _remedy(part, HOOKS[part])
+        if part == "prolog":
+            remedy += f", with the word{RESERVED} for queue {wishes.reservation_queue}"
         found = value(site.configuration, key)
-        if key in ("prolog", "epilog") and found not in (*NOTHING, ours):
+        if key in ("prolog", "epilog") and not _is_free(found, part):
             yield f"the site has its own {key} {found}: {remedy}"
         yield from (f"{each} is the site's own: {remedy}" for each in site.host_hooks if each.startswith(key))
+
+
+def _remedy(part: str, ours: str) -> str:
+    if part == "starter":
+        return f'let it end with exec {STARTER} "$@", and use --without-starter'
+    return f"let it run {ours.removeprefix('root@')} as root, too, and use --without-{part}"
 
 
 def _foreign_filter(site: GridSite, wishes: GridWishes) -> Iterator[str]:

@@ -1,0 +1,124 @@
+"""What an installation would change in a Grid Engine, worked out from objects as qconf prints them."""
+
+from __future__ import annotations
+
+import pytest
+
+from outrider.cli.installing.gridengine.plan import (
+    COMPLEX_LINE,
+    EPILOG,
+    PARTS,
+    PROLOG,
+    STARTER,
+    GridWishes,
+    hook,
+    plan,
+)
+from outrider.cli.installing.gridengine.site import GridSite
+
+WORK = """qname all.q
+hostlist @allhosts
+slots 1,[n1=4],[n2=4]
+pe_list make
+prolog {prolog}
+epilog NONE
+starter_method NONE
+subordinate_list NONE
+complex_values NONE
+"""
+MAKE = "pe_name make\nallocation_rule $round_robin\ncontrol_slaves TRUE\nstart_proc_args NONE\n"
+WISHES = GridWishes(account="outrider", reservation_queue="outrider.q", parts=frozenset(PARTS))
+
+
+def site(*, prolog: str = "NONE", reserved: str | None = None, configuration: str = "") -> GridSite:
+    queues = {"all.q": WORK.format(prolog=prolog)}
+    if reserved is not None:
+        queues["outrider.q"] = f"qname outrider.q\nprolog {reserved}\nepilog {EPILOG}\n"
+    return GridSite(
+        version="8.1.9",
+        work_queue="all.q",
+        configuration=configuration,
+        host_hooks=(),
+        queues=queues,
+        environments={"make": MAKE},
+        complexes="",
+        managers=frozenset(),
+        reservers=frozenset(),
+        hosts=("n1", "n2"),
+        duration_offset_s=5,
+    )
+
+
+def prologs(found: GridSite, wishes: GridWishes = WISHES) -> dict[str, tuple[str | None, str | None]]:
+    return {
+        each.name: (each.before, each.after) for each in plan(found, wishes).hooks if each.key == "prolog"
+    }
+
+
+def test_prolog_of_the_reservation_queue_is_told_that_all_its_jobs_are_reserved() -> None:
+    assert prologs(site()) == {
+        "all.q": ("NONE", PROLOG),
+        "outrider.q": ("NONE", f"{PROLOG} reserved"),
+    }
+
+
+def test_prolog_of_an_earlier_installation_gets_the_word_and_is_no_foreign_one() -> None:
+    found = site(prolog=PROLOG, reserved=PROLOG)
+
+    assert prologs(found) == {"outrider.q": (PROLOG, f"{PROLOG} reserved")}
+    assert plan(found, WISHES).troubles == ()
+
+
+def test_what_is_installed_is_not_changed_again() -> None:
+    assert prologs(site(prolog=PROLOG, reserved=f"{PROLOG} reserved")) == {}
+
+
+@pytest.mark.parametrize(
+    ("found", "culprit", "remedy"),
+    [
+        (site(prolog="/site/prolog"), "queue all.q has its own prolog /site/prolog", "$host as root, too"),
+        (site(reserved="/site/prolog"), "queue outrider.q has its own prolog", "$host reserved as root, too"),
+        (
+            site(configuration="prolog /site/all"),
+            "the site has its own prolog /site/all",
+            "word reserved for",
+        ),
+        (site(configuration="epilog /site/all"), "the site has its own epilog", "--without-epilog"),
+    ],
+    ids=["work queue", "reservation queue", "site's prolog", "site's epilog"],
+)
+def test_hook_of_the_sites_own_is_kept_and_named_with_what_it_has_to_call(
+    found: GridSite, culprit: str, remedy: str
+) -> None:
+    (trouble,) = plan(found, WISHES).troubles
+
+    assert trouble.startswith(culprit)
+    assert remedy in trouble
+
+
+def test_part_that_is_not_wanted_is_left_alone() -> None:
+    wishes = GridWishes(
+        account="outrider", reservation_queue="outrider.q", parts=WISHES.parts - {"prolog", "starter"}
+    )
+    planned = plan(site(prolog="/site/prolog"), wishes)
+
+    assert {each.key for each in planned.hooks} == {"epilog", "start_proc_args", "jsv_allowed_mod", "jsv_url"}
+    assert planned.troubles == ()
+
+
+def test_reservation_queue_is_made_with_twice_the_slots_and_whole_node_environments() -> None:
+    planned = plan(site(), WISHES)
+    made = {each.name: each.after or "" for each in planned.objects if each.kind in ("queue", "environment")}
+    queue = dict(line.split(" ", 1) for line in made["outrider.q"].splitlines())
+
+    assert queue["slots"] == "2,[n1=8],[n2=8]"
+    assert queue["pe_list"].split() == ["make", "outrider1", "outrider4"]
+    assert queue["complex_values"] == "outrider_reservation=TRUE"
+    assert planned.environments == ((1, "outrider1"), (4, "outrider4"))
+    assert "allocation_rule 4" in made["outrider4"]
+    assert any(each.after == COMPLEX_LINE for each in planned.objects)
+
+
+def test_hooks_are_what_guards_and_scripts_are_called_by() -> None:
+    assert hook("starter", "outrider.q", WISHES) == STARTER
+    assert hook("epilog", "outrider.q", WISHES) == EPILOG
