@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from outrider.rms.base import JobState, Sight
 from outrider.rms.twin import Fault
 from outrider.rms.twin.jobs import Holder
 from outrider.service.answers import JobDetails, TransferList
@@ -116,3 +121,25 @@ def test_job_that_the_batch_system_holds_is_released_again_if_that_was_refused(s
     sandbox.sleep(300)
 
     assert sandbox.job(key) is None, "it has run"
+
+
+def test_job_that_was_starting_when_it_was_seen_first_is_led_when_it_comes_back(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = sandbox.submit()
+    look = sandbox.rms.look
+
+    def as_if_it_were_starting() -> Sight:
+        sight = look()
+        jobs = tuple(replace(job, state=JobState.STARTING, nodes=("n1",)) for job in sight.jobs)
+        return replace(sight, jobs=jobs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sandbox.rms, "look", as_if_it_were_starting)
+        sandbox.sleep(sandbox.settings.look_every_s + 1)
+        during = words_of(sandbox, key)
+    sandbox.sleep(200)
+
+    assert during
+    assert sandbox.job(key) is None, "it has run"
+    assert any(pool.fetches for pool in sandbox.pools.values())

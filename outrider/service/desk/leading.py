@@ -189,8 +189,6 @@ class Leading:
             if is_first and job.state is JobState.PENDING:
                 led.grace_s = self._site.now_s + GRACE_S
                 self._jobs.retry(led, GRACE_S)
-            if job.state in WAITING:
-                self._jobs.to_read[led.key] = None
         led.job = job
         led.is_array = led.is_array or job.tasks > 1
         led.looks += 1
@@ -202,6 +200,9 @@ class Leading:
             self._choosing.start(led, job)
         elif job.state in WAITING and led.stage is Stage.RUNNING:
             self._again(led)
+        elif job.state in WAITING and led.stage is Stage.RESOLVING and led.lines is None:
+            # Also one that was just starting when it was seen first, and came back.
+            self._jobs.to_read[led.key] = None
         if job.state is not JobState.HELD or job.is_held_by_us:
             led.is_left_to_others = False
 
