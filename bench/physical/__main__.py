@@ -21,7 +21,7 @@ from bench.slurm_records import lacking, load
 from cachemgr.clock import SystemClock
 from testbed.gridengine import missing
 
-FACTOR, LANES = 40, 6
+FACTOR, LANES = 40, 4
 QUICK_FACTOR, QUICK_REQUESTS = 60, 10
 RUN_S = 1200
 POLL_S = 0.2
