@@ -15,6 +15,9 @@ READY  := $(VENV)/.ready
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
+# How many files of tests run at a time.
+AT_ONCE ?= 2
+
 .PHONY: demo demo-embedded demo-sim test test-versions lint bench tools clean man spank cachemgr.pyz
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
@@ -27,9 +30,9 @@ demo-embedded: $(READY)
 demo-sim: $(READY)
 	$(BIN)/outrider sim demo
 
-# Many tests wait for real daemons: two at a time, each file by itself.
+# Many tests wait for real daemons: some files at a time, each file by itself.
 test: $(READY) tools lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
