@@ -223,6 +223,9 @@ def gridengine_drmaa() -> Iterator[GridEngineHarness]:
         if os.environ.get("CI"):
             pytest.fail(absent)
         pytest.skip(absent)
+    if the_cluster().has_lost_nodes:
+        # The qmaster is about to be restarted, and sessions do not outlive that.
+        the_drmaa().close()
     harness = GridEngineHarness(the_cluster(), the_drmaa())
     harness.empty()
     yield harness
