@@ -16,7 +16,7 @@ NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
 # How many files of tests run at a time.
-AT_ONCE ?= 2
+AT_ONCE ?= 3
 
 .PHONY: demo demo-embedded demo-sim test test-versions lint bench tools clean man spank cachemgr.pyz
 

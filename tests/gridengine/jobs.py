@@ -138,12 +138,11 @@ def advances(site: GridEngineSite) -> dict[str, str]:
     return found
 
 
-def workspace(site: GridEngineSite, name: str, content_bytes: int) -> Image:
-    """A workspace's file in ada's home, and its image."""
-    image = site.image(f"{name}.qcow2", content_bytes)
-    text = (
-        f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
-        "deployment: {nodes: 1, duration: 10m}\n"
+def wait_advance(site: GridEngineSite, name: str, *, is_there: bool = True) -> str:
+    """Until an advance reservation is there, or gone; its number."""
+    site.cluster.wait_for(
+        f"{name} {'in' if is_there else 'gone from'} Grid Engine",
+        lambda: (name in advances(site)) is is_there,
+        logs=site.logs,
     )
-    site.cluster.write(HEAD, f"{site.home()}/{name}.yaml", text)
-    return image
+    return advances(site).get(name, "")

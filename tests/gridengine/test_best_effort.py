@@ -21,8 +21,8 @@ from tests.gridengine.jobs import (
     wait_shown,
     wait_state,
     wait_told,
-    workspace,
 )
+from tests.sites.reservations import workspace
 
 
 def test_cold_job_is_held_until_its_image_is_on_its_node_and_its_user_sees_until_when(

@@ -14,13 +14,13 @@ from tests.gridengine.jobs import (
     report,
     start_s,
     submit,
+    wait_advance,
     wait_arriving,
     wait_output,
     wait_released,
     wait_shown,
-    workspace,
 )
-from tests.gridengine.test_reservations import reserve, state, wait_advance
+from tests.sites.reservations import reserve, state, workspace
 
 
 def test_transfer_goes_on_where_it_was_when_a_nodes_daemon_is_killed(site: GridEngineSite) -> None:

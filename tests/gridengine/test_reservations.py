@@ -20,45 +20,12 @@ from tests.gridengine.jobs import (
     report,
     start_s,
     submit,
-    workspace,
+    wait_advance,
 )
+from tests.sites.reservations import reserve, shown, state, wait_reservation, workspace
 
 REFUSED = 4
 IN_OURS = ("-l", "outrider_reservation=TRUE")
-
-
-def reserve(site: GridEngineSite, name: str, *options: str) -> dict[str, object]:
-    done = site.outrider("reserve", f"{site.home()}/{name}.yaml", *options, "--json", check=False)
-    assert done.stdout, done.stderr
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def shown(site: GridEngineSite, name: str) -> dict[str, object]:
-    answer = json.loads(site.outrider("show", name, "--json").stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def state(site: GridEngineSite, name: str) -> object:
-    reservation = shown(site, name)["reservation"]
-    assert isinstance(reservation, Mapping)
-    return reservation["state"]
-
-
-def wait_reservation(site: GridEngineSite, name: str, *states: str) -> None:
-    site.cluster.wait_for(f"{name} to be {states}", lambda: state(site, name) in states, logs=site.logs)
-
-
-def wait_advance(site: GridEngineSite, name: str, *, is_there: bool = True) -> str:
-    """Until an advance reservation is there, or gone; its number."""
-    site.cluster.wait_for(
-        f"{name} {'in' if is_there else 'gone from'} Grid Engine",
-        lambda: (name in advances(site)) is is_there,
-        logs=site.logs,
-    )
-    return advances(site).get(name, "")
 
 
 def granted(site: GridEngineSite, number: str) -> dict[str, str]:

@@ -106,3 +106,11 @@ def _shown(site: OutriderSite, job: str, field: str) -> str:
     done = site.cluster.run(HEAD, ["scontrol", "show", "job", job.partition("_")[0]])
     lines = [line.strip() for line in done.stdout.splitlines()]
     return next((line.partition("=")[2] for line in lines if line.startswith(f"{name}=")), "")
+
+
+def wait_in_slurm(site: OutriderSite, name: str, *, is_there: bool) -> None:
+    site.cluster.wait_for(
+        f"{name} {'in' if is_there else 'gone from'} Slurm",
+        lambda: (name in in_slurm(site)) is is_there,
+        logs=site.logs,
+    )

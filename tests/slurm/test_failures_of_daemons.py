@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.site import NODE_DAEMON, SERVICE, OutriderSite
 from testbed.slurm import HEAD
+from tests.sites.reservations import reserve, state, wait_reservation, workspace
 from tests.slurm.failing import (
     MB,
     SECOND,
@@ -19,8 +20,18 @@ from tests.slurm.failing import (
     wait_released,
     wait_shown,
 )
-from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, pins, script, seen, wait_for
-from tests.slurm.test_reservations import reserve, state, wait_in_slurm, wait_state, workspace
+from tests.slurm.jobs import (
+    arrived_s,
+    ended,
+    in_slurm,
+    instances,
+    output,
+    pins,
+    script,
+    seen,
+    wait_for,
+    wait_in_slurm,
+)
 
 
 def test_transfer_goes_on_where_it_was_when_a_nodes_daemon_is_killed(site: OutriderSite) -> None:
@@ -159,7 +170,7 @@ def test_second_service_with_a_store_of_its_own_says_so_and_breaks_no_promise(si
     answer = reserve(site, "theirs", "--start=now+1hour", "-t10m")
     name, node = str(answer["name"]), str(answer["nodes"])
     wait_in_slurm(site, name, is_there=True)
-    wait_state(site, name, "ready")
+    wait_reservation(site, name, "ready")
 
     with second_service(site):
         site.cluster.wait_for(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.site import POOL, OutriderSite
 from testbed.slurm import HEAD
+from tests.sites.reservations import reserve, wait_reservation, workspace
 from tests.slurm.failing import (
     MB,
     fill,
@@ -14,8 +15,17 @@ from tests.slurm.failing import (
     wait_released,
     wait_shown,
 )
-from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, script, seen, wait_for
-from tests.slurm.test_reservations import reserve, wait_in_slurm, wait_state, workspace
+from tests.slurm.jobs import (
+    arrived_s,
+    ended,
+    in_slurm,
+    instances,
+    output,
+    script,
+    seen,
+    wait_for,
+    wait_in_slurm,
+)
 
 REBOOT_S = 120
 
@@ -118,7 +128,7 @@ def test_reservation_survives_a_reboot_of_its_node(site: OutriderSite) -> None:
     assert "QFI" in output(site, job)
     assert arrived_s(site, image)[found.nodes] <= found.start_s
     site.outrider("cancel", name, check=False)
-    wait_state(site, name, "cancelled", "ended")
+    wait_reservation(site, name, "cancelled", "ended")
 
 
 def test_reservation_moves_from_a_node_that_is_off_and_its_job_runs_elsewhere(site: OutriderSite) -> None:

@@ -7,6 +7,7 @@ import pytest
 from testbed.commands import CommandFailed
 from testbed.site import CACHEMGR, CONFIGURATION, PROGRAMS, OutriderSite
 from testbed.slurm import HEAD
+from tests.sites.reservations import reserve, wait_reservation, workspace
 from tests.slurm.failing import (
     MB,
     fill,
@@ -15,8 +16,18 @@ from tests.slurm.failing import (
     wait_arriving,
     wait_released,
 )
-from tests.slurm.jobs import arrived_s, ended, in_slurm, instances, output, pins, script, seen, wait_for
-from tests.slurm.test_reservations import reserve, wait_in_slurm, wait_state, workspace
+from tests.slurm.jobs import (
+    arrived_s,
+    ended,
+    in_slurm,
+    instances,
+    output,
+    pins,
+    script,
+    seen,
+    wait_for,
+    wait_in_slurm,
+)
 
 
 def test_job_cancelled_at_any_stage_leaves_nothing_behind(site: OutriderSite) -> None:
@@ -141,7 +152,7 @@ def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(s
     name, node = str(answer["name"]), str(answer["nodes"])
     wait_in_slurm(site, name, is_there=True)
     job = site.submit(script(None), "-t1", f"--reservation={name}")
-    wait_state(site, name, "ready")
+    wait_reservation(site, name, "ready")
 
     site.cluster.kill(node, "cachemgr")
     found = wait_for(site, job, "COMPLETED", "FAILED")
@@ -150,7 +161,7 @@ def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(s
     assert found.state == "FAILED"
     assert f"outrider: the image is not ready on node {node}" in output(site, job)
     site.outrider("cancel", name, check=False)
-    wait_state(site, name, "cancelled", "ended")
+    wait_reservation(site, name, "cancelled", "ended")
 
 
 def test_second_service_on_the_same_head_does_not_start(site: OutriderSite) -> None:

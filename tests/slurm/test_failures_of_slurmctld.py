@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from testbed.site import SERVICE, OutriderSite
 from testbed.slurm import HEAD
+from tests.sites.reservations import reserve, state, workspace
 from tests.slurm.failing import (
     MB,
     call_instead,
@@ -19,8 +20,7 @@ from tests.slurm.failing import (
     wait_released,
     wait_saved,
 )
-from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen
-from tests.slurm.test_reservations import reserve, state, wait_in_slurm, workspace
+from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen, wait_in_slurm
 
 ALL = 10_000
 

@@ -8,55 +8,13 @@ from collections.abc import Mapping
 import pytest
 
 from testbed.commands import CommandFailed
-from testbed.site import Image, OutriderSite
+from testbed.site import OutriderSite
 from testbed.slurm import HEAD
-from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen, wait_for
+from tests.sites.reservations import reserve, shown, state, wait_reservation, workspace
+from tests.slurm.jobs import arrived_s, ended, in_slurm, output, script, seen, wait_for, wait_in_slurm
 
 MB = 1_000_000
 REFUSED = 4
-
-
-def workspace(site: OutriderSite, name: str, content_bytes: int) -> Image:
-    """A workspace's file in ada's home, and its image."""
-    image = site.image(f"{name}.qcow2", content_bytes)
-    text = (
-        f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
-        "deployment: {nodes: 1, duration: 10m}\n"
-    )
-    site.cluster.write(HEAD, f"{site.home()}/{name}.yaml", text)
-    return image
-
-
-def reserve(site: OutriderSite, name: str, *options: str) -> dict[str, object]:
-    done = site.outrider("reserve", f"{site.home()}/{name}.yaml", *options, "--json", check=False)
-    assert done.stdout, done.stderr
-    answer = json.loads(done.stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def shown(site: OutriderSite, name: str) -> dict[str, object]:
-    answer = json.loads(site.outrider("show", name, "--json").stdout)
-    assert isinstance(answer, dict)
-    return answer
-
-
-def state(site: OutriderSite, name: str) -> object:
-    reservation = shown(site, name)["reservation"]
-    assert isinstance(reservation, Mapping)
-    return reservation["state"]
-
-
-def wait_state(site: OutriderSite, name: str, *states: str) -> None:
-    site.cluster.wait_for(f"{name} to be {states}", lambda: state(site, name) in states, logs=site.logs)
-
-
-def wait_in_slurm(site: OutriderSite, name: str, *, is_there: bool) -> None:
-    site.cluster.wait_for(
-        f"{name} {'in' if is_there else 'gone from'} Slurm",
-        lambda: (name in in_slurm(site)) is is_there,
-        logs=site.logs,
-    )
 
 
 def test_promised_nodes_have_the_image_before_the_start_and_the_job_runs_there(site: OutriderSite) -> None:
@@ -72,7 +30,7 @@ def test_promised_nodes_have_the_image_before_the_start_and_the_job_runs_there(s
     assert max(arrived_s(site, image).values()) <= start_s <= found.start_s
     assert found.state == "COMPLETED"
     assert output(site, job).count("QFI") == 2
-    wait_state(site, name, "ended")
+    wait_reservation(site, name, "ended")
     receipt = shown(site, name)["receipt"]
     assert isinstance(receipt, Mapping)
     assert receipt["is_met"] is True
@@ -181,7 +139,7 @@ def test_reservation_deleted_by_an_administrator_is_put_back_once(site: Outrider
     wait_in_slurm(site, name, is_there=True)
     site.cluster.run(HEAD, ["scontrol", "delete", f"ReservationName={name}"])
 
-    wait_state(site, name, "cancelled", "ended", "failed")
+    wait_reservation(site, name, "cancelled", "ended", "failed")
     assert state(site, name) == "cancelled"
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
 from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance, Task
 from outrider.rms.gridengine.settings import Settings
 
@@ -35,11 +36,12 @@ class Snapshot:
     guards: tuple[Advance, ...]
 
 
-def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
+def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.read("qstat", "-xml", "-j", "*"))
     rows, held = _rows(commands, "*")
-    instances = tuple(parsing.queue_instances(commands.read("qhost", "-q", "-xml")))
+    hosts = commands.read("qhost", "-q", "-xml")
+    instances = hearing.told(parsing.queue_instances(hosts), clock.now_s())
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
     eligible = _eligible(commands, settings, details)
@@ -59,11 +61,11 @@ def take(commands: Commands, settings: Settings, clock: Clock) -> Snapshot:
 
 def of_one_job(
     commands: Commands, settings: Settings, clock: Clock, before: Snapshot, number: str
-) -> Snapshot:
+) -> Snapshot | None:
     """A snapshot in which that job alone is, as it is now; nodes and reservations are those of `before`.
 
-    To list all jobs for each that is changed would cost their square. A job in a reservation that
-    `before` does not know costs a snapshot of everything.
+    To list all jobs for each that is changed would cost their square. Nothing, if the job is gone, or in a
+    reservation that `before` does not know.
     """
     try:
         details = parsing.details(commands.read("qstat", "-xml", "-j", number))
@@ -72,7 +74,7 @@ def of_one_job(
     detail = details.get(number)
     names = _names(before.advances, settings)
     if detail is None or (detail.reservation and detail.reservation not in names):
-        return take(commands, settings, clock)
+        return None
     rows, held = _rows(commands, detail.user)
     eligible = _eligible(commands, settings, details)
     jobs = seeing.jobs(details, rows, held, names, eligible, settings)

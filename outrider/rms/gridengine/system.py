@@ -17,6 +17,7 @@ from outrider.rms.base import (
 from outrider.rms.commands import AccountOf, account_of
 from outrider.rms.gridengine import context, reserving, seeing, submitting
 from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
 from outrider.rms.gridengine.snapshot import Clock, Snapshot, of_one_job, reserved_anew, selected, take
@@ -48,6 +49,7 @@ class GridEngine:
         # Jobs are numbered in order; one that is not there, but not above this, has ended.
         self._highest = 0
         self._last: Snapshot | None = None
+        self._hearing = Hearing()
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
@@ -210,16 +212,17 @@ class GridEngine:
         return key
 
     def _snapshot(self) -> Snapshot:
-        snapshot = take(self._commands, self._settings, self._clock)
+        snapshot = take(self._commands, self._settings, self._clock, self._hearing)
         self._highest = max([self._highest, *map(int, snapshot.details)])
         self._last = snapshot
         return snapshot
 
     def _snapshot_for(self, job: str) -> Snapshot:
         """How a job stands now; nodes and reservations as they were when they were looked at last."""
-        if self._last is None:
-            return self._snapshot()
-        return of_one_job(self._commands, self._settings, self._clock, self._last, _number(job))
+        found = None
+        if self._last is not None:
+            found = of_one_job(self._commands, self._settings, self._clock, self._last, _number(job))
+        return found or self._snapshot()
 
     def _job(self, snapshot: Snapshot, key: str) -> RmsJob:
         for job in snapshot.sight.jobs:

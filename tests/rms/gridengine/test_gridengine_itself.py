@@ -207,6 +207,17 @@ def test_change_of_one_job_lists_neither_all_jobs_nor_nodes(harness: GridEngineH
     assert not [argv for argv in said if "*" in argv or argv[0] in ("qhost", "qrstat")]
 
 
+def test_nodes_are_not_taken_for_lost_when_the_qmaster_is_restarted(harness: GridEngineHarness) -> None:
+    before = harness.system.look().nodes
+    the_cluster().restart_qmaster()
+    letters = the_cluster().run(["qstat", "-f"])
+    after = harness.system.look().nodes
+
+    assert "au" in letters or "-NA-" in letters
+    assert before == after
+    assert {node.state for node in after} == {NodeState.UP}
+
+
 def test_guards_follow_their_reservation_and_end_with_it(harness: GridEngineHarness) -> None:
     scene = Scene(harness)
     wanted = scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s() + 600, 600)

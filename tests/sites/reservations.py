@@ -1,0 +1,48 @@
+"""Reservations of a testbed's users, whatever batch system is below: asked for, and looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from testbed.batchcluster import HEAD
+from testbed.clustersite import ClusterSite, Image
+
+Site = ClusterSite[Any]
+
+
+def workspace(site: Site, name: str, content_bytes: int) -> Image:
+    """A workspace's file in ada's home, and its image."""
+    image = site.image(f"{name}.qcow2", content_bytes)
+    text = (
+        f"version: 1\nmetadata: {{name: {name}, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
+        "deployment: {nodes: 1, duration: 10m}\n"
+    )
+    site.cluster.write(HEAD, f"{site.home()}/{name}.yaml", text)
+    return image
+
+
+def reserve(site: Site, name: str, *options: str) -> dict[str, object]:
+    """What `outrider reserve` answers for a workspace's file, yes or no."""
+    done = site.outrider("reserve", f"{site.home()}/{name}.yaml", *options, "--json", check=False)
+    assert done.stdout, done.stderr
+    answer = json.loads(done.stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def shown(site: Site, name: str) -> dict[str, object]:
+    answer = json.loads(site.outrider("show", name, "--json").stdout)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def state(site: Site, name: str) -> object:
+    reservation = shown(site, name)["reservation"]
+    assert isinstance(reservation, Mapping)
+    return reservation["state"]
+
+
+def wait_reservation(site: Site, name: str, *states: str) -> None:
+    site.cluster.wait_for(f"{name} to be {states}", lambda: state(site, name) in states, logs=site.logs)
