@@ -115,12 +115,7 @@ class HeadChecks:
         return found or [ok(HERE, "filter", f"job_submit.lua calls it, and {compiler} reads all of it")]
 
     def shipped(self) -> list[Finding]:
-        looked = carry_out({"do": "look", "manifest": headfiles.MANIFEST, "files": list(self.files)})
-        states = dict(looked["files"])
-        if states.get(headfiles.CONFIG) in ("edited", "foreign"):
-            del states[headfiles.CONFIG]
-        states.pop(headfiles.KEY, None)
-        return of_states(HERE, states, APPLY)
+        return shipped_findings(self.files, APPLY)
 
     def key(self) -> list[Finding]:
         return key_findings(HERE, headfiles.KEY)
@@ -215,6 +210,16 @@ def deployment_findings(nodes: Sequence[str]) -> list[Finding]:
         names = fold(missing)
         return [warning(HERE, "nodes", f"{names} have nothing of Outrider: outrider nodes deploy '{names}'")]
     return [ok(HERE, "nodes", f"all {len(nodes)} have been deployed to")]
+
+
+def shipped_findings(files: Sequence[Json], remedy: str) -> list[Finding]:
+    """The files of an installation. What an administrator has edited, or has to keep, is no finding."""
+    looked = carry_out({"do": "look", "manifest": headfiles.MANIFEST, "files": list(files)})
+    states = dict(looked["files"])
+    if states.get(headfiles.CONFIG) in ("edited", "foreign"):
+        del states[headfiles.CONFIG]
+    states.pop(headfiles.KEY, None)
+    return of_states(HERE, states, remedy)
 
 
 def key_findings(where: str, path: str) -> list[Finding]:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from cachemgr.clock import SystemClock
 from outrider.cli.errors import CommandError
 from outrider.cli.installing import headfiles
-from outrider.cli.installing.findings import Check, Finding, fault, of_states, ok, warning
+from outrider.cli.installing.findings import Check, Finding, fault, ok, warning
 from outrider.cli.installing.gridengine import files, names, plan, proof
 from outrider.cli.installing.gridengine.command import Options, head_of, site_of
 from outrider.cli.installing.gridengine.site import VARIABLES, GridSite
@@ -23,9 +23,9 @@ from outrider.cli.installing.headchecks import (
     folder_findings,
     key_findings,
     service_findings,
+    shipped_findings,
 )
 from outrider.cli.installing.nodefiles import Kit, Ports
-from outrider.cli.installing.placing import carry_out
 from outrider.cli.installing.running import Runner, SystemRunner
 
 APPLY = "outrider init gridengine --apply"
@@ -118,12 +118,7 @@ class GridChecks:
         planned = plan.plan(self.site, self.options.wishes)
         head = head_of(self.site, self.options, planned)
         wanted = headfiles.without_content(files.head_files(head))
-        looked = carry_out({"do": "look", "manifest": headfiles.MANIFEST, "files": wanted})
-        states = dict(looked["files"])
-        if states.get(headfiles.CONFIG) in ("edited", "foreign"):
-            del states[headfiles.CONFIG]
-        states.pop(headfiles.KEY, None)
-        return of_states(HERE, states, APPLY)
+        return shipped_findings(wanted, APPLY)
 
     def key(self) -> list[Finding]:
         return key_findings(HERE, headfiles.KEY)
