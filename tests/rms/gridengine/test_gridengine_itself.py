@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -178,24 +179,13 @@ def test_job_of_an_environment_that_no_reservation_has_is_told_the_one_to_use(
 def test_change_of_one_job_lists_neither_all_jobs_nor_nodes(harness: GridEngineHarness) -> None:
     said: list[tuple[str, ...]] = []
 
-    class Listening:
-        def __call__(
-            self,
-            argv: Sequence[str],
-            *,
-            environment: Mapping[str, str],
-            timeout_s: float,
-            text: bytes = b"",
-            account: Account | None = None,
-        ) -> Output:
-            said.append(tuple(argv))
-            return harness.runner(
-                argv, environment=environment, timeout_s=timeout_s, text=text, account=account
-            )
+    def listening(argv: Sequence[str], **given: Any) -> Output:
+        said.append(tuple(argv))
+        return harness.runner(argv, **given)
 
     scene = Scene(harness)
     job = scene.waiting_job()
-    system = gridengine_of(the_cluster(), Listening())
+    system = gridengine_of(the_cluster(), listening)
     system.look()
     said.clear()
     system.note(job, "on its way")
