@@ -99,6 +99,8 @@ class Order:
     names: tuple[str, ...] = ()
     is_believed: bool = False
     alias_lifetime_s: int | None = None
+    # Whose names these are, if an ordinary user's.
+    names_uid: int | None = None
     # What its bytes must be, if it is kept under its address nevertheless while it arrives.
     promised: str = ""
 
@@ -199,6 +201,7 @@ def _commit(
         kind_of(order.want.format),
         names=names,
         names_expire_s=order.names_expire_s(pool.clock.now_s()),
+        names_uid=order.names_uid,
         promised=order.promised,
     )
 
@@ -207,7 +210,7 @@ def name_it(pool: Pool, image: Image, order: Order) -> None:
     """Let the names stand for an image that is here, for as long as an address is believed."""
     expires_s = order.names_expire_s(pool.clock.now_s())
     for name in order.names:
-        pool.add_alias(Alias(name, image.digest, expires_s))
+        pool.add_alias(Alias(name, image.digest, expires_s, order.names_uid))
 
 
 def _fill(writer: Writer, origins: Sequence[Origin], carrier: Carrier, reins: Reins) -> tuple[str, ...]:

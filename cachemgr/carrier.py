@@ -49,6 +49,7 @@ class FetchCarrier:
     random: Random
     ticket: Callable[[str], str | None]
     count: Callable[[str, int], None]
+    least_rate_bytes_per_s: int = 0
 
     def resolve(self, origin: Origin, timeout_s: float) -> Resolved:
         if origin.descriptor is not None:
@@ -74,6 +75,7 @@ class FetchCarrier:
                 control=reins.control,
                 expected_rate_bytes_per_s=reins.expected_rate_bytes_per_s,
                 on_progress=reins.on_progress,
+                least_rate_bytes_per_s=self.least_rate_bytes_per_s,
             )
         except TransferFailed as error:
             self._count(error.report, by_name)

@@ -36,36 +36,57 @@ class WebSettings:
 
 
 def connect(location: Location, settings: WebSettings, timeout_s: float, clock: Clock) -> socket.socket:
-    """A socket on which requests for this location can be made."""
+    """A socket on which requests for this location can be made, within a time for all of it."""
+    until_s = clock.monotonic_s() + timeout_s
     proxy = proxy_for(location, settings.environment)
     port = location.port or PORTS[location.scheme]
     if proxy is None:
-        sock = dial(location.host, port, timeout_s)
+        sock = dial(location.host, port, timeout_s, clock)
     else:
-        sock = dial(*_proxy_address(proxy), timeout_s)
+        sock = dial(*_proxy_address(proxy), timeout_s, clock)
     try:
         if location.scheme == "https":
             if proxy is not None:
-                _tunnel(sock, location.host, port, proxy, timeout_s, clock)
-            sock = _encrypted(sock, location.host, settings, timeout_s)
+                _tunnel(sock, location.host, port, proxy, until_s - clock.monotonic_s(), clock)
+            sock = _encrypted(sock, location.host, settings, until_s - clock.monotonic_s())
     except BaseException:
         sock.close()
         raise
     return sock
 
 
-def dial(host: str, port: int, timeout_s: float) -> socket.socket:
+def dial(host: str, port: int, timeout_s: float, clock: Clock) -> socket.socket:
+    """A connection to the first of a host's addresses that takes one; the time is for all of them."""
+    until_s = clock.monotonic_s() + timeout_s
     try:
-        return socket.create_connection((host, port), timeout=max(0.001, timeout_s))
+        found = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
     except OSError as error:
-        if is_timeout(error):
-            raise SourceFault(f"{host} port {port} does not answer within {timeout_s:g} s") from error
-        early = isinstance(error, ConnectionRefusedError)
-        raise SourceFault(
-            f"no connection to {host} port {port}: {reason_of(error)}", is_early=early
-        ) from error
+        raise SourceFault(f"no connection to {host} port {port}: {reason_of(error)}") from error
     except UnicodeError as error:
         raise SourceFault(f"{host!r} is no name of a host: {error}", is_final=True) from error
+    last: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        left_s = until_s - clock.monotonic_s()
+        if left_s <= 0 and last is not None:
+            break
+        try:
+            return _connected(socket.socket(family, kind, protocol), address, max(0.001, left_s))
+        except OSError as error:
+            last = error
+    if last is None or is_timeout(last):
+        raise SourceFault(f"{host} port {port} does not answer within {timeout_s:g} s") from last
+    early = isinstance(last, ConnectionRefusedError)
+    raise SourceFault(f"no connection to {host} port {port}: {reason_of(last)}", is_early=early) from last
+
+
+def _connected(sock: socket.socket, address: tuple[object, ...], timeout_s: float) -> socket.socket:
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def proxy_for(location: Location, environment: Mapping[str, str]) -> str | None:

@@ -47,13 +47,15 @@ def transfer(
     on_progress: Callable[[Progress], None] | None = None,
     excluding: Collection[str] = (),
     early_s: float = EARLY_S,
+    least_rate_bytes_per_s: int = 0,
 ) -> Report:
     """Fill the sink, and say which source delivered what.
 
     Raises `Cancelled`, `DeadlinePassed`, `TransferFailed` (with what each source said), and
     whatever the sink raises. What the sink has by then stays there: calling again goes on.
     `excluding` names sources not to be used, for instance those of a report whose bytes turned
-    out to be wrong.
+    out to be wrong. A source, other than a relay, that sends less than the least rate for a minute
+    is not asked again.
     """
     names = [source.name for source in sources]
     if len(set(names)) < len(names):
@@ -61,7 +63,17 @@ def transfer(
     useful = [source for source in sources if source.name not in excluding]
     log = Log()
     ledger = Ledger(useful, random, early_s, clock.monotonic_s())
-    job = Job(sink, ledger, log, limits, control or Control(), clock, expected_rate_bytes_per_s, on_progress)
+    job = Job(
+        sink,
+        ledger,
+        log,
+        limits,
+        control or Control(),
+        clock,
+        expected_rate_bytes_per_s,
+        on_progress,
+        least_rate_bytes_per_s,
+    )
     return _Transfer(job).carry_out()
 
 

@@ -44,6 +44,7 @@ class Job:
         clock: Clock,
         expected_rate_bytes_per_s: int | None,
         on_progress: Callable[[Progress], None] | None,
+        least_rate_bytes_per_s: int = 0,
     ) -> None:
         self.sink = sink
         self.ledger = ledger
@@ -51,6 +52,7 @@ class Job:
         self.limits = limits
         self.control = control
         self.clock = clock
+        self.least_rate_bytes_per_s = least_rate_bytes_per_s
         self.trial: Trial | None = None
         self._planned_rate = None if expected_rate_bytes_per_s is None else float(expected_rate_bytes_per_s)
         self._learned_rate: float | None = None

@@ -6,6 +6,8 @@ from collections import deque
 
 WINDOW_S = 1.0
 SAMPLE_S = 0.05
+# A minute that was spent waiting is enough to give up whoever sent next to nothing in it.
+MINUTE_S = 60.0
 # A verdict on less than this would be one on the start of the connection.
 LEAST_WINDOW_S = 0.4
 
@@ -19,6 +21,8 @@ class Pace:
         self.quiet_s = 0.0
         self.longest_gap_s = 0.0
         self._samples: deque[tuple[float, int]] = deque([(0.0, 0)])
+        self._minute: tuple[float, int] = (0.0, 0)
+        self.last_minute_bytes: int | None = None
 
     def note(self, size_bytes: int, waited_s: float) -> None:
         """After each read: what came, and how long it was waited for."""
@@ -28,12 +32,17 @@ class Pace:
             # The first byte has come a long way; the rate is about those after it.
             self.delivered_bytes, self.quiet_s = size_bytes, 0.0
             self.forget()
+            self._minute = (self.waited_s, 0)
             return
         if size_bytes:
             # What happened long ago says less and less about how long a pause is usual.
             self.longest_gap_s = max(self.quiet_s, self.longest_gap_s * 0.999)
             self.quiet_s = 0.0
             self.delivered_bytes += size_bytes
+        begin_s, begin_bytes = self._minute
+        if self.waited_s - begin_s >= MINUTE_S:
+            self.last_minute_bytes = self.delivered_bytes - begin_bytes
+            self._minute = (self.waited_s, self.delivered_bytes)
         if self.waited_s - self._samples[-1][0] >= SAMPLE_S:
             self._samples.append((self.waited_s, self.delivered_bytes))
             while len(self._samples) > 2 and self._samples[1][0] <= self.waited_s - WINDOW_S:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.judge import BETTER_FACTOR, Judgement, Verdict, ahead_bytes, is_slow, judge
-from cachemgr.fetch.pace import Pace
+from cachemgr.fetch.pace import MINUTE_S, Pace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +80,7 @@ class Pump:
         begin_s = clock.monotonic_s()
         count = self._stream.read_into(job.room(self._skip_bytes), POLL_S)
         self._pace.note(count or 0, clock.monotonic_s() - begin_s)
+        self._refuse_trickle()
         if count is None:
             return self._when_silent()
         if count == 0:
@@ -93,6 +94,20 @@ class Pump:
     def _skip(self, count: int) -> None:
         self._skip_bytes -= count
         self._job.pass_over(count)
+
+    def _refuse_trickle(self) -> None:
+        """A source that sends a byte now and then is never silent, and never done either."""
+        came_bytes, least = self._pace.last_minute_bytes, self._job.least_rate_bytes_per_s
+        if came_bytes is None or self._entry.source.is_relay:
+            # A relay sends what comes to it: who is to blame is found out further up.
+            return
+        self._pace.last_minute_bytes = None
+        if came_bytes < least * MINUTE_S:
+            raise SourceFault(
+                f"it sent {came_bytes} bytes in {MINUTE_S:.0f} s, less than {least} bytes a second "
+                "(least_rate)",
+                is_final=True,
+            )
 
     # Silence
 

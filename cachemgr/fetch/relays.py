@@ -71,7 +71,7 @@ class RelaySource:
             headers["Authorization"] = f"Outrider {self._ticket}"
         if offset:
             headers["Range"] = f"bytes={offset}-"
-        sock = dial(self._location.host, port, timeout_s)
+        sock = dial(self._location.host, port, timeout_s, self._clock)
         try:
             request = request_bytes(method, f"/v1/images/{self._location.digest}", headers)
             head, rest = exchange(sock, request, timeout_s, self._clock)

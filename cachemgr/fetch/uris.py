@@ -17,7 +17,7 @@ MOST_CHARACTERS = 4096
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Neither a name nor an address begins with "-", so neither can be taken for an option.
 HOST = re.compile(
-    r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9]+)?"
+    r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?"
 )
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\x9f]")

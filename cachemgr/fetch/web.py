@@ -61,12 +61,14 @@ class WebSource:
 
         By HEAD, or by a range of one byte where HEAD is refused or says nothing of the size.
         """
-        asked = dict(headers or {})
+        asked, until_s = dict(headers or {}), self._clock.monotonic_s() + timeout_s
         head, body = self._request("HEAD", asked, timeout_s)
         body.close()
         size = head.length_bytes() if head.status == 200 else None
         if size is None:
-            head, body = self._request("GET", {**asked, "Range": "bytes=0-0"}, timeout_s)
+            # Both requests together have the time that was given.
+            left_s = until_s - self._clock.monotonic_s()
+            head, body = self._request("GET", {**asked, "Range": "bytes=0-0"}, left_s)
             body.close()
             _refuse(head)
             _, size = _content_range(head) if head.status == 206 else (0, head.length_bytes())
@@ -127,6 +129,7 @@ class WebSource:
             allowed = secret if _origin(location) == _origin(self._location) else {}
             sock = connect(location, self._settings, left_s, self._clock)
             try:
+                left_s = until_s - self._clock.monotonic_s()
                 head, rest = self._ask(sock, method, location, {**headers, **allowed}, left_s)
             except BaseException:
                 sock.close()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_HEAD_BYTES = 65_536
 MOST_INTERIM_ANSWERS = 8
 MOST_DIGITS = 18
+# For each byte in chunks of one byte stand five around it.
+MOST_FRAMING = 16
 # Waking up for each packet costs a node its processor; this much at a time delays a chain
 # of nodes by a few milliseconds at each of them.
 BATCH_BYTES = 131_072
@@ -175,24 +177,31 @@ class ChunkedBody:
         self._inner = inner
         self._raw = bytearray()
         self._left_bytes = 0
+        self._content_bytes = self._framing_bytes = 0
         self._is_first = True
         self._is_over = False
         self._room = memoryview(bytearray(65_536))
 
     def read_into(self, buffer: memoryview, timeout_s: float) -> int | None:
+        """What stands between chunks is no content: who sends nothing else is silent."""
+        has_read = False
         while not self._is_over:
             if self._left_bytes and self._raw:
                 count = min(len(buffer), self._left_bytes, len(self._raw))
                 buffer[:count] = self._raw[:count]
                 del self._raw[:count]
                 self._left_bytes -= count
+                self._content_bytes += count
                 return count
             if not self._left_bytes and self._next_chunk():
                 continue
+            if has_read:
+                return None
             count_or_none = self._inner.read_into(self._room, timeout_s)
             if not count_or_none:
                 return count_or_none
             self._raw += self._room[:count_or_none]
+            has_read = True
         return 0
 
     def close(self) -> None:
@@ -217,5 +226,8 @@ class ChunkedBody:
         self._left_bytes = int(line, 16)
         self._is_over = self._left_bytes == 0
         self._is_first = False
+        self._framing_bytes += end + 2
+        if self._framing_bytes > MOST_HEAD_BYTES + MOST_FRAMING * self._content_bytes:
+            raise SourceFault("the answer's chunks have more around them than in them", is_final=True)
         del self._raw[: end + 2]
         return True

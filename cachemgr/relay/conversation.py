@@ -11,6 +11,7 @@ from cachemgr.errors import CacheError
 from cachemgr.relay.request import Refused, Request, parse_request
 from cachemgr.relay.sending import GaveUp, Sender
 from cachemgr.relay.tickets import SCHEME, refusal
+from cachemgr.steady import past_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.clock import Clock
     from cachemgr.fetch.ports import Held, Holdings
     from cachemgr.fetch.rate import RateLimit
+    from cachemgr.relay.doors import Doors
 
 MOST_HEAD_BYTES = 8192
 MOST_REQUESTS = 1000
@@ -44,8 +46,14 @@ class RelaySettings:
     port: int = 0
     keys: tuple[bytes, ...] = ()
     serves_public: bool = False
+    # With a ticket; those who have public images without one get half as many.
     most_connections: int = 64
     most_connections_a_host: int = 16
+    # Who has not shown yet what admits them.
+    most_strangers: int = 64
+    most_strangers_a_host: int = 48
+    # So long they are waited for, in all.
+    stranger_s: float = 5
     head_s: int = 10
     idle_s: int = 30
     starved_s: int = 120
@@ -59,8 +67,10 @@ class Site:
     settings: RelaySettings
     clock: Clock
     limit: RateLimit
-    log: Callable[[str], None]
+    # Given a line, and the host that is to blame for it if that has shown no ticket.
+    log: Callable[[str, str], None]
     is_stopped: Callable[[], bool]
+    doors: Doors
 
 
 class Conversation:
@@ -73,6 +83,7 @@ class Conversation:
         self._sock = sock
         self._host = host
         self._received = bytearray()
+        self._stranger_until_s: float | None = site.clock.monotonic_s() + site.settings.stranger_s
 
     def carry_on(self) -> None:
         with contextlib.suppress(OSError):
@@ -108,21 +119,23 @@ class Conversation:
 
     def _read_head(self) -> bytes | None:
         """The next request's head; None if the client is done."""
-        until_s = self._clock.monotonic_s() + self._settings.head_s
+        until_s = self._until_s(self._settings.head_s)
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if len(self._received) > MOST_HEAD_BYTES:
                 raise Refused(431, f"the head of the request is longer than {MOST_HEAD_BYTES} bytes")
             left_s = until_s - self._clock.monotonic_s()
             try:
                 self._sock.settimeout(max(0.001, left_s))
-                more = self._sock.recv(4096)
-            except OSError as error:
-                if self._received:
-                    raise Refused(408, "the head of the request did not come in time") from error
-                return None
+                more = self._sock.recv(4096) if left_s > 0 else b""
+            except OSError:
+                left_s, more = 0, b""
+            if not more and self._received and left_s <= 0:
+                raise Refused(408, "the head of the request did not come in time")
             if not more:
                 return None
             self._received += more
+        if self._stranger_until_s is not None:
+            self._site.doors.strangers.hear(self._sock)
         head = bytes(self._received[:end])
         del self._received[: end + 4]
         return head
@@ -131,7 +144,7 @@ class Conversation:
         """The image, if there is one and this client may have it."""
         digest = request.digest()
         authorization = request.headers.get("authorization", "")
-        reason = refusal(self._settings.keys, digest, authorization, self._clock.now_s())
+        reason = refusal(self._settings.keys, digest, authorization, past_s(self._clock))
         if reason is not None and (authorization or not self._settings.serves_public):
             raise Refused(401, reason)
         try:
@@ -143,9 +156,27 @@ class Conversation:
             if held is not None:
                 held.close()
             raise Refused(401, reason)
+        try:
+            self._let_in(has_ticket=reason is None)
+        except Refused:
+            if held is not None:
+                held.close()
+            raise
         if held is None:
             raise Refused(404, "this node neither holds nor receives the image")
         return held
+
+    def _let_in(self, *, has_ticket: bool) -> None:
+        """A place among those who have shown what admits them, instead of one among strangers."""
+        if self._stranger_until_s is None:
+            return
+        if not self._site.doors.let_in(self._sock, self._host, has_ticket=has_ticket):
+            raise Refused(503, "this node serves as many as it can: try again")
+        self._stranger_until_s = None
+
+    def _until_s(self, patience_s: float) -> float:
+        until_s = self._clock.monotonic_s() + patience_s
+        return until_s if self._stranger_until_s is None else min(until_s, self._stranger_until_s)
 
     def _answer(self, request: Request, held: Held, begin_s: float) -> bool:
         """Send the image or its head; whether it went well."""
@@ -205,7 +236,8 @@ class Conversation:
             headers.update(more or {})
         if request is None or request.is_last:
             headers["Connection"] = "close"
-        self._sock.settimeout(self._settings.idle_s)
+        # A stranger who takes nothing gets no more time for that.
+        self._sock.settimeout(max(0.01, self._until_s(self._settings.idle_s) - self._clock.monotonic_s()))
         self._sock.sendall(head_of(refused.status, headers) + text)
         self._note(request, refused.status, begin_s, 0, str(refused))
 
@@ -216,7 +248,8 @@ class Conversation:
         duration_ms = int((self._clock.monotonic_s() - begin_s) * 1000)
         line = f"relay answered node={self._host} method={method} target={target!r} status={status}"
         line += f" sent_bytes={sent_bytes} duration_ms={duration_ms}"
-        self._site.log(line + (f" reason={reason!r}" if reason else ""))
+        culprit = "" if self._stranger_until_s is None else self._host
+        self._site.log(line + (f" reason={reason!r}" if reason else ""), culprit)
 
 
 def head_of(status: int, headers: dict[str, str]) -> bytes:

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from cachemgr.relay.conversation import Conversation, RelaySettings, Site, head_of
+from cachemgr.relay.doors import Doors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class Relay:
-    """A running relay; it listens as soon as it exists. `log` is given one line a request."""
+    """A running relay; it listens as soon as it exists. `log` is given one line a request, or `log_of` the
+    line and, if it has shown no ticket, the host that is to blame for it."""
 
     def __init__(
         self,
@@ -32,12 +34,17 @@ class Relay:
         clock: Clock,
         limit: RateLimit,
         log: Callable[[str], None],
+        log_of: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._site = Site(holdings, settings, clock, limit, log, lambda: self._is_closed)
+        self.doors = Doors(settings)
+        self._log = log_of or (lambda line, culprit: log(line))
+        self._site = Site(holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.doors)
+        # Those whose threads have yet to hear that they have to go are bounded, too.
+        self._most_open = 2 * settings.most_connections + 2 * settings.most_strangers
         self._clock = clock
         self._lock = threading.Lock()
         self._is_closed = False
-        self._open: dict[socket.socket, tuple[threading.Thread, str]] = {}
+        self._open: dict[socket.socket, threading.Thread] = {}
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         self._listener = socket.create_server((settings.host, settings.port), family=family, backlog=128)
         self.port = int(self._listener.getsockname()[1])
@@ -60,7 +67,7 @@ class Relay:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         until_s = self._clock.monotonic_s() + timeout_s
-        for thread in (self._acceptor, *(thread for _, (thread, _) in workers)):
+        for thread in (self._acceptor, *(thread for _, thread in workers)):
             thread.join(max(0.0, until_s - self._clock.monotonic_s()))
         self._listener.close()
 
@@ -78,19 +85,18 @@ class Relay:
     def _admit(self, sock: socket.socket, host: str) -> None:
         thread = threading.Thread(target=self._serve, args=(sock, host), name=f"relay {host}", daemon=True)
         with self._lock:
-            of_host = sum(1 for _, other in self._open.values() if other == host)
-            is_full = (
-                len(self._open) >= self._site.settings.most_connections
-                or of_host >= self._site.settings.most_connections_a_host
-            )
-            if not is_full and not self._is_closed and self._is_started(thread):
-                self._open[sock] = (thread, host)
-                return
+            is_full = len(self._open) >= self._most_open or self._is_closed
+            if not is_full and self.doors.strangers.enter(sock, host):
+                if self._is_started(thread):
+                    self._open[sock] = thread
+                    return
+                self.doors.leave(sock)
         with contextlib.suppress(OSError):
-            sock.settimeout(1)
-            sock.sendall(head_of(503, {"Content-Length": "0", "Retry-After": "1", "Connection": "close"}))
+            # Nobody is waited for here: others wait to be accepted.
+            sock.setblocking(False)
+            sock.send(head_of(503, {"Content-Length": "0", "Retry-After": "1", "Connection": "close"}))
         sock.close()
-        self._site.log(f"relay refused node={host} reason=connections")
+        self._log(f"relay refused node={host} reason=connections", host)
 
     def _is_started(self, thread: threading.Thread) -> bool:
         """Whether the system had room for one more thread. It waits for the lock that is held here."""
@@ -106,4 +112,5 @@ class Relay:
         finally:
             with self._lock:
                 del self._open[sock]
+            self.doors.leave(sock)
             sock.close()

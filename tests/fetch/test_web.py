@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 from random import Random
 
@@ -31,7 +32,8 @@ def fetch(
 
 
 def read_all(stream: Stream, room: memoryview) -> None:
-    while stream.read_into(room, 5):
+    # None is not the end: nothing has come yet.
+    while stream.read_into(room, 5) != 0:
         pass
 
 
@@ -233,6 +235,41 @@ def test_malformed_chunks_are_a_fault(chunk: bytes) -> None:
     with serving(answer) as server:
         stream = source_of(server.uri(), Settings(), CLOCK).open(0, len(DATA), 5)
         with pytest.raises(SourceFault, match="malformed"):
+            read_all(stream, room)
+        stream.close()
+
+    assert len(server.asked) == 1
+
+
+def test_server_that_says_nothing_but_what_stands_around_chunks_can_be_left() -> None:
+    is_read = threading.Event()
+
+    def answer(asked: Asked, sock: socket.socket) -> None:
+        sock.sendall(head("200 OK", Transfer_Encoding="chunked") + b"1;note=")
+        # Letter by letter, as long as somebody listens.
+        while not is_read.wait(0.01):
+            sock.sendall(b"x")
+
+    room = memoryview(bytearray(100))
+    with serving(answer) as server:
+        stream = source_of(server.uri(), Settings(), CLOCK).open(0, len(DATA), 5)
+        told = [stream.read_into(room, 0.2) for _ in range(5)]
+        is_read.set()
+        stream.close()
+
+    assert told == [None] * 5
+
+
+def test_chunks_with_more_around_them_than_in_them_are_a_fault() -> None:
+    def answer(asked: Asked, sock: socket.socket) -> None:
+        sock.sendall(head("200 OK", Transfer_Encoding="chunked"))
+        while True:
+            sock.sendall(b"1;note=" + b"x" * 1000 + b"\r\nA\r\n")
+
+    room = memoryview(bytearray(100))
+    with serving(answer) as server:
+        stream = source_of(server.uri(), Settings(), CLOCK).open(0, len(DATA), 5)
+        with pytest.raises(SourceFault, match="more around them than in them"):
             read_all(stream, room)
         stream.close()
 

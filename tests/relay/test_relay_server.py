@@ -284,15 +284,17 @@ def test_client_that_takes_nothing_is_sent_away(start: Start) -> None:
     until(lambda: node.relay.connections == 0, "the connection is gone")
 
 
-def test_more_connections_than_allowed_are_turned_away_at_once(start: Start) -> None:
+def test_more_connections_with_a_ticket_than_allowed_are_turned_away_at_once(start: Start) -> None:
     node = start(most_connections_a_host=2)
-    node.add()
-    with node.dial(), node.dial():
-        until(lambda: node.relay.connections == 2, "two connections are open")
+    node.add(valid_bytes=300_000)
+    with node.dial() as one, node.dial() as other:
+        for sock in (one, other):
+            sock.sendall(f"GET /v1/images/{DIGEST} HTTP/1.1\r\nAuthorization: {ticket()}\r\n\r\n".encode())
+            assert sock.recv(12) == b"HTTP/1.1 200"
         assert node.ask(Authorization=ticket())[0] == 503
 
     until(lambda: node.relay.connections == 0, "the connections are gone")
-    assert node.ask(Authorization=ticket())[0] == 200
+    assert node.ask("HEAD", Authorization=ticket())[0] == 200
 
 
 def test_rate_of_all_streams_together_is_limited_and_can_be_changed_under_way(start: Start) -> None:
