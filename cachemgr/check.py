@@ -16,6 +16,7 @@ from cachemgr import ingest, instance_book, pins, room
 from cachemgr.disk import BESIDE
 from cachemgr.errors import CacheError, DiskFailed, PoolDamaged
 from cachemgr.layout import FOLDERS, disk_errors
+from cachemgr.promised import FILE
 from cachemgr.records import (
     MOST_BYTES,
     decode_alias,
@@ -26,6 +27,7 @@ from cachemgr.records import (
     is_ingest_key,
     is_instance_key,
 )
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +38,16 @@ if TYPE_CHECKING:
     from cachemgr.records import Image
 
 BLOCK_BYTES = 1 << 20
-OUR_FILES = {*FOLDERS, "lock", "pool.json", "index.sqlite", "index.sqlite-wal", "index.sqlite-shm"}
+OUR_FILES = {
+    *FOLDERS,
+    "lock",
+    "pool.json",
+    "clock.json",
+    FILE,
+    "index.sqlite",
+    "index.sqlite-wal",
+    "index.sqlite-shm",
+}
 IMAGE_FILES = {"data", "image.json", "pins", "uses", "damaged.json"}
 EXPIRED_PIN = "an expired pin of "
 
@@ -221,7 +232,7 @@ def _image_drafts(pool: Pool, folder: str, fix: bool) -> Iterator[Finding]:
 
 def _pins(pool: Pool, fix: bool) -> Iterator[Finding]:
     """Pins that cannot be read, have expired, or are of an instance that is gone."""
-    now_s = pool.clock.now_s()
+    now_s = past_s(pool.clock)
     for place in ("images", "ingest"):
         for name in pool.disk.names(pool.layout.folder(place)):
             folder = f"{pool.layout.folder(place)}/{name}/pins"
@@ -297,7 +308,7 @@ def _ingests(pool: Pool, fix: bool) -> Iterator[Finding]:
 def _aliases(pool: Pool, fix: bool) -> Iterator[Finding]:
     """Aliases that cannot be read, have expired, or stand for what is not here."""
     folder = pool.layout.folder("aliases")
-    now_s = pool.clock.now_s()
+    now_s = past_s(pool.clock)
     for name in pool.disk.names(folder):
         if not is_alias_file(name):
             continue

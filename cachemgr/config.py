@@ -72,6 +72,23 @@ def _rate(text: str) -> int:
     return 0 if text in ("", "0") else read_rate(text)
 
 
+def _share(text: str) -> str:
+    """A size, or a percentage of something that is known later: see `share_bytes`."""
+    if not text.endswith("%"):
+        return str(read_size(text))
+    percent = text[:-1].strip()
+    if not (percent.isascii() and percent.isdigit()) or not 1 <= int(percent) <= 100:
+        raise BadRequest(f"{text!r} is no part of a pool: write 1% to 100%, or a size")
+    return f"{int(percent)}%"
+
+
+def share_bytes(share: str, whole_bytes: int) -> int:
+    """The bytes of a share of a whole; 0 is no limit."""
+    if share.endswith("%"):
+        return max(1, whole_bytes * int(share[:-1]) // 100)
+    return int(share)
+
+
 def _truth(text: str) -> bool:
     if text not in ("yes", "no"):
         raise BadRequest(f"{text!r} is neither yes nor no")
@@ -145,6 +162,12 @@ OPTIONS = (
     Option("transfers", _some, "4", "transfers at once; one with an earlier deadline goes first"),
     Option("transfers_waiting", _count, "256", "transfers that may wait; more are refused"),
     Option(
+        "transfers_kept",
+        _count,
+        "64",
+        "of the places of those that run and wait, so many are for root and the pool's user alone",
+    ),
+    Option(
         "rate",
         _rate,
         "0",
@@ -156,6 +179,14 @@ OPTIONS = (
         _rate,
         "0",
         "bytes a second of each transfer that says nothing else; 0 is no limit",
+        "_bytes_per_s",
+    ),
+    Option(
+        "least_rate",
+        _rate,
+        "10KB",
+        "bytes a second that a source has to send on average in each minute that it is waited for, or it is "
+        "given up; 0: it may send as little as it likes",
         "_bytes_per_s",
     ),
     Option(
@@ -187,8 +218,72 @@ OPTIONS = (
     ),
     Option("user_schemes", _schemes, "file http https", "kinds of sources from which ordinary users may add"),
     Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
-    Option("user_bytes", read_size, "0", "bytes that one user's images may take; 0 is no limit"),
+    Option(
+        "user_bytes",
+        _share,
+        "25%",
+        "bytes, or part of the pool, that one user may hold by images on their way, pins and copies; "
+        "0 is no limit",
+    ),
+    Option("users_bytes", _share, "50%", "the same for all ordinary users together; 0 is no limit"),
+    Option(
+        "user_stall",
+        _lasting,
+        "5m",
+        "how long bytes stay reserved for a user's image of which next to nothing arrives",
+        "_s",
+    ),
     Option("user_instances", _count, "64", "instances that one user may have; 0 is no limit"),
+    Option("user_pins", _count, "256", "pins that one user may have on all images together; 0 is no limit"),
+    Option(
+        "user_names",
+        _count,
+        "256",
+        "addresses of one user that stand for images; the oldest make way for new ones; 0 is no limit",
+    ),
+    Option("user_transfers", _some, "2", "transfers of one user that run at once"),
+    Option("user_transfers_waiting", _some, "32", "transfers that one user may have running and waiting"),
+    Option("user_turn", _lasting, "30s", "so long a user's transfer runs while those of others wait", "_s"),
+    Option(
+        "user_rate",
+        _rate,
+        "0",
+        "bytes a second that transfers which only users want may bring in together; 0 is no limit",
+        "_bytes_per_s",
+    ),
+    Option(
+        "user_transfer_time",
+        _lasting,
+        "1d",
+        "a transfer that only ordinary users want is given up after this time",
+        "_s",
+    ),
+    Option("user_files", _some, "32", "open files that one user's transfers may hold"),
+    Option(
+        "user_log",
+        read_size,
+        "64KiB",
+        "what one user, or a stranger's address, may cause to be logged in a minute; 0 is no limit",
+        "_bytes_per_minute",
+    ),
+    Option("connections", _some, "192", "connections to the socket"),
+    Option("connections_kept", _count, "64", "of these, so many are for root and the pool's user alone"),
+    Option("user_connections", _some, "24", "connections that one user may have"),
+    Option("relay_connections", _some, "64", "connections to the relay with a ticket"),
+    Option("host_relay_connections", _some, "16", "of these, so many may come from one address"),
+    Option(
+        "strangers",
+        _some,
+        "64",
+        "connections to the relay that have shown no ticket yet, and to control_listen without a proof",
+    ),
+    Option(
+        "stranger_timeout",
+        _lasting,
+        "5s",
+        "so long is waited, in all, for a connection's ticket or proof",
+        "_s",
+    ),
     Option(
         "methods", _methods, "", "ways of making instances, best first; empty: what the file system allows"
     ),
@@ -203,6 +298,14 @@ OPTIONS = (
         "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
     ),
     Option("sweep_interval", _lasting, "60s", "how often is looked for what has expired unnoticed", "_s"),
+    Option(
+        "clock_step",
+        _lasting,
+        "10s",
+        "a clock that is set by more is not believed at once: nothing expires meanwhile",
+        "_s",
+    ),
+    Option("clock_doubt", _lasting, "10m", "a clock that stays so long where it was set is believed", "_s"),
     Option(
         "watchdog", _span, "30s", "systemd restarts a daemon that has been silent so long; 0: never", "_s"
     ),
@@ -234,8 +337,10 @@ class Config:
     user: str
     transfers: int
     transfers_waiting: int
+    transfers_kept: int
     rate_bytes_per_s: int
     transfer_rate_bytes_per_s: int
+    least_rate_bytes_per_s: int
     resolve_timeout_s: int
     relay_listen: str
     relay_key: str
@@ -245,13 +350,33 @@ class Config:
     node: str
     user_schemes: tuple[str, ...]
     user_images: int
-    user_bytes: int
+    user_bytes: str
+    users_bytes: str
+    user_stall_s: int
     user_instances: int
+    user_pins: int
+    user_names: int
+    user_transfers: int
+    user_transfers_waiting: int
+    user_turn_s: int
+    user_rate_bytes_per_s: int
+    user_transfer_time_s: int
+    user_files: int
+    user_log_bytes_per_minute: int
+    connections: int
+    connections_kept: int
+    user_connections: int
+    relay_connections: int
+    host_relay_connections: int
+    strangers: int
+    stranger_timeout_s: int
     methods: tuple[str, ...]
     mount_squashfs: bool
     mounts_by_root: bool
     alias_lifetime_s: int
     sweep_interval_s: int
+    clock_step_s: int
+    clock_doubt_s: int
     watchdog_s: int
     log_level: str
     ssh_options: tuple[str, ...]

@@ -11,13 +11,13 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
 import subprocess
 import threading
 from contextlib import closing, suppress
 
 from cachemgr.errors import DiskFailed, Unsuitable
+from cachemgr.instances.tree import READ_FOLDER, remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -199,7 +199,12 @@ class RealDisk:
         return os.stat(path, follow_symlinks=False).st_size
 
     def names(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        # What stands in a folder's place and leads elsewhere is not looked into: its content is not ours.
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return sorted(os.listdir(fd))
+        finally:
+            os.close(fd)
 
     def make_folder(self, path: str, mode: int) -> None:
         os.mkdir(path, mode)
@@ -215,10 +220,13 @@ class RealDisk:
         os.unlink(path)
 
     def remove_all(self, path: str) -> None:
-        if os.path.islink(path) or os.path.isfile(path):
-            os.unlink(path)
-        else:
-            shutil.rmtree(path)
+        folder, _, name = path.rstrip("/").rpartition("/")
+        fd = os.open(folder or "/", READ_FOLDER)
+        try:
+            os.stat(name, dir_fd=fd, follow_symlinks=False)
+            remove_tree(fd, name)
+        finally:
+            os.close(fd)
 
     def sync_folder(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -6,7 +6,7 @@
     release --owner O [--label L] [--nodes N1,N2,…]
     where --owner O
     ping
-    each of them: [--socket PATH] [--timeout SECONDS] [--json]
+    each of them: [--socket PATH] [--timeout SECONDS] [--patient] [--json]
     prepare, claim and release, as root: [--mounter PATH]
 
 `prepare` and `claim` print the path of the ready instance, `where` that of the caller's own; with
@@ -17,6 +17,9 @@ daemon reports (3: the image is not here).
 
 `--mounter` is the path of cachemgr.pyz. Where the daemon is not root, instances may need mounts,
 which that file carries out and undoes; without it, an instance that needs any is an error (10).
+
+With `--patient`, as long as no daemon answers it is asked again until the seconds are over: one that is
+restarted is back in a moment.
 
 It imports two modules written in C, the one below `socket` and the one below `json`: together
 they cost less than a millisecond, the two above them ten. Nothing comes from the environment.
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
 SOCKET = "/run/outrider/cachemgr.sock"
 CONNECT_S = 2
+PAUSE_S = 0.2
 ANSWER_S = 20
 MOST_ANSWER_BYTES = 1 << 20
 WRONG_USE, UNSUITABLE, NO_DAEMON = 2, 10, 13
@@ -46,9 +50,9 @@ VERBS = {
     "where": ("instances", "owner", "owner"),
     "ping": ("ping", "", ""),
 }
-COMMON = "socket timeout json"
-LOCAL = ("mounter", "socket", "timeout", "json", "user")
-FLAGS = ("json", "read-only", "pinned")
+COMMON = "socket timeout patient json"
+LOCAL = ("mounter", "socket", "timeout", "patient", "json", "user")
+FLAGS = ("json", "read-only", "pinned", "patient")
 NUMBERS = ("until", "uid", "timeout", "attempt", "task")
 # As many as the daemon takes at once.
 MOST_NODES = 256
@@ -84,7 +88,8 @@ def main(arguments: list[str]) -> int:
         if verb == "release" and "mounter" in options:
             label = [f"--label={options['label']}"] if "label" in options else []
             mounter(options, "unmount", *label, "--", options["owner"])
-        result = ask(request_line(verb, options), options.get("socket", SOCKET), timeout_s(options))
+        asked = ask_patiently if "patient" in options else ask
+        result = asked(request_line(verb, options), options.get("socket", SOCKET), timeout_s(options))
         if result.get("state") == "prepared":
             if "mounter" not in options:
                 raise Failed(
@@ -177,6 +182,21 @@ def request_line(verb: str, options: dict[str, str]) -> bytes:
 
 def timeout_s(options: dict[str, str]) -> int:
     return int(options.get("timeout", ANSWER_S)) or ANSWER_S
+
+
+def ask_patiently(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
+    """As `ask`, again and again while there is time and no daemon that answers."""
+    # Python has loaded it already; nobody hands a clock to a program of its own.
+    from time import monotonic, sleep  # noqa: TID251
+
+    until_s = monotonic() + answer_s
+    while True:
+        try:
+            return ask(line, path, max(1, round(until_s - monotonic())))
+        except Failed as failure:
+            if failure.status != NO_DAEMON or monotonic() + PAUSE_S >= until_s:
+                raise
+        sleep(PAUSE_S)
 
 
 def ask(line: bytes, path: str, answer_s: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from cachemgr.disk import replace_file
 from cachemgr.errors import Busy, CacheError, Cancelled, Missing, PoolDamaged, WrongBytes
 from cachemgr.layout import disk_errors
 from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image, encode, file_name
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -189,6 +190,7 @@ class Writer:
         *,
         names: Sequence[str] = (),
         names_expire_s: int | None = None,
+        names_uid: int | None = None,
         promised: str = "",
     ) -> Image:
         """Make the image visible, if its size and digest are right; it stays so from then on.
@@ -196,7 +198,7 @@ class Writer:
         `promised` is the digest of what is not kept under it while it arrives.
 
         `inspect` tells the format from the first bytes, and may refuse. `names` stand for it
-        until they expire, besides those that it was wanted under.
+        until they expire, besides those that it was wanted under; they are of the user `names_uid`.
         """
         ingest, disk = self.ingest, self.pool.disk
         if self.offset != self.size_bytes:
@@ -226,7 +228,7 @@ class Writer:
         with self.pool.changing(f"committing image {image.short}"):
             self._make_visible(image)
             for name in names:
-                self.pool.add_alias(Alias(name, digest, names_expire_s))
+                self.pool.add_alias(Alias(name, digest, names_expire_s, names_uid))
         self.close()
         return image
 
@@ -382,7 +384,7 @@ def drop(ingest: Ingest, may_go: Callable[[], bool] = lambda: True) -> bool:
 def drop_stale(pool: Pool) -> list[str]:
     """Drop what is arriving for nobody: its lease is over and nobody writes it."""
     stale = [ingest for ingest in pool.ingests() if _is_stale(ingest)]
-    return [ingest.key for ingest in stale if _drop_unwritten(ingest, _is_stale)]
+    return [ingest.key for ingest in stale if drop_unwritten(ingest, _is_stale)]
 
 
 def cancel(pool: Pool, key: str, owner: str) -> None:
@@ -392,11 +394,11 @@ def cancel(pool: Pool, key: str, owner: str) -> None:
         raise Missing(f"nothing is arriving under {key[:12]}")
     with disk_errors("removing a pin"):
         pins.remove_pin(pool.disk, ingest.folder, owner)
-    if _is_unpinned(ingest) and not _drop_unwritten(ingest, _is_unpinned) and _is_unpinned(ingest):
+    if _is_unpinned(ingest) and not drop_unwritten(ingest, _is_unpinned) and _is_unpinned(ingest):
         raise Busy(f"image {ingest.image.short} is being written: cancel its transfer")
 
 
-def _drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:
+def drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:
     """Whether it was dropped: nobody writes it, and at the last moment it still may go."""
     with ingest.pool.changing(f"dropping the ingest of {ingest.image.short}"):
         try:
@@ -412,7 +414,7 @@ def _drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:
 
 
 def _is_stale(ingest: Ingest) -> bool:
-    return ingest.lease_s() <= ingest.pool.clock.now_s()
+    return ingest.lease_s() <= past_s(ingest.pool.clock)
 
 
 def _is_unpinned(ingest: Ingest) -> bool:

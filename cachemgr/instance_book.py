@@ -20,6 +20,7 @@ from cachemgr.disk import replace_file
 from cachemgr.errors import Busy, Missing, PoolDamaged
 from cachemgr.layout import SEARCHABLE, disk_errors
 from cachemgr.records import MOST_BYTES, Pin, checked_name, decode, encode, file_name, is_instance_key
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _is_over(pool: Pool, instance: Instance | None) -> bool:
         instance is None
         or not instance.is_ready
         or instance.boot_id != pool.disk.boot_id()
-        or instance.expires_s <= pool.clock.now_s()
+        or instance.expires_s <= past_s(pool.clock)
     )
 
 

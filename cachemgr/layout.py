@@ -38,6 +38,10 @@ class Layout:
         return f"{self.root}/lock"
 
     @property
+    def clock(self) -> str:
+        return f"{self.root}/clock.json"
+
+    @property
     def settings(self) -> str:
         return f"{self.root}/pool.json"
 

@@ -14,6 +14,7 @@ transfer. Finding and pinning an image takes no such lock. Bytes are brought in 
 from __future__ import annotations
 
 import dataclasses
+import os
 import threading
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from cachemgr.records import (
     is_alias_file,
     is_ingest_key,
 )
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ class Pool:
                 alias = decode_alias(self.disk.read(path, MOST_BYTES), path)
             except FileNotFoundError:
                 return None
-        is_over = alias.expires_s is not None and alias.expires_s <= self.clock.now_s()
+        is_over = alias.expires_s is not None and alias.expires_s <= past_s(self.clock)
         return None if is_over else alias
 
     def images(self) -> list[Image]:
@@ -171,7 +173,7 @@ class Pool:
                     found.append(decode_alias(self.disk.read(f"{folder}/{name}", MOST_BYTES), name))
                 except (FileNotFoundError, PoolDamaged):
                     continue
-        now_s = self.clock.now_s()
+        now_s = past_s(self.clock)
         found = [alias for alias in found if alias.expires_s is None or alias.expires_s > now_s]
         return sorted(found, key=lambda alias: alias.name)
 
@@ -229,7 +231,8 @@ class Pool:
 
     def _begin(self, want: Want, pin: Pin | None) -> Ingest:
         """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""
-        room.make_room(self, want.size_bytes, f"image {want.uri}")
+        is_trusted = want.owner_uid in (0, os.geteuid())
+        room.make_room(self, want.size_bytes, f"image {want.uri}", drops_abandoned=is_trusted)
         now_s = self.clock.now_s()
         lease_s = max(now_s + INGEST_LEASE_S, pin.expires_s if pin else 0)
         image = Image(
@@ -473,7 +476,7 @@ class Pool:
 def _is_left_by_init(name: str) -> bool:
     """Whether an `init` that died, or a pool that lost its settings, can have left that."""
     ours = {*FOLDERS, "lock", "lost+found"}
-    return name in ours or name.startswith((".pool.json.", "index.sqlite"))
+    return name in ours or name.startswith((".pool.json.", "index.sqlite", "clock.json", ".clock.json."))
 
 
 def _readable(read: Callable[[str], Found | None], names: Iterable[str]) -> list[Found]:

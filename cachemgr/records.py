@@ -85,6 +85,8 @@ class Alias:
     name: str
     digest: str
     expires_s: int | None = None
+    # The ordinary user from whose request it comes; None if somebody privileged said so.
+    uid: int | None = None
 
 
 def digest_of(text: str) -> str | None:
@@ -182,7 +184,13 @@ def decode_pin(data: bytes, path: str) -> Pin:
 def decode_alias(data: bytes, path: str) -> Alias:
     found = decode(data, path)
     try:
-        return Alias(str(found["name"]), str(found["digest"]), _optional(found["expires_s"]))
+        return Alias(
+            name=str(found["name"]),
+            digest=str(found["digest"]),
+            expires_s=_optional(found["expires_s"]),
+            # Earlier versions wrote none.
+            uid=_optional(found.get("uid")),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise PoolDamaged(f"{path} lacks {error}: run `cachemgr check --fix`") from error
 

@@ -14,6 +14,7 @@ from cachemgr.errors import Busy, NeverFits, NoRoom, PoolDamaged
 from cachemgr.policies import Entry
 from cachemgr.records import MOST_BYTES, Alias, Image, decode, decode_image, digest_of, is_ingest_key
 from cachemgr.sizes import in_words
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ SPARE_BYTES = 1 << 20
 SCAFFOLD = ("data.new", "writer", "progress", "want.json")
 
 
-def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
+def make_room(pool: Pool, need_bytes: int, what: str, *, drops_abandoned: bool = False) -> list[str]:
     """Evict until there are that many bytes free, within the limit; the evicted digests.
 
-    Nothing is evicted unless it suffices.
+    Nothing is evicted unless it suffices. Before somebody who `drops_abandoned` is refused, what is
+    arriving for nobody goes.
     """
     limit_bytes = pool.settings.limit_bytes
     if need_bytes > limit_bytes:
@@ -51,6 +53,8 @@ def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
         chosen = choose(pool, missing_bytes, locked)
         if chosen is None and locked:
             raise Busy(f"the images that could make room for {what} are just being pinned: try again")
+        if chosen is None and drops_abandoned and _drop_abandoned(pool):
+            continue
         if chosen is None:
             raise NoRoom(_why(pool, need_bytes, over_bytes, short_bytes, what))
         for entry in chosen:
@@ -63,7 +67,7 @@ def make_room(pool: Pool, need_bytes: int, what: str) -> list[str]:
 
 def choose(pool: Pool, need_bytes: int, spared: Collection[str] = ()) -> list[Entry] | None:
     """What the policy would evict for that many bytes; None if that cannot be had."""
-    now_s = pool.clock.now_s()
+    now_s = past_s(pool.clock)
     entries = [entry for entry in pool.index.entries() if entry.key not in spared]
     candidates = [_with_pins(pool, entry, now_s) for entry in entries]
     policy = policies.POLICIES[pool.settings.policy]
@@ -81,7 +85,7 @@ def evict(pool: Pool, digest: str) -> bool:
     if lock is None:
         return False
     try:
-        now_s = pool.clock.now_s()
+        now_s = past_s(pool.clock)
         if any(pins.holds(pin, now_s) for pin in pins.read_pins(pool.disk, folder)):
             return False
         hidden = _hide(pool, folder, f"image-{digest}")
@@ -125,9 +129,53 @@ def _hide(pool: Pool, folder: str, name: str) -> str:
     return hidden
 
 
+def is_abandoned(pool: Pool, folder: str) -> bool:
+    """Whether what lies in that folder is arriving for nobody: no pin holds it and nobody writes it."""
+    if not _is_unpinned(pool, folder):
+        return False
+    try:
+        lock = pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if lock is None:
+        return False
+    lock.release()
+    return True
+
+
+def _is_unpinned(pool: Pool, folder: str) -> bool:
+    now_s = pool.clock.now_s()
+    return not any(pins.holds(pin, now_s) for pin in pins.read_pins(pool.disk, folder))
+
+
+def _drop_abandoned(pool: Pool) -> bool:
+    """Drop one ingest that is for nobody: its bytes would be kept until its lease ends, so that it could be
+    resumed. Whether there was any. Its transfer, if one is waiting, reserves them anew."""
+    keys = [key for key in pool.disk.names(pool.layout.folder("ingest")) if is_ingest_key(key)]
+    return any(_drop_if_abandoned(pool, key) for key in keys)
+
+
+def _drop_if_abandoned(pool: Pool, key: str) -> bool:
+    folder = pool.layout.ingest(key)
+    try:
+        lock = pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    if lock is None:
+        return False
+    try:
+        # Asked while nobody can be pinning it.
+        if not discard(pool, folder, f"ingest-{key}", lambda: _is_unpinned(pool, folder)):
+            return False
+    finally:
+        lock.release()
+    pool.index.give_back(f"ingest:{key}")
+    return True
+
+
 def evict_expired(pool: Pool) -> list[str]:
     """Evict what has outlived its promise (thesis, Algorithm 4); the evicted digests."""
-    now_s = pool.clock.now_s()
+    now_s = past_s(pool.clock)
     due = policies.expired([_with_pins(pool, entry, now_s) for entry in pool.index.entries()], now_s)
     return [entry.key for entry in due if evict(pool, entry.key)]
 
@@ -274,7 +322,7 @@ def _why(pool: Pool, need_bytes: int, over_bytes: int, short_bytes: int, what: s
             f"{what} needs {in_words(need_bytes)}, but the disk of {pool.layout.root} is "
             f"{in_words(short_bytes)} short, whatever is evicted: free space there, or lower the pool's limit"
         )
-    now_s = pool.clock.now_s()
+    now_s = past_s(pool.clock)
     held = [entry for entry in pool.index.entries() if _with_pins(pool, entry, now_s).is_pinned]
     held_bytes = sum(entry.size_bytes for entry in held)
     arriving_bytes = sum(pool.index.taken().values())

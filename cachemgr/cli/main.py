@@ -9,7 +9,7 @@ import os
 import sys
 
 from cachemgr import __version__
-from cachemgr.cli import adding, images, instances, leases, mounting, node, transfers
+from cachemgr.cli import adding, images, instances, leases, mounting, node, shares, transfers
 from cachemgr.cli.arguments import Commands, Parser, add_common
 from cachemgr.cli.exits import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, exit_code_lines
 from cachemgr.cli.session import Session
@@ -97,7 +97,7 @@ def parser() -> Parser:
     below = found.add_subparsers(metavar="VERB", title="verbs", parser_class=Parser)
     found.set_defaults(command=_no_verb)
     commands = Commands(below)
-    for module in (adding, images, leases, instances, mounting, transfers, node):
+    for module in (adding, images, leases, instances, mounting, transfers, node, shares):
         module.add(commands)
     return found
 

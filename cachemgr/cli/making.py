@@ -25,7 +25,7 @@ POLICY = "lfu"
 
 def init(session: Session, *, limit_bytes: int | None, policy: str | None, user: str | None) -> None:
     """Make the pool, or change it; only what is said changes."""
-    root = session.config.pool
+    root = os.path.realpath(session.config.pool)
     uid = _owner(root, user or session.config.user)
     before = _settings(root)
     if before is None and limit_bytes is None:

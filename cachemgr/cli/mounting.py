@@ -81,5 +81,5 @@ def _pool(session: Session) -> Pool:
 
     if os.geteuid() != 0:
         raise NotAllowed("only root may mount: run this as root, as a prolog does")
-    root = session.config.pool
+    root = os.path.realpath(session.config.pool)
     return Pool(RealDisk(), root, session.clock, SqliteIndex(Layout(root).index))

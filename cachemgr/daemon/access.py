@@ -15,7 +15,7 @@ from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, SourceF
 from cachemgr.instances.acl import READ, grant
 from cachemgr.layout import disk_errors
 from cachemgr.records import PUBLIC, digest_of
-from cachemgr.sizes import in_words
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +102,9 @@ def prove(node: Node, caller: Caller, image: Image, origin: Origin) -> Image:
         raise refusal from error
     if found.size_bytes != image.size_bytes:
         raise refusal
-    node.log.info("reader proved access", uid=caller.uid, image=image.digest[:12] or image.uri)
+    node.log.info(
+        "reader proved access", culprit=caller.culprit, uid=caller.uid, image=image.digest[:12] or image.uri
+    )
     return image
 
 
@@ -127,7 +129,9 @@ def share(node: Node, image: Image) -> None:
             grant(node.pool.disk, path, mode=image.data_mode, uids=uids, gids=readers.gids, permission=READ)
     except (Unsuitable, BadRequest) as error:
         # Instances are made all the same: what cannot be had is the image's own path.
-        node.log.warning("image not shared by path", image=image.digest[:12], reason=error)
+        node.log.warning(
+            "image not shared by path", culprit=image.owner_uid, image=image.digest[:12], reason=error
+        )
 
 
 def publish(node: Node, image: Image) -> Image:
@@ -141,46 +145,40 @@ class Holders:
     """Whose images are in the pool, so that a quota need not read every record each time."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: dict[str, int] = {}
 
-    def of(self, pool: Pool, uid: int) -> tuple[int, int]:
-        """How many images a user has brought, arriving ones included, and their bytes."""
+    def of(self, pool: Pool, uid: int) -> int:
+        """How many images a user has brought, arriving ones included."""
         with disk_errors("counting images"):
             names = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
-        known: dict[str, tuple[int, int]] = {}
+        known: dict[str, int] = {}
         for name in names:
-            found = self._known.get(name) or self._looked_up(pool, name)
+            found = self._known.get(name)
+            found = self._looked_up(pool, name) if found is None else found
             if found is not None:
                 known[name] = found
         self._known = known
-        arriving = [ingest.image for ingest in pool.ingests()]
-        mine = [size_bytes for owner, size_bytes in known.values() if owner == uid]
-        mine += [image.size_bytes for image in arriving if image.owner_uid == uid]
-        return len(mine), sum(mine)
+        arriving = [ingest.image.owner_uid for ingest in pool.ingests()]
+        return [*known.values(), *arriving].count(uid)
 
-    def _looked_up(self, pool: Pool, digest: str) -> tuple[int, int] | None:
+    def _looked_up(self, pool: Pool, digest: str) -> int | None:
         try:
             image = pool.image(digest)
         except CacheError:
             return None
-        return None if image is None else (image.owner_uid, image.size_bytes)
+        return None if image is None else image.owner_uid
 
 
-def check_image_quota(node: Node, caller: Caller, size_bytes: int) -> None:
-    """Refuse what is beyond a user's share. Called with the admission's lock."""
-    config = node.config
-    if caller.is_privileged or not (config.user_images or config.user_bytes):
+def check_image_quota(node: Node, caller: Caller) -> None:
+    """Refuse more images than a user may bring. Called with the admission's lock."""
+    most = node.config.user_images
+    if caller.is_privileged or not most:
         return
-    count, held_bytes = node.holders.of(node.pool, caller.uid)
-    if config.user_images and count >= config.user_images:
+    count = node.holders.of(node.pool, caller.uid)
+    if count >= most:
         raise NotAllowed(
-            f"you have {count} images in the pool and may have {config.user_images}: wait until some have "
+            f"you have {count} images in the pool and may have {most}: wait until some have "
             "left, or ask the administrator for user_images"
-        )
-    if config.user_bytes and held_bytes + size_bytes > config.user_bytes:
-        raise NotAllowed(
-            f"your images take {in_words(held_bytes)}, and {in_words(size_bytes)} more would exceed your "
-            f"{in_words(config.user_bytes)}: ask the administrator for user_bytes"
         )
 
 
@@ -195,10 +193,13 @@ def check_instance_quota(node: Node, caller: Caller, owner: str, label: str) -> 
 
 
 def check_pin_quota(node: Node, caller: Caller, folder: str, owner: str) -> None:
-    """Refuse more than a few pins of a user on one image: each is a file that everybody's requests read."""
+    """Refuse more than a few pins of a user on one image, and on all: each is a file that everybody's
+    requests read."""
     if caller.is_privileged:
         return
-    disk, now_s = node.pool.disk, node.clock.now_s()
+    if not node.pool.disk.exists(pins.pin_path(folder, owner)):
+        node.pins.check(caller.uid)
+    disk, now_s = node.pool.disk, past_s(node.clock)
     with disk_errors("counting pins"):
         mine = [pin for pin in pins.read_pins(disk, folder) if pin.uid == caller.uid and pin.owner != owner]
         mine = [pin for pin in mine if pin.kind != "instance"]

@@ -9,9 +9,9 @@ from cachemgr import pins, room
 from cachemgr.bring import Order, Origin, bring, name_it
 from cachemgr.carrier import open_origin, origin_of, user_origin
 from cachemgr.config import SCHEMES
-from cachemgr.daemon import access
+from cachemgr.daemon import access, quota
+from cachemgr.daemon.places import close_files
 from cachemgr.daemon.shapes import image_fields, progress_fields, transfer_fields
-from cachemgr.daemon.transfers import close_files
 from cachemgr.errors import BadRequest, CacheError, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
 from cachemgr.hashing import ThreadedHasher
 from cachemgr.pool import INGEST_LEASE_S, Want
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
+    from cachemgr.daemon.places import Admission
     from cachemgr.daemon.requests import Request
     from cachemgr.daemon.transfers import Transfer, Work
     from cachemgr.ingest import Ingest
@@ -92,6 +93,15 @@ def read_pin(node: Node, caller: Caller, request: Request) -> Pin:
         expires_s=access.checked_until(node, caller, request.number("until_s")),
         from_s=now_s if from_s is None else from_s,
     )
+
+
+def pin_image(node: Node, caller: Caller, image: Image, pin: Pin) -> None:
+    """Put the pin on an image that is here, if this user may hold so much."""
+    if pin.kind != "hold":
+        node.pool.pin(image.digest, pin)
+        return
+    with quota.held(node, caller, image, f"image {image.short}", until_s=pin.expires_s):
+        node.pool.pin(image.digest, pin)
 
 
 def _read(node: Node, caller: Caller, request: Request) -> Addition:
@@ -186,21 +196,11 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     if addition.is_dry_run:
         _, is_arriving = _joinable(node, caller, addition, want)
         return dry_run(node, size_bytes, is_arriving=is_arriving)
-    while True:
-        want, is_arriving = _joinable(node, caller, addition, want)
-        if addition.pin is not None:
-            access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), addition.pin.owner)
-        with node.admission:
-            if not is_arriving and node.pool.ingest(want.key) is not None:
-                # Begun by somebody meanwhile: whether this caller may join is not known yet.
-                continue
-            node.transfers.check_room(want.key)
-            if not is_arriving:
-                access.check_image_quota(node, caller, size_bytes)
-            found = node.pool.want(want, addition.pin)
-            break
+    want, found, admission = _reserved(node, caller, addition, want)
+    node.poke("stalled", node.clock.now_s() + node.config.user_stall_s)
     node.poke("ingests", addition.pin.expires_s if addition.pin else node.clock.now_s() + INGEST_LEASE_S)
     if isinstance(found, Image):
+        node.transfers.turn_back(admission)
         return _present(node, caller, addition, found)
     transfer, is_joined = node.transfers.join(
         want.key,
@@ -214,10 +214,13 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         rate_bytes_per_s=addition.rate_bytes_per_s,
         expected_rate_bytes_per_s=addition.expected_rate_bytes_per_s,
         names=(addition.name,) if caller.is_privileged else (),
+        admission=admission,
     )
+    node.poke("turns", node.clock.now_s() + node.config.user_turn_s)
     node.metrics.count("outrider_image_requests_total", "joined" if is_joined else "miss")
     node.log.info(
         "transfer joined" if is_joined else "transfer queued",
+        culprit=caller.culprit,
         transfer=transfer.name,
         uri=addition.name,
         digest=addition.digest[:12] or None,
@@ -226,6 +229,43 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
         deadline_s=addition.deadline_s,
     )
     return transfer
+
+
+def _check_hold(node: Node, caller: Caller, want: Want, pin: Pin | None) -> None:
+    """Refuse a user's reservation of bytes that are beyond their share, or promised."""
+    until_s = node.clock.now_s() if pin is None else pin.expires_s
+    what = f"image {want.uri}"
+    quota.check_hold(node, caller, f"ingest:{want.key}", want.size_bytes, what, until_s=until_s)
+
+
+def _reserved(
+    node: Node, caller: Caller, addition: Addition, want: Want
+) -> tuple[Want, Image | Ingest, Admission]:
+    """What is wanted, with its bytes and a place for its transfer; or the image, if it has come meanwhile."""
+    while True:
+        want, is_arriving = _joinable(node, caller, addition, want)
+        if addition.pin is not None:
+            access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), addition.pin.owner)
+        with node.admission:
+            if not is_arriving and node.pool.ingest(want.key) is not None:
+                # Begun by somebody meanwhile: whether this caller may join is not known yet.
+                continue
+            admission = node.transfers.admit(
+                want.key,
+                caller.uid,
+                is_ordinary=not caller.is_privileged,
+                files=sum(origin.descriptor is not None for origin in addition.origins),
+            )
+            try:
+                if not is_arriving:
+                    access.check_image_quota(node, caller)
+                if not is_arriving or addition.pin is not None:
+                    _check_hold(node, caller, want, addition.pin)
+                found = node.pool.want(want, addition.pin)
+            except BaseException:
+                node.transfers.turn_back(admission)
+                raise
+            return want, found, admission
 
 
 def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tuple[Want, bool]:
@@ -318,6 +358,7 @@ def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str
             names=(name,),
             is_believed=is_believed,
             alias_lifetime_s=node.config.alias_lifetime_s,
+            names_uid=None if is_believed else transfer.begun_by,
             promised=promised,
         )
         return _bring(node, order, transfer, reins)
@@ -328,20 +369,26 @@ def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str
 def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
     """A transfer's thread: the image in the pool, its names and readers, and the counts."""
     begin_s = node.clock.monotonic_s()
-    node.log.info("transfer started", transfer=transfer.name, uri=transfer.uri)
+    culprit = transfer.begun_by if transfer.is_ordinary else None
+    node.log.info("transfer started", culprit=culprit, transfer=transfer.name, uri=transfer.uri)
     try:
         image = bring(node.pool, order, node.carrier, reins)
     except CacheError as error:
-        node.log.warning("transfer ended", transfer=transfer.name, uri=transfer.uri, error=error)
+        node.log.warning(
+            "transfer ended", culprit=culprit, transfer=transfer.name, uri=transfer.uri, error=error
+        )
         raise
     if not image.readers.is_public:
         image = access.allow(node, image, set(transfer.wanted_by))
     # Who joined may have called it by another name.
     missing = tuple(name for name in sorted(transfer.names) if node.pool.find(name) is None)
-    name_it(node.pool, image, dataclasses.replace(order, names=missing))
+    name_it(node.pool, image, dataclasses.replace(order, names=missing, names_uid=None))
+    if order.names_uid is not None:
+        node.names.note(order.names_uid, order.names)
     duration_s = node.clock.monotonic_s() - begin_s
     node.log.info(
         "image added",
+        culprit=culprit,
         transfer=transfer.name,
         uri=transfer.uri,
         digest=image.digest[:12],
@@ -374,7 +421,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
         image = access.publish(node, image)
     if addition.pin is not None:
         access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
-        node.pool.pin(image.digest, addition.pin)
+        pin_image(node, caller, image, addition.pin)
     if caller.is_privileged and node.pool.find(addition.name) is None:
         order = Order(
             want=Want(uri=addition.name, size_bytes=image.size_bytes),

@@ -18,6 +18,7 @@ from cachemgr.daemon.shapes import instance_fields
 from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, Unsuitable
 from cachemgr.job_tickets import JOB, checked_ticket
 from cachemgr.records import digest_of
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _promised(
     reservation: str | None,
 ) -> Image:
     if ticket is not None:
-        found = checked_ticket(node.keys, ticket, job=job, uid=caller.uid, now_s=node.clock.now_s())
+        found = checked_ticket(node.keys, ticket, job=job, uid=caller.uid, now_s=past_s(node.clock))
         digest = found.digest
     elif reservation is not None:
         digest = _reserved(node, reservation)
@@ -148,7 +149,7 @@ def _held(node: Node, owners: set[str]) -> list[str]:
 
 
 def _holds(node: Node, folder: str, owners: set[str]) -> bool:
-    disk, now_s, trusted = node.pool.disk, node.clock.now_s(), {0, os.geteuid()}
+    disk, now_s, trusted = node.pool.disk, past_s(node.clock), {0, os.geteuid()}
     if not any(disk.exists(pins.pin_path(folder, owner)) for owner in owners):
         return False
     return any(

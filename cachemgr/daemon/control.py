@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import socket
-import threading
 from contextlib import suppress
 
 from cachemgr import channel
@@ -17,6 +16,8 @@ from cachemgr.daemon.peer import Caller
 from cachemgr.daemon.requests import MOST_BYTES, answer
 from cachemgr.daemon.server import BACKLOG, Guest
 from cachemgr.errors import BadRequest, NotAllowed
+from cachemgr.shares import Shares
+from cachemgr.strangers import Strangers, unread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
 
     from cachemgr.clock import Clock
     from cachemgr.daemon.log import Log
-    from cachemgr.errors import CacheError
 
-HANDSHAKE_S = 5.0
-MOST_STRANGERS = 32
-MOST_STRANGERS_OF_A_HOST = 8
 MOST_CONNECTIONS = 128
 # A caller that has vanished without a word is noticed after half a minute.
 KEEPALIVE_S = 10
@@ -50,60 +47,87 @@ def listen(address: str) -> socket.socket:
 class NetworkEntrance:
     """Other machines, which prove to have one of the site's keys."""
 
-    def __init__(self, keys: Sequence[bytes], *, node: str, service_uid: int, clock: Clock, log: Log) -> None:
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        *,
+        node: str,
+        service_uid: int,
+        clock: Clock,
+        log: Log,
+        strangers: int = 64,
+        handshake_s: float = 5,
+        most: int = MOST_CONNECTIONS,
+    ) -> None:
         self._keys = tuple(keys)
         self._node = node
         self._service_uid = service_uid
         self._clock = clock
         self._log = log
-        self._guard = threading.Lock()
-        self._strangers: dict[int, str] = {}
+        self._handshake_s = handshake_s
+        # Strangers are among them until they have proved something.
+        self.places = Shares("control connections", most=most + strangers, most_of_one=most)
+        # One address leaves some to others at any time.
+        of_host = max(1, strangers * 3 // 4)
+        self.strangers = Strangers(
+            "control connections without a proof",
+            most=strangers,
+            most_of_host=of_host,
+            has_spoken=lambda connection: b"\n" in unread(connection, channel.MOST_GREETING_BYTES),
+        )
 
     def guest(self, connection: socket.socket) -> Guest:
         host = str(connection.getpeername()[0])
-        with self._guard:
-            of_host = sum(each == host for each in self._strangers.values())
-            if len(self._strangers) >= MOST_STRANGERS or of_host >= MOST_STRANGERS_OF_A_HOST:
-                raise OSError("too many connections that have proved nothing yet")
-            self._strangers[id(connection)] = host
-        return Guest(host, MOST_CONNECTIONS, MOST_CONNECTIONS)
+        if not self.strangers.enter(connection, host):
+            raise OSError("too many connections that have proved nothing yet")
+        return Guest(host, is_privileged=True)
 
     def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
         try:
             line = self._sealed(connection, guest)
         finally:
-            self._forget(connection)
+            was_there = self.strangers.leave(connection)
+        if not was_there:
+            raise Gone
         uid = self._service_uid
         return line, Caller(uid=uid, real_uid=uid, pid=0, is_privileged=True)
 
-    def turn_away(self, connection: socket.socket, guest: Guest, reason: CacheError) -> None:
-        self._forget(connection)
+    def turn_away(self, connection: socket.socket, guest: Guest) -> None:
+        self.strangers.leave(connection)
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(channel.refused("room"))
 
-    def _forget(self, connection: socket.socket) -> None:
-        with self._guard:
-            self._strangers.pop(id(connection), None)
-
     def _sealed(self, connection: socket.socket, guest: Guest) -> Line:
         make_lively(connection)
-        stranger = _Stranger(connection, self._clock.monotonic_s() + HANDSHAKE_S, self._clock)
+        stranger = _Stranger(connection, self._clock.monotonic_s() + self._handshake_s, self._clock)
         nonce = secrets.token_bytes(channel.NONCE_BYTES)
         stranger.send(channel.greeting(nonce))
-        transcript, proof = channel.read_introduction(stranger.receive(), nonce.hex())
+        transcript, proof = channel.read_introduction(self._heard(connection, stranger), nonce.hex())
         key = transcript.key_among(self._keys, proof)
         if key is None:
-            self._log.warning("caller refused", host=guest.key, reason="it has another key than this node")
+            self._log.warning(
+                "caller refused",
+                culprit=guest.key,
+                host=guest.key,
+                reason="it has another key than this node",
+            )
             stranger.send(channel.refused("key"))
             raise NotAllowed("the caller has another key than this node")
         if self._node and transcript.node not in (channel.ANYBODY, self._node):
-            self._log.warning("caller refused", host=guest.key, meant=transcript.node, node=self._node)
+            self._log.warning(
+                "caller refused", culprit=guest.key, host=guest.key, meant=transcript.node, node=self._node
+            )
             stranger.send(channel.refused("node"))
             raise NotAllowed(f"the caller means {transcript.node}, and this is {self._node}")
         stranger.send(channel.welcome(transcript, key))
         ours, theirs = transcript.daemon_seals(key)
         return SealedLine(connection, self._clock, ours, theirs, self._log)
+
+    def _heard(self, connection: socket.socket, stranger: _Stranger) -> bytes:
+        said = stranger.receive()
+        self.strangers.hear(connection)
+        return said
 
 
 class SealedLine(Line):

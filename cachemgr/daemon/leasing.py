@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cachemgr import instance_book, pins
-from cachemgr.daemon import access, neighbours
-from cachemgr.daemon.adding import read_pin
+from cachemgr.daemon import access, neighbours, quota
+from cachemgr.daemon.adding import pin_image, read_pin
 from cachemgr.daemon.shapes import image_fields, instance_fields
 from cachemgr.errors import BadRequest, Missing
 from cachemgr.layout import disk_errors
@@ -26,8 +26,14 @@ def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, o
     request.finish()
     image = access.find_visible(node, caller, name)
     access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), wanted.owner)
-    node.pool.pin(image.digest, wanted)
-    node.log.info("image pinned", digest=image.digest[:12], owner=wanted.owner, until_s=wanted.expires_s)
+    pin_image(node, caller, image, wanted)
+    node.log.info(
+        "image pinned",
+        culprit=caller.culprit,
+        digest=image.digest[:12],
+        owner=wanted.owner,
+        until_s=wanted.expires_s,
+    )
     return image_fields(node, caller, image)
 
 
@@ -56,18 +62,25 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
     access.check_instance_quota(node, caller, owner, label)
-    made = instance_of(
-        node,
-        caller,
-        image,
-        owner=owner,
-        label=label,
-        until_s=until_s,
-        begin_s=begin_s,
-        method=method,
-        is_writable=is_writable,
-        context=context.rest() if context else None,
-    )
+    key = instance_book.key_of(owner, label)
+    copy_bytes = 0
+    if not caller.is_privileged and instance_book.read_instance(node.pool, key) is None:
+        chosen = node.maker.choose(image, method, is_writable=is_writable)
+        copy_bytes = node.maker.taken_bytes(chosen, image)
+    what = f"an instance of image {image.short}"
+    with quota.held(node, caller, image, what, until_s=until_s, copy_key=key, copy_bytes=copy_bytes):
+        made = instance_of(
+            node,
+            caller,
+            image,
+            owner=owner,
+            label=label,
+            until_s=until_s,
+            begin_s=begin_s,
+            method=method,
+            is_writable=is_writable,
+            context=context.rest() if context else None,
+        )
     return instance_fields(made)
 
 
@@ -105,6 +118,7 @@ def instance_of(
     node.poke("instances", made.expires_s)
     node.log.info(
         "instance ready",
+        culprit=caller.culprit,
         instance=made.key,
         owner=owner,
         digest=image.digest[:12],
@@ -131,7 +145,7 @@ def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
     given_back = _unpin_all(node, owner) if label is None else 0
     if removed or given_back:
         node.poke("images", node.clock.now_s())
-        node.log.info("released", owner=owner, instances=removed, pins=given_back)
+        node.log.info("released", culprit=caller.culprit, owner=owner, instances=removed, pins=given_back)
     return {"removed": removed, "pins": given_back}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import stat
 from contextlib import suppress
 
 from cachemgr.daemon.server import BACKLOG
@@ -24,7 +25,7 @@ class Place:
         if len(os.fsencode(path)) > LONGEST_PATH - len(".new"):
             raise BadRequest(f"the socket's path {path} is too long: Linux takes {LONGEST_PATH} bytes")
         self.path = path
-        self._is_listening = False
+        self._made: tuple[int, int] | None = None
         try:
             self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -40,23 +41,40 @@ class Place:
     def listen(self) -> socket.socket:
         """A socket at the path, in place at once and open for everybody: who calls is asked of the kernel."""
         beside = f"{self.path}.new"
-        with suppress(FileNotFoundError):
+        check_replaceable(self.path)
+        if check_replaceable(beside):
             os.unlink(beside)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listener.bind(beside)
             os.chmod(beside, MODE)
             listener.listen(BACKLOG)
+            made = os.lstat(beside)
             os.rename(beside, self.path)
         except OSError as error:
             listener.close()
             raise BadRequest(f"the socket {self.path} cannot be made: {error.strerror}") from error
-        self._is_listening = True
+        self._made = made.st_dev, made.st_ino
         return listener
 
     def leave(self) -> None:
         # A socket that was handed over belongs to who opened it.
-        if self._is_listening:
+        if self._made is not None:
             with suppress(OSError):
-                os.unlink(self.path)
+                there = os.lstat(self.path)
+                if (there.st_dev, there.st_ino) == self._made:
+                    os.unlink(self.path)
         os.close(self._lock)
+
+
+def check_replaceable(path: str) -> bool:
+    """Whether there is a socket at the path, which a dead daemon has left. What is none is somebody's."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise BadRequest(f"the socket {path} cannot be made: {error.strerror}") from error
+    if not stat.S_ISSOCK(found.st_mode):
+        raise BadRequest(f"{path} is there and is no socket: move it away, or set another socket")
+    return True

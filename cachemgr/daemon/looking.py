@@ -13,7 +13,9 @@ from cachemgr.daemon.shapes import (
     pin_fields,
     transfer_fields,
 )
+from cachemgr.daemon.taking import gauge_shares
 from cachemgr.layout import disk_errors
+from cachemgr.steady import SteadyClock, past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +31,9 @@ def ping(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, 
     return {
         "version": __version__,
         "pid": os.getpid(),
-        "uptime_s": node.clock.now_s() - node.started_s,
+        "uptime_s": int(node.clock.monotonic_s() - node.began_s),
+        "now_s": node.clock.now_s(),
+        "clock_trouble": node.clock.doubt if isinstance(node.clock, SteadyClock) else "",
         "pool": node.pool.layout.root,
         "is_index_ready": node.is_index_ready,
         "caller_uid": caller.real_uid,
@@ -90,6 +94,7 @@ def stats(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
 def metrics(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
     request.finish()
     gauge(node)
+    gauge_shares(node)
     return {"text": node.metrics.text()}
 
 
@@ -113,7 +118,7 @@ def gauge(node: Node) -> None:
 
 def count_expired_pins(node: Node) -> int:
     """Pins whose time is over: they hold nothing, and go with their image."""
-    now_s = node.clock.now_s()
+    now_s = past_s(node.clock)
     return sum(
         pin.expires_s <= now_s
         for image in node.pool.images()

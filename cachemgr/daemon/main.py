@@ -6,32 +6,40 @@ does not wait for the sweeping up of what a crash left.
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import resource
 import signal
 import socket
 import threading
 from dataclasses import dataclass
 
+from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
-from cachemgr.daemon import peer
+from cachemgr.daemon import peer, quota
 from cachemgr.daemon.access import Holders
 from cachemgr.daemon.adding import resume
+from cachemgr.daemon.bounds import Bounds
 from cachemgr.daemon.listener import Place
 from cachemgr.daemon.log import Log
+from cachemgr.daemon.making import OneAtATime
 from cachemgr.daemon.metrics import CountedIndex, Metrics
+from cachemgr.daemon.names import Names
 from cachemgr.daemon.node import Node
 from cachemgr.daemon.notify import Supervisor, inherited_listener, watchdog_s
 from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_relay
 from cachemgr.daemon.server import Server, UserEntrance
+from cachemgr.daemon.tally import Tally, count_pins
 from cachemgr.daemon.timer import Timer
 from cachemgr.daemon.transfers import Transfers
 from cachemgr.daemon.verbs import Dispatcher
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, CacheError
+from cachemgr.disk import FileLock, RealDisk
+from cachemgr.errors import BadRequest, Busy, CacheError
 from cachemgr.fetch.rate import RateLimit
 from cachemgr.keys import is_open, read_keys
 from cachemgr.layout import Layout, disk_errors
 from cachemgr.pool import Pool
+from cachemgr.steady import BACK, DOUBTFUL, Change, SteadyClock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +54,7 @@ if TYPE_CHECKING:
 
 STOP_TRANSFERS_S = 5.0
 STOP_SERVING_S = 2.0
+DESCRIPTORS = 65_536
 
 
 @dataclass
@@ -88,12 +97,21 @@ def run(config: Config, environment: Mapping[str, str], stream: TextIO) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: stopping.set())
+    have_descriptors()
     try:
         serve(config, environment, log, stopping)
     except CacheError as error:
         log.error("daemon failed", error=error)
         return error.exit_code
     return 0
+
+
+def have_descriptors() -> None:
+    """As many open files as the system allows: connections, transfers and users' files need them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def serve(
@@ -105,13 +123,14 @@ def serve(
 ) -> None:
     """The daemon from the first lock to the last; returns after `stopping` was set."""
     place = Place(config.socket)
-    listener = None
+    listener = tenancy = None
     try:
         # Before root is given up, which may be all that can write there.
         listener = inherited_listener(environment) or place.listen()
         if config.user:
             become(config.user)
         daemon = (make or put_together)(config, environment, log)
+        tenancy = _take_pool(daemon.node.pool.layout.root)
         daemon.relay = make_relay(config, daemon.node)
         daemon.control = make_control(config, daemon.node)
         _serve(
@@ -121,6 +140,8 @@ def serve(
     finally:
         if listener is not None:
             listener.close()
+        if tenancy is not None:
+            tenancy.release()
         place.leave()
 
 
@@ -132,8 +153,20 @@ def _serve(
     stopping: threading.Event,
 ) -> None:
     node, log, control = daemon.node, daemon.node.log, daemon.control
-    entrance = UserEntrance(os.geteuid(), node.clock)
+    config = node.config
+    entrance = UserEntrance(
+        os.geteuid(),
+        node.clock,
+        most=config.connections,
+        kept=config.connections_kept,
+        most_of_user=config.user_connections,
+    )
     server = Server(listener, Dispatcher(node), entrance, clock=node.clock, log=log)
+    node.shared += [server.places]
+    if control is not None:
+        node.shared += [control.places]
+    if daemon.relay is not None:
+        node.shared += [daemon.relay.doors]
     node.connections = lambda: server.connections() + (control.connections() if control else 0)
     server.start()
     if control is not None:
@@ -161,8 +194,11 @@ def put_together(
     maker: Maker | None = None,
 ) -> Daemon:
     """The parts of a daemon, connected; nothing runs yet."""
-    clock = clock or SystemClock()
     metrics = Metrics()
+    clock = clock or _steady_clock(config, log, metrics)
+    # Links are followed once: one that is turned elsewhere later does not lead into another pool.
+    config = dataclasses.replace(config, pool=os.path.realpath(config.pool))
+    log.bound(config.user_log_bytes_per_minute, clock)
     if is_open(config.relay_key):
         log.warning("every user can read the site's key", path=config.relay_key, remedy="chmod 600")
     index = CountedIndex(Layout(config.pool).index, metrics)
@@ -173,6 +209,16 @@ def put_together(
         rate_bytes_per_s=config.rate_bytes_per_s or None,
         clock=clock,
         log=log,
+        bounds=Bounds(
+            kept=config.transfers_kept,
+            places_of_user=config.user_transfers_waiting,
+            slots_of_user=config.user_transfers,
+            turn_s=config.user_turn_s,
+            longest_s=config.user_transfer_time_s,
+            rate_bytes_per_s=config.user_rate_bytes_per_s or None,
+            files=max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2),
+            files_of_user=config.user_files,
+        ),
     )
     node = Node(
         config=config,
@@ -182,17 +228,60 @@ def put_together(
         carrier=carrier or make_carrier(config, environment, clock, metrics),
         transfers=transfers,
         holders=Holders(),
+        pins=Tally(
+            "pins",
+            config.user_pins,
+            lambda: count_pins(pool),
+            clock,
+            option="user_pins",
+            remedy="give some back",
+        ),
+        names=Names(pool, config.user_names),
+        one_at_a_time=OneAtATime(),
         metrics=metrics,
         clock=clock,
         log=log,
         started_s=clock.now_s(),
+        began_s=clock.monotonic_s(),
         relay_limit=RateLimit(config.relay_rate_bytes_per_s or None, clock),
+        shared_bytes=quota.shared_bytes(config, pool.settings.limit_bytes),
         poke=lambda name, due_s: timer.poke(name, due_s),
         keys=read_keys(config.relay_key),
     )
     timer = Timer(node)
     metrics.set("outrider_start_timestamp_seconds", node.started_s)
     return Daemon(node, timer)
+
+
+def _take_pool(root: str) -> FileLock:
+    """The right to be the pool's daemon, whatever path led to it: two would count rates, slots and users'
+    quotas each for itself. Other programs may use the pool beside it."""
+    with disk_errors(f"locking the pool {root}"):
+        lock = RealDisk().lock(root, is_shared=False, waits=False)
+    if lock is None:
+        raise Busy(
+            f"another daemon serves the pool {root}, perhaps by another path to it: stop it, or set "
+            "another pool"
+        )
+    return lock
+
+
+def _steady_clock(config: Config, log: Log, metrics: Metrics) -> Clock:
+    """This machine's clock, that may be set while the daemon runs."""
+
+    def tell(change: Change) -> None:
+        metrics.set("outrider_clock_doubtful", change.kind == DOUBTFUL)
+        say = log.info if change.kind == BACK else log.warning
+        say(f"clock is {change.kind}", words=change.words, doubt_s=config.clock_doubt_s)
+
+    metrics.set("outrider_clock_doubtful", 0)
+    return SteadyClock(
+        SystemClock(),
+        step_s=config.clock_step_s,
+        doubt_s=config.clock_doubt_s,
+        tell=tell,
+        anchor=FileAnchor(Layout(os.path.realpath(config.pool)).clock),
+    )
 
 
 def become(user: str) -> None:

@@ -28,6 +28,13 @@ METRICS = (
     Metric("outrider_pool_limit_bytes", "gauge", "what the pool may take of the disk"),
     Metric("outrider_pool_used_bytes", "gauge", "what images, arriving images and full copies take"),
     Metric("outrider_pool_reserved_bytes", "gauge", "what is reserved for images that are arriving"),
+    Metric(
+        "outrider_pool_capacity_bytes",
+        "gauge",
+        "what the pool can hold: its limit, or less if its disk is full",
+    ),
+    Metric("outrider_pool_promised_bytes", "gauge", "what is held for reservations, at the last look"),
+    Metric("outrider_pool_held_bytes", "gauge", "what others hold: what cannot be evicted, at the last look"),
     Metric("outrider_pool_images", "gauge", "images in the pool"),
     Metric("outrider_pool_instances", "gauge", "instances of images"),
     Metric("outrider_pool_expired_pins", "gauge", "pins whose time is over, at the last sweep"),
@@ -47,7 +54,20 @@ METRICS = (
     Metric("outrider_requests_total", "counter", "requests on the socket", ("verb", "result")),
     Metric("outrider_connections", "gauge", "open connections on the socket"),
     Metric("outrider_instance_seconds", "histogram", "time from a request to a ready instance", ("method",)),
+    Metric(
+        "outrider_share_refused_total",
+        "counter",
+        "how often users were refused more of a shared thing",
+        ("thing",),
+    ),
+    Metric(
+        "outrider_share_largest_ratio",
+        "gauge",
+        "of a shared thing, what the user with most of it has, divided by what one user may have",
+        ("thing",),
+    ),
     Metric("outrider_start_timestamp_seconds", "gauge", "when the daemon started"),
+    Metric("outrider_clock_doubtful", "gauge", "1 while the clock was set and is not believed yet, else 0"),
     Metric("outrider_last_sweep_timestamp_seconds", "gauge", "when expired things were last looked for"),
 )
 BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.06, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -71,6 +91,19 @@ class Metrics:
         key = self._key(name, labels, "gauge")
         with self._guard:
             self._values[key] = value
+
+    def set_total(self, name: str, value: float, *labels: str) -> None:
+        """A counter that is kept elsewhere."""
+        key = self._key(name, labels, "counter")
+        with self._guard:
+            self._values[key] = value
+
+    def set_all(self, name: str, values: Mapping[Labels, float]) -> None:
+        """A gauge with all its labels: others than these are nothing now."""
+        keys = {self._key(name, labels, "gauge"): value for labels, value in values.items()}
+        with self._guard:
+            before = dict.fromkeys((key for key in self._values if key[0] == name), 0.0)
+            self._values.update({**before, **keys})
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
         key = self._key(name, labels, "histogram")

@@ -11,17 +11,33 @@ from dataclasses import dataclass, field
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from cachemgr.bring import Carrier
     from cachemgr.clock import Clock
     from cachemgr.config import Config
     from cachemgr.daemon.access import Holders
     from cachemgr.daemon.log import Log
+    from cachemgr.daemon.making import OneAtATime
     from cachemgr.daemon.metrics import CountedIndex, Metrics
+    from cachemgr.daemon.names import Names
+    from cachemgr.daemon.stalled import Seen
+    from cachemgr.daemon.tally import Tally
     from cachemgr.daemon.transfers import Transfers
     from cachemgr.fetch.rate import RateLimit
+    from cachemgr.held import Holding
     from cachemgr.instance_book import Maker
     from cachemgr.pool import Pool
+    from cachemgr.shares import Share, Shares
+
+    class Shared(Protocol):
+        """A thing, or several, that users share."""
+
+        def shares(self) -> list[Share]:
+            """Who has how much."""
+
+        def refused(self) -> dict[str, int]:
+            """How often more was refused, by the thing."""
 
 
 @dataclass
@@ -39,13 +55,26 @@ class Node:
     clock: Clock
     log: Log
     started_s: int
+    # The same by the clock that nobody sets.
+    began_s: float
     relay_limit: RateLimit
+    shared_bytes: Shares
     # Tells the timer what kind of thing expires, and when.
     poke: Callable[[str, int], None]
+    pins: Tally
+    names: Names
+    # Users' instances that are being made.
+    one_at_a_time: OneAtATime
     # The site's keys, of which the first signs.
     keys: tuple[bytes, ...] = ()
     # Between counting what a user has and reserving more.
     admission: threading.Lock = field(default_factory=threading.Lock)
+    # What users are about to hold; changed with `admission`.
+    pending: list[Holding] = field(default_factory=list)
+    # What is arriving for users, by key, and since when it has not come further.
+    stalled: dict[str, Seen] = field(default_factory=dict)
     is_index_ready: bool = False
+    # Everything of which users have shares.
+    shared: list[Shared] = field(default_factory=list)
     # How many connections are open, once somebody listens.
     connections: Callable[[], int] | None = None

@@ -119,6 +119,7 @@ def make_carrier(
         random=random.Random(),
         ticket=ticket,
         count=lambda scheme, size: metrics.count("outrider_fetched_bytes_total", scheme, by=size),
+        least_rate_bytes_per_s=config.least_rate_bytes_per_s,
     )
 
 
@@ -134,10 +135,22 @@ def make_relay(config: Config, node: Node) -> Relay | None:
         port=int(port),
         keys=node.keys,
         serves_public=config.relay_public,
+        most_connections=config.relay_connections,
+        most_connections_a_host=config.host_relay_connections,
+        most_strangers=config.strangers,
+        most_strangers_a_host=max(1, config.strangers * 3 // 4),
+        stranger_s=config.stranger_timeout_s,
     )
     holdings = PoolHoldings(node.pool, node.transfers.writer_of)
     try:
-        relay = Relay(holdings, settings, node.clock, node.relay_limit, node.log.info)
+        relay = Relay(
+            holdings,
+            settings,
+            node.clock,
+            node.relay_limit,
+            node.log.info,
+            lambda line, culprit: node.log.info(line, culprit=culprit or None),
+        )
     except OSError as error:
         raise BadRequest(f"the relay cannot listen at {config.relay_listen}: {error.strerror}") from error
     node.log.info("relay serves", address=host, port=relay.port)
@@ -151,8 +164,15 @@ def make_control(config: Config, node: Node) -> Server | None:
     if not node.keys:
         raise BadRequest("control_listen without relay_key admits nobody: set relay_key")
     entrance = NetworkEntrance(
-        node.keys, node=config.node, service_uid=os.geteuid(), clock=node.clock, log=node.log
+        node.keys,
+        node=config.node,
+        service_uid=os.geteuid(),
+        clock=node.clock,
+        log=node.log,
+        strangers=config.strangers,
+        handshake_s=config.stranger_timeout_s,
     )
+    node.shared += [entrance.strangers]
     listener = listen(config.control_listen)
     host, port = listener.getsockname()[:2]
     node.log.info("control serves", address=host, port=port, keys=len(node.keys))

@@ -41,6 +41,11 @@ class Caller:
     def sees_all(self) -> bool:
         return self.is_privileged and self.uid == self.real_uid
 
+    @property
+    def culprit(self) -> int | None:
+        """Who is to blame for lines in the log; root and the service cause as many as they like."""
+        return None if self.is_privileged else self.uid
+
     def owner(self, owner: str) -> str:
         """The name under which an owner's things are kept: nobody can write another's."""
         return owner if self.is_privileged else f"uid:{self.uid}:{owner}"

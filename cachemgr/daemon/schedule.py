@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
 WAITING, RUNNING, PAUSED = "waiting", "running", "paused"
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
 STATES = (WAITING, RUNNING, PAUSED, DONE, FAILED, CANCELLED)
+# In whose turn runs what has no user.
+NOBODY = -1
 ENDED = (DONE, FAILED, CANCELLED)
 # From each state, to which others. Paused is what has begun and stands still, or was told
 # by somebody not to begin; what was paused for another's sake runs again by itself.
@@ -30,11 +32,15 @@ class Standing:
 
     number: int
     state: str
+    # Of the service and root if they want it, otherwise of its users.
     deadline_s: int | None
     # Paused by somebody, who has to resume it.
     is_held: bool
     # Wanted by ordinary users alone.
     is_ordinary: bool = False
+    users: tuple[int, ...] = ()
+    # Its deadline has passed: it must not cost others theirs.
+    is_late: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class Choice:
 
     to_run: tuple[int, ...]
     to_pause: tuple[int, ...]
+    # In whose turn each ordinary transfer runs that was chosen, by its number.
+    in_turn_of: Mapping[int, int] = field(default_factory=dict)
 
 
 def checked_change(before: str, after: str) -> str:
@@ -51,22 +59,64 @@ def checked_change(before: str, after: str) -> str:
     return after
 
 
-def choose(standings: Iterable[Standing], slots: int) -> Choice:
-    """Earliest deadline first, those without one last, equals in the order of their coming.
+def choose(
+    standings: Iterable[Standing],
+    slots: int,
+    *,
+    most_of_user: int | None = None,
+    turns: Mapping[int, int] | None = None,
+) -> Choice:
+    """What root and the service want goes first: the earliest deadline first, those without one last,
+    equals in the order of their coming. A slot that is taken is given up for an earlier deadline.
+    A deadline that has passed goes behind those that can still be kept, however slow its source is.
 
-    A slot that is taken is given up for an earlier deadline and for nothing else. Ordinary
-    users may name any deadline and the slowest of sources, so one of several slots is not theirs.
+    What is left, but one of several slots, is for users, who take turns; `turns` says how many each
+    has had. Any user may name any deadline and the slowest of sources, so a deadline orders the
+    user's own transfers and nobody else's.
     """
     alive = [each for each in standings if each.state not in ENDED]
     queue = sorted((each for each in alive if not each.is_held), key=_urgency)
-    ordinary = [each for each in queue if each.is_ordinary][: max(1, slots - 1)]
-    wanted = [each for each in queue if not each.is_ordinary or each in ordinary][:slots]
-    chosen = {each.number for each in wanted}
-    to_run = [each.number for each in wanted if each.state != RUNNING]
-    to_pause = [each.number for each in alive if each.state == RUNNING and each.number not in chosen]
-    return Choice(tuple(to_run), tuple(to_pause))
+    wanted = [each.number for each in queue if not each.is_ordinary][:slots]
+    places = min(slots - len(wanted), max(1, slots - 1))
+    ordinary = [each for each in queue if each.is_ordinary]
+    in_turn_of = _in_turns(ordinary, places, most_of_user or slots, turns or {})
+    chosen = {*wanted, *in_turn_of}
+    running = {each.number for each in alive if each.state == RUNNING}
+    to_run = [number for number in (*wanted, *in_turn_of) if number not in running]
+    to_pause = [each.number for each in alive if each.number in running - chosen]
+    return Choice(tuple(to_run), tuple(to_pause), in_turn_of)
 
 
-def _urgency(standing: Standing) -> tuple[bool, int, bool, int]:
+def _in_turns(
+    queue: Sequence[Standing], places: int, most_of_user: int, turns: Mapping[int, int]
+) -> dict[int, int]:
+    """Each user's first transfer, then each one's second and so on; first who has had the fewest turns.
+
+    What several users want runs in the turn of the first of them.
+    """
+    of_user: dict[int, list[Standing]] = {}
+    for each in queue:
+        for uid in each.users or (NOBODY,):
+            of_user.setdefault(uid, []).append(each)
+
+    def precedence(uid: int) -> tuple[int, bool, int]:
+        mine = of_user[uid]
+        is_running = any(each.state == RUNNING for each in mine)
+        return (turns.get(uid, 0), not is_running, min(each.number for each in mine))
+
+    users = sorted(of_user, key=precedence)
+    chosen: dict[int, int] = {}
+    for _ in range(most_of_user):
+        for uid in users:
+            if len(chosen) >= places:
+                return chosen
+            following = next((each for each in of_user[uid] if each.number not in chosen), None)
+            if following is not None:
+                chosen[following.number] = uid
+    return chosen
+
+
+def _urgency(standing: Standing) -> tuple[bool, bool, int, bool, int]:
     deadline_s = standing.deadline_s
-    return (deadline_s is None, deadline_s or 0, standing.state != RUNNING, standing.number)
+    is_running = standing.state == RUNNING
+    return (deadline_s is None, standing.is_late, deadline_s or 0, not is_running, standing.number)

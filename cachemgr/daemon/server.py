@@ -11,18 +11,19 @@ import select
 import socket
 import threading
 import traceback
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr.daemon.line import Gone, Line
 from cachemgr.daemon.peer import caller_of
+from cachemgr.daemon.places import refusal as refused_place
 from cachemgr.daemon.requests import answer, parse
 from cachemgr.errors import BadRequest, Busy, CacheError
+from cachemgr.shares import Shares
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from typing import Protocol
 
     from cachemgr.clock import Clock
@@ -35,29 +36,29 @@ if TYPE_CHECKING:
     class Entrance(Protocol):
         """How connections of one kind get in."""
 
+        places: Shares
+
         def guest(self, connection: socket.socket) -> Guest:
             """Under whose name it is counted; OSError if it is not let in. Does not wait."""
 
         def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
             """The conversation, and who speaks; may wait. OSError, `Gone` or `CacheError`: not let in."""
 
-        def turn_away(self, connection: socket.socket, guest: Guest, reason: CacheError) -> None:
+        def turn_away(self, connection: socket.socket, guest: Guest) -> None:
             """Say why there is no room. Does not wait."""
 
 
-MOST_CONNECTIONS = 128
-MOST_OF_A_USER = 24
-KEPT_FOR_PRIVILEGED = 64
+# One user's connections take at most a quarter of what is left for others.
+PORTION = 4
 BACKLOG = 512
 
 
 @dataclass(frozen=True)
 class Guest:
-    """Whoever has connected: under which name it is counted, and how many there may be then."""
+    """Whoever has connected: under which name it is counted, and whether kept places are for it."""
 
-    key: object
-    most_of_key: int
-    most_in_all: int
+    key: Hashable
+    is_privileged: bool
     caller: Caller | None = None
 
 
@@ -65,20 +66,28 @@ class UserEntrance:
     """Users of this machine, whom the kernel names. Places are kept for root and the service, so that
     no user can shut the others or a prolog out."""
 
-    def __init__(self, service_uid: int, clock: Clock) -> None:
+    def __init__(self, service_uid: int, clock: Clock, *, most: int, kept: int, most_of_user: int) -> None:
         self._service_uid = service_uid
         self._clock = clock
+        self.places = Shares(
+            "connections", most=most, most_of_one=most_of_user, kept=min(kept, most - 1), portion=PORTION
+        )
 
     def guest(self, connection: socket.socket) -> Guest:
         caller = caller_of(connection, self._service_uid)
-        most = MOST_CONNECTIONS + (KEPT_FOR_PRIVILEGED if caller.is_privileged else 0)
-        return Guest(caller.uid, most if caller.is_privileged else MOST_OF_A_USER, most, caller)
+        return Guest(caller.uid, caller.is_privileged, caller)
 
     def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
         assert guest.caller is not None
         return Line(connection, self._clock), guest.caller
 
-    def turn_away(self, connection: socket.socket, guest: Guest, reason: CacheError) -> None:
+    def turn_away(self, connection: socket.socket, guest: Guest) -> None:
+        if guest.caller is None or guest.is_privileged:
+            reason: CacheError = Busy("the daemon has too many connections: try again")
+        else:
+            reason = refused_place(
+                self.places, guest.caller.uid, option="user_connections", remedy="close some of them"
+            )
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(answer(refusal(reason)))
@@ -93,11 +102,11 @@ class Server:
         self._listener = listener
         self._handle = handle
         self._entrance = entrance
+        self.places = entrance.places
         self._clock = clock
         self._log = log
         self._guard = threading.Lock()
         self._open: dict[int, socket.socket] = {}
-        self._of_key: Counter[object] = Counter()
         self._threads: set[threading.Thread] = set()
         self._is_stopping = False
         self._woken, self._waker = os.pipe()
@@ -156,22 +165,20 @@ class Server:
     def _admit(self, connection: socket.socket) -> None:
         guest = self._entrance.guest(connection)
         with self._guard:
-            is_too_many = len(self._open) >= guest.most_in_all or self._of_key[guest.key] >= guest.most_of_key
             if self._is_stopping:
                 connection.close()
                 return
-            if not is_too_many:
+            if self.places.take(guest.key, is_privileged=guest.is_privileged):
                 thread = threading.Thread(
                     target=self._serve, args=(connection, guest), name=f"guest {guest.key}", daemon=True
                 )
                 # Before it can be asked how many there are, it is one of them.
                 self._open[id(connection)] = connection
-                self._of_key[guest.key] += 1
                 self._threads.add(thread)
                 if self._is_started(thread):
                     return
                 self._drop(connection, guest, thread)
-        self._entrance.turn_away(connection, guest, Busy("the daemon has too many connections: try again"))
+        self._entrance.turn_away(connection, guest)
         connection.close()
 
     def _is_started(self, thread: threading.Thread) -> bool:
@@ -190,7 +197,8 @@ class Server:
             while self._serve_one(line, caller) and not self._is_stopping:
                 pass
         except (Gone, OSError, CacheError) as error:
-            self._log.debug("connection lost", guest=guest.key, reason=error)
+            culprit = None if guest.is_privileged else guest.key
+            self._log.debug("connection lost", culprit=culprit, guest=guest.key, reason=error)
         finally:
             with self._guard:
                 self._drop(connection, guest, threading.current_thread())
@@ -200,9 +208,7 @@ class Server:
 
     def _drop(self, connection: socket.socket, guest: Guest, thread: threading.Thread) -> None:
         del self._open[id(connection)]
-        self._of_key[guest.key] -= 1
-        if not self._of_key[guest.key]:
-            del self._of_key[guest.key]
+        self.places.give(guest.key)
         self._threads.discard(thread)
 
     def _serve_one(self, line: Line, caller: Caller) -> bool:
@@ -223,7 +229,7 @@ class Server:
         except Gone:
             raise
         except Exception as error:  # noqa: BLE001 - the outermost loop: one request must not end the rest
-            self._log.trace("request failed", traceback.format_exc())
+            self._log.trace("request failed", traceback.format_exc(), culprit=caller.culprit)
             line.send(refusal(CacheError(f"the daemon failed ({type(error).__name__}): look at its log")))
         else:
             line.send({"ok": True, "result": result})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachemgr import pins, room
 from cachemgr.daemon.access import may_use
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def image_fields(node: Node, caller: Caller, image: Image) -> dict[str, object]:
     pool = node.pool
     uses, last_use_s = room.read_uses(pool.disk, f"{pool.layout.image(image.digest)}/uses")
-    now_s = node.clock.now_s()
+    now_s = past_s(node.clock)
     fields: dict[str, object] = {
         "digest": f"sha256:{image.digest}",
         "size_bytes": image.size_bytes,

@@ -50,11 +50,14 @@ def transfer_set(node: Node, caller: Caller, request: Request, line: Line) -> di
             node.transfers.leave(found, caller.uid, reason)
     if has_rate:
         found.limit.set(rate or None)
+        found.is_rate_roots = caller.is_privileged
     if deadline_s is not None:
-        node.transfers.set_deadline(found, deadline_s)
+        node.transfers.set_deadline(found, deadline_s, is_ordinary=not caller.is_privileged)
     if is_paused or is_resumed:
         node.transfers.hold(found, is_held=is_paused, is_by_waiting=not caller.sees_all)
-    node.log.info("transfer changed", transfer=name, uid=caller.uid, state=found.state)
+    node.log.info(
+        "transfer changed", culprit=caller.culprit, transfer=name, uid=caller.uid, state=found.state
+    )
     return transfer_fields(node, found)
 
 

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 
 from cachemgr import ingest, instance_book, pins, room
 from cachemgr.daemon.looking import count_expired_pins, gauge
+from cachemgr.daemon.promising import gauge_held
+from cachemgr.daemon.quota import account_of
+from cachemgr.daemon.stalled import sweep_stalled
+from cachemgr.daemon.taking import gauge_shares
 from cachemgr.errors import CacheError, PoolDamaged
 from cachemgr.records import MOST_BYTES, Alias, decode_alias, is_alias_file
+from cachemgr.steady import past_s
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 # Damage that a task meets again and again is not logged again and again.
 AFTER_FAILURE_S = 60
+# So often the clock is looked at, whatever else is due.
+LOOK_S = 5
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Timer:
     def sweep(self) -> None:
         """Do what is due."""
         for task in self._tasks:
-            now_s = self._node.clock.now_s()
+            now_s = past_s(self._node.clock)
             with self._changed:
                 if self._is_stopping or self._due_in_s(task, now_s) > 0:
                     continue
@@ -75,7 +82,7 @@ class Timer:
             due_s = self._carry_out(task)
             if due_s is not None:
                 self.poke(task.name, due_s)
-        self._node.metrics.set("outrider_last_sweep_timestamp_seconds", self._node.clock.now_s())
+        self._node.metrics.set("outrider_last_sweep_timestamp_seconds", past_s(self._node.clock))
 
     def _work(self) -> None:
         while not self._is_stopping:
@@ -86,9 +93,10 @@ class Timer:
                     self._changed.wait(self._wait_s())
 
     def _wait_s(self) -> int:
-        now_s = self._node.clock.now_s()
-        # A clock that is set back must not be slept through.
-        return min(*(self._due_in_s(task, now_s) for task in self._tasks), self._node.config.sweep_interval_s)
+        now_s = past_s(self._node.clock)
+        # A clock that is set must not be slept through, nor the end of the doubt about it.
+        most_s = min(self._node.config.sweep_interval_s, LOOK_S)
+        return min(*(self._due_in_s(task, now_s) for task in self._tasks), most_s)
 
     def _due_in_s(self, task: Task, now_s: int) -> int:
         """Nothing is ever due later than the interval says, unless the clock was set back."""
@@ -103,7 +111,7 @@ class Timer:
             node.log.warning("sweep failed", task=task.name, error=error)
         except Exception:  # noqa: BLE001 - a thread's outermost loop: the next sweep may work
             node.log.trace(f"sweep of {task.name} failed", traceback.format_exc())
-        return node.clock.now_s() + AFTER_FAILURE_S
+        return past_s(node.clock) + AFTER_FAILURE_S
 
 
 def sweep_images(node: Node) -> int | None:
@@ -111,7 +119,7 @@ def sweep_images(node: Node) -> int | None:
     pool = node.pool
     with pool.changing("looking for expired images"):
         node.is_index_ready = True
-        now_s = node.clock.now_s()
+        now_s = past_s(node.clock)
         entries = [entry for entry in pool.index.entries() if entry.expires_s is not None]
         evicted: list[str] = []
         if any(entry.expires_s <= now_s for entry in entries if entry.expires_s is not None):
@@ -139,7 +147,7 @@ def sweep_ingests(node: Node) -> int | None:
     """Drop what is arriving for nobody."""
     for key in ingest.drop_stale(node.pool):
         node.log.info("ingest dropped", key=key[:13])
-    now_s = node.clock.now_s()
+    now_s = past_s(node.clock)
     leases = [each.lease_s() for each in node.pool.ingests()]
     return min((lease_s for lease_s in leases if lease_s > now_s), default=None)
 
@@ -147,7 +155,7 @@ def sweep_ingests(node: Node) -> int | None:
 def sweep_instances(node: Node) -> int | None:
     """Remove instances whose lease is over, or that an earlier boot has left."""
     pool = node.pool
-    now_s = node.clock.now_s()
+    now_s = past_s(node.clock)
     again_s = []
     for key in instance_book.leftovers(pool):
         try:
@@ -157,14 +165,14 @@ def sweep_instances(node: Node) -> int | None:
             # One that only root can remove must not keep all others.
             node.log.warning("instance stays", instance=key, error=error)
             again_s.append(now_s + AFTER_FAILURE_S)
-    now_s = node.clock.now_s()
+    now_s = past_s(node.clock)
     ends = again_s + [each.expires_s for each in instance_book.instances(pool)]
     return min((end_s for end_s in ends if end_s > now_s), default=None)
 
 
 def sweep_aliases(node: Node) -> int | None:
     """Delete the files of names that are not believed any more."""
-    pool, now_s = node.pool, node.clock.now_s()
+    pool, now_s = node.pool, past_s(node.clock)
     folder = pool.layout.folder("aliases")
     ends = []
     for name in pool.disk.names(folder):
@@ -176,11 +184,12 @@ def sweep_aliases(node: Node) -> int | None:
             continue
         if alias.expires_s is not None and alias.expires_s <= now_s:
             pool.remove_alias(alias.name)
-            node.log.info("alias expired", alias=alias.name)
+            node.log.info("alias expired", culprit=alias.uid, alias=alias.name)
         elif _is_gone(node, alias):
             _remove_stale(node, alias)
         elif alias.expires_s is not None:
             ends.append(alias.expires_s)
+    node.names.forget_gone()
     return min(ends, default=None)
 
 
@@ -196,19 +205,28 @@ def _remove_stale(node: Node, alias: Alias) -> None:
     """Remove the name of an image that was evicted, unless the image comes back meanwhile."""
     with node.pool.changing(f"removing the alias {alias.name[:100]}"):
         if _is_gone(node, alias) and node.pool.remove_alias(alias.name):
-            node.log.info("alias of an evicted image removed", alias=alias.name)
+            node.log.info("alias of an evicted image removed", culprit=alias.uid, alias=alias.name)
 
 
 def sweep_memory(node: Node) -> int | None:
-    """Forget old transfers, and bring the gauges up to date."""
+    """Forget old transfers, end overdue ones, and bring the gauges up to date."""
     node.transfers.forget_old()
+    node.transfers.end_overdue()
+    node.log.tell_left_out()
     gauge(node)
+    gauge_shares(node)
     return None
+
+
+def take_turns(node: Node) -> int | None:
+    """Let other users' transfers run, if any wait."""
+    return node.clock.now_s() + node.config.user_turn_s if node.transfers.take_turns() else None
 
 
 def sweep_pins(node: Node) -> int | None:
     """Pins end by themselves; how many have is only counted, and seldom, since it reads them all."""
     node.metrics.set("outrider_pool_expired_pins", count_expired_pins(node))
+    gauge_held(node, account_of(node))
     return None
 
 
@@ -216,8 +234,10 @@ def sweep_pins(node: Node) -> int | None:
 TASKS = (
     Task("instances", sweep_instances),
     Task("ingests", sweep_ingests),
+    Task("stalled", sweep_stalled),
     Task("images", sweep_images),
     Task("aliases", sweep_aliases, rarely=10),
     Task("memory", sweep_memory),
+    Task("turns", take_turns),
     Task("pins", sweep_pins, rarely=10),
 )

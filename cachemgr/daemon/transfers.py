@@ -7,34 +7,37 @@ on from what lies in the pool.
 
 from __future__ import annotations
 
-import os
 import threading
 import traceback
+from collections import Counter
 from dataclasses import dataclass, field
 
 from cachemgr.bring import Reins
 from cachemgr.daemon import schedule
+from cachemgr.daemon.bounds import Bounds, Remembered, Turns
+from cachemgr.daemon.places import Places
 from cachemgr.daemon.schedule import CANCELLED, DONE, ENDED, FAILED, PAUSED, RUNNING, WAITING, Standing
+from cachemgr.daemon.users_rate import OfUsers
 from cachemgr.errors import Busy, CacheError, Cancelled, Missing
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.rate import RateLimit
+from cachemgr.shares import PLACES, Share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from cachemgr.bring import Origin
     from cachemgr.clock import Clock
     from cachemgr.daemon.log import Log
+    from cachemgr.daemon.places import Admission
     from cachemgr.fetch.report import Progress
     from cachemgr.ingest import Writer
     from cachemgr.records import Image
 
     Work = Callable[["Transfer", Reins], Image]
 
-# Ended transfers are remembered so long, and so many of them.
-REMEMBERED_S = 3600
-MOST_REMEMBERED = 1000
+RUNNING_NOW = "running transfers"
 STOPPING = "the daemon is stopping; what has arrived is kept"
 
 
@@ -49,12 +52,21 @@ class Transfer:
     work: Work
     limit: RateLimit
     created_s: int
+    begun_by: int
+    # On the monotonic clock.
+    begun_s: float
     control: Control = field(default_factory=Control)
     state: str = WAITING
+    # The earliest that anybody named, and the earliest of root's and the service's.
     deadline_s: int | None = None
+    promised_s: int | None = None
     is_held: bool = False
     # Wanted by ordinary users alone.
     is_ordinary: bool = False
+    # Whose place it takes; None if it has ended.
+    place_of: int | None = None
+    # Root has set the rate: others do not change it by joining.
+    is_rate_roots: bool = False
     is_held_by_waiting: bool = False
     wanted_by: set[int] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
@@ -86,11 +98,24 @@ class Transfers:
     """The table of all transfers, those that ended a while ago included."""
 
     def __init__(
-        self, *, slots: int, most_waiting: int, rate_bytes_per_s: int | None, clock: Clock, log: Log
+        self,
+        *,
+        slots: int,
+        most_waiting: int,
+        rate_bytes_per_s: int | None,
+        clock: Clock,
+        log: Log,
+        bounds: Bounds | None = None,
     ) -> None:
         self.limit = RateLimit(rate_bytes_per_s, clock)
         self._slots = slots
-        self._most_waiting = most_waiting
+        self._bounds = bounds = bounds or Bounds()
+        self.users_limit = RateLimit(bounds.rate_bytes_per_s, clock)
+        self.places = Places(slots + most_waiting, bounds)
+        self._turns = Turns(bounds.turn_s)
+        self._in_turn_of: Mapping[int, int] = {}
+        self._charged_s = clock.monotonic_s()
+        self._remembered = Remembered(bounds.remembered, bounds.remembered_of_user)
         self._clock = clock
         self._log = log
         self._changed = threading.Condition()
@@ -115,6 +140,7 @@ class Transfers:
         rate_bytes_per_s: int | None = None,
         expected_rate_bytes_per_s: int | None = None,
         names: Iterable[str] = (),
+        admission: Admission | None = None,
     ) -> tuple[Transfer, bool]:
         """The transfer of that key, begun or joined; whether it was there before.
 
@@ -126,22 +152,33 @@ class Transfers:
             self._check_going()
             found = self._alive(key)
             is_joined = found is not None
+            self.places.use(admission, uid, origins, needs_place=found is None, is_ordinary=is_ordinary)
             if found is None:
-                self._check_place()
                 self._last += 1
                 limit = RateLimit(rate_bytes_per_s, self._clock)
-                found = Transfer(self._last, key, uri, size_bytes, work, limit, self._clock.now_s())
+                found = Transfer(
+                    self._last,
+                    key,
+                    uri,
+                    size_bytes,
+                    work,
+                    limit,
+                    self._clock.now_s(),
+                    uid,
+                    self._clock.monotonic_s(),
+                )
                 found.expected_rate_bytes_per_s = expected_rate_bytes_per_s
                 found.is_ordinary = is_ordinary
+                found.place_of = uid
                 self._all[found.number] = found
+            else:
+                self._widen(found, uid, rate_bytes_per_s, is_ordinary=is_ordinary)
             waited = set(found.wanted_by)
             found.wanted_by.add(uid)
-            found.is_ordinary = found.is_ordinary and is_ordinary
             known = {origin.name for origin in found.origins}
             self._unused += [origin for origin in origins if origin.name in known]
             found.origins += [origin for origin in origins if origin.name not in known]
-            if deadline_s is not None and (found.deadline_s is None or deadline_s < found.deadline_s):
-                found.deadline_s = deadline_s
+            _hasten(found, deadline_s, is_ordinary=is_ordinary)
             found.names.update(names)
             if found.is_held and found.is_held_by_waiting and uid not in waited:
                 # Who paused it did so for those who waited then.
@@ -150,12 +187,28 @@ class Transfers:
         self._close_unused()
         return found, is_joined
 
-    def check_room(self, key: str) -> None:
-        """Refuse what `join` would refuse: before anything is reserved for it."""
+    def admit(self, key: str, uid: int, *, is_ordinary: bool, files: int = 0) -> Admission:
+        """Set aside what `join` will need, or refuse: before any bytes are reserved for it."""
         with self._changed:
             self._check_going()
-            if self._alive(key) is None:
-                self._check_place()
+            needs_place = self._alive(key) is None
+            return self.places.admit(uid, needs_place=needs_place, is_ordinary=is_ordinary, files=files)
+
+    def turn_back(self, admission: Admission) -> None:
+        """Nothing came of it."""
+        self.places.turn_back(admission)
+
+    def shares(self) -> list[Share]:
+        with self._changed:
+            running = Counter(self._in_turn_of.values())
+        most = self._bounds.slots_of_user or self._slots
+        slots = [
+            Share(RUNNING_NOW, PLACES, str(uid), count, most, 0) for uid, count in sorted(running.items())
+        ]
+        return [*self.places.shares(), *slots]
+
+    def refused(self) -> dict[str, int]:
+        return self.places.refused()
 
     def all(self) -> list[Transfer]:
         with self._changed:
@@ -198,9 +251,11 @@ class Transfers:
             self._schedule()
         self._close_unused()
 
-    def set_deadline(self, transfer: Transfer, deadline_s: int) -> None:
+    def set_deadline(self, transfer: Transfer, deadline_s: int, *, is_ordinary: bool) -> None:
         with self._changed:
             transfer.deadline_s = deadline_s
+            if not is_ordinary:
+                transfer.promised_s = deadline_s
             self._schedule()
         self._close_unused()
 
@@ -220,6 +275,9 @@ class Transfers:
         with self._changed:
             transfer.wanted_by.discard(uid)
             if transfer.wanted_by:
+                if transfer.place_of == uid:
+                    others = sorted(transfer.wanted_by)
+                    transfer.place_of = self.places.handed_on(uid, others, is_ordinary=transfer.is_ordinary)
                 return False
             # With the lock still held: nobody joins what is about to be cancelled.
             self.cancel(transfer, reason)
@@ -242,14 +300,35 @@ class Transfers:
             thread.join(max(0.0, until_s - self._clock.monotonic_s()))
 
     def forget_old(self) -> None:
-        """Drop what ended long ago, and the oldest beyond a number."""
+        """Drop what ended long ago."""
         with self._changed:
-            now_s = self._clock.now_s()
-            ended = sorted(each.number for each in self._all.values() if each.has_ended)
-            surplus = set(ended[: max(0, len(ended) - MOST_REMEMBERED)])
-            for number in ended:
-                if number in surplus or (self._all[number].ended_s or 0) + REMEMBERED_S <= now_s:
-                    del self._all[number]
+            now_s, most_s = self._clock.now_s(), self._bounds.remembered_s
+            ended = [each for each in self._all.values() if each.has_ended]
+            # What ended in the future did so by a clock that was wrong.
+            old = [each for each in ended if not 0 <= now_s - (each.ended_s or 0) < most_s]
+            for transfer in old:
+                self._remembered.forget(transfer.begun_by, transfer.number)
+                del self._all[transfer.number]
+
+    def end_overdue(self) -> None:
+        """Give up what only ordinary users want and has had its time: no source keeps a place for ever."""
+        until_s = self._clock.monotonic_s() - self._bounds.longest_s
+        with self._changed:
+            alive = [each for each in self._all.values() if each.is_ordinary and not each.has_ended]
+            late = [each for each in alive if each.begun_s <= until_s and each.control.cancelled is None]
+        for transfer in late:
+            self.cancel(
+                transfer, f"it has taken {self._bounds.longest_s} s, as long as user_transfer_time allows"
+            )
+
+    def take_turns(self) -> bool:
+        """Let those run whose turn it is; whether there are turns to be taken again."""
+        with self._changed:
+            self._schedule()
+            alive = [each for each in self._all.values() if not each.has_ended and not each.is_held]
+            waiting = any(each.state != RUNNING for each in alive)
+        self._close_unused()
+        return waiting
 
     def _alive(self, key: str) -> Transfer | None:
         """Whom to join. Not what was cancelled and has not noticed yet: that brings nobody anything."""
@@ -260,9 +339,17 @@ class Transfers:
         if self._is_stopping:
             raise Busy("the daemon is stopping: ask the next one")
 
-    def _check_place(self) -> None:
-        if sum(not each.has_ended for each in self._all.values()) >= self._slots + self._most_waiting:
-            raise Busy(f"{self._most_waiting} transfers are waiting already: try again later")
+    def _widen(
+        self, transfer: Transfer, uid: int, rate_bytes_per_s: int | None, *, is_ordinary: bool
+    ) -> None:
+        """One more wants it: nobody is bound by another's rate, and the service takes its own place."""
+        before = transfer.limit.rate_bytes_per_s
+        is_wider = before is not None and (rate_bytes_per_s is None or rate_bytes_per_s > before)
+        if is_wider and not (transfer.is_rate_roots and is_ordinary):
+            transfer.limit.set(rate_bytes_per_s)
+        if transfer.is_ordinary and not is_ordinary and transfer.place_of is not None:
+            transfer.place_of = self.places.taken_over(transfer.place_of, uid)
+        transfer.is_ordinary = transfer.is_ordinary and is_ordinary
 
     def _release(self, transfer: Transfer) -> None:
         transfer.is_held = False
@@ -277,11 +364,15 @@ class Transfers:
 
     def _carry_out_choice(self) -> bool:
         """Whether all that were chosen run now."""
-        standings = [
-            Standing(each.number, each.state, each.deadline_s, each.is_held, each.is_ordinary)
-            for each in self._all.values()
-        ]
-        choice = schedule.choose(standings, self._slots)
+        self._charge()
+        now_s = self._clock.now_s()
+        standings = [_standing(each, now_s) for each in self._all.values() if not each.has_ended]
+        waiting = [each for each in standings if each.is_ordinary and not each.is_held]
+        users = sorted({uid for each in waiting for uid in each.users})
+        choice = schedule.choose(
+            standings, self._slots, most_of_user=self._bounds.slots_of_user, turns=self._turns.of(users)
+        )
+        self._in_turn_of = choice.in_turn_of
         for number in choice.to_pause:
             transfer = self._all[number]
             transfer.control.pause()
@@ -293,6 +384,13 @@ class Transfers:
             if not transfer.has_thread and not self._start(transfer):
                 return False
         return True
+
+    def _charge(self) -> None:
+        """Count the time that has passed to those in whose turn transfers ran."""
+        now_s = self._clock.monotonic_s()
+        for uid in self._in_turn_of.values():
+            self._turns.charge(uid, now_s - self._charged_s)
+        self._charged_s = now_s
 
     def _start(self, transfer: Transfer) -> bool:
         """A thread for it, or its end: who has no thread must not keep a slot."""
@@ -323,7 +421,11 @@ class Transfers:
 
         reins = Reins(
             control=transfer.control,
-            limits=(transfer.limit, self.limit),
+            limits=(
+                transfer.limit,
+                self.limit,
+                OfUsers(self.users_limit, lambda: transfer.is_ordinary, self._clock),
+            ),
             on_progress=on_progress,
             on_sink=on_sink,
             expected_rate_bytes_per_s=transfer.expected_rate_bytes_per_s,
@@ -336,7 +438,8 @@ class Transfers:
         except CacheError as error:
             state, transfer.error = FAILED, error
         except Exception as error:  # noqa: BLE001 - a thread's outermost loop
-            self._log.trace("transfer failed", traceback.format_exc())
+            culprit = transfer.begun_by if transfer.is_ordinary else None
+            self._log.trace("transfer failed", traceback.format_exc(), culprit=culprit)
             state, transfer.error = FAILED, CacheError(f"the transfer failed ({type(error).__name__})")
         with self._changed:
             self._end(transfer, state)
@@ -353,19 +456,40 @@ class Transfers:
         transfer.ended_s = self._clock.now_s()
         self._unused += transfer.origins
         transfer.origins = []
+        if transfer.place_of is not None:
+            self.places.transfers.give(transfer.place_of)
+            transfer.place_of = None
+        uid, is_ordinary = transfer.begun_by, transfer.is_ordinary
+        for number in self._remembered.note(uid, transfer.number, is_ordinary=is_ordinary):
+            del self._all[number]
 
     def _close_unused(self) -> None:
         with self._changed:
             origins, self._unused = self._unused, []
-        close_files(origins)
+        self.places.close(origins)
 
     def _to(self, transfer: Transfer, state: str) -> None:
         transfer.state = schedule.checked_change(transfer.state, state)
         transfer.changes += 1
 
 
-def close_files(origins: Iterable[Origin]) -> None:
-    """Close the files that users had opened for their transfer."""
-    for origin in origins:
-        if origin.descriptor is not None:
-            os.close(origin.descriptor)
+def _standing(transfer: Transfer, now_s: int) -> Standing:
+    deadline_s = transfer.deadline_s if transfer.is_ordinary else transfer.promised_s
+    return Standing(
+        transfer.number,
+        transfer.state,
+        deadline_s,
+        transfer.is_held,
+        transfer.is_ordinary,
+        tuple(sorted(transfer.wanted_by)),
+        is_late=deadline_s is not None and deadline_s <= now_s,
+    )
+
+
+def _hasten(transfer: Transfer, deadline_s: int | None, *, is_ordinary: bool) -> None:
+    if deadline_s is None:
+        return
+    transfer.deadline_s = min(deadline_s, transfer.deadline_s or deadline_s)
+    if not is_ordinary:
+        promised_s = transfer.promised_s
+        transfer.promised_s = deadline_s if promised_s is None else min(deadline_s, promised_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from cachemgr.daemon import adding, claiming, leasing, looking, steering
+from cachemgr.daemon import adding, claiming, leasing, looking, making, promising, steering, taking
 from cachemgr.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.layout import disk_errors
 
@@ -26,17 +26,19 @@ VERBS: dict[str, Verb] = {
     "show": looking.show,
     "instances": looking.instances,
     "transfers": looking.transfers,
+    "shares": taking.shares,
     "stats": looking.stats,
     "metrics": looking.metrics,
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,
-    "instance": leasing.instance,
+    "instance": making.instance,
     "claim": claiming.claim,
     "release": leasing.release,
     "forget": leasing.forget,
     "transfer-set": steering.transfer_set,
     "limits": steering.limits,
+    "promise": promising.promise,
     "evict": steering.evict,
     "check": steering.check,
 }
@@ -63,7 +65,9 @@ class Dispatcher:
                 return verb(self.node, caller, request, line)
         except CacheError as error:
             result = error.code
-            self.node.log.debug("request refused", verb=request.verb, uid=caller.uid, error=error)
+            self.node.log.debug(
+                "request refused", culprit=caller.culprit, verb=request.verb, uid=caller.uid, error=error
+            )
             raise
         finally:
             known = request.verb if request.verb in VERBS else "unknown"

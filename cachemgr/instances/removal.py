@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from contextlib import suppress
 
 from cachemgr.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed
@@ -35,6 +37,8 @@ def remove(mounter: Mounter, folder: str, *, pool: str) -> None:
     try:
         with suppress(Missing), opened(folder, is_folder=True) as folder_fd:
             for name in PARTS:
+                if name in (DISK, NEW):
+                    empty(folder_fd, name)
                 remove_tree(folder_fd, name)
     except PermissionError as error:
         raise NotAllowed(
@@ -42,6 +46,27 @@ def remove(mounter: Mounter, folder: str, *, pool: str) -> None:
         ) from error
     except OSError as error:
         raise DiskFailed(f"{folder} cannot be removed: {error.strerror}") from error
+
+
+def empty(folder_fd: int, name: str) -> None:
+    """Free a copy's bytes now, whoever keeps it open or has another name for it: they are given back.
+
+    What cannot be emptied (it is being run, or somebody has a lease on it) is deleted all the same.
+    """
+    flags = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    with suppress(OSError):
+        fd = os.open(name, flags, dir_fd=folder_fd)
+        try:
+            # Not through a mount: that would be the image itself.
+            if stat.S_ISREG(os.fstat(fd).st_mode) and _mount_of(fd) == _mount_of(folder_fd):
+                os.ftruncate(fd, 0)
+        finally:
+            os.close(fd)
+
+
+def _mount_of(fd: int) -> str:
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        return next(line for line in file if line.startswith("mnt_id:"))
 
 
 def undo(mounter: Mounter, folder: str, *, pool: str) -> int:

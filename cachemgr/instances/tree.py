@@ -15,6 +15,7 @@ from cachemgr.errors import Busy
 ROUNDS = 64
 """How often the folder may turn out not to be empty because somebody still writes to it."""
 READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MOST_ABOUT_A_FILE = 4096
 NO_FOLDER = (errno.ENOTDIR, errno.ELOOP)
 NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
@@ -35,6 +36,8 @@ def remove_tree(parent_fd: int, name: str) -> None:
         _unlink(parent_fd, name)
         return
     try:
+        if _mount_of(top_fd) != _mount_of(parent_fd):
+            raise Busy(f"something is mounted on {name}: unmount it first")
         for _ in range(ROUNDS):
             names = os.listdir(top_fd)
             if not names:
@@ -48,7 +51,7 @@ def remove_tree(parent_fd: int, name: str) -> None:
 
 
 def _empty(top_fd: int, waiting: list[str]) -> None:
-    device = os.fstat(top_fd).st_dev
+    mount = _mount_of(top_fd)
     moves = 0
     while waiting:
         name = waiting.pop()
@@ -65,7 +68,7 @@ def _empty(top_fd: int, waiting: list[str]) -> None:
             _unlink(top_fd, name)
             continue
         try:
-            if os.fstat(fd).st_dev != device:
+            if _mount_of(fd) != mount:
                 raise Busy(f"something is mounted on {name}: unmount it first")
             for inner in _unlink_files(fd):
                 moves = _move_up(fd, inner, top_fd, moves)
@@ -73,6 +76,16 @@ def _empty(top_fd: int, waiting: list[str]) -> None:
         finally:
             os.close(fd)
         _remove_folder(top_fd, name)
+
+
+def _mount_of(fd: int) -> tuple[int, bytes]:
+    """In which mount a folder lies. The device alone does not tell: one may be mounted at two places."""
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", "rb") as file:
+            lines = file.read(MOST_ABOUT_A_FILE).splitlines()
+    except OSError:
+        lines = []
+    return os.fstat(fd).st_dev, next((line for line in lines if line.startswith(b"mnt_id:")), b"")
 
 
 def _remove_unread(top_fd: int, name: str, refusal: PermissionError) -> None:

@@ -43,6 +43,39 @@ def mounted(kind: str, folder: Path) -> Iterator[Path]:
         image.unlink()
 
 
+def moved(image: Path, place: Path) -> None:
+    """Mount what is on that disk anew, as if it had been put into another machine.
+
+    From a copy, since mounting the same file again finds the file system that the kernel has given up
+    as long as it is mounted anywhere: whatever has made a mount namespace meanwhile keeps it alive, with
+    its own copy of all mounts, and umount here does not change that.
+    """
+    copy = image.with_name(f"again-{image.name}")
+    run("umount", str(place))
+    run("cp", "--sparse=always", str(image), str(copy))
+    run("mount", "-o", "loop", str(copy), str(place))
+    copy.unlink()
+
+
+@contextmanager
+def other_namespace() -> Iterator[None]:
+    """Somebody who keeps every mount of this moment alive, as services and containers do."""
+    need("unshare")
+    # It says when it is there, and ends when its input does.
+    holder = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", "echo; read end"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdin is not None
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        yield
+    finally:
+        holder.stdin.close()
+        holder.stdout.close()
+        holder.wait(60)
+
+
 def run(*argv: str) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     if done.returncode:

@@ -15,9 +15,9 @@ import pytest
 
 from cachemgr import channel
 from cachemgr.client import Client
-from cachemgr.daemon import control
 from cachemgr.errors import BadRequest, CacheError, Missing, NoDaemon
 from cachemgr.remote import RemoteClient
+from cachemgr.shares import Shares
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, eventually
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
@@ -263,8 +263,8 @@ def test_whatever_strangers_say_they_are_shown_the_door(daemon: Inside, text: by
     assert name_told(daemon) == "n1"
 
 
-def test_who_says_nothing_is_not_waited_for_long(daemon: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "HANDSHAKE_S", 0.3)
+def test_who_says_nothing_is_not_waited_for_long(inside: Start, key_file: str) -> None:
+    daemon = inside(control_listen="127.0.0.1:0", relay_key=key_file, stranger_timeout="1s")
     with closing(dial(port_of(daemon))) as silent:
         line_of(silent)
         told = everything(silent)
@@ -272,10 +272,8 @@ def test_who_says_nothing_is_not_waited_for_long(daemon: Inside, monkeypatch: py
     assert told == b""
 
 
-def test_who_speaks_letter_by_letter_gets_no_more_time(
-    daemon: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(control, "HANDSHAKE_S", 0.5)
+def test_who_speaks_letter_by_letter_gets_no_more_time(inside: Start, key_file: str) -> None:
+    daemon = inside(control_listen="127.0.0.1:0", relay_key=key_file, stranger_timeout="1s")
     sent = 0
     with closing(dial(port_of(daemon))) as slow:
         line_of(slow)
@@ -295,24 +293,25 @@ def test_who_speaks_letter_by_letter_gets_no_more_time(
 
 
 def test_strangers_do_not_shut_others_out(inside: Start, key_file: str) -> None:
-    daemon = inside(control_listen="0.0.0.0:0", relay_key=key_file)
+    daemon = inside(control_listen="0.0.0.0:0", relay_key=key_file, node="n1")
     port = port_of(daemon)
-    crowd = [dial(port) for _ in range(control.MOST_STRANGERS_OF_A_HOST + 4)]
-    greeted = sum(bool(line_of(each)) for each in crowd)
-    # The loopback network has more than one host.
-    elsewhere = socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.9", 0), timeout=20)
-    with closing(elsewhere):
-        told = line_of(elsewhere)
+    # From the address of the service itself, and from ten others: the loopback network has many hosts.
+    crowd = [dial(port) for _ in range(150)]
+    for number in range(150):
+        host = (f"127.0.0.{10 + number % 10}", 0)
+        crowd.append(socket.create_connection(("127.0.0.1", port), source_address=host, timeout=20))
+    told = [name_told(daemon) for _ in range(3)]
     for each in crowd:
         each.close()
 
-    assert greeted == control.MOST_STRANGERS_OF_A_HOST
-    assert told.startswith(b"outrider-control 1 ")
-    assert daemon.ask("ping")["node"] == ""
+    assert told == ["n1"] * 3
+    assert daemon.ask("ping")["node"] == "n1"
 
 
-def test_caller_for_whom_there_is_no_room_is_told_so(daemon: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "MOST_CONNECTIONS", 1)
+def test_caller_for_whom_there_is_no_room_is_told_so(daemon: Inside) -> None:
+    assert daemon.daemon is not None
+    assert daemon.daemon.control is not None
+    daemon.daemon.control.places = Shares("control connections", most=1, most_of_one=1)
     with remote(daemon), pytest.raises(NoDaemon, match="it has too many connections"):
         remote(daemon)
     eventually("the place is free", lambda: daemon.node.connections() == 0, daemon.log)
@@ -321,7 +320,7 @@ def test_caller_for_whom_there_is_no_room_is_told_so(daemon: Inside, monkeypatch
 
 
 def test_places_of_strangers_are_given_back(daemon: Inside) -> None:
-    for _ in range(3 * control.MOST_STRANGERS):
+    for _ in range(3 * daemon.config.strangers):
         with pytest.raises(NoDaemon):
             remote(daemon, OTHER_KEY)
 

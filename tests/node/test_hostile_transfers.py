@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from cachemgr.bring import Origin, Reins
 from cachemgr.daemon.log import Log
 from cachemgr.daemon.transfers import Transfer, Transfers
+from cachemgr.daemon.users_rate import OfUsers
 from cachemgr.errors import Busy, SourceFailed
+from cachemgr.fetch.rate import LEAST_STEP_BYTES, RateLimit
 from cachemgr.records import Image
-from tests.node.daemons import CLOCK, eventually
+from tests.node.daemons import CLOCK, Inside, eventually
+
+Start = Callable[..., Inside]
 
 
 def fails(transfer: Transfer, reins: Reins) -> Image:
@@ -73,3 +78,44 @@ def test_transfer_without_a_thread_ends_and_leaves_its_slot(
 
     assert all(isinstance(each.error, Busy) for each in unlucky)
     assert isinstance(later.error, SourceFailed)
+
+
+def test_users_share_a_rate_that_ends_when_the_service_wants_the_image(inside: Start) -> None:
+    daemon, limits, is_over = inside(user_rate="1000"), [], threading.Event()
+
+    def work(transfer: Transfer, reins: Reins) -> Image:
+        limits.append(reins.limits[-1])
+        assert is_over.wait(20)
+        raise SourceFailed("enough")
+
+    def join(key: str, uid: int, *, is_ordinary: bool) -> None:
+        daemon.node.transfers.join(
+            key, uri=key, size_bytes=1, uid=uid, origins=[], work=work, is_ordinary=is_ordinary
+        )
+
+    for key, uid in (("a", 2001), ("b", 2002)):
+        join(key, uid, is_ordinary=True)
+    eventually("both run", lambda: len(limits) == 2, daemon.log)
+    before = [each.rate_bytes_per_s for each in limits]
+    join("a", 0, is_ordinary=False)
+    after = sorted(str(each.rate_bytes_per_s) for each in limits)
+    steps = sorted(each.step_bytes(1 << 20) for each in limits)
+    is_over.set()
+    daemon.settle()
+
+    assert before == [1000, 1000]
+    assert after == ["1000", "None"]
+    assert steps == [LEAST_STEP_BYTES, 1 << 20]
+
+
+def test_who_waits_for_the_users_rate_goes_on_when_the_service_wants_the_image() -> None:
+    shared, is_ordinary = RateLimit(1, CLOCK), [True]
+    limit = OfUsers(shared, lambda: is_ordinary[0], CLOCK)
+    waiting = threading.Thread(target=limit.take, args=(1 << 20,))
+    waiting.start()
+    is_waiting = waiting.is_alive()
+    is_ordinary[0] = False
+    waiting.join(20)
+
+    assert is_waiting
+    assert not waiting.is_alive()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import resource
 import shutil
 import signal
 import socket
@@ -21,7 +22,11 @@ from cachemgr.client import Client
 from cachemgr.daemon import timer
 from cachemgr.daemon.listener import Place
 from cachemgr.daemon.notify import watchdog_s
-from cachemgr.errors import Busy, NoDaemon
+from cachemgr.disk import RealDisk
+from cachemgr.errors import BadRequest, Busy, CacheError, NoDaemon
+from cachemgr.index import SqliteIndex
+from cachemgr.layout import Layout
+from cachemgr.pool import Pool
 from tests.node.daemons import (
     CLOCK,
     MIB,
@@ -187,6 +192,86 @@ def test_damage_and_an_odd_address_keep_no_daemon_from_serving(outside: Start, f
     assert "Traceback" not in second.log()
 
 
+@pytest.mark.parametrize("is_behind_link", [True, False])
+def test_second_daemon_of_one_pool_is_refused_whatever_path_leads_there(
+    outside: Start, is_behind_link: bool
+) -> None:
+    first = outside()
+    pool = first.folder / "pool"
+    if is_behind_link:
+        (first.folder / "link").symlink_to(pool)
+        pool = first.folder / "link"
+    second = subprocess.run(
+        [sys.executable, "-m", "cachemgr.daemon", "--config", "/dev/null"],
+        env={
+            "PYTHONPATH": str(ROOT),
+            "OUTRIDER_CACHEMGR_POOL": str(pool),
+            "OUTRIDER_CACHEMGR_SOCKET": str(first.folder / "t"),
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert second.returncode == Busy.exit_code
+    assert f"another daemon serves the pool {first.folder}/pool" in second.stderr
+    assert first.ask("ping")["pid"] == first.process.pid
+
+
+@pytest.mark.parametrize("name", ["s", "s.new"])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / "precious").write_text("of somebody")
+    path = tmp_path / name
+    if kind == "link":
+        path.symlink_to(tmp_path / "precious")
+    else:
+        path.write_text("of somebody")
+    place = Place(str(tmp_path / "s"))
+    with pytest.raises(BadRequest, match=f"{path} is there and is no socket: move it away"):
+        place.listen()
+    place.leave()
+
+    assert path.read_text() == (tmp_path / "precious").read_text() == "of somebody"
+
+
+def test_socket_of_a_successor_is_left_alone(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "s"))
+    with closing(place.listen()):
+        (tmp_path / "s").rename(tmp_path / "own")
+        (tmp_path / "s").write_text("of somebody")
+        place.leave()
+
+    assert (tmp_path / "s").read_text() == "of somebody"
+
+
+def test_link_in_the_place_of_the_trash_empties_no_other_folder(folder: Path) -> None:
+    make_pool(folder / "pool")
+    (folder / "precious").mkdir()
+    (folder / "precious/file").write_text("of somebody")
+    (folder / "pool/trash").rmdir()
+    (folder / "pool/trash").symlink_to(folder / "precious")
+    (folder / "pool/lock").write_text("busy")
+    root = str(folder / "pool")
+    pool = Pool(RealDisk(), root, CLOCK, SqliteIndex(Layout(root).index))
+    with closing(pool), pytest.raises(CacheError), pool.changing("looking"):
+        """What an earlier process has left in the trash is deleted now."""
+
+    assert (folder / "precious/file").read_text() == "of somebody"
+
+
+def test_pool_behind_a_link_that_is_turned_elsewhere_stays_the_same_for_a_daemon(
+    folder: Path, outside: Start
+) -> None:
+    (folder / "link").symlink_to(make_pool(folder / "real"))
+    daemon = outside(pool=str(folder / "link"))
+    (folder / "link").unlink()
+    (folder / "link").symlink_to(make_pool(folder / "other"))
+
+    assert daemon.ask("ping")["pool"] == f"{folder}/real"
+    assert daemon.ask("check")["findings"] == []
+
+
 def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:
     first = outside()
     second = subprocess.run(
@@ -319,3 +404,16 @@ def test_hit_is_served_before_the_sweeping_up_has_ended(
 def test_path_too_long_for_a_socket_is_refused_with_its_limit(folder: Path) -> None:
     with pytest.raises(Exception, match="too long"):
         Place(str(folder / ("s" * 120)))
+
+
+def test_daemon_has_as_many_open_files_as_the_system_allows(outside: Callable[..., Outside]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        daemon = outside()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = Path(f"/proc/{daemon.process.pid}/limits").read_text()
+    line = next(each for each in limits.splitlines() if each.startswith("Max open files"))
+
+    assert int(line.split()[3]) == min(int(line.split()[4]), 65_536)

@@ -29,7 +29,7 @@ def test_file_is_read_with_units_and_the_rest_is_default(tmp_path: Path) -> None
     found = config.load(path)
 
     assert (found.pool, found.rate_bytes_per_s, found.alias_lifetime_s) == ("/p", 12_500_000, 7200)
-    assert found.user_bytes == 2 * 1024**3
+    assert config.share_bytes(found.user_bytes, 1 << 40) == 2 * 1024**3
     assert found.socket == "/run/outrider/cachemgr.sock"
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cachemgr.daemon.bounds import Turns
 from cachemgr.daemon.schedule import (
     CHANGES,
     ENDED,
@@ -115,3 +118,99 @@ def test_a_second_look_changes_nothing(rows: list[tuple[str, int | None, bool]],
     ]
 
     assert choose(changed, slots) == choose([], slots)
+
+
+def user(number: int, uid: int, state: str = WAITING, deadline_s: int | None = None) -> Standing:
+    return Standing(number, state, deadline_s, False, is_ordinary=True, users=(uid,))
+
+
+def test_late_transfer_leaves_its_slot_to_those_that_can_be_in_time() -> None:
+    late = Standing(1, RUNNING, 10, False, is_late=True)
+
+    choice = choose([late, standing(2, deadline_s=99), standing(3)], slots=1)
+
+    assert (choice.to_run, choice.to_pause) == ((2,), (1,))
+    assert choose([late, standing(3)], slots=1).to_run == ()
+
+
+def test_users_go_behind_root_and_the_service_whatever_their_deadlines() -> None:
+    choice = choose([user(1, 7, RUNNING, 0), user(2, 8, RUNNING, 0), standing(3), standing(4)], slots=2)
+
+    assert (choice.to_run, choice.to_pause) == ((3, 4), (1, 2))
+
+
+def test_each_user_has_one_slot_before_anybody_has_two() -> None:
+    many = [user(number, 7, RUNNING if number < 4 else WAITING, 0) for number in range(1, 20)]
+
+    choice = choose([*many, user(20, 8)], slots=4)
+
+    assert (choice.to_run, choice.to_pause) == ((20,), (3,))
+
+
+def test_user_has_no_more_slots_than_allowed_even_if_some_are_free() -> None:
+    choice = choose([user(number, 7) for number in range(5)], slots=4, most_of_user=2)
+
+    assert choice.to_run == (0, 1)
+
+
+def test_deadlines_of_a_user_order_that_users_own() -> None:
+    choice = choose([user(1, 7, deadline_s=9), user(2, 7, deadline_s=3), user(3, 8)], slots=3)
+
+    assert choice.to_run == (2, 3)
+
+
+def test_who_has_had_fewer_turns_goes_first() -> None:
+    running = [user(1, 7, RUNNING), user(2, 8, RUNNING)]
+
+    equal = choose([*running, user(3, 9)], slots=3, turns={7: 1, 8: 1, 9: 1})
+    fewer = choose([*running, user(3, 9)], slots=3, turns={7: 2, 8: 1, 9: 1})
+
+    assert (equal.to_run, equal.to_pause) == ((), ())
+    assert (fewer.to_run, fewer.to_pause) == ((3,), (1,))
+
+
+def test_what_several_users_want_runs_in_the_turn_of_the_first() -> None:
+    both = Standing(1, WAITING, None, False, is_ordinary=True, users=(7, 8))
+
+    choice = choose([both, user(2, 8)], slots=3, turns={7: 1, 8: 0})
+
+    assert choice.in_turn_of == {1: 8, 2: 8}
+
+
+def test_each_of_many_users_has_a_turn_before_anybody_has_another() -> None:
+    """A model of time: ten users with five endless transfers each, an eleventh with one, three slots."""
+    turns, waiting = Turns(30), [user(uid * 10 + number, uid) for uid in range(10) for number in range(5)]
+    waiting.append(user(1000, 99))
+    had: list[int] = []
+    for _ in range(4):
+        chosen = choose(waiting, slots=4, most_of_user=2, turns=turns.of(sorted({*range(10), 99})))
+        had += chosen.in_turn_of.values()
+        waiting = [
+            replace(each, state=RUNNING if each.number in chosen.in_turn_of else PAUSED) for each in waiting
+        ]
+        for uid in chosen.in_turn_of.values():
+            turns.charge(uid, 30)
+
+    assert sorted(set(had)) == [*range(10), 99]
+
+
+def test_leaving_and_coming_back_gains_no_turn() -> None:
+    turns = Turns(30)
+    turns.of([7, 8])
+    turns.charge(7, 60)
+    turns.of([8])
+
+    assert turns.of([7, 8]) == {7: 2, 8: 0}
+    assert turns.of([9, 8]) == {9: 0, 8: 0}
+
+
+def test_turns_of_who_has_gone_are_forgotten_once_others_have_had_as_many() -> None:
+    turns = Turns(30)
+    turns.of([7, 8])
+    turns.charge(7, 60)
+    turns.charge(8, 60)
+    turns.of([8])
+    turns.charge(8, 30)
+    turns.of([8])
+
+    assert turns.of([7, 8]) == {7: 3, 8: 3}

@@ -267,7 +267,7 @@ def test_more_than_may_wait_are_refused(
     daemon, gate = inside(transfers="1", transfers_waiting="1"), carrier.hold(A)
     for uri in (A, B):
         daemon.ask("add", uri=uri)
-    with pytest.raises(Busy, match="waiting already"):
+    with pytest.raises(Busy, match="taken already"):
         daemon.ask("add", uri=C)
     gate.set()
 
@@ -343,7 +343,7 @@ def test_refused_addition_reserves_nothing(
 ) -> None:
     daemon, gate = inside(transfers="1", transfers_waiting="0"), carrier.hold(A)
     daemon.ask("add", uri=A)
-    with pytest.raises(Busy, match="waiting already"):
+    with pytest.raises(Busy, match="taken already"):
         daemon.ask("add", uri=B, pin={"owner": "o", "until_s": CLOCK.now_s() + 600})
     gate.set()
 

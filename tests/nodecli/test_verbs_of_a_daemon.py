@@ -283,3 +283,14 @@ def test_daemon_of_root_becomes_the_user_whose_pool_it_serves(public: list[str])
     assert added.code == daemon.returncode == 0
     assert owners == {owner}
     assert "nobody" in said
+
+
+def test_shares_tell_who_takes_what(node: Node, image: Path) -> None:
+    number = node.run("add", str(image), *SLOW, "--no-wait").out.strip()
+    lines = [line.split() for line in node.run("shares").out.splitlines()]
+    node.run("transfer", number, "--cancel")
+    me = pwd.getpwuid(os.geteuid()).pw_name
+
+    assert lines[0] == ["THING", "USER", "HELD", "MOST", "REFUSED"]
+    assert ["transfers", me, "1", "32", "0"] in lines
+    assert any(line[:2] == ["connections", me] for line in lines)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cachemgr.clock import SystemClock
-from cachemgr.errors import NoDaemon
-from outrider.service.nodes.agent import tell_daemon
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (
     Fetch,
@@ -384,87 +382,23 @@ def test_node_without_a_daemon_is_away(node: Inside) -> None:
     assert not trouble.value.is_away
 
 
-class Answering:
-    """A daemon of which only its answers matter."""
+def test_promised_bytes_are_kept_and_what_others_hold_is_reported(
+    node: Inside, carrier: ScriptedCarrier
+) -> None:
+    until_s = CLOCK.now_s() + 600
+    node.ask("add", uri=A, wait=False, pin={"owner": "by-hand", "until_s": until_s})
+    node.settle()
+    nodes = SocketNodes({"n1": node.socket}, clock=CLOCK)
 
-    def __init__(self, answers: Mapping[str, dict[str, Any]], clock: SlowClock) -> None:
-        self._answers = answers
-        self._clock = clock
-        self.timeouts: list[float] = []
+    report = nodes.tell(TellNode(node="n1", promised_bytes=MIB, promised_until_s=until_s))
+    later = nodes.tell(TellNode(node="n1"))
 
-    def ask(
-        self, verb: str, fields: Mapping[str, object] | None = None, *, timeout_s: float = 60.0
-    ) -> dict[str, Any]:
-        self.timeouts.append(timeout_s)
-        self._clock.monotonic += 15
-        if verb not in self._answers:
-            raise NoDaemon("it hung up")
-        return self._answers[verb]
-
-
-class SlowClock:
-    """Time passes only when the daemon is asked."""
-
-    def __init__(self) -> None:
-        self.monotonic = 0.0
-
-    def now_s(self) -> int:
-        return 1_000
-
-    def monotonic_s(self) -> float:
-        return self.monotonic
-
-
-EMPTY: dict[str, dict[str, Any]] = {
-    "transfers": {"transfers": []},
-    "ls": {"images": [], "arriving": [{"digest": None, "size_bytes": 7, "arrived_bytes": 0}]},
-    "stats": {"outrider_pool_limit_bytes": 100},
-}
-
-
-def test_daemon_that_has_not_counted_yet_is_counted_for() -> None:
-    clock = SlowClock()
-    report = tell_daemon(Answering(EMPTY, clock), TellNode(node="n1"), clock=clock)
-
-    assert (report.limit_bytes, report.used_bytes, report.at_s) == (100, 7, 1_000)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"transfers": {}},
-        {"transfers": {"transfers": ["t1"]}},
-        {"ls": {"images": [{"digest": 5}], "arriving": []}},
-        {"stats": {"outrider_pool_limit_bytes": "many"}},
-        {"stats": {"outrider_pool_limit_bytes": -1}},
-    ],
-)
-def test_strange_answers_are_trouble_and_no_traceback(changed: dict[str, dict[str, Any]]) -> None:
-    clock = SlowClock()
-
-    with pytest.raises(NodeTrouble, match="unusable") as trouble:
-        tell_daemon(Answering({**EMPTY, **changed}, clock), TellNode(node="n1"), clock=clock)
-    assert not trouble.value.is_away
-
-
-def test_all_waiting_for_a_node_has_one_end() -> None:
-    clock = SlowClock()
-    slow = Answering({**EMPTY, "unpin": {"was_pinned": False}}, clock)
-    orders = tuple(Unpin(digest=DIGEST, owner=str(number)) for number in range(10))
-
-    with pytest.raises(NodeTrouble, match="takes too long"):
-        tell_daemon(slow, TellNode(node="n1", orders=orders), clock=clock, tell_s=40)
-    # 15 s each: 20 are allowed at first, then what is left of 40.
-    assert slow.timeouts == [20, 20, 10]
-
-
-def test_daemon_that_hangs_up_half_way_is_away() -> None:
-    clock = SlowClock()
-    broken = Answering({"transfers": {"transfers": []}}, clock)
-
-    with pytest.raises(NodeTrouble, match="does not answer") as trouble:
-        tell_daemon(broken, TellNode(node="n1"), clock=clock)
-    assert trouble.value.is_away
+    assert node.ask("promise")["promised_bytes"] == MIB
+    assert report.room == later.room
+    assert report.room is not None
+    [held] = report.room.held
+    assert (held.digest, held.until_s) == (DIGEST, until_s)
+    assert report.room.capacity_bytes == report.limit_bytes
 
 
 def test_several_threads_may_tell_one_node(node: Inside, tell: Tell) -> None:

@@ -72,7 +72,9 @@ class PoolMachine(RuleBasedStateMachine):
         was_here, was_arriving = digest in self.here, digest in self.arriving
         pin = Pin(owner=owner, kind="hold", uid=0, expires_s=self.now_s + lease_s, from_s=self.now_s)
         held = sum(self.sizes[each] for each in self.here if self.is_held(each))
-        free = LIMIT_BYTES - held - sum(self.arriving.values())
+        # What arrives for nobody goes before somebody who is trusted is refused.
+        arriving = [each for each in self.arriving if each in self.writers or self.is_held(each)]
+        free = LIMIT_BYTES - held - sum(self.arriving[each] for each in arriving)
         try:
             found = self.pool.want(Want(uri=f"u{size}", size_bytes=size, digest=digest), pin)
         except NeverFits:
@@ -91,7 +93,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert size <= free
             self.arriving[digest] = size
             self.leases[digest] = self.now_s + INGEST_LEASE_S
-            self.forget_evicted()
+        self.forget_evicted()
 
     @rule(content=st.sampled_from(CONTENTS), share=st.sampled_from((0.3, 0.6, 1)))
     def write(self, content: bytes, share: float) -> None:
@@ -244,6 +246,11 @@ class PoolMachine(RuleBasedStateMachine):
             assert not self.is_held(digest)
             self.forget_pins(digest)
         self.here &= there
+        arriving = {ingest.key for ingest in self.pool.ingests()}
+        for digest in self.arriving.keys() - arriving:
+            assert digest not in self.writers
+            assert not self.is_held(digest)
+            self.forget_ingest(digest)
 
     def forget_ingest(self, digest: str) -> None:
         del self.arriving[digest]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr import check, room
 from cachemgr.disk import RealDisk
 from cachemgr.errors import BadRequest, Busy, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
 from cachemgr.hashing import InlineHasher, ThreadedHasher
@@ -71,12 +70,23 @@ def test_lower_limit_is_reached_by_the_next_ingest(root: Path, pool: Pool, add: 
     assert [image.digest for image in smaller.images()] == [digest_of(B)]
 
 
-def test_bytes_of_what_arrives_count_before_the_first_one_is_there(pool: Pool, add: Add) -> None:
-    pool.want(Want(uri="arriving", size_bytes=700, digest=digest_of(b"x" * 700)))
+def test_bytes_of_what_arrives_count_before_the_first_one_is_there(
+    pool: Pool, add: Add, clock: SetClock
+) -> None:
+    pool.want(Want(uri="arriving", size_bytes=700, digest=digest_of(b"x" * 700)), pin_of("o", clock))
     with pytest.raises(NoRoom, match="700 B are arriving"):
         add(A)
 
     assert pool.images() == []
+
+
+def test_bytes_of_what_arrives_for_nobody_go_before_who_is_trusted_is_refused(pool: Pool, add: Add) -> None:
+    left = pool.want(Want(uri="left", size_bytes=700, digest=digest_of(b"x" * 700)))
+    image = add(A)
+
+    assert isinstance(left, Ingest)
+    assert not left.is_there()
+    assert [each.digest for each in pool.images()] == [image.digest]
 
 
 @pytest.mark.parametrize("hasher", [InlineHasher, ThreadedHasher])
@@ -474,21 +484,3 @@ def test_what_a_power_cut_may_have_taken_is_not_said_to_have_arrived(pool: Pool)
     progress.write_text("100 300 another-boot\n")
 
     assert (same_boot, found.arrived_bytes()) == (300, 100)
-
-
-def test_check_does_not_hide_what_took_the_place_of_wrong_bytes_meanwhile(pool: Pool, add: Add) -> None:
-    image = add(A)
-    data = Path(pool.data_path(image.digest))
-    data.chmod(0o600)
-    data.write_bytes(B)
-
-    def replace_it(size_bytes: int) -> None:
-        with pool.changing("evicting"):
-            assert room.evict(pool, image.digest)
-        add(A)
-
-    findings = check.check_contents(pool, fix=True, on_bytes=replace_it)
-
-    assert findings == []
-    assert data.read_bytes() == A
-    assert pool.find(image.digest) is not None
