@@ -8,6 +8,7 @@ from fractions import Fraction
 from outrider.metadata.errors import TextError, shown
 
 BYTES_PER_MIB = 2**20
+MOST_CHARACTERS = 100
 MOST_BYTES = 2**60 - 1
 """Below what a resource of the core may be, and an exbibyte, which is more than any image has."""
 
@@ -54,7 +55,7 @@ def share_percent(text: str | int) -> int:
 
 
 def _amount(text: str, forms: str) -> tuple[int, str]:
-    found = _SIZE.fullmatch(text.strip())
+    found = _SIZE.fullmatch(text.strip()) if len(text) <= MOST_CHARACTERS else None
     factor = _FACTORS.get(found[2].upper()) if found else None
     if found is None or factor is None:
         raise TextError(f"{shown(text)} is not {forms}")

@@ -22,10 +22,13 @@ UNITS = {word: unit_s for unit_s, words in _WORDS.items() for word in words}
 _COLONS = re.compile(r"(?:([0-9]+)-)?([0-9]+)(?::([0-9]+))?(?::([0-9]+))?", re.ASCII)
 _PART = re.compile(r"([0-9]+)\s*([a-z]+)\s*", re.ASCII)
 MOST_DIGITS = 10
+MOST_CHARACTERS = 100
 
 
 def parse_duration(text: str) -> int:
     """Seconds. At least one, at most ten years."""
+    if len(text) > MOST_CHARACTERS:
+        raise TextError(f"{shown(text)} has more than {MOST_CHARACTERS} characters: {FORMS}")
     wanted = text.strip().lower()
     if any(len(digits) > MOST_DIGITS for digits in re.findall(r"[0-9]+", wanted)):
         raise TextError(f"{shown(text)} has more than {MOST_DIGITS} digits in a row: {FORMS}")

@@ -18,6 +18,8 @@ MOST_NAMES = 100_000
 """How many names a list may stand for unless the caller says otherwise."""
 MOST_CHARACTERS = 65_536
 MOST_DIGITS = 18
+MOST_NAME_CHARACTERS = 253
+"""Of one name, as of a host's: a long one would be written out once for each number behind it."""
 MOST_KNOWN = 1 << 15
 """How many names are remembered with what they are made of."""
 
@@ -39,6 +41,11 @@ def expand(text: str, *, limit: int = MOST_NAMES) -> tuple[str, ...]:
             f"a list of nodes of {len(text)} characters is too long: at most {MOST_CHARACTERS} are read"
         )
     items = [_item(each) for each in _split(text)]
+    for item in items:
+        if sum(map(_longest, item)) > MOST_NAME_CHARACTERS:
+            raise TextError(
+                f"{shown(text)} has a name of more than {MOST_NAME_CHARACTERS} characters: {_FORMS}"
+            )
     count = sum(prod(map(_size, item)) for item in items)
     if count > limit:
         raise TextError(f"{shown(text)} stands for {count} names: at most {limit} are allowed here")
@@ -56,8 +63,8 @@ def fold(names: Iterable[str]) -> str:
     rack[1-2]n[1-2]. Names that are alike stand together, otherwise they are in their
     natural order: n2 before n10.
     """
-    wanted = sorted(set(names), key=natural)
-    rows = [_row(name) for name in wanted]
+    taken = {name: _row(name) for name in names}
+    rows = [taken[name] for name in sorted(taken, key=natural)]
     longest = max((len(row) for row in rows), default=0)
     for position in range(longest - longest % 2 - 1, 0, -2):
         rows = _fold_at(rows, position)
@@ -68,7 +75,7 @@ def fold(names: Iterable[str]) -> str:
 @lru_cache(maxsize=MOST_KNOWN)
 def _row(name: str) -> tuple[str, ...]:
     """A name's texts and numbers in turns."""
-    if not _LITERAL.fullmatch(name) or name.startswith("-"):
+    if len(name) > MOST_NAME_CHARACTERS or not _LITERAL.fullmatch(name) or name.startswith("-"):
         raise TextError(f"{shown(name)} is no name of a node: {_FORMS}")
     return tuple(_PIECE.split(name))
 
@@ -139,7 +146,7 @@ def _item(item: str) -> list[str | list[Range]]:
     if item.startswith("-"):
         raise TextError(f"{shown(item)} begins with a hyphen: a name begins with a letter or a digit")
     pieces: list[str | list[Range]] = []
-    for number, piece in enumerate(re.split(r"\[([^]]*)\]", item)):
+    for number, piece in enumerate(re.split(r"\[([^][]*)\]", item)):
         if number % 2:
             pieces.append([_range(part.strip(), item) for part in piece.split(",")])
         elif piece:
@@ -167,6 +174,13 @@ def _range(part: str, item: str) -> Range:
 
 def _size(piece: str | list[Range]) -> int:
     return 1 if isinstance(piece, str) else sum(high - low + 1 for low, high, _ in piece)
+
+
+def _longest(piece: str | list[Range]) -> int:
+    """How many characters a piece has in the longest of its names."""
+    return (
+        len(piece) if isinstance(piece, str) else max(max(len(str(high)), width) for _, high, width in piece)
+    )
 
 
 def _texts(piece: str | list[Range]) -> Iterator[str]:

@@ -22,7 +22,7 @@ MOST_CHARACTERS = 8_192
 KEYS = ("image", "digest", "size", "format", "private", "name")
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
 
-_LINE = re.compile(r"([A-Za-z_-]{1,32})[ \t]*:(?:[ \t]+(.*))?")
+_LINE = re.compile(r"([A-Za-z_-]{1,32})[ \t]*:(?:[ \t](.*))?")
 _IMAGE = re.compile(r"[!-~]{1,2048}")
 _SHORT = re.compile(r"[A-Za-z_-]{1,32}=[^\n]*\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")

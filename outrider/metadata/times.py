@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 
-from outrider.metadata.durations import UNITS
+from outrider.metadata.durations import MOST_CHARACTERS, UNITS
 from outrider.metadata.errors import TextError, shown
 
 FORMS = (
@@ -50,6 +50,8 @@ def parse_instant(text: str, *, now_s: int, zone: tzinfo) -> int:
     A time without a date is the next one to come, a month and a day without a year too; a
     date without a time is its midnight.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise TextError(f"{shown(text)} is no point in time: it has more than {MOST_CHARACTERS} characters")
     wanted = text.strip().lower()
     try:
         return _instant_s(wanted, now_s, zone)

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from outrider.metadata.errors import TextError, shown
 
+MOST_CHARACTERS = 255
 LOCALTIME = Path("/etc/localtime")
 
 
@@ -18,6 +19,8 @@ def user_zone(environment: Mapping[str, str], *, localtime: Path = LOCALTIME) ->
     if not name:
         return _of_machine(localtime)
     try:
+        if len(name) > MOST_CHARACTERS:
+            raise ValueError("no zone has so long a name")
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise TextError(

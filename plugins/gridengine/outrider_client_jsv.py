@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -ISBWignore
 """The smallest client's submission verifier: `#OUTRIDER key: value` lines of a script into `-ac`.
 
-Only the client sees the script. It decides nothing and refuses nothing: the server's filter does.
+Only the client sees the script. It decides nothing: the server's filter does. What it refuses is what
+it cannot hand on: Grid Engine reads a line of an answer into 10000 bytes, and does not count.
 A job with an image that belongs to a reservation also gets the request without which the queue of
 reservations takes no job: Grid Engine looks for that before it asks the server's filter.
 Use it by a line `-jsv /usr/lib/outrider/gridengine/outrider_client_jsv.py` in sge_request.
@@ -15,36 +16,65 @@ import sys
 MARK = "#OUTRIDER "
 COMPLEX = "outrider_reservation"
 MOST_BYTES = 64 * 1024
+MOST_ANSWER_BYTES = 8000
+MOST_METADATA_CHARACTERS = 4000
 REQUESTS = re.compile(
     r"[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?(?:,[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?)*"
 )
 CONTEXT = re.compile(r"[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+(?:,[A-Za-z_]\w*=[^,\x00-\x1f\x7f]+)*")
 
 
-def correction(parameters):
-    """The context with the script's metadata, or nothing."""
-    context = parameters.get("ac", "")
-    is_binary = parameters.get("b", "n").lower() in ("y", "yes")
-    if is_binary or re.search(r"(?:^|,)OUTRIDER=", context) or (context and not CONTEXT.fullmatch(context)):
-        return None
+class TooLong(Exception):
+    """What cannot be handed on, and what its user can do about it."""
+
+
+def has_image(context):
+    return context.startswith("OUTRIDER=") or ",OUTRIDER=" in context
+
+
+def lines_of(path):
+    """What the script says of its image: the lines in its first 64 KiB, which end there."""
     try:
         # Not a pipe, which would wait for a writer.
-        descriptor = os.open(parameters.get("CMDNAME", ""), os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            head = os.read(descriptor, MOST_BYTES).decode(errors="replace")
+            head = os.read(descriptor, MOST_BYTES)
         finally:
             os.close(descriptor)
-    except OSError:
+    except (OSError, ValueError):
+        return []
+    if len(head) == MOST_BYTES:
+        head = head[: head.rfind(b"\n") + 1]
+    lines = head.decode(errors="replace").splitlines()
+    return [line[len(MARK) :].strip() for line in lines if line.startswith(MARK)]
+
+
+def correction(parameters):
+    """The context with the script's metadata, or nothing. Raises TooLong."""
+    context = parameters.get("ac", "")
+    if parameters.get("b", "n").lower() in ("y", "yes") or has_image(context):
         return None
-    lines = [line[len(MARK) :].strip() for line in head.splitlines() if line.startswith(MARK)]
+    lines = lines_of(parameters.get("CMDNAME", ""))
     if not lines:
         return None
-    text = base64.urlsafe_b64encode("\n".join(lines).encode()).decode()
-    return ",".join(filter(None, [context, "OUTRIDER=base64:" + text]))
+    text = "\n".join(lines)
+    if len(text) > MOST_METADATA_CHARACTERS:
+        raise TooLong(
+            f"the script begins with {len(lines)} #OUTRIDER lines of {len(text)} characters, and at most "
+            f"{MOST_METADATA_CHARACTERS} can be handed on: write each key once"
+        )
+    coded = base64.urlsafe_b64encode(text.encode()).decode()
+    after = ",".join(filter(None, [context, "OUTRIDER=base64:" + coded]))
+    if size(after) > MOST_ANSWER_BYTES:
+        raise TooLong(
+            f"the context (-ac) would have {size(after)} bytes with the script's #OUTRIDER lines, and at "
+            f"most {MOST_ANSWER_BYTES} can be handed on: shorten it"
+        )
+    return None if context and not CONTEXT.fullmatch(context) else after
 
 
 def requests(parameters):
-    """The requests with the one for the queue of reservations, or nothing."""
+    """The requests with the one for the queue of reservations, or nothing. Raises TooLong."""
     # A script that mixes scoped and plain names gets undefined results: answer as it was asked.
     is_scoped = any(name.startswith(("global_", "master_", "slave_")) for name in parameters)
     option = "global_l_hard" if is_scoped else "l_hard"
@@ -53,18 +83,30 @@ def requests(parameters):
         word.partition("=")[0] == COMPLEX for word in before.split(",")
     ):
         return None
+    if size(before) > MOST_ANSWER_BYTES - len(COMPLEX) - 10:
+        raise TooLong(
+            f"the requests (-l) have {size(before)} bytes, and nothing can be added to so many: shorten "
+            f"them, or add {COMPLEX}=TRUE yourself"
+        )
     if before and REQUESTS.fullmatch(before) is None:
         return None
     return "{} {}".format(option, ",".join(filter(None, [before, COMPLEX + "=TRUE"])))
 
 
+def size(text):
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
 def answer(parameters):
     """The lines of the answer to a job."""
-    context = correction(parameters)
-    lines = [] if context is None else ["PARAM ac " + context]
-    if context or re.search(r"(?:^|,)OUTRIDER=", parameters.get("ac", "")):
-        added = requests(parameters)
-        lines += [] if added is None else ["PARAM " + added]
+    try:
+        context = correction(parameters)
+        lines = [] if context is None else ["PARAM ac " + context]
+        if context or has_image(parameters.get("ac", "")):
+            added = requests(parameters)
+            lines += [] if added is None else ["PARAM " + added]
+    except TooLong as error:
+        return [f"RESULT STATE REJECT outrider: {error}"]
     return [*lines, "RESULT STATE CORRECT"] if lines else ["RESULT STATE ACCEPT"]
 
 

@@ -38,14 +38,18 @@ WELCOME = b"SEND ENV\nSTARTED\n"
 ACCEPTED = ["RESULT STATE ACCEPT"]
 QUIET_S = 0.002
 """For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""
+READ_BYTES = 65536
 TOO_LONG = "\x00too long"
 KEYS = ("image", "digest", "size", "format", "private", "name")
-MOST_LINE_BYTES = 1 << 20
+MOST_KEPT_BYTES = 1 << 20
+"""Of a job, whatever its line breaks make of it: of a line, and of all lines that a verdict depends on."""
 MOST_ANSWER_BYTES = 8000
 """Of a line: Grid Engine reads it into 10000 bytes, and does not count."""
 MOST_LINES = 64
 MOST_DEATHS = 100
 MOST_METADATA_CHARACTERS = 4000
+MOST_CODED_CHARACTERS = 6 * MOST_METADATA_CHARACTERS
+"""Four bytes a character, and four letters for three of these."""
 MOST_FILE_BYTES = 4 << 20
 MOST_USERS = 10000
 TICKET_S = 30 * 86400
@@ -172,6 +176,8 @@ def parsed(text):
 
 
 def decoded(word):
+    if len(word) > MOST_CODED_CHARACTERS:
+        raise Mistake(f"its metadata has more than {MOST_METADATA_CHARACTERS} characters")
     if not word.startswith(ENCODED):
         return word
     try:
@@ -199,7 +205,7 @@ class Job:
     def note(self, line):
         """A line of the qmaster's: PARAM name value, or ENV ADD name value."""
         if TOO_LONG in line:
-            raise Mistake(f"one of its options has more than {MOST_LINE_BYTES} bytes")
+            raise Mistake(f"its -ac and -v OUTRIDER have more than {MOST_KEPT_BYTES} bytes: shorten them")
         word, _, rest = line.partition(" ")
         name, _, value = rest.partition(" ")
         if word == "PARAM" and name in OURS:
@@ -222,7 +228,7 @@ class Job:
         if value is None:
             return None, False
         # The protocol writes a line break of a variable as these two letters.
-        return decoded(value.replace("\\n", "\n")), False
+        return decoded(value[: 2 * MOST_CODED_CHARACTERS].replace("\\n", "\n")), False
 
     def answer(self, site, now_s):
         """The lines of the answer."""
@@ -246,10 +252,11 @@ class Job:
 
     def _with_context(self, added):
         before = self.parameters.get("ac", "")
-        if before and CONTEXT.fullmatch(before) is None:
-            raise Mistake("its context cannot be added to: use letters, digits and _ in names, and no commas")
         line = "PARAM ac " + ",".join(filter(None, [before, *added]))
-        if len(line.encode("utf-8", "surrogateescape")) > MOST_ANSWER_BYTES:
+        is_short = len(line) <= MOST_ANSWER_BYTES
+        if is_short and before and CONTEXT.fullmatch(before) is None:
+            raise Mistake("its context cannot be added to: use letters, digits and _ in names, and no commas")
+        if not is_short or len(line.encode("utf-8", "surrogateescape")) > MOST_ANSWER_BYTES:
             raise Mistake(f"its context has more than {MOST_ANSWER_BYTES} bytes")
         return line
 
@@ -297,6 +304,39 @@ def _refusal(text):
     return "RESULT STATE REJECT " + plain[:400]
 
 
+class Lines:
+    """What is read, line by line; of one that is longer than the limit no more is kept."""
+
+    def __init__(self):
+        self._parts = []
+        self._bytes = 0
+
+    @property
+    def is_between(self):
+        """Whether the last line has ended."""
+        return not self._bytes
+
+    def of(self, data):
+        """The lines that end in these bytes, which are fewer than the limit."""
+        *lines, rest = data.split(b"\n")
+        if lines:
+            if self._parts:
+                self._add(lines[0])
+                lines[0] = b"".join(self._parts)
+            self._parts, self._bytes = [], 0
+        if rest:
+            self._add(rest)
+        return lines
+
+    def _add(self, part):
+        left = MOST_KEPT_BYTES - self._bytes
+        self._bytes += len(part)
+        if len(part) <= left:
+            self._parts.append(part)
+        elif left >= 0:
+            self._parts.append(part[:left] + TOO_LONG.encode())
+
+
 class Conversation:
     """The protocol: which lines are a job's, and whether its verdict is asked for."""
 
@@ -304,6 +344,7 @@ class Conversation:
         self._site = site
         self._now_s = now_s
         self._lines = None
+        self._bytes = 0
         self._is_context = False
         self._is_answered = False
         self.is_asked = False
@@ -319,20 +360,34 @@ class Conversation:
             self.is_over = line == b"QUIT"
             # What else follows a verdict belongs to the job that had it: it was asked for by that job's user.
             self._is_answered = line != b"START"
-            self._lines = []
+            self._lines, self._bytes = [], 0
         self.is_asked = line == b"BEGIN"
-        if self._is_context and not line.startswith(OPTION_LINES):
-            self._lines[-1] += "\n" + line.decode("utf-8", "surrogateescape")
-            return
-        is_kept = len(self._lines) < MOST_LINES and HEARD.match(line) is not None
-        self._is_context = is_kept and line.startswith(CONTEXT_LINE)
-        if is_kept:
-            self._lines.append(line.decode("utf-8", "surrogateescape"))
+        is_heard = HEARD.match(line) is not None
+        if is_heard or self._is_context:
+            self._note(line, is_heard)
+
+    def _note(self, line, is_heard):
+        if is_heard and len(self._lines) < MOST_LINES:
+            self._is_context = line.startswith(CONTEXT_LINE)
+            self._lines.append([])
+            self._keep(line)
+        elif line.startswith(OPTION_LINES):
+            self._is_context = False
+        elif self._is_context and self._bytes <= MOST_KEPT_BYTES:
+            self._keep(line)
+
+    def _keep(self, part):
+        """Adds it to the last line, as far as there is room for the job's."""
+        left = MOST_KEPT_BYTES - self._bytes
+        if left >= 0:
+            self._lines[-1].append(part if len(part) <= left else TOO_LONG.encode())
+        self._bytes += len(part) + 1
 
     def answer(self):
         """The verdict's lines, none if it was given before; the next START begins another job."""
-        lines, self._lines = self._lines, None
+        kept, self._lines = self._lines, None
         self.is_asked = self._is_context = False
+        lines = [b"\n".join(parts).decode("utf-8", "surrogateescape") for parts in kept]
         return [] if self._is_answered else verdict(lines, self._site, self._now_s())
 
 
@@ -349,25 +404,20 @@ def talk(source, target, conversation, state):
         return 1
     if state[0] == NEW:
         write(target, WELCOME, state)
-    rest, is_cut = b"", False
+    lines = Lines()
     while True:
-        data = os.read(source, 65536)
+        data = os.read(source, READ_BYTES)
         if not data:
             return 0
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            if is_cut:
-                line, is_cut = line[:MOST_LINE_BYTES] + TOO_LONG.encode(), False
+        for line in lines.of(data):
             conversation.hear(line)
             if conversation.is_over:
                 return 0
         if conversation.is_in_job:
             state[0] = IN_JOB
-        if conversation.is_asked and not rest and not select.select([source], [], [], QUIET_S)[0]:
+        if conversation.is_asked and lines.is_between and not select.select([source], [], [], QUIET_S)[0]:
             answer = "".join(line + "\n" for line in conversation.answer())
             write(target, answer.encode("utf-8", "surrogateescape") + (WELCOME if answer else b""), state)
-        if len(rest) > MOST_LINE_BYTES:
-            rest, is_cut = rest[:MOST_LINE_BYTES], True
 
 
 def write(target, data, state):

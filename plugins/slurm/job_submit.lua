@@ -12,10 +12,10 @@ if not is_loaded then
   function outrider_job_submit(job_desc)
     local variables, index, option = job_desc.spank_job_env or {}, 0, false
     while variables[index] and index < 256 do
-      option = option or variables[index]:find("_outrider_workspace=", 1, true)
+      option = option or variables[index]:sub(1, 64):find("_outrider_workspace=", 1, true)
       index = index + 1
     end
-    local is_managed = option or (job_desc.comment or ""):find("outrider:", 1, true)
+    local is_managed = option or (job_desc.comment or ""):sub(1, 65536):find("outrider:", 1, true)
       or (job_desc.script or ""):sub(1, 65536):find("#OUTRIDER", 1, true)
     if not is_managed then return slurm.SUCCESS end
     slurm.log_user("%s", "outrider: the submit filter is broken, so the job is not accepted: "
@@ -23,7 +23,7 @@ if not is_loaded then
     return slurm.ERROR
   end
   function outrider_job_modify(_, job_record, _, uid)
-    local is_managed = (job_record.admin_comment or ""):find('{"outrider":', 1, true)
+    local is_managed = (job_record.admin_comment or ""):sub(1, 65536):find('{"outrider":', 1, true)
     return is_managed and uid ~= 0 and slurm.ERROR or slurm.SUCCESS
   end
 end

@@ -9,6 +9,7 @@
 local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") .. "outrider_metadata.lua")
 
 local MOST_FILE_BYTES = 65536
+local MOST_OPTION_BYTES = 64
 local MOST_WAIT_S = 2
 local SOON_S = 90
 
@@ -41,18 +42,12 @@ local function beginning(path)
   return text
 end
 
-local function unquoted(text)
-  text = text:gsub("^#.*$", ""):gsub("[ \t]+#.*$", ""):gsub("%s+$", "")
-  local quote = text:match("^([\"']).*%1$")
-  return quote and #text > 1 and text:sub(2, -2) or text
-end
-
 local KEYS_OF_IMAGE = {
   uri = "image", digest = "digest", size = "size", format = "format", private = "private",
 }
 
 local function add_of_image(found, at, key, value)
-  if KEYS_OF_IMAGE[key] then metadata.add(found, at, KEYS_OF_IMAGE[key], unquoted(value)) end
+  if KEYS_OF_IMAGE[key] then metadata.add(found, at, KEYS_OF_IMAGE[key], metadata.value_of(value)) end
 end
 
 -- The statement in a workspace file: of its metadata the name and the image, written as mappings
@@ -62,7 +57,12 @@ local function of_file(path, text)
   local number, section, section_indent, keys_indent = 0, nil, nil, nil
   for line in (text .. "\n"):gmatch("([^\n]*)\n") do
     number = number + 1
-    local blanks, key, value = line:gsub("\r$", ""):match("^( *)([A-Za-z_]+):%s*(.*)$")
+    if #line > metadata.limits.line then
+      metadata.blame(found, string.format("%s:%d: is longer than %d bytes: divide it", path, number,
+        metadata.limits.line))
+      return found
+    end
+    local blanks, key, value = line:match("^( *)([A-Za-z_]+):%s*(.*)$")
     local at = path .. ":" .. number
     local indent = blanks and #blanks
     if indent == 0 then
@@ -71,11 +71,12 @@ local function of_file(path, text)
       keys_indent = keys_indent or indent
       if indent == keys_indent then
         section_indent = nil
-        if key == "name" then metadata.add(found, at, "name", unquoted(value)) end
+        if key == "name" then metadata.add(found, at, "name", metadata.value_of(value)) end
         if key == "image" then
           section_indent = indent
-          for inner, item in (value:match("^{(.*)}") or ""):gmatch("([a-z]+):%s*([^,]*)") do
-            add_of_image(found, at, inner, item)
+          for item in (value:match("^{(.*)}") or ""):gmatch("[^,]+") do
+            local inner, content = item:match("^%s*([a-z]+):(.*)$")
+            if inner then add_of_image(found, at, inner, content) end
           end
         end
       elseif section_indent then
@@ -90,7 +91,7 @@ local function of_file(path, text)
 end
 
 local function is_file(text)
-  return text:find("%.ya?ml$") ~= nil
+  return text:sub(-5):find("%.ya?ml$") ~= nil
 end
 
 -- The statement of a workspace file, to be handed on in the comment, which slurmctld sees.
@@ -151,8 +152,8 @@ end
 -- Asks the service when nodes with this image could start; nil without an answer.
 -- Every word was checked to have no quotation mark in it.
 local function asked(values, options)
-  local nodes = (read(options, "nodes") or "1"):match("^(%d+)") or "1"
-  local limit = (read(options, "time") or ""):match("^[0-9:-]+$")
+  local nodes = (read(options, "nodes") or "1"):sub(1, MOST_OPTION_BYTES):match("^(%d+)") or "1"
+  local limit = (read(options, "time") or ""):sub(1, MOST_OPTION_BYTES):match("^[0-9:-]+$")
   if not limit or (tonumber(limit:match("^(%d+)-")) or 0) > 365 then limit = "60" end
   local words = { "timeout", MOST_WAIT_S, "outrider", "plan", "--json", "--timeout", MOST_WAIT_S,
     "--image", values.image, "--nodes", nodes, "--duration", limit, "--start", "now+1minute" }
@@ -162,7 +163,7 @@ local function asked(values, options)
   if values.private == "true" then words[#words + 1] = "--private" end
   for position, word in ipairs(words) do words[position] = "'" .. word .. "'" end
   local pipe = io.popen("command -v outrider >/dev/null && exec " .. table.concat(words, " ") .. " 2>/dev/null </dev/null")
-  local answer = pipe and pipe:read("*a")
+  local answer = pipe and pipe:read(MOST_FILE_BYTES)
   if pipe then pipe:close() end
   return answer
 end

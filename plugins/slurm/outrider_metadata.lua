@@ -6,10 +6,26 @@
 --
 -- A statement is { channel = WORDS, entries = { { at = WORDS, key = K, value = V } … },
 -- faults = { SENTENCE … } }; checking one gives { key = value … } or more faults.
+--
+-- slurmctld serves nobody meanwhile. So each text is cut or refused by its length before anything
+-- else looks at it, and every pattern takes time in proportion to what is left: it is anchored, or
+-- has a fixed length, or nothing that repeats stands where a search can begin again.
 
 local metadata = {}
 
-metadata.HEAD_BYTES = 65536       -- of a script; the first command has come by then
+-- How many bytes are looked at. A site sets others in `outrider_limits` before it loads this file.
+metadata.limits = {
+  head = 65536,       -- of a script: its first command has come by then
+  searched = 1048576, -- of a script without a command in its head: so far for lines in the wrong place
+  line = 4096,        -- of a line of it
+  text = 4096,        -- of a comment, an option, a field
+}
+for name in pairs(metadata.limits) do
+  local own = type(outrider_limits) == "table" and outrider_limits[name]
+  if type(own) == "number" and own >= 1024 and own <= 2 ^ 22 then metadata.limits[name] = math.floor(own) end
+end
+local limits = metadata.limits
+
 metadata.MOST_ENTRIES = 32
 metadata.MOST_FAULTS = 10
 metadata.MOST_ADDRESS_BYTES = 2048
@@ -23,6 +39,8 @@ local UNITS = {
   KIB = 2 ^ 10, MIB = 2 ^ 20, GIB = 2 ^ 30, TIB = 2 ^ 40,
 }
 local MOST_BYTES = 2 ^ 60
+local MOST_SIZE_BYTES = 40
+local MOST_JSON_BYTES = 65536
 local MOST_SHOWN = 60
 
 -- A foreign text for a message: quoted, on one line, printable, not too long.
@@ -34,52 +52,73 @@ function metadata.shown(text)
 end
 local shown = metadata.shown
 
+-- A text without the blanks around it.
+local function trimmed(text)
+  local first = text:find("%S")
+  return first and text:match("^.*%S", first) or ""
+end
+
+-- A value without the remark that begins it or follows a blank, and without its quotation marks.
+function metadata.value_of(text)
+  text = trimmed(text)
+  local remark = text:byte() == 35 and 1 or text:find("[ \t]#")
+  if remark then text = trimmed(text:sub(1, remark - 1)) end
+  local first = text:sub(1, 1)
+  local is_quoted = #text > 1 and (first == '"' or first == "'") and text:sub(-1) == first
+  return is_quoted and text:sub(2, -2) or text
+end
+
 -- The lines of a script that count: like Slurm's own, those before the first command. Gives the
--- statement, or nil if there is none. A script without any costs a few comparisons for each of
--- its first lines, whatever its length.
+-- statement, or nil if there is none. A script without any costs two searches in its head.
 function metadata.of_script(script)
-  local found, first, number = nil, 1, 0
-  while first <= #script and first <= metadata.HEAD_BYTES do
-    local last = script:find("\n", first, true) or #script + 1
-    number = number + 1
-    local mark = script:find("[^ \t\r\v\f]", first)
-    if mark and mark < last and script:byte(mark) ~= 35 then return found end -- a command
-    if mark == first and script:sub(first, first + 8) == "#OUTRIDER" then
-      found = metadata.of_line(found, script:sub(first + 9, last - 1), number)
+  local head = "\n" .. script:sub(1, limits.head)
+  local command = head:find("\n[ \t\r\v\f]*[^# \t\r\v\f\n]")
+  local found, number, counted = nil, 0, 0
+  local mark = head:find("\n#OUTRIDER", 1, true)
+  while mark and (not command or mark < command) do
+    local word_end = mark + 9 -- in the script, which begins a byte later than the head
+    if not script:find("^[A-Za-z0-9_]", word_end) then -- a longer word is somebody else's
+      number, counted = number + #head:sub(counted + 1, mark):gsub("[^\n]+", ""), mark
+      found = found or metadata.statement("the script")
+      metadata.of_line(found, script:sub(word_end, word_end + limits.line), number)
+      if found.is_full then return found end
     end
-    first = last + 1
+    mark = head:find("\n#OUTRIDER", mark + 1, true)
   end
   -- Comments and nothing else up to here: nobody looks further, so nothing may hide there.
-  if first <= #script and script:find("\n#OUTRIDER", first - 1, true) then
+  if not command and #script > limits.head
+    and script:sub(limits.head - 8, limits.searched):find("\n#OUTRIDER", 1, true) then
     found = found or metadata.statement("the script")
     metadata.blame(found, string.format(
       "a #OUTRIDER line stands beyond the first %d KiB of the script: move it to the beginning",
-      metadata.HEAD_BYTES / 1024))
+      limits.head / 1024))
   end
   return found
 end
 
--- One #OUTRIDER line, without this word, added to a statement. A longer word is somebody else's.
+-- One #OUTRIDER line, without this word, added to a statement. What follows the line may follow.
 function metadata.of_line(found, rest, number)
-  if rest:find("^[A-Za-z0-9_]") then return found end
-  found = found or metadata.statement("the script")
   local at = "line " .. number
+  local line_end = rest:find("\n", 1, true)
+  if line_end then
+    rest = rest:sub(1, line_end - 1)
+  elseif #rest > limits.line then
+    metadata.blame(found, string.format("%s: is longer than %d bytes: shorten it, for instance by the image's "
+      .. "name in the catalogue", at, limits.line))
+    return
+  end
   local key, value = rest:match("^[ \t]+([A-Za-z0-9_-]+)[ \t]*:(.*)$")
   if not key then
-    metadata.blame(found, at .. ": " .. shown("#OUTRIDER" .. rest:gsub("%s+$", ""))
+    metadata.blame(found, at .. ": " .. shown(trimmed("#OUTRIDER" .. rest))
       .. " says nothing: write a line like #OUTRIDER image: https://host/image.qcow2")
-    return found
+    return
   end
-  value = value:gsub("^%s+", "")
-  value = value:gsub("^#.*$", ""):gsub("[ \t]+#.*$", ""):gsub("%s+$", "")
-  local quote = value:match("^([\"']).*%1$")
-  if quote and #value > 1 then value = value:sub(2, -2) end
-  metadata.add(found, at, key, value)
-  return found
+  metadata.add(found, at, key, metadata.value_of(value))
 end
 
 -- What stands after `outrider:` in a comment, from a word of its own to the end; nil if nothing.
 function metadata.of_comment(comment)
+  if #comment > limits.text then return metadata.of_text(comment, "the comment") end
   local from = 1
   while true do
     local first, last = comment:find("outrider:", from, true)
@@ -94,11 +133,15 @@ end
 -- ADDRESS, or key=value;key=value, with or without the address alone in front.
 function metadata.of_text(text, channel)
   local found = metadata.statement(channel)
-  text = text:gsub("^%s+", ""):gsub("%s+$", "")
+  if #text > limits.text then
+    metadata.blame(found, string.format("%s: has %d bytes, and at most %d are read: shorten it",
+      channel, #text, limits.text))
+    return found
+  end
   local position = 0
   for part in (text .. ";"):gmatch("([^;]*);") do
     position = position + 1
-    part = part:gsub("^%s+", ""):gsub("%s+$", "")
+    part = trimmed(part)
     local key, value = part:match("^([A-Za-z_-]+)=(.*)$")
     if key then
       metadata.add(found, channel, key, value)
@@ -108,23 +151,26 @@ function metadata.of_text(text, channel)
       metadata.blame(found, channel .. ": " .. shown(part)
         .. " is no key=value: write for instance image=https://host/image.qcow2;size=2GiB")
     end
+    if found.is_full then return found end
   end
   return found
 end
 
 function metadata.statement(channel)
-  return { channel = channel, entries = {}, faults = {} }
+  return { channel = channel, entries = {}, faults = {}, is_full = false }
 end
 
 function metadata.blame(statement, sentence)
   if #statement.faults < metadata.MOST_FAULTS then
     statement.faults[#statement.faults + 1] = sentence
   end
+  statement.is_full = statement.is_full or #statement.faults >= metadata.MOST_FAULTS
 end
 
 function metadata.add(statement, at, key, value)
   if #statement.entries >= metadata.MOST_ENTRIES then
     metadata.blame(statement, at .. ": more than " .. metadata.MOST_ENTRIES .. " keys: write each once")
+    statement.is_full = true
     return
   end
   statement.entries[#statement.entries + 1] = { at = at, key = key, value = value }
@@ -134,14 +180,14 @@ local checks = {}
 
 -- The same as the service takes for a URI, in fewer bytes.
 function checks.image(value)
-  local bad = value:match("[^A-Za-z0-9._~:/?#@!$&()*+,;=%%%[%]-]")
   if value == "" then return "is empty: write where the image is, or its name in the catalogue" end
-  if bad then
-    return shown(bad) .. string.format(" cannot stand in an address: write it as %%%02X", bad:byte())
-  end
   if #value > metadata.MOST_ADDRESS_BYTES then
     return string.format("is %d characters long, %d are allowed: use the image's name in the catalogue",
       #value, metadata.MOST_ADDRESS_BYTES)
+  end
+  local bad = value:match("[^A-Za-z0-9._~:/?#@!$&()*+,;=%%%[%]-]")
+  if bad then
+    return shown(bad) .. string.format(" cannot stand in an address: write it as %%%02X", bad:byte())
   end
   if not value:find("^[A-Za-z0-9]") then
     return shown(value) .. " does not begin with a letter or digit: write one like https://host/image.qcow2"
@@ -166,7 +212,8 @@ function checks.digest(value)
 end
 
 function checks.size(value)
-  local amount, unit = value:match("^([0-9][0-9.]*) ?([A-Za-z]*)$")
+  local amount, unit
+  if #value <= MOST_SIZE_BYTES then amount, unit = value:match("^([0-9][0-9.]*) ?([A-Za-z]*)$") end
   local whole, part = (amount or ""):match("^([0-9]+)%.?([0-9]*)$")
   local factor = UNITS[(unit or ""):upper()]
   if not whole or amount:sub(-1) == "." or #whole > 19 or #part > 9 or not factor then
@@ -227,14 +274,14 @@ function metadata.canonical(values)
   return table.concat(lines, "\n")
 end
 
--- A JSON string of any bytes that are UTF-8, in printable ASCII or UTF-8; nil if they are not.
+-- A JSON string of any bytes that are UTF-8, in printable ASCII or UTF-8; nil if they are not, or too many.
 function metadata.json(text)
-  if not metadata.is_utf8(text) then return nil end
-  local escaped = text:gsub(".", function(character)
+  if #text > MOST_JSON_BYTES or not metadata.is_utf8(text) then return nil end
+  local escaped = text:gsub('[%c"\\\127]', function(character)
     local byte = character:byte()
     if byte == 34 or byte == 92 then return "\\" .. character end
     if byte == 10 then return "\\n" end
-    if byte < 32 or byte == 127 then return string.format("\\u%04x", byte) end
+    return string.format("\\u%04x", byte)
   end)
   return '"' .. escaped .. '"'
 end

@@ -14,6 +14,8 @@ local MARK = '{"outrider":'
 local CARRIED = "outrider-record="
 local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
 local MOST_SPANK_VARIABLES = 256
+local MOST_NOTE_BYTES = 65536
+local MOST_NAME_BYTES = 255
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
 
 -- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
@@ -49,7 +51,12 @@ local function option_of(job_desc)
 end
 
 local function is_file(text)
-  return text:find("%.ya?ml$") ~= nil
+  return text:sub(-5):find("%.ya?ml$") ~= nil
+end
+
+-- Whether a word stands in what is looked at of a text; longer ones are refused elsewhere.
+local function has(text, word, most)
+  return type(text) == "string" and text:sub(1, most or metadata.limits.text):find(word, 1, true) ~= nil
 end
 
 -- The statement that counts, or nil: an option counts more than a comment, and that more than the
@@ -72,10 +79,18 @@ end
 
 -- Whether anything at all in a job sounds like Outrider: for when nothing finer can be said.
 local function sounds_managed(job_desc)
-  local comment, script = read(job_desc, "comment"), read(job_desc, "script")
-  return option_of(job_desc) ~= nil
-    or type(comment) == "string" and comment:find("outrider:", 1, true) ~= nil
-    or type(script) == "string" and script:sub(1, metadata.HEAD_BYTES):find("#OUTRIDER", 1, true) ~= nil
+  return option_of(job_desc) ~= nil or has(read(job_desc, "comment"), "outrider:")
+    or has(read(job_desc, "script"), "#OUTRIDER", metadata.limits.head)
+end
+
+-- Whether a reservation, or each of several, has a name as Outrider gives them: WORKSPACE-NUMBER. Which of
+-- them there are is not known here: a site's own that is called so is not told apart.
+local function may_be_ours(reservation)
+  if #reservation > metadata.MOST_COMMENT_BYTES then return false end
+  for name in (reservation .. ","):gmatch("([^,]*),") do
+    if not name:find("%-%d+$") then return false end
+  end
+  return true
 end
 
 -- Why a job cannot be managed that is right in itself; nil if it can.
@@ -96,6 +111,11 @@ local function obstacle(job_desc, is_held)
   if is_held and type(immediate) == "number" and immediate == 1 then
     return "--immediate cannot wait for an image: leave it out, or use a reservation"
   end
+  local reservation = read(job_desc, "reservation")
+  if not is_held and not may_be_ours(reservation) then
+    return "reservation " .. metadata.shown(reservation) .. " is not made by Outrider, so no image comes to its "
+      .. "nodes: leave out --reservation, or reserve with outrider reserve"
+  end
 end
 
 -- AdminComment of a new job: a sentence for people, and the record that the service goes on with.
@@ -111,6 +131,12 @@ local function with_no_ticket(comment)
   if comment and comment:find(CARRIED, 1, true) == 1 then return comment end
   local own = comment and comment ~= "" and comment .. " " or ""
   return own .. metadata.TICKET .. "none"
+end
+
+-- What stands behind the last slash of an address that something follows.
+local function last_part(address)
+  local plain = address:match("^.*[^/]") or address
+  return plain:match("^.*/(.*)$") or plain
 end
 
 local function manage(job_desc, statement)
@@ -132,23 +158,31 @@ local function manage(job_desc, statement)
   end
   job_desc.comment = with_no_ticket(read(job_desc, "comment"))
   -- A job goes back to the queue if its image is not there when it would start.
-  if read(job_desc, "script") and read(job_desc, "requeue") == slurm.NO_VAL16 then job_desc.requeue = 1 end
-  local image = metadata.shown(values.image:match("[^/]+/?$"))
+  if read(job_desc, "requeue") == slurm.NO_VAL16 and read(job_desc, "script") then job_desc.requeue = 1 end
+  local image = metadata.shown(last_part(values.image))
   tell(is_held and "the job starts when " .. image .. " is on its nodes"
-    or "the job uses " .. image .. " in reservation " .. reservation)
+    or "the job uses " .. image .. " in reservation " .. reservation:sub(1, MOST_NAME_BYTES))
   return slurm.SUCCESS
 end
 
--- What nobody may hand in: texts that only the service writes.
-local function is_forged(job_desc)
-  local comment, noted = read(job_desc, "comment"), read(job_desc, "admin_comment")
-  return comment and comment:find(metadata.TICKET, 1, true)
-    or noted and noted:find(MARK, 1, true) and true or false
+-- What nobody may hand in: texts that only the service writes, or that are too long to look for them.
+local function forged(job_desc)
+  local noted = read(job_desc, "admin_comment")
+  if has(read(job_desc, "comment"), metadata.TICKET) then
+    return "a comment must not have " .. metadata.TICKET .. " in it, which only the service writes: leave it out"
+  end
+  if has(noted, MARK, MOST_NOTE_BYTES) then
+    return "an AdminComment must not have " .. MARK .. " in it, which only the service writes: leave it out"
+  end
+  if noted and #noted > MOST_NOTE_BYTES then
+    return string.format("the AdminComment has %d bytes, and at most %d are read: shorten it", #noted, MOST_NOTE_BYTES)
+  end
 end
 
 local function submit(job_desc)
-  if is_forged(job_desc) then
-    tell("a comment must not have " .. metadata.TICKET .. " in it, which only the service writes: leave it out")
+  local why = forged(job_desc)
+  if why then
+    tell(why)
     return slurm.ERROR
   end
   local statement = statement_of(job_desc)
@@ -174,8 +208,8 @@ end
 local function protected(job_desc, job_record)
   local comment = read(job_desc, "comment")
   local noted = read(job_record, "admin_comment")
-  local is_managed = type(noted) == "string" and noted:find(MARK, 1, true)
-  if type(comment) == "string" and comment:find(metadata.TICKET, 1, true) then return "Comment" end
+  local is_managed = has(noted, MARK, MOST_NOTE_BYTES)
+  if has(comment, metadata.TICKET) then return "Comment" end
   if not is_managed then
     if type(comment) == "string" and metadata.of_comment(comment) then
       return "Comment, since a workspace is given when a job is submitted,"
@@ -211,8 +245,7 @@ function outrider_job_modify(job_desc, job_record, _, uid)
   local is_done, answer = pcall(modify, job_desc, job_record, uid)
   if is_done then return answer end
   pcall(slurm.log_error, "%s", "outrider: modify filter: " .. tostring(answer))
-  local noted = read(job_record, "admin_comment")
-  local is_managed = type(noted) == "string" and noted:find(MARK, 1, true)
+  local is_managed = has(read(job_record, "admin_comment"), MARK, MOST_NOTE_BYTES)
   return is_managed and uid ~= 0 and slurm.ERROR or slurm.SUCCESS
 end
 

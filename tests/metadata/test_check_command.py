@@ -204,7 +204,7 @@ def test_missing_library_is_said_with_what_installs_it(
     monkeypatch.setitem(sys.modules, library, None)
 
     assert main(["check", "web.yaml"]) == 3
-    assert f"needs {library}: install it with pip install 'outrider[service]'" in capsys.readouterr().err
+    assert f"needs {library}: in a clone of Outrider, pip install '.[service]'" in capsys.readouterr().err
 
 
 def test_help_and_other_commands_need_neither_library() -> None:

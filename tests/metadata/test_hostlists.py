@@ -135,3 +135,17 @@ def test_limit_is_the_caller_s() -> None:
 def test_what_is_no_name_cannot_be_folded(name: str) -> None:
     with pytest.raises(TextError, match="is no name of a node"):
         fold([name])
+
+
+@pytest.mark.parametrize(
+    "text", ["x" * 250 + "[0001-9999]", "a[1]" * 130, "x" * 254, "x" * 60_000 + "[1-99999]"]
+)
+def test_name_that_is_no_hosts_is_refused_before_it_is_written_out(text: str) -> None:
+    with pytest.raises(TextError, match="a name of more than 253 characters"):
+        expand(text)
+
+
+def test_name_of_a_host_may_be_as_long_as_one() -> None:
+    assert len(expand("x" * 249 + "[0001-9999]")) == 9_999
+    with pytest.raises(TextError, match="is no name of a node"):
+        fold(["1a" * 127])

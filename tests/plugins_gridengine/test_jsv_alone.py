@@ -233,6 +233,18 @@ def test_context_that_grid_engine_has_no_room_for_is_refused() -> None:
     assert line == "RESULT STATE REJECT outrider: its context has more than 8000 bytes"
 
 
+def test_context_of_many_lines_is_refused_when_it_is_too_long_and_not_otherwise() -> None:
+    plain = answered("PARAM ac K=a", *["x" * 99] * 10_000)
+    long = answered("PARAM ac K=a", *["x" * 99] * 11_000)
+    in_parts = answered(*["PARAM ac K=" + "x" * 99_999] * 11)
+
+    assert plain == ["RESULT STATE ACCEPT"]
+    assert long == in_parts
+    assert long == [
+        "RESULT STATE REJECT outrider: its -ac and -v OUTRIDER have more than 1048576 bytes: shorten them"
+    ]
+
+
 def test_process_answers_one_job_after_another_and_says_nothing_on_stderr() -> None:
     with qmaster() as master:
         states = [master.verdict("PARAM N x")[-1][:19]]
@@ -384,6 +396,33 @@ def test_clients_filter_carries_the_lines_of_a_script(tmp_path: Path) -> None:
     assert jsv.decoded(context) == "image: http://h/a\nsize: 3 GiB"
     assert client(f"PARAM CMDNAME {script}", "PARAM b y") == ["RESULT STATE ACCEPT"]
     assert client(f"PARAM CMDNAME {tmp_path}/none") == ["RESULT STATE ACCEPT"]
+
+
+@pytest.mark.parametrize("count", [2_800, 60_000])
+def test_clients_filter_refuses_what_grid_engine_has_no_room_for(tmp_path: Path, count: int) -> None:
+    """A line of an answer with more than 10000 bytes ends qsub with a segmentation fault."""
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n" + "#OUTRIDER image: http://h/a\n" * count)
+    (refused,) = client(f"PARAM CMDNAME {script}")
+    script.write_text("#!/bin/sh\n#OUTRIDER image: http://h/a\n")
+    (long_context,) = client(f"PARAM CMDNAME {script}", "PARAM ac A=" + "x" * 8000)
+    (long_requests,) = client("PARAM ac OUTRIDER=http://h/a", "PARAM ar 3", "PARAM l_hard a=" + "x" * 8000)
+
+    assert "outrider: the script begins with " in refused
+    assert refused.endswith("at most 4000 can be handed on: write each key once")
+    assert "the context (-ac) would have 80" in long_context
+    assert "the requests (-l) have 8002 bytes" in long_requests
+    assert {line.split(" outrider")[0] for line in (refused, long_context, long_requests)} == {
+        "RESULT STATE REJECT"
+    }
+
+
+def test_clients_filter_takes_no_half_of_a_line(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    mark = "#OUTRIDER image: http://h/"
+    script.write_text("#" * (65_536 - len(mark) - 3) + "\n" + mark + "abcdefg\n")
+
+    assert client(f"PARAM CMDNAME {script}") == ["RESULT STATE ACCEPT"]
 
 
 def test_clients_filter_asks_for_the_queue_of_reservations_as_it_was_asked(tmp_path: Path) -> None:

@@ -59,9 +59,11 @@ def test_every_claim_about_the_filter_holds(lua: list[str]) -> None:
         ("outrider_submit.lua", 'own .. metadata.TICKET .. "none"', "comment"),
         ("outrider_submit.lua", "if is_judged and not is_managed then", "if true then"),
         ("outrider_submit.lua", 'if comment ~= nil then return "Comment" end', ""),
-        ("outrider_submit.lua", "if is_forged(job_desc) then", "if false then"),
-        ("outrider_metadata.lua", "script:byte(mark) ~= 35", "false"),
-        ("outrider_metadata.lua", 'script:find("\\n#OUTRIDER", first - 1, true)', "false"),
+        ("outrider_submit.lua", "  if why then\n    tell(why)", "  if false then"),
+        ("outrider_metadata.lua", "(not command or mark < command)", "true"),
+        ("outrider_metadata.lua", "if not command and #script > limits.head", "if false"),
+        ("outrider_metadata.lua", "elseif #rest > limits.line then", "elseif false then"),
+        ("outrider_metadata.lua", "limits.head - 8", "limits.head - 7"),
         ("outrider_metadata.lua", "if byte == 34 or byte == 92", "if byte == 34"),
         ("outrider_metadata.lua", "low = 0xA0 elseif", "low = 0x80 elseif"),
         ("outrider_metadata.lua", 'comment:find("^[%s,;]", first - 1)', "false"),
@@ -78,3 +80,17 @@ def test_planted_fault_is_found(tmp_path: Path, file: str, right: str, wrong: st
 
     assert "not so: " in done.stdout
     assert done.returncode == 1
+
+
+def test_site_sets_its_own_limits_and_none_that_makes_no_sense(tmp_path: Path) -> None:
+    script = tmp_path / "limits.lua"
+    script.write_text(
+        "outrider_limits = { line = 2048, text = 12, head = 'x', searched = 2 ^ 40 }\n"
+        f"local limits = dofile('{PLUGINS}/outrider_metadata.lua').limits\n"
+        "print(limits.line, limits.text, limits.head, limits.searched)\n"
+    )
+    done = subprocess.run(
+        [*interpreter("lua5.4"), str(script)], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert done.stdout.split() == ["2048", "4096", "65536", "1048576"]

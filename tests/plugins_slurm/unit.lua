@@ -85,6 +85,14 @@ claim("its user is told", said[1] == 'outrider: the job starts when "a.qcow2" is
 answer, made = submit({ script = HEAD .. IMAGE, begin_time = 2000000000, requeue = 0 })
 claim("the user's own begin is kept", made.admin_comment:find(',"begin":2000000000}', 1, true) ~= nil)
 claim("the user's own requeue is kept", made.requeue == 0)
+for _, name in ipairs({ "maintenance", "render-17,maintenance", "week-2026a", "-", "a,", ("x"):rep(900) .. "-1" }) do
+  answer = submit({ script = HEAD .. IMAGE, reservation = name })
+  claim("a job with an image in a site's own reservation is refused: " .. name:sub(1, 20), answer ~= 0)
+  answer = submit({ script = HEAD, reservation = name })
+  claim("one without is not: " .. name:sub(1, 20), answer == 0)
+end
+answer = submit({ script = HEAD .. IMAGE, reservation = "render-17,render-18" })
+claim("several reservations of ours are taken", answer == 0)
 answer, made = submit({ script = HEAD .. IMAGE, reservation = "render-17" })
 claim("a job with a reservation is not held", answer == 0 and made.begin_time == 0 and metadata_of(made) ~= nil)
 answer, made = submit({ script = "#!/bin/sh\r\n#OUTRIDER image: a.qcow2\r\nls\r\n" })
@@ -140,9 +148,25 @@ for _, case in ipairs({
   { "#OUTRIDER image: " .. ("a"):rep(2049) .. "\n", "is 2049 characters long" },
   { ("#OUTRIDER name: x\n"):rep(40), "more than 32 keys" },
   { ("#\n"):rep(40000) .. IMAGE, "beyond the first 64 KiB" },
+  { "#\n#OUTRIDER image: a" .. (" "):rep(4096) .. "\n", "line 3: is longer than 4096 bytes" },
+  { "#OUTRIDER image: a" .. (" "):rep(3000000) .. "b\n", "line 2: is longer than 4096 bytes" },
+  { "#OUTRIDER" .. ("#"):rep(3000000), "line 2: is longer than 4096 bytes" },
+  { "#OUTRIDER size: " .. ("1"):rep(41) .. "\n", "is no size" },
 }) do
   claim("refused: " .. case[2], refused({ script = HEAD .. case[1] .. "ls\n" }, case[2]))
 end
+for missing = -12, 12 do
+  local script = ("#"):rep(65536 - 10 + missing) .. "\n" .. IMAGE
+  local answer, made = submit({ script = script })
+  claim("a line at the end of the head counts or is refused, " .. missing, answer == slurm.ERROR or made.admin_comment)
+end
+claim("a line of a usual length counts", metadata_of(select(2, submit({ script = HEAD .. "#OUTRIDER image: a"
+  .. (" "):rep(4000) .. "# of May\nls\n" }))) == "image: a")
+local long = { [0] = "_SLURM_SPANK_OPTION_outrider_workspace=" .. ("a"):rep(5000) }
+claim("a long option is refused", refused({ spank_job_env = long }, "--workspace: has 5000 bytes, and at most 4096"))
+claim("a long comment is refused", refused({ comment = ("x"):rep(5000) }, "the comment: has 5000 bytes, and at most 4096"))
+claim("a long AdminComment is refused", submit({ admin_comment = ("x"):rep(70000) .. '{"outrider":1}' }) == slurm.ERROR
+  and said[1]:find("the AdminComment has 70014 bytes", 1, true))
 claim("a forged ticket is refused", refused({ comment = "x outrider-ticket=1.2" }, "outrider-ticket="))
 claim("a forged record is refused", submit({ admin_comment = 'x {"outrider":1}' }) == slurm.ERROR)
 claim("a comment must leave room", refused({ comment = ("x"):rep(800) .. " outrider:a" }, "has 811 bytes"))

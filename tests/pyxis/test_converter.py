@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cachemgr.client import Client
-from cachemgr.errors import BadRequest, Busy, NotAllowed, SourceFailed, Unsuitable
+from cachemgr.errors import BadRequest, NotAllowed, SourceFailed, Unsuitable
+from cachemgr.ownfolder import MARKER
 from tests.node.daemons import DEADLINE_S, as_user, eventually
 from tests.pyxis.site import ALICE, BOB, Site, path_of, start
 
@@ -32,7 +33,7 @@ def test_image_is_made_by_a_user_of_no_rights_and_named_for_all(shared: Site) ->
     with open(found["path"], "rb") as file:
         assert f"{UBUNTU} by {NOBODY}\n".encode() in file.read()
     assert found["is_public"]
-    assert os.listdir(shared.folder / "convert") == []
+    assert os.listdir(shared.folder / "convert") == [MARKER]
 
 
 def test_asking_again_converts_nothing(shared: Site) -> None:
@@ -51,7 +52,7 @@ def test_link_in_place_of_an_image_is_not_followed(shared: Site) -> None:
 def test_command_that_fails_is_quoted(shared: Site) -> None:
     with pytest.raises(SourceFailed, match="401 Unauthorized"):
         ask(shared, "docker://missing")
-    assert os.listdir(shared.folder / "convert") == []
+    assert os.listdir(shared.folder / "convert") == [MARKER]
 
 
 def test_image_above_the_largest_is_not_made(site: Site) -> None:
@@ -68,7 +69,7 @@ def test_conversion_that_takes_too_long_ends(site: Site) -> None:
 
     with pytest.raises(SourceFailed, match="in 1 s"):
         ask(site, UBUNTU)
-    assert os.listdir(site.folder / "convert") == []
+    assert os.listdir(site.folder / "convert") == [MARKER]
 
 
 def test_registry_that_is_not_listed_is_left_to_its_users(site: Site) -> None:
@@ -92,13 +93,15 @@ def test_what_is_not_for_everybody_is_refused(shared: Site, uri: str) -> None:
 
 
 def test_more_conversions_than_may_wait_are_refused_and_their_users_convert(site: Site) -> None:
-    site.start_converter(converter_conversions="1", converter_waiting="1")
+    # Two for one user, who leaves eight to others.
+    site.start_converter(converter_conversions="1", converter_waiting="9")
     gate = site.gate()
     begun = start([site.step(0)], "docker://one") + start([site.step(1)], "docker://two")
     eventually("both are asked for", lambda: site.log().count("asked uid=") == 2, site.log)
 
-    with pytest.raises(Busy):
-        ask(site, "docker://three")
+    refused = as_user(ALICE, lambda: ask(site, "docker://three"))
+    assert refused["raises"] == "Busy"
+    assert refused["message"].startswith("you have 2 of the 2 images")
     gate.unlink()
     assert [path_of(each.end()).is_relative_to(site.folder / "pool") for each in begun] == [True, True]
 
@@ -119,7 +122,29 @@ def test_killed_converter_leaves_the_step_to_itself_and_the_next_one_cleans_up(s
 
     assert path_of(called).is_relative_to(site.folder / "pool")
     assert "for this user alone" in called.log
-    assert os.listdir(site.folder / "convert") == []
+    assert os.listdir(site.folder / "convert") == [MARKER]
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_scratch_that_is_not_ours_is_refused_and_nothing_deleted(site: Site, is_link: bool) -> None:
+    home = site.folder / "home"
+    (home / "thesis").mkdir(parents=True)
+    (home / "thesis/chapter").write_text("x")
+    (home / "tmpabcd1234").mkdir()
+    scratch = home
+    if is_link:
+        scratch = site.folder / "link"
+        scratch.symlink_to(home)
+    site.configure(converter=str(site.folder / "c"), converter_scratch=str(scratch))
+    ended = subprocess.run(
+        [str(site.programs / "outrider-converter")], capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+    assert ended.returncode == BadRequest.exit_code
+    assert f"converter_scratch: {scratch} is " in ended.stderr
+    assert ("is a link" if is_link else "holds 'thesis': name another folder") in ended.stderr
+    assert sorted(os.listdir(home)) == ["thesis", "tmpabcd1234"]
+    assert (home / "thesis/chapter").read_text() == "x"
 
 
 @pytest.mark.parametrize(

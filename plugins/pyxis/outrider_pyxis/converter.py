@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import shutil
+import re
 import socket
 import stat
 import tempfile
@@ -18,9 +18,12 @@ import threading
 from dataclasses import dataclass, field
 
 from cachemgr.client import Client
+from cachemgr.clock import SystemClock
 from cachemgr.daemon.peer import caller_of
 from cachemgr.daemon.requests import answer, parse
 from cachemgr.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
+from cachemgr.ownfolder import OwnFolder
+from cachemgr.shares import Shares
 from outrider_pyxis.conversion import convert
 from outrider_pyxis.reference import read_wanted
 
@@ -35,11 +38,15 @@ if TYPE_CHECKING:
 MOST_REQUEST_BYTES = 8192
 MOST_CONNECTIONS = 256
 MOST_OF_A_USER = 32
+# One user has at most a quarter of what is left for others, of connections and of conversions.
+PORTION = 4
 REQUEST_S = 10.0
 TELL_S = 1.0
 # Until whoever waited has pinned it; eviction may take it then.
 HELD_S = 600
 OWNER = "pyxis-converter"
+PURPOSE = "converter_scratch"
+DRAFT = re.compile(r"(convert-|tmp)[a-z0-9_]{8}")
 
 
 @dataclass
@@ -65,10 +72,12 @@ class Converter:
         self._lock = threading.Lock()
         self._running: dict[str, Conversion] = {}
         self._places = threading.Semaphore(config.converter_conversions)
+        most = config.converter_conversions + config.converter_waiting
+        self.shared = Shares("conversions", most=most, most_of_one=most, portion=PORTION)
         self._ids = ids_of(config.converter_user) if os.geteuid() == 0 else None
 
-    def join(self, uri: str) -> Conversion | None:
-        """The conversion of that image, begun if nobody has; None if it is in the pool."""
+    def join(self, uri: str, uid: int) -> Conversion | None:
+        """The conversion of that image, begun for that user if nobody has; None if it is in the pool."""
         wanted = read_wanted(uri, self._config.default_registry)
         reference = wanted.reference
         if reference is None or reference.user:
@@ -84,14 +93,17 @@ class Converter:
             found = self._running.get(reference.pool_name)
             if found is not None:
                 return found
-            most = self._config.converter_conversions + self._config.converter_waiting
-            if len(self._running) >= most:
-                raise Busy(f"{most} images are being converted or wait for it: try again later")
+            if not self.shared.take(uid):
+                raise Busy(
+                    f"you have {self.shared.held_by(uid)} of the {self.shared.in_all} images that are being "
+                    f"converted or wait for it ({self.shared.most} may): try again when one has ended, "
+                    "or ask the administrator for converter_waiting"
+                )
             found = self._running[reference.pool_name] = Conversion()
-        threading.Thread(target=self._work, args=(wanted.text, reference, found), daemon=True).start()
+        threading.Thread(target=self._work, args=(wanted.text, reference, found, uid), daemon=True).start()
         return found
 
-    def _work(self, uri: str, reference: Reference, conversion: Conversion) -> None:
+    def _work(self, uri: str, reference: Reference, conversion: Conversion, uid: int) -> None:
         try:
             with self._places:
                 # Another conversion may have ended between the look and the place.
@@ -104,12 +116,13 @@ class Converter:
         finally:
             with self._lock:
                 del self._running[reference.pool_name]
+            self.shared.give(uid)
             conversion.ended.set()
             self._log(f"conversion ended image={reference.pool_name} error={conversion.error}")
 
     def _bring(self, uri: str, reference: Reference) -> None:
         config = self._config
-        folder = tempfile.mkdtemp(dir=config.converter_scratch)
+        folder = tempfile.mkdtemp(prefix="convert-", dir=config.converter_scratch)
         try:
             # The outer folder stays ours: there nobody can put anything in the image's place.
             os.chmod(folder, 0o711)
@@ -142,7 +155,18 @@ class Converter:
                     # Somebody has the very same bytes in private. They came without credentials.
                     client.ask("add", {**wish, "digest": found["digest"], "private": False})
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._remove(os.path.basename(folder))
+
+    def _remove(self, name: str) -> None:
+        try:
+            folder = OwnFolder(self._config.converter_scratch, PURPOSE, mode=0o711, is_left=_is_draft)
+        except (CacheError, OSError) as error:
+            self._log(f"left of a conversion, and not removed name={name} error={error}")
+            return
+        try:
+            remove_draft(folder, name, self._log)
+        finally:
+            folder.close()
 
     def _is_in_pool(self, reference: Reference) -> bool:
         try:
@@ -160,8 +184,9 @@ class Server:
         self._converter = converter
         self._listener = listener
         self._log = log
-        self._lock = threading.Lock()
-        self._callers: dict[int, int] = {}
+        self.shared = Shares(
+            "converter connections", most=MOST_CONNECTIONS, most_of_one=MOST_OF_A_USER, portion=PORTION
+        )
 
     def serve(self) -> None:
         while True:
@@ -172,14 +197,16 @@ class Server:
         with connection:
             try:
                 uid = caller_of(connection, os.geteuid()).uid
-                if not self._enter(uid):
-                    raise Busy("too many ask the converter at once: try again later")
+                if not self.shared.take(uid):
+                    raise Busy(
+                        f"you have {self.shared.held_by(uid)} of the {self.shared.in_all} connections to the "
+                        "converter: try again when one has ended"
+                    )
                 try:
-                    connection.settimeout(REQUEST_S)
                     self._answer(connection, uid)
                     line = {"ok": True, "result": {}}
                 finally:
-                    self._leave(uid)
+                    self.shared.give(uid)
             except CacheError as error:
                 line = {
                     "ok": False, "error": error.code, "exit_code": error.exit_code, "message": str(error),
@@ -200,34 +227,27 @@ class Server:
         request.truth("wait")
         request.finish()
         self._log(f"asked uid={uid} uri={uri}")
-        conversion = self._converter.join(uri)
+        conversion = self._converter.join(uri, uid)
         while conversion is not None and not conversion.ended.wait(TELL_S):
             connection.sendall(json.dumps({"progress": {}}).encode() + b"\n")
         if conversion is not None and conversion.error is not None:
             raise conversion.error
 
-    def _enter(self, uid: int) -> bool:
-        with self._lock:
-            mine = self._callers.get(uid, 0)
-            if mine >= MOST_OF_A_USER or sum(self._callers.values()) >= MOST_CONNECTIONS:
-                return False
-            self._callers[uid] = mine + 1
-            return True
-
-    def _leave(self, uid: int) -> None:
-        with self._lock:
-            self._callers[uid] -= 1
-            if not self._callers[uid]:
-                del self._callers[uid]
-
 
 def read_line(connection: socket.socket) -> bytes:
     line = b""
+    clock = SystemClock()
+    until_s = clock.monotonic_s() + REQUEST_S
     while not line.endswith(b"\n"):
+        left_s = until_s - clock.monotonic_s()
+        if left_s <= 0:
+            raise BadRequest(f"the request was not complete within {REQUEST_S:g} s")
+        connection.settimeout(left_s)
         data = connection.recv(MOST_REQUEST_BYTES)
         if not data or len(line) + len(data) > MOST_REQUEST_BYTES:
             raise BadRequest(f"a request is one line of at most {MOST_REQUEST_BYTES} bytes")
         line += data
+    connection.settimeout(REQUEST_S)
     return line
 
 
@@ -276,10 +296,32 @@ def take_over(made: str, output: str, uid: int) -> None:
         os.close(descriptor)
 
 
-def prepare(config: Config) -> None:
+def prepare(config: Config, log: Callable[[str], None]) -> None:
     """The scratch folder, without what a killed converter has left there."""
     if not config.converter:
         raise BadRequest("set converter in pyxis.conf: the socket where the converter listens")
-    os.makedirs(config.converter_scratch, mode=0o711, exist_ok=True)
-    for name in os.listdir(config.converter_scratch):
-        shutil.rmtree(f"{config.converter_scratch}/{name}", ignore_errors=True)
+    os.makedirs(os.path.dirname(config.converter_scratch.rstrip("/")), mode=0o755, exist_ok=True)
+    try:
+        folder = OwnFolder(config.converter_scratch, PURPOSE, mode=0o711, is_left=_is_draft)
+    except BadRequest as error:
+        raise BadRequest(f"converter_scratch: {error}") from error
+    except OSError as error:
+        raise BadRequest(f"converter_scratch: {config.converter_scratch}: {error.strerror}") from error
+    try:
+        for name in folder.left():
+            remove_draft(folder, name, log)
+    finally:
+        folder.close()
+
+
+def remove_draft(folder: OwnFolder, name: str, log: Callable[[str], None]) -> None:
+    """What is left of a conversion, whatever the user as whom it ran has made of it."""
+    try:
+        folder.remove(name)
+    except (CacheError, OSError) as error:
+        log(f"left of a conversion, and not removed folder={folder.path}/{name} error={error}")
+
+
+def _is_draft(name: str, found: os.stat_result) -> bool:
+    """Whether that is a folder of a conversion; earlier versions gave them no beginning of their own."""
+    return stat.S_ISDIR(found.st_mode) and DRAFT.fullmatch(name) is not None
