@@ -193,14 +193,18 @@ def _refused_by(policy: Policy | None, workspace: Workspace, now_s: int) -> Refu
 def _next_pool_change(book: Book, image: Image, after_s: int) -> int | None:
     """The next instant at which a pool begins or ceases to promise anything."""
     instants: list[int] = []
+    lead_s = book.deadline_duration_s(image) + (book.link.reserve_s or 0)
     for node in book.pools.nodes_with(image.key):
         for life in book.pools.pools[node].lives.get(image.key, ()):
             instants += [life.ready_s, life.expires_s + 1]
     for pool in book.pools.pools:
         # Where all that was ever promised has room together with this image, nothing has to go first.
-        if pool.limit_bytes is not None and pool.promised_bytes + image.size_bytes > pool.limit_bytes:
+        most = pool.room_bytes
+        if most is not None and pool.promised_bytes + pool.foreign_bytes + image.size_bytes > most:
             for lives in pool.lives.values():
                 instants += [instant_s for life in lives for instant_s in (life.start_s, life.expires_s)]
+            # What is free then can be brought then, and not before.
+            instants += [hold.until_s + lead_s for hold in pool.encumbrance.holds]
     return min((instant_s for instant_s in instants if instant_s > after_s), default=None)
 
 

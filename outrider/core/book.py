@@ -164,8 +164,9 @@ class Book:
         if plan.insertion is not None:
             self.link.apply(plan.insertion)
         for transfer, start_s in plan.pushed:
-            for _, life in self.lives_of(transfer):
+            for node, life in self.lives_of(transfer):
                 life.start_s = min(life.start_s, start_s)
+                self.pools.changed.add(node)
         self.next_transfer += len(plan.transfers)
         return self._hold(plan, now_s)
 
@@ -263,6 +264,7 @@ class Book:
         self.pools.settle(now_s, includes_now=True)
         for node, life in self.lives_of(number):
             life.start_s = min(life.start_s, now_s)
+            self.pools.changed.add(node)
             self.pools.make_room(node, now_s)
 
     def release_slots(self, entry: Entry, now_s: int) -> None:

@@ -19,6 +19,7 @@ from outrider.core.lane import Lane, Slots
 from outrider.core.model import Image
 from outrider.core.reuse import Life
 from outrider.core.timeline import FOREVER
+from outrider.core.turns import NOBODY
 
 MOST_EXAMINED = 64
 """Nodes without the image that are examined beyond those that are wanted: enough, as long as nodes
@@ -43,6 +44,8 @@ class Wish:
     limit_s: int
     grace_s: int
     eligible: int
+    user: int = NOBODY
+    """Who takes turns on the lane with others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +152,7 @@ def _full(book: Book, wish: Wish, way: Way, now_s: int) -> int:
         if not can_keep(book, node, life, until_s, now_s):
             mask |= 1 << node
     for node in (*way.revived, *way.missing):
-        if not book.pools.pools[node].has_room(((now_s, until_s, size_bytes),), now_s):
+        if not book.pools.pools[node].has_room(((now_s, until_s, size_bytes),), now_s, wish.image.key):
             mask |= 1 << node
     return mask
 
@@ -188,7 +191,7 @@ def let_go(book: Book, lane: Lane, name: str, node: int, life: Life, now_s: int)
 def can_keep(book: Book, node: int, life: Life, until_s: int, now_s: int) -> bool:
     """Whether a copy can stay until then without taking room that others were promised."""
     longer = (max(life.expires_s, now_s), until_s, life.image.size_bytes)
-    return until_s <= life.expires_s or book.pools.pools[node].has_room((longer,), now_s)
+    return until_s <= life.expires_s or book.pools.pools[node].has_room((longer,), now_s, life.image.key)
 
 
 def _until_s(wish: Wish, start_s: int) -> int:
@@ -262,7 +265,7 @@ def _with_copy(
             continue
         until_s = _until_s(wish, start_s)
         longer = (max(life.expires_s, now_s), until_s, wish.image.size_bytes)
-        if life.expires_s < until_s and not pool.has_room((longer,), now_s):
+        if life.expires_s < until_s and not pool.has_room((longer,), now_s, key):
             continue
         cost = _HERE if life.transfer is None else _COMING
         option = _Option(start_s, cost, node, there_s, life)
@@ -270,7 +273,7 @@ def _with_copy(
     if best is None and key in pool.lingering and key not in pool.lives:
         start_s = busy.free_from(node, wish.need, now_s, wish.limit_s)
         if start_s < FOREVER and pool.has_room(
-            ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s
+            ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s, key
         ):
             return _Option(start_s, _HERE, node, now_s)
     return best
@@ -296,7 +299,9 @@ def _far(
 
 def _takes(book: Book, wish: Wish, node: int, start_s: int, now_s: int) -> bool:
     """Whether a pool has room for one more image until a job that starts then is over."""
-    return book.pools.pools[node].has_room(((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s)
+    return book.pools.pools[node].has_room(
+        ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s, wish.image.key
+    )
 
 
 def _choose(
@@ -319,7 +324,7 @@ def _choose(
     for count in range(1, most + 1):
         if not far:
             break
-        there_s = lane.end_if_added(wish.image, count, slots, now_s)
+        there_s = lane.end_if_added(wish.image, count, slots, now_s, user=wish.user)
         if len(best) == wish.nodes_wanted and max(each.start_s for each in best) <= there_s:
             break
         width = wish.nodes_wanted if lane.is_relay else count
@@ -387,6 +392,6 @@ def _more(
     lacking -= len(others)
     chosen |= {each.node for each in others}
     count = sum(each.cost == _MISSING for each in best) + lacking
-    there_s = lane.end_if_added(wish.image, max(1, count), slots, now_s)
+    there_s = lane.end_if_added(wish.image, max(1, count), slots, now_s, user=wish.user)
     free = [each for each in far if each[1] not in chosen]
     return more + others + _after(book, busy, wish, free, there_s, now_s)[: max(0, lacking)]

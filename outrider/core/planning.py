@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 from outrider.core.book import Book, Plan, Shipping
 from outrider.core.fitting import Fit, fit
+from outrider.core.foreign import NOTHING
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.refusal import Cause, Refusal
 from outrider.core.reuse import Life
 from outrider.core.staging.deadline import Insertion
+from outrider.core.timeline import mask_of, numbers
 
 MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan goes round before it is refused for one."""
@@ -27,7 +29,7 @@ def plan_at(
     `among` leaves out nodes that are known to have no room.
 
     The thesis refuses when a node that it chose has no room for the image. Here such a node
-    is left out and the rest asked again.
+    is left out, with all others like it, and the rest asked again.
     """
     available = book.available if among is None else book.available & among
     full: Refusal | None = None
@@ -41,7 +43,7 @@ def plan_at(
         bit = 1 << book.timeline.number_of[answer.nodes[0]]
         if not available & bit:
             return full
-        available &= ~bit
+        available &= ~(bit | roomless(book, answer, available, now_s))
     assert full is not None
     return full
 
@@ -94,13 +96,13 @@ class Stock:
         life = self._usable(pool.lives.get(image.key, ()))
         if life is not None:
             late = (max(life.expires_s, self._now_s), self._end_s, image.size_bytes)
-            if life.expires_s < self._end_s and not pool.has_room((late,), self._now_s):
+            if life.expires_s < self._end_s and not pool.has_room((late,), self._now_s, image.key):
                 return False
             self.lives[node] = life
             return True
         if not self._book.terms.is_extending or image.key not in pool.lingering:
             return False
-        if not pool.has_room(((self._now_s, self._end_s, image.size_bytes),), self._now_s):
+        if not pool.has_room(((self._now_s, self._end_s, image.size_bytes),), self._now_s, image.key):
             return False
         self.lingering.add(node)
         return True
@@ -166,8 +168,8 @@ def _plan_images(
     kept += [(node, -1, now_s) for node in revived]
     full = first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
-        node_name = book.timeline.nodes[full].name
-        return Refusal(cause=Cause.POOL, start_s=start_s, end_s=end_s, image=image, nodes=(node_name,))
+        from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
+        return no_room(book, full, image, start_s, end_s, from_s)
     return Plan(
         workspace=workspace,
         start_s=start_s,
@@ -253,4 +255,39 @@ def first_full_pool(
             if start_s < life.start_s:
                 extra.setdefault(node, []).append((start_s, life.start_s, life.image.size_bytes))
     pools = book.pools.pools
-    return next((node for node in sorted(extra) if not pools[node].has_room(extra[node], now_s)), None)
+    full = (node for node in sorted(extra) if not pools[node].has_room(extra[node], now_s, image.key))
+    return next(full, None)
+
+
+def no_room(book: Book, node: int, image: Image, start_s: int, end_s: int, from_s: int) -> Refusal:
+    """A node's pool has no room for an image that would have to be there from `from_s` on."""
+    pool = book.pools.pools[node]
+    held = [each for each in pool.encumbrance.holds if each.key != image.key and each.until_s > from_s]
+    return Refusal(
+        cause=Cause.POOL,
+        start_s=start_s,
+        end_s=end_s,
+        image=image,
+        nodes=(book.timeline.nodes[node].name,),
+        from_s=from_s,
+        held_bytes=sum(each.size_bytes for each in held),
+        held_until_s=max((each.until_s for each in held), default=0),
+        limit_bytes=pool.limit_bytes or 0,
+        room_bytes=pool.room_bytes or 0,
+    )
+
+
+def roomless(book: Book, refusal: Refusal, available: int, now_s: int) -> int:
+    """Of these nodes a mask of those without the image whose pools have no room for it because of what
+    others hold: where one had none, many may have none, and they are not to be tried one by one."""
+    image = refusal.image
+    assert image is not None
+    extra = ((refusal.from_s, refusal.end_s, image.size_bytes),)
+    pools = book.pools.pools
+    candidates = numbers(available & ~book.pools.mask_with(image.key))
+    full = (
+        node
+        for node in candidates
+        if pools[node].encumbrance is not NOTHING and not pools[node].has_room(extra, now_s, image.key)
+    )
+    return mask_of(full, len(pools))

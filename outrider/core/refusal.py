@@ -35,6 +35,14 @@ class Refusal:
     nodes: tuple[str, ...] = ()
     needed_s: int = 0
     words: str = ""
+    from_s: int = 0
+    """From when on the image would have to be in the pool that has no room for it."""
+    held_bytes: int = 0
+    """What others hold of that pool then, until `held_until_s`, of its limit."""
+    held_until_s: int = 0
+    limit_bytes: int = 0
+    room_bytes: int = 0
+    """What that pool can hold: less than its limit if its disk has no room for that."""
 
     def sentence(self, instant: Callable[[int], str] = str) -> str:
         if self.cause is Cause.POLICY:
@@ -52,7 +60,23 @@ class Refusal:
                 f"{what} cannot reach {where} by {instant(self.start_s)}: it needs "
                 f"{self.needed_s} s of a link that has less left before then"
             )
-        return f"{what} has no room in the image pool of {where} until {instant(self.end_s)}"
+        until = instant(self.end_s)
+        return f"{what} has no room in the image pool of {where} until {until}{self._takers(instant)}"
+
+    def _takers(self, instant: Callable[[int], str]) -> str:
+        """What takes the room beside reservations. Whose it is, is not for everybody."""
+        found = ""
+        if self.room_bytes < self.limit_bytes:
+            found += (
+                f": its disk has room for {size(self.room_bytes)} of the {size(self.limit_bytes)} that "
+                "the pool may take"
+            )
+        if self.held_bytes:
+            found += (
+                f"{', and' if found else ':'} {size(self.held_bytes)} of its {size(self.limit_bytes)} are "
+                f"held there by users' images and copies, until {instant(self.held_until_s)} at most"
+            )
+        return found
 
 
 def size(size_bytes: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from outrider.core.admission import Accepted, Policy, Rejected, assess
 from outrider.core.book import Book, Entry, Plan
 from outrider.core.model import Workspace
-from outrider.core.planning import plan_at
+from outrider.core.planning import no_room, plan_at
 from outrider.core.refusal import Cause, Refusal
 from outrider.core.reuse import Life
 from outrider.core.timeline import mask_of
@@ -178,7 +178,7 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
 
 
 def _refuse_longer(book: Book, entry: Entry, end_s: int, now_s: int) -> Refusal | None:
-    start_s, workspace = entry.end_s, entry.reservation.workspace
+    start_s = entry.end_s
     rows = book.timeline.rows
     room = sum(rows[chosen.node].most(entry.need, start_s, end_s, chosen.instances) for chosen in entry.fits)
     instances = sum(chosen.instances for chosen in entry.fits)
@@ -186,9 +186,8 @@ def _refuse_longer(book: Book, entry: Entry, end_s: int, now_s: int) -> Refusal 
         return Refusal(cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=instances, room=room)
     for node, life in _there(book, entry):
         longer = (max(life.expires_s, now_s), end_s, life.image.size_bytes)
-        if life.expires_s < end_s and not book.pools.pools[node].has_room((longer,), now_s):
-            names = (book.timeline.nodes[node].name,)
-            return Refusal(cause=Cause.POOL, start_s=start_s, end_s=end_s, image=workspace.image, nodes=names)
+        if life.expires_s < end_s and not book.pools.pools[node].has_room((longer,), now_s, life.image.key):
+            return no_room(book, node, life.image, start_s, end_s, longer[0])
     return None
 
 

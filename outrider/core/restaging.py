@@ -7,7 +7,7 @@ allows, else as early as nobody else is harmed by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from outrider.core.book import Book, Entry, Plan, Shipping
@@ -76,8 +76,9 @@ def copy_arrived(book: Book, node: str, key: str, now_s: int) -> tuple[int, ...]
         if transfer is None:
             continue
         earlier = (now_s, life.start_s, life.image.size_bytes)
-        if life.start_s > now_s and not pool.has_room((earlier,), now_s):
+        if life.start_s > now_s and not pool.has_room((earlier,), now_s, key):
             continue
+        book.pools.changed.add(number)
         life.transfer = None
         life.start_s, life.ready_s = min(life.start_s, now_s), min(life.ready_s, now_s)
         if not life.users:
@@ -99,6 +100,24 @@ def _brings_no_more(book: Book, transfer: int, life: Life) -> bool:
         # Best effort goes on to expect the other copies.
         book.pools.expect(transfer, others[0][1])
     return is_out
+
+
+def crowded_out(book: Book, number: int, here: Collection[str], now_s: int) -> tuple[str, ...]:
+    """The reservations whose image has yet to come to a node, and finds no room there any more: others
+    hold it, or the disk is full. By start and name. Of what is `here` the bytes are there already."""
+    pool = book.pools.pools[number]
+    most = pool.room_bytes
+    if most is None or pool.is_roomy:
+        return ()
+    users: set[str] = set()
+    for key, lives in pool.lives.items():
+        for life in lives if key not in here else ():
+            from_s = max(life.start_s, now_s)
+            is_to_come = life.transfer is not None and from_s < life.expires_s
+            if is_to_come and pool.peak_within(from_s, life.expires_s, (), now_s) > most:
+                users.update(life.users)
+    entries = [(user, entry) for user in users if (entry := book.entries.get(user)) is not None]
+    return tuple(user for _, user in sorted((entry.reservation.start_s, user) for user, entry in entries))
 
 
 def awaited(book: Book, node: str) -> tuple[str, ...]:

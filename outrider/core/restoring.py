@@ -108,7 +108,8 @@ def restore(
     book.pools.number_from(
         number for each in kept.reservations for hold in each.holds for _, number in hold.copies
     )
-    links.resume([standing for each in transfers.values() if (standing := _needed(book, each))], now_s)
+    standings = [standing for each in transfers.values() if (standing := _needed(book, each))]
+    links.resume([_ending(each, links, now_s) for each in standings], now_s)
     return Restored(
         book=book, lost=tuple(lost), late=_late(book, now_s), overfull=_overfull(book, now_s), guests=guests
     )
@@ -223,6 +224,15 @@ def _needed(book: Book, kept: KeptTransfer) -> Standing | None:
     if kept.stage is Stage.WAITING and has_deadline and not book.lives_of(kept.transfer.number):
         return None
     return kept.standing
+
+
+def _ending(standing: Standing, links: Links, now_s: int) -> Standing:
+    """The same, but what runs does not take longer from now on than it takes in all: it may have been
+    begun by a clock that was ahead, and would keep the link until that time comes."""
+    if not standing.has_begun or standing.end_s is None or standing.transfer.deadline_s is None:
+        return standing
+    latest_s = now_s + links.deadline_duration_s(standing.transfer.image.size_bytes)
+    return replace(standing, end_s=min(standing.end_s, latest_s))
 
 
 def _fault(book: Book, kept: KeptReservation, transfers: dict[int, KeptTransfer]) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
+from outrider.core.foreign import NOTHING, Encumbrance, beside
 from outrider.core.model import Image, Node
 from outrider.core.timeline import FOREVER, mask_of, numbers
 
@@ -74,6 +75,9 @@ class Pool:
         self.uses: dict[str, int] = {}
         self.promised_bytes = 0
         """The sum of all lives, whenever they are: while it is within the limit, so is everything."""
+        self.encumbrance = NOTHING
+        """What others hold of it, as its node has reported."""
+        self.foreign_bytes = 0
 
     def life_at(self, key: str, at_s: int) -> Life | None:
         """The life that guarantees the image at `at_s` (thesis, Algorithm 4, line 4)."""
@@ -87,13 +91,33 @@ class Pool:
         later = [life for life in self.lives.get(key, ()) if life.ready_s > after_s]
         return min(later, key=lambda life: life.ready_s, default=None)
 
-    def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> bool:
-        """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit."""
-        if self.limit_bytes is None:
+    @property
+    def room_bytes(self) -> int | None:
+        """What it can hold in all: its limit, or less if its disk has less room than that."""
+        capacity_bytes, limit_bytes = self.encumbrance.capacity_bytes, self.limit_bytes
+        return limit_bytes if capacity_bytes is None else min(capacity_bytes, limit_bytes or capacity_bytes)
+
+    @property
+    def is_roomy(self) -> bool:
+        """Whether all that is promised, whenever it is, has room beside all that others hold."""
+        most = self.room_bytes
+        return most is None or self.promised_bytes + self.foreign_bytes <= most
+
+    def encumber(self, encumbrance: Encumbrance) -> None:
+        """This is what others hold from now on."""
+        self.encumbrance, self.foreign_bytes = encumbrance, encumbrance.size_bytes
+
+    def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int, key: str = "") -> bool:
+        """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit.
+
+        If they are of the image `key`, a copy that others hold is the very one that they need.
+        """
+        most = self.room_bytes
+        if most is None:
             return True
         extra = tuple(extra)
         wanted = sum(size_bytes for _, _, size_bytes in extra)
-        if self.promised_bytes + wanted <= self.limit_bytes:
+        if self.promised_bytes + self.foreign_bytes + wanted <= most:
             return True
         first_s = min(start_s for start_s, _, _ in extra)
         last_s = max(end_s for _, end_s, _ in extra)
@@ -101,24 +125,46 @@ class Pool:
             for life in lives:
                 if life.start_s < last_s and first_s < life.expires_s:
                     wanted += life.image.size_bytes
-        return wanted <= self.limit_bytes or self.peak(extra, from_s) <= self.limit_bytes
+        for hold in self.encumbrance.holds:
+            if (hold.key != key or not key) and first_s < hold.until_s:
+                wanted += hold.size_bytes
+        if wanted <= most:
+            return True
+        if not self.encumbrance.holds and self.encumbrance.capacity_bytes is None:
+            return self.peak(extra, from_s) <= most
+        return self.peak_within(first_s, last_s, extra, from_s, key) <= most
+
+    def peak_within(
+        self, first_s: int, last_s: int, extra: Iterable[tuple[int, int, int]], from_s: int, key: str = ""
+    ) -> int:
+        """The most bytes at any instant of an interval, with `extra` lives and what others hold.
+
+        Of that interval alone: what others hold may pass the limit at another.
+        """
+        taken = [
+            (life.start_s, life.expires_s, life.image.size_bytes)
+            for lives in self.lives.values()
+            for life in lives
+        ]
+        taken += extra
+        for hold in self.encumbrance.holds:
+            if hold.key != key or not key:
+                same = [(life.start_s, life.expires_s) for life in self.lives.get(hold.key, ())]
+                taken += [(*each, hold.size_bytes) for each in beside(same, hold, from_s)]
+        return _highest(
+            (max(start_s, first_s, from_s), min(end_s, last_s), size_bytes)
+            for start_s, end_s, size_bytes in taken
+        )
 
     def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
         """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""
-        changes: list[tuple[int, int]] = []
-        for lives in self.lives.values():
-            for life in lives:
-                changes.append((max(life.start_s, from_s), life.image.size_bytes))
-                changes.append((max(life.expires_s, from_s), -life.image.size_bytes))
-        for start_s, end_s, size_bytes in extra:
-            changes.append((max(start_s, from_s), size_bytes))
-            changes.append((max(end_s, from_s), -size_bytes))
-        changes.sort()
-        peak = held = 0
-        for _, size_bytes in changes:
-            held += size_bytes
-            peak = max(peak, held)
-        return peak
+        taken = [
+            (max(life.start_s, from_s), max(life.expires_s, from_s), life.image.size_bytes)
+            for lives in self.lives.values()
+            for life in lives
+        ]
+        taken += [(max(start_s, from_s), max(end_s, from_s), size) for start_s, end_s, size in extra]
+        return _highest(taken)
 
     def held_bytes(self, now_s: int) -> int:
         """Bytes on the disk now: lives that have begun and what lingers."""
@@ -130,6 +176,20 @@ class Pool:
     def next_use(self, key: str, now_s: int) -> int | None:
         """When the next life of the image that is still to come begins to be used."""
         return min((life.ready_s for life in self.lives.get(key, ()) if life.start_s > now_s), default=None)
+
+
+def _highest(taken: Iterable[tuple[int, int, int]]) -> int:
+    """The largest sum of what overlaps, of `(start_s, end_s, size_bytes)`."""
+    changes: list[tuple[int, int]] = []
+    for start_s, end_s, size_bytes in taken:
+        if start_s < end_s:
+            changes += [(start_s, size_bytes), (end_s, -size_bytes)]
+    changes.sort()
+    peak = held = 0
+    for _, size_bytes in changes:
+        held += size_bytes
+        peak = max(peak, held)
+    return peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +222,8 @@ class Pools:
         self._due: list[tuple[int, int, int, int, Life]] = []
         self._pushed = 0
         self._added = 0
+        self.changed: set[int] = set()
+        """Nodes whose lives have changed since somebody last looked and emptied this."""
 
     def nodes_with(self, key: str) -> list[int]:
         """The nodes whose pool has, will have or has kept the image."""
@@ -205,6 +267,7 @@ class Pools:
             key, pool = life.image.key, self.pools[node]
             pool.lives.setdefault(key, []).append(life)
             pool.promised_bytes += life.image.size_bytes
+            self.changed.add(node)
             where.setdefault(key, []).append(node)
             self._pushed += 1
             self._added = life.number
@@ -219,6 +282,7 @@ class Pools:
         pool = self.pools[node]
         pool.lives.setdefault(life.image.key, []).append(life)
         pool.promised_bytes += life.image.size_bytes
+        self.changed.add(node)
         self._watch(node, life)
         self._where[life.image.key] = self._where.get(life.image.key, 0) | 1 << node
 
@@ -244,6 +308,7 @@ class Pools:
         self._expire(node, life, max(life.users.values()))
 
     def _expire(self, node: int, life: Life, at_s: int) -> None:
+        self.changed.add(node)
         # Whoever watches it for an earlier instant will see that it expires later.
         if at_s < life.expires_s:
             life.expires_s = at_s
@@ -393,6 +458,7 @@ class Pools:
         lives = self.pools[node].lives[life.image.key]
         lives.remove(life)
         self.pools[node].promised_bytes -= life.image.size_bytes
+        self.changed.add(node)
         if not lives:
             del self.pools[node].lives[life.image.key]
         if not keep:
