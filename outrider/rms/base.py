@@ -184,7 +184,8 @@ class BatchSystem(Protocol):
         """
 
     def unreserve(self, name: str) -> None:
-        """Let there be no reservation of that name. Jobs bound to it are unbound and held.
+        """Let there be no reservation of that name. Jobs bound to it are unbound and held; one that is
+        none of ours (no metadata, not handed over here) is held for its user, who can release it.
 
         `Refused` while a job runs in it, since some batch systems could only kill that, and
         if the reservation is not ours.

@@ -18,7 +18,7 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.commands import PATH, Account, Output, Runner
-from outrider.rms.gridengine import Commands, GridEngine, Settings, context, parsing, submitting
+from outrider.rms.gridengine import Commands, GridEngine, Settings, context, mending, parsing, submitting
 from outrider.rms.gridengine.drmaa_runner import DrmaaRunner, start_process
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 from tests.rms.gridengine.cluster import (
@@ -144,7 +144,7 @@ class GridEngineHarness:
         self._as("root", ["qrsub", "-N", wanted.name, *span, *what, "-u", ",".join(wanted.users)])
 
     def delete_as_administrator(self, reservation: str) -> None:
-        printed = parsing.tree(self._as("root", ["qrstat", "-xml", "-u", "*"]))
+        printed = mending.tree(self._as("root", ["qrstat", "-xml", "-u", "*"]))
         for each in printed.iterfind("ar_summary"):
             if each.findtext("name") == reservation:
                 self._as("root", ["qrdel", each.findtext("id") or ""])

@@ -144,7 +144,8 @@ def test_unreserving_what_is_not_there_is_no_error(scene: Scene) -> None:
 
 def test_unreserving_unbinds_and_holds_jobs_that_wait(scene: Scene) -> None:
     scene.system.reserve(scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s()))
-    pending = scene.system.submit(scene.submission(reservation="vw-1"))
+    submission = scene.submission(reservation="vw-1", metadata="image: https://images.example.org/a")
+    pending = scene.system.submit(submission)
     held = scene.waiting_job()
     scene.system.bind(held, "vw-1")
     scene.system.unreserve("vw-1")
@@ -154,6 +155,16 @@ def test_unreserving_unbinds_and_holds_jobs_that_wait(scene: Scene) -> None:
         (JobState.HELD, None, True),
         (JobState.HELD, None, True),
     ]
+
+
+def test_unreserving_holds_what_is_none_of_ours_for_its_user(scene: Scene) -> None:
+    scene.system.reserve(scene.reservation("vw-1", scene.nodes[:2], scene.in_time_s()))
+    plain = scene.system.submit(scene.submission(reservation="vw-1"))
+    scene.system.unreserve("vw-1")
+    job = scene.job(plain)
+
+    assert job is not None
+    assert (job.state, job.reservation, job.is_held_by_us) == (JobState.HELD, None, False)
 
 
 def test_name_is_free_again_after_unreserving(scene: Scene) -> None:

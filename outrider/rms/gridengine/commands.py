@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 
 from outrider.rms.commands import MOST_BYTES, TIMEOUT_S, CommandLine, Dialect, Runner
+from outrider.rms.gridengine.mending import Told, nobody
+
+MOST_KNOWN = 1000
 
 DIALECT = Dialect(
     product="Grid Engine",
@@ -35,7 +38,11 @@ class Commands(CommandLine):
         timeout_s: float = TIMEOUT_S,
         most_bytes: int = MOST_BYTES,
         own_uid: int = 0,
+        told: Told = nobody,
     ) -> None:
+        """`told` hears of each text that Grid Engine printed and nobody can read, once."""
+        self._told = told
+        self._known: dict[str, None] = {}
         super().__init__(
             run,
             DIALECT,
@@ -46,6 +53,15 @@ class Commands(CommandLine):
             most_bytes=most_bytes,
             own_uid=own_uid,
         )
+
+    def told(self, lost: str) -> None:
+        """Each look shows the same again: it is said once, and again when it has been forgotten."""
+        if lost in self._known:
+            return
+        self._known[lost] = None
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        self._told(lost)
 
     def read(self, *argv: str) -> str:
         """What a command prints, as a text. Raises RmsError."""

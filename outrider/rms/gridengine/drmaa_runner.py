@@ -130,7 +130,8 @@ class DrmaaProcess:
         if "error" in said:
             self.close()
             raise OSError(
-                f"DRMAA does not load: {said['error']}: install gridengine-drmaa1.0 and outrider[gridengine]"
+                f"DRMAA does not load: {said['error']}: install gridengine-drmaa1.0 and, in a clone of "
+                "Outrider, pip install '.[gridengine]'"
             )
 
     def ask(self, request: Mapping[str, object], timeout_s: float) -> dict[str, str]:

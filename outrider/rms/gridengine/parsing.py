@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import calendar
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from outrider.rms.base import RmsError
-
-# XML 1.0 has no such characters, but qstat prints what users put into names.
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-BARE_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d+|#x[0-9a-fA-F]+);)")
-
-# A task is printed as "<JATASK:       1.>" in some states, that of one that is just about to go among them.
-NAME_WITH_NUMBER = re.compile(r"<(/?\w+):\s[^<>]*>")
+from outrider.rms.gridengine.mending import Told, nobody, tree
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,20 +66,17 @@ class Advance:
     """Slots by queue instance, `queue@host`."""
 
 
-def tree(text: str) -> ElementTree.Element:
-    """XML, mended where Grid Engine does not quote what users wrote, or gives no names to elements."""
-    mended = BARE_AMPERSAND.sub("&amp;", UNPRINTABLE.sub("�", text))
-    mended = NAME_WITH_NUMBER.sub(r"<\1>", mended)
-    try:
-        return ElementTree.fromstring(mended)
-    except ElementTree.ParseError as error:
-        raise RmsError(f"Grid Engine printed XML that cannot be read: {error}") from error
-
-
-def details(text: str) -> dict[str, Detail]:
+def details(text: str, told: Told = nobody) -> dict[str, Detail]:
     """Of `qstat -j '*' -xml`, by number."""
-    found = [_detail(each) for each in tree(text).iterfind("djob_info/element")]
-    return {each.number: each for each in found}
+    found: dict[str, Detail] = {}
+    for job in tree(text, told).iterfind("djob_info/element"):
+        try:
+            detail = _detail(job)
+        except ValueError as error:
+            told(f"job {_text(job, 'JB_job_number')}: {error}")
+            continue
+        found[detail.number] = detail
+    return found
 
 
 def _detail(job: ElementTree.Element) -> Detail:
@@ -115,10 +105,10 @@ def _pairs(job: ElementTree.Element, name: str) -> dict[str, str]:
     return {_text(each, "VA_variable"): _text(each, "VA_value") for each in job.iterfind(f"{name}/*")}
 
 
-def tasks(text: str) -> list[Task]:
+def tasks(text: str, told: Told = nobody) -> list[Task]:
     """Of `qstat -g t -xml -u *`: a parallel job has a row for each slot and one more, which are joined."""
     joined: dict[tuple[str, str], Task] = {}
-    for row in tree(text).iter("job_list"):
+    for row in tree(text, told).iter("job_list"):
         number, task = _text(row, "JB_job_number"), _text(row, "tasks")
         queue = _text(row, "queue_name")
         start = _text(row, "JAT_start_time")
@@ -134,14 +124,14 @@ def tasks(text: str) -> list[Task]:
     return list(joined.values())
 
 
-def numbers(text: str) -> set[str]:
+def numbers(text: str, told: Told = nobody) -> set[str]:
     """The jobs that `qstat -xml` shows."""
-    return {_text(row, "JB_job_number") for row in tree(text).iter("job_list")}
+    return {_text(row, "JB_job_number") for row in tree(text, told).iter("job_list")}
 
 
-def queue_instances(text: str) -> Iterator[QueueInstance]:
+def queue_instances(text: str, told: Told = nobody) -> Iterator[QueueInstance]:
     """Of `qhost -q -xml`."""
-    for host in tree(text).iterfind("host"):
+    for host in tree(text, told).iterfind("host"):
         for queue in host.iterfind("queue"):
             values = {each.get("name"): each.text or "" for each in queue.iterfind("queuevalue")}
             yield QueueInstance(
@@ -152,14 +142,14 @@ def queue_instances(text: str) -> Iterator[QueueInstance]:
             )
 
 
-def advance_numbers(text: str) -> list[str]:
+def advance_numbers(text: str, told: Told = nobody) -> list[str]:
     """Of `qrstat -xml -u *`."""
-    return [_text(each, "id") for each in tree(text).iterfind("ar_summary")]
+    return [_text(each, "id") for each in tree(text, told).iterfind("ar_summary")]
 
 
-def advances(text: str) -> list[Advance]:
+def advances(text: str, told: Told = nobody) -> list[Advance]:
     """Of `qrstat -ar N,… -xml`; what is not there any more is left out."""
-    return [_advance(each) for each in tree(text).iterfind("ar_summary")]
+    return [_advance(each) for each in tree(text, told).iterfind("ar_summary")]
 
 
 def _advance(found: ElementTree.Element) -> Advance:

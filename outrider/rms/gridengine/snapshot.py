@@ -38,10 +38,10 @@ class Snapshot:
 
 def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
-    details = parsing.details(commands.read("qstat", "-xml", "-j", "*"))
+    details = parsing.details(commands.read("qstat", "-xml", "-j", "*"), commands.told)
     rows, held = _rows(commands, "*")
     hosts = commands.read("qhost", "-q", "-xml")
-    instances = hearing.told(parsing.queue_instances(hosts), clock.now_s())
+    instances = hearing.told(parsing.queue_instances(hosts, commands.told), clock.now_s())
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
     eligible = _eligible(commands, settings, details)
@@ -68,7 +68,7 @@ def of_one_job(
     reservation that `before` does not know.
     """
     try:
-        details = parsing.details(commands.read("qstat", "-xml", "-j", number))
+        details = parsing.details(commands.read("qstat", "-xml", "-j", number), commands.told)
     except Unknown:
         details = {}
     detail = details.get(number)
@@ -83,10 +83,10 @@ def of_one_job(
 
 def _rows(commands: Commands, user: str) -> tuple[list[Task], set[str]]:
     """What is listed of a user's jobs, and the numbers of those that are held by us."""
-    rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", "-u", user))
+    rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", "-u", user), commands.told)
     if not any("h" in row.state for row in rows):
         return rows, set()
-    return rows, parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", "-u", user))
+    return rows, parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", "-u", user), commands.told)
 
 
 def _names(own: Iterable[Advance], settings: Settings) -> dict[int, str]:
@@ -114,7 +114,7 @@ def _reservations(own: Iterable[Advance], settings: Settings) -> tuple[RmsReserv
 
 def advances(commands: Commands) -> list[Advance]:
     """All advance reservations in order of their numbers, but those that end just now."""
-    numbers = parsing.advance_numbers(commands.read("qrstat", "-xml", *ALL_USERS))
+    numbers = parsing.advance_numbers(commands.read("qrstat", "-xml", *ALL_USERS), commands.told)
     if not numbers:
         return []
     argv = ("qrstat", "-xml", "-ar", ",".join(numbers))
@@ -124,7 +124,7 @@ def advances(commands: Commands) -> list[Advance]:
         raise commands.failure(argv, done)
     found = [
         each
-        for each in parsing.advances(done.text.decode(errors="replace"))
+        for each in parsing.advances(done.text.decode(errors="replace"), commands.told)
         if each.slots and each.state != "d"
     ]
     return sorted(found, key=lambda each: each.number)

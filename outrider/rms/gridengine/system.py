@@ -87,7 +87,9 @@ class GridEngine:
             self._keep_running(snapshot, name, "given up")
         for job in snapshot.sight.jobs:
             if job.reservation == name and seen is not None:
-                self._alter(job, "-h", "s", *self._unbinding(snapshot, job))
+                # What is none of ours nobody here would ever release: its user can.
+                is_ours = job.metadata is not None or job.tag or job.is_held_by_us
+                self._alter(job, "-h", "s" if is_ours else "u", *self._unbinding(snapshot, job))
         reserving.remove(self._commands, self._named(snapshot, name))
         guards = [each for each in snapshot.guards if each.name == seeing.GUARD + name]
         reserving.remove(self._commands, guards)

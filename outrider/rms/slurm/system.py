@@ -230,8 +230,14 @@ class SlurmSystem:
         self._seen.keep(replace(self._seen.job(known.key), is_held_by_us=True, eligible_s=now_s + FAR_S))
 
     def _free(self, found: Standing, reservation: str) -> None:
-        """Unbinds a job whose reservation is taken back, and holds it."""
+        """Unbinds a job whose reservation is taken back, and holds it: for its user, as Slurm does itself
+        when a reservation is deleted, if it is none that we manage. Nobody here would ever release that
+        one, and whether it is of use without the reservation's image its user knows alone."""
         known = self._seen.job(found.key)
+        if not known.is_managed:
+            self._commands.ask("scontrol", "uhold", found.address)
+            self._write(found, known, None, "ReservationName=", f"Comment={with_ticket(known.comment, '')}")
+            return
         reason = f"outrider: reservation {reservation} was taken back"
         if known.record.is_suspended and found.is_stopped:
             self._write(found, known, known.record.said(reason), "ReservationName=")

@@ -77,7 +77,7 @@ class Twin:
         return tuple(self._world.log)
 
     def advance(self, now_s: int) -> None:
-        """Lets the world's time pass until then; it never goes back."""
+        """Lets the world's time pass until then."""
         self._world.advance(now_s)
 
     def look(self) -> Sight:

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from cachemgr.steady import STEP_S
 from outrider.rms.base import STEPS, JobState, NodeState, RmsNode, RmsReservation, Submission
 from outrider.rms.twin.faults import Faults
 from outrider.rms.twin.jobs import OCCUPYING, Holder, Job, Leaving
@@ -73,14 +74,18 @@ class World:
         self._has_changed = True
 
     def advance(self, now_s: int) -> None:
-        """Lets time pass until then. A hook that asks for it in the middle of a step gets no more."""
+        """Lets time pass until then. A hook that asks for it in the middle of a step gets no more.
+
+        It does not go back, but for a clock that was far ahead and has been set right.
+        """
         if self._is_stepping:
             return
         self._is_stepping = True
         try:
             while (at_s := self._next_instant()) is not None and at_s <= now_s:
                 self._step(at_s)
-            self.now_s = max(self.now_s, now_s)
+            is_set_back = self.now_s - now_s > STEP_S
+            self.now_s = now_s if is_set_back else max(self.now_s, now_s)
         finally:
             self._is_stepping = False
 
@@ -276,7 +281,10 @@ class World:
         for job in self.bound_to(name):
             job.reservation = None
             if job.state not in OCCUPYING:
-                self.hold(job, holder, why)
+                wanted = job.submission
+                is_ours = wanted.metadata is not None or wanted.tag or Holder.OURS in job.holders
+                # What is none of ours nobody here would ever release: its user can.
+                self.hold(job, Holder.OTHER if holder is Holder.OURS and not is_ours else holder, why)
 
     def close_reservation(self, name: str, why: str) -> None:
         """A reservation is over: what runs in it ends, and the rules say what becomes of the rest."""

@@ -18,7 +18,6 @@ from outrider.rms.slurm.commands import DIALECT, Commands
 from outrider.rms.slurm.handing import arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob, job_in
 from outrider.rms.slurm.placing import Places, led
-from outrider.rms.slurm.pyslurm_reader import jobs_reader, matches
 from outrider.rms.slurm.records import Record, Wish
 from outrider.rms.slurm.reservations import checked
 from outrider.rms.slurm.version import version_in
@@ -191,37 +190,6 @@ def test_reservation_name_that_could_be_anything_else_is_refused(name: str) -> N
 def test_slurm_that_is_too_old_or_no_slurm_is_refused(words: bytes) -> None:
     with pytest.raises(RmsError):
         version_in(words)
-
-
-def test_pyslurm_is_used_for_its_own_version_of_slurm_alone() -> None:
-    table: dict[int, dict[str, object]] = {
-        7: {
-            "job_id": 7, "job_state": "PENDING", "state_reason": "Priority", "user_id": 5, "num_nodes": 2,
-            "num_cpus": 4, "req_nodes": ["n1", "n2"], "exc_nodes": [], "submit_time": 10, "priority": 5,
-            "time_limit": "UNLIMITED", "partition": "main", "comment": "x", "eligible_time": 10,
-        }
-    }  # fmt: skip
-
-    class Table:
-        def get(self) -> Mapping[int, Mapping[str, object]]:
-            return table
-
-    class Module:
-        __version__ = "22.5.1"
-
-        def job(self) -> Table:
-            return Table()
-
-    read = jobs_reader(Module(), (22, 5, 8), lambda uid: f"user{uid}")
-    assert read is not None
-    (job,), findings = read(100)
-
-    assert jobs_reader(Module(), (24, 11, 5), str) is None
-    assert [matches("25.11.2", version) for version in ((25, 11, 0), (26, 5, 5))] == [True, False]
-    assert findings == ()
-    assert (job.key, job.user, job.nodes_wanted, job.wish.required, job.limit_s) == (
-        "7", "user5", 2, "n1,n2", None,
-    )  # fmt: skip
 
 
 def test_job_is_led_by_the_shorter_of_two_ways_and_keeps_its_users_wishes() -> None:
