@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from outrider.store import statements as sql
-from outrider.store.database import Lock, check_whole
+from outrider.store.database import Lock, check_whole, resolved
 from outrider.store.errors import Conflict, Damaged, Full, Missing, ReadOnly, of_sqlite, of_system
 from outrider.store.migrations import version_of
 
@@ -26,8 +26,7 @@ def back_up(store: Path, target: Path) -> None:
     if not store.exists():
         raise Missing(f"store {store}: there is none")
     with _named_errors(store, target):
-        draft.unlink(missing_ok=True)
-        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        _make_draft(draft)
         try:
             with closing(_read_only(store)) as source, closing(sqlite3.connect(draft)) as copy:
                 source.backup(copy)
@@ -35,7 +34,7 @@ def back_up(store: Path, target: Path) -> None:
                 copy.execute(sql.ONE_FILE)
             verify(draft)
             _sync(draft)
-            draft.rename(target)
+            _name(draft, target)
             _sync(target.parent)
         finally:
             draft.unlink(missing_ok=True)
@@ -62,21 +61,26 @@ def put_back(backup: Path, store: Path, now_s: int) -> list[Path]:
     No service may use the store. What was there is kept: it may hold later promises.
     """
     verify(backup)
+    store = resolved(store)
     lock = Lock(store)
-    draft = _draft(store)
+    draft, is_ours = _draft(store), False
     try:
         with _named_errors(backup, store):
-            shutil.copyfile(backup, draft)
-            draft.chmod(0o600)
+            _make_draft(draft)
+            is_ours = True
+            shutil.copyfile(backup, draft, follow_symlinks=True)
             verify(draft)
             _sync(draft)
+            if store.exists():
+                lock.take_file()
             # From here on there is no store until the last step, and no service makes one in silence.
             moved = _set_aside(store, now_s)
             draft.rename(store)
             _sync(store.parent)
             lock.write("closed")
     finally:
-        draft.unlink(missing_ok=True)
+        if is_ours:
+            draft.unlink(missing_ok=True)
         lock.release()
     return moved
 
@@ -101,6 +105,27 @@ def _set_aside(store: Path, now_s: int) -> list[Path]:
 
 def _draft(path: Path) -> Path:
     return path.with_name(path.name + ".draft")
+
+
+def _make_draft(draft: Path) -> None:
+    """What lies there already is somebody's, even if that is a copy that was cut off."""
+    try:
+        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError as error:
+        raise Conflict(
+            f"{draft} is in the way: if no copy is being made now, one was cut off; remove the file"
+        ) from error
+
+
+def _name(draft: Path, target: Path) -> None:
+    """Give a copy its name, if nobody has taken that meanwhile."""
+    try:
+        os.link(draft, target)
+    except FileExistsError as error:
+        raise Conflict(f"backup {target}: there is one already; it is not overwritten") from error
+    except OSError:
+        # A file system without hard links.
+        draft.rename(target)
 
 
 def _read_only(path: Path) -> sqlite3.Connection:

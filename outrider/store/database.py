@@ -3,6 +3,10 @@
 Beside the file stands `FILE.lock`. Who holds its lock is the service; what stands in it says
 whether the last one closed the store. The write-ahead log of one that did not is part of the
 store: without it the last promises are gone, and that is noticed.
+
+Links to the file are followed once, at the beginning, so that lock and log are always beside the file
+itself; and the file is locked, too, whatever way leads to it. One that has a second name of its own
+(a hard link, a mount of the file alone) is refused: what is beside that name would be another log.
 """
 
 from __future__ import annotations
@@ -41,9 +45,11 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         self.path = path.with_name(path.name + ".lock")
+        self._store = path
+        self._store_file: int | None = None
         try:
             # Never unlinked: two processes could otherwise hold the locks of two files.
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise of_system(error, path) from error
         try:
@@ -54,6 +60,35 @@ class Lock:
             raise Locked(
                 f"store {path}: process {holder or 'unknown'} uses it; there can be only one service"
             ) from error
+
+    def take_file(self) -> None:
+        """Lock the store's file itself, which is there by now. Raises Locked or Conflict.
+
+        That file may be closed only after SQLite has closed it: the kernel gives up all of a process's
+        locks of one kind with the first descriptor that is closed, SQLite's own ones included.
+        """
+        path = self._store
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise of_system(error, path) from error
+        self._store_file = file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Locked(
+                f"store {path}: another service uses the same file under another name; there can be only one"
+            ) from error
+        if (count := os.fstat(file).st_nlink) > 1:
+            raise Conflict(
+                f"store {path}: the file has {count} names (hard links), and its log lies beside one of "
+                "them only: remove the other names (find -samefile), or use a symbolic link"
+            )
+        if _is_mounted(path):
+            raise Conflict(
+                f"store {path}: the file alone is a mount, and its log lies beside another name of it: mount "
+                "the folder instead"
+            )
 
     @property
     def was_left_open(self) -> bool:
@@ -66,6 +101,8 @@ class Lock:
         os.fsync(self._file)
 
     def release(self) -> None:
+        if self._store_file is not None:
+            os.close(self._store_file)
         os.close(self._file)
 
 
@@ -73,7 +110,7 @@ class Database:
     """The file. Used by the thread that opened it."""
 
     def __init__(self, path: Path, now_s: int, *, is_new: bool = False, accepts_loss: bool = False) -> None:
-        self.path = path
+        self.path = path = resolved(path)
         self._is_broken = False
         self._had_log = False
         self._sync = ""
@@ -83,7 +120,8 @@ class Database:
         try:
             if is_new:
                 _touch(path)
-            else:
+            self._lock.take_file()
+            if not is_new:
                 self._look(accepts_loss=accepts_loss)
             self.connection = _connect(path)
         except BaseException:
@@ -256,6 +294,22 @@ def check_whole(connection: sqlite3.Connection, path: Path, statement: str) -> N
         raise Damaged(
             f"store {path}: it is damaged: stop the service and put a backup back (SQLite: {found})"
         )
+
+
+def resolved(path: Path) -> Path:
+    """Where the file itself is, or would be made."""
+    return Path(os.path.realpath(path))
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether something is mounted on this very file."""
+    try:
+        text = Path("/proc/self/mountinfo").read_bytes()
+    except OSError:
+        return False
+    # The kernel writes blanks and backslashes in octal.
+    name = os.fsencode(path).replace(b"\\", rb"\134").replace(b" ", rb"\040").replace(b"\t", rb"\011")
+    return any(line.split(b" ")[4:5] == [name] for line in text.splitlines())
 
 
 def _identity_of(path: Path) -> tuple[int, int] | None:

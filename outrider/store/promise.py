@@ -95,6 +95,10 @@ class Progress:
         """An effect could not be carried out: try again later."""
         self._database.execute(sql.POSTPONE_EFFECT, (trouble[:MOST_REASON], due_s, identity))
 
+    def hasten_effects(self, now_s: int, latest_s: int) -> None:
+        """What is to be carried out later than that is to be carried out now."""
+        self._database.execute(sql.HASTEN_EFFECTS, (now_s, latest_s))
+
     def _put_transfer(self, kept: KeptTransfer, now_s: int) -> None:
         transfer, state = kept.transfer, TransferState(kept.stage.value)
         text = forms.write_transfer(kept)
