@@ -12,6 +12,7 @@ import pytest
 
 from cachemgr.clock import SystemClock
 from outrider.service.images import Catalogue, Hashes, OpenAs, Resolver, opener
+from outrider.service.ports import FoundImage, Unread
 
 CLOCK = SystemClock()
 
@@ -43,17 +44,32 @@ def put(folder: Path) -> Callable[..., Path]:
     return make
 
 
+class Reader(Resolver):
+    """Reads at once what has to be read."""
+
+    def __call__(
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+    ) -> FoundImage:
+        found = super().__call__(uri, digest, is_private, uid, gids)
+        if not isinstance(found, Unread):
+            return found
+        try:
+            return found.read(lambda: True)
+        finally:
+            found.close()
+
+
 @pytest.fixture
-def resolver() -> Callable[..., Resolver]:
+def resolver() -> Callable[..., Reader]:
     def make(
         open_as: OpenAs | None = None, hashes: Hashes | None = None, catalogue: Catalogue | None = None
-    ) -> Resolver:
-        return Resolver(
+    ) -> Reader:
+        return Reader(
             open_as=open_as or opener(),
             hashes=hashes or Hashes(None, CLOCK),
             clock=CLOCK,
             catalogue=catalogue,
-            most_bytes=1 << 30,
+            most_bytes=lambda: 1 << 30,
         )
 
     return make

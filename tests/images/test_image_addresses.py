@@ -19,7 +19,8 @@ SIZE = 12_345
 RAW = hashlib.sha256(b"x").digest()
 DIGEST, OTHER = f"sha256:{RAW.hex()}", f"sha256:{'0' * 64}"
 BASE64 = base64.b64encode(RAW).decode()
-MakeResolver = Callable[..., Resolver]
+Ask = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage]
+MakeResolver = Callable[..., Ask]
 
 
 class Site:
@@ -55,7 +56,7 @@ def server(site: Site) -> Iterator[Server]:
         yield found
 
 
-def ask(resolve: Resolver, uri: str, digest: str = "") -> FoundImage:
+def ask(resolve: Ask, uri: str, digest: str = "") -> FoundImage:
     return resolve(uri, digest, False, 61001, ())
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.clock import SystemClock
-from outrider.service.images import OpenAs, Resolver
+from outrider.service.images import OpenAs
 from outrider.service.images.opening import open_by_program, open_by_walk
 from outrider.service.ports import FoundImage, ImageTrouble
 from tests.node.daemons import needs_root
@@ -21,7 +21,8 @@ DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
 FOUND = FoundImage(size_bytes=len(CONTENT), digest=DIGEST, format="file")
 
 Put = Callable[..., Path]
-MakeResolver = Callable[..., Resolver]
+Ask = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage]
+MakeResolver = Callable[..., Ask]
 
 
 @pytest.fixture(params=["program", "walk"])

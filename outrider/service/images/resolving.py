@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 
 from cachemgr.errors import BadRequest, Unsuitable
 from cachemgr.fetch.connect import WebSettings
@@ -19,7 +20,7 @@ from outrider.service.images.catalogue import Catalogue
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.opening import NOBODY, OpenAs
 from outrider.service.images.web import Clock
-from outrider.service.ports import FoundImage, ImageTrouble
+from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
 MOST_IMAGE_BYTES = 1 << 44
 
@@ -35,7 +36,8 @@ class Resolver:
         clock: Clock,
         web_settings: WebSettings | None = None,
         catalogue: Catalogue | None = None,
-        most_bytes: int = MOST_IMAGE_BYTES,
+        most_bytes: Callable[[], int] = lambda: MOST_IMAGE_BYTES,
+        limit_s: float = web.LOOK_S,
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
@@ -44,12 +46,13 @@ class Resolver:
         self._web = web_settings or WebSettings()
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes
+        self._limit_s = limit_s
         if self._web.netrc_file is not None:
             raise ValueError("users' images are looked up without the site's passwords: netrc_file is set")
 
     def __call__(
         self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
-    ) -> FoundImage:
+    ) -> FoundImage | Unread:
         if "://" not in uri and not uri.startswith("/"):
             found = self._catalogue.find(uri, is_private=is_private, uid=uid, gids=gids)
         else:
@@ -63,9 +66,9 @@ class Resolver:
                     "write it without"
                 )
             if location.scheme == "file":
-                found = self._of_file(location.path, is_private=is_private, uid=uid, gids=gids)
-            elif location.scheme in ("http", "https"):
-                found = web.look(location, digest, self._web, self._clock)
+                return self._of_file(uri, location.path, digest, is_private=is_private, uid=uid, gids=gids)
+            if location.scheme in ("http", "https"):
+                found = web.look(location, digest, self._web, self._clock, self._limit_s)
             else:
                 raise ImageTrouble(
                     f"images come from file, http and https addresses, not from {location.scheme}: ask the "
@@ -82,14 +85,19 @@ class Resolver:
             )
         if found.size_bytes <= 0:
             raise ImageTrouble(f"the image {uri} is empty: was it written to its end?")
-        if found.size_bytes > self._most_bytes:
+        most_bytes = self._most_bytes()
+        if found.size_bytes > most_bytes:
             raise ImageTrouble(
-                f"the image {uri} has {in_words(found.size_bytes)}: at most {in_words(self._most_bytes)} "
-                "are staged here"
+                f"the image {uri} has {in_words(found.size_bytes)}: at most {in_words(most_bytes)} are "
+                "staged here; make it smaller, or ask the administrators"
             )
 
-    def _of_file(self, path: str, *, is_private: bool, uid: int, gids: tuple[int, ...]) -> FoundImage:
+    def _of_file(
+        self, uri: str, path: str, digest: str, *, is_private: bool, uid: int, gids: tuple[int, ...]
+    ) -> FoundImage | Unread:
+        """What is known of it already; otherwise it is left open, to be read."""
         file = self._open_as(path, uid, gids)
+        is_left_open = False
         try:
             found = os.fstat(file)
             if not stat.S_ISREG(found.st_mode):
@@ -102,10 +110,23 @@ class Resolver:
             # Before it is read to its end: an image that is too large takes as long.
             self._check(path, "", FoundImage(size_bytes=found.st_size, digest=""))
             image_format = _format_of(file, path, found.st_size)
-            digest = self._hashes.digest_of(file, path)
-            return FoundImage(size_bytes=os.fstat(file).st_size, digest=digest, format=image_format)
+            known = self._hashes.known(file)
+            if known is not None:
+                image = FoundImage(size_bytes=found.st_size, digest=known, format=image_format)
+                self._check(uri, digest, image)
+                return image
+            is_left_open = True
         finally:
-            os.close(file)
+            if not is_left_open:
+                os.close(file)
+
+        def read(is_wanted: Callable[[], bool]) -> FoundImage:
+            content = self._hashes.digest_of(file, path, uid, is_wanted)
+            image = FoundImage(size_bytes=os.fstat(file).st_size, digest=content, format=image_format)
+            self._check(uri, digest, image)
+            return image
+
+        return Unread(read=read, close=lambda: os.close(file))
 
     def _is_everybodys(self, path: str, opened: os.stat_result) -> bool:
         """Whether somebody without any rights of their own opens the same file at that path.

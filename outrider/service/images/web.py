@@ -15,13 +15,13 @@ from cachemgr.fetch.web import WebSource
 from cachemgr.fetch.wire import Head
 from outrider.service.ports import FoundImage, ImageTrouble
 
-LOOK_S = 30.0
+LOOK_S = 15.0
 MOST_BESIDE_BYTES = 4_096
 SUFFIX = ".sha256"
 # RFC 9530 with colons, RFC 3230 without.
 REPR_DIGEST = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*")
 DIGEST = re.compile(r"\s*sha-256\s*=\s*([A-Za-z0-9+/=]{44})\s*", re.IGNORECASE)
-BESIDE = re.compile(r"([0-9A-Fa-f]{64})(?:[ \t]+\*?([^\s].*?))?\s*")
+BESIDE = re.compile(r"([0-9A-Fa-f]{64})(?:[ \t]+\*?(\S.*))?")
 
 
 class Clock(Protocol):
@@ -32,18 +32,23 @@ class Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
-def look(location: Location, given: str, settings: WebSettings, clock: Clock) -> FoundImage:
-    """Size and digest of what lies there; what a user gave is compared with what the server says."""
-    name = location.name
+def look(
+    location: Location, given: str, settings: WebSettings, clock: Clock, limit_s: float = LOOK_S
+) -> FoundImage:
+    """Size and digest of what lies there; what a user gave is compared with what the server says.
+
+    All that is asked for has to come within the limit, together.
+    """
+    name, until_s = location.name, clock.monotonic_s() + limit_s
     try:
         head, size_bytes = WebSource(location, settings, clock).look_up(
-            LOOK_S, {"Want-Repr-Digest": "sha-256=10", "Want-Digest": "sha-256"}
+            limit_s, {"Want-Repr-Digest": "sha-256=10", "Want-Digest": "sha-256"}
         )
     except SourceFault as fault:
         raise ImageTrouble(f"the image {name} cannot be looked up: {fault}") from fault
     told = _told(head)
     if not given and told is None:
-        told = _beside(location, settings, clock)
+        told = _beside(location, settings, clock, until_s)
     if not given and told is None:
         raise ImageTrouble(
             f"the server does not say the digest of {name}: write its digest (sha256sum prints it), or put "
@@ -72,8 +77,8 @@ def _told(head: Head) -> str | None:
     return None
 
 
-def _beside(location: Location, settings: WebSettings, clock: Clock) -> str | None:
-    """What a file of the image's name and `.sha256` says; None if there is none.
+def _beside(location: Location, settings: WebSettings, clock: Clock, until_s: float) -> str | None:
+    """What a file of the image's name and `.sha256` says; None if there is none, or none in time.
 
     An address with a question mark means what only its server knows: beside it there is nothing.
     """
@@ -82,13 +87,13 @@ def _beside(location: Location, settings: WebSettings, clock: Clock) -> str | No
     beside = replace(location, path=location.path + SUFFIX, target=location.target + SUFFIX)
     source = WebSource(beside, settings, clock)
     try:
-        _, size_bytes = source.look_up(LOOK_S)
+        _, size_bytes = source.look_up(_left_s(until_s, clock))
         if size_bytes > MOST_BESIDE_BYTES:
             return None
-        text = _read(source, size_bytes)
+        text = _read(source, size_bytes, until_s, clock)
     except SourceFault:
         return None
-    found = BESIDE.fullmatch(text.decode("utf-8", "replace"))
+    found = BESIDE.fullmatch(text.decode("utf-8", "replace").rstrip())
     image = location.path.rpartition("/")[2]
     # `sha256sum` writes the path that it was told, of which only the last part says something here.
     if found is None or (found[2] or image).rpartition("/")[2] != image:
@@ -98,16 +103,23 @@ def _beside(location: Location, settings: WebSettings, clock: Clock) -> str | No
     return f"sha256:{found[1].lower()}"
 
 
-def _read(source: WebSource, size_bytes: int) -> bytes:
-    body = source.open(0, size_bytes, LOOK_S)
+def _read(source: WebSource, size_bytes: int, until_s: float, clock: Clock) -> bytes:
+    body = source.open(0, size_bytes, _left_s(until_s, clock))
     found = b""
     try:
         with memoryview(bytearray(MOST_BESIDE_BYTES + 1)) as block:
             while len(found) <= MOST_BESIDE_BYTES:
-                count = body.read_into(block, LOOK_S)
+                count = body.read_into(block, _left_s(until_s, clock))
                 if not count:
                     break
                 found += block[:count]
     finally:
         body.close()
     return found[: MOST_BESIDE_BYTES + 1]
+
+
+def _left_s(until_s: float, clock: Clock) -> float:
+    left_s = until_s - clock.monotonic_s()
+    if left_s <= 0:
+        raise SourceFault("no whole answer in time")
+    return left_s
