@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cachemgr.shares import Share
 from outrider.service.answers import (
     Answer,
     Decision,
@@ -31,6 +32,8 @@ from outrider.service.answers import (
     ReservationDetails,
     ReservationList,
     ReservationView,
+    ShareList,
+    ShareView,
     Status,
     Timeline,
     TransferList,
@@ -48,6 +51,7 @@ from outrider.service.web.front import (
     Health,
     Reloaded,
     Submit,
+    WantedShares,
 )
 from outrider.service.web.limits import Limits
 from outrider.service.web.munge import Munge
@@ -144,6 +148,27 @@ STATUS = Status(
     effects_waiting=0,
     decisions={"accepted": 1},
 )
+SHARES = ShareList(
+    shares=(
+        ShareView(
+            thing="transfers",
+            unit="places",
+            user="mia",
+            where="n1",
+            held=6,
+            most=8,
+            refused=2,
+            nodes=3,
+            held_in_all=9,
+            seen_s=NOW_S,
+        ),
+    ),
+    is_complete=True,
+    is_of_all=True,
+    missing=(),
+    nodes=4,
+    oldest_s=NOW_S - 60,
+)
 ANSWERS: Mapping[str, Answer] = {
     "Reserve": DECISION,
     "Plan": DECISION,
@@ -225,6 +250,10 @@ class ScriptedFront:
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         self.asked.append((caller, submission))
         return self._given(self.job)
+
+    def shares(self, caller: Caller, wanted: WantedShares) -> ShareList:
+        self.asked.append((caller, wanted))
+        return replace(SHARES, is_of_all=caller.is_admin)
 
     def health(self) -> Health:
         return self.alive
@@ -323,6 +352,7 @@ class Server:
         tcp = listen_tcp("127.0.0.1", 0)
         self.port = int(tcp.getsockname()[1])
         sockets = [listen_unix(self.path), tcp]
+        self._app = app
         self._server = make_server(app, limits)
         self._thread = threading.Thread(target=self._server.run, args=(sockets,))
         self._thread.start()
@@ -336,6 +366,12 @@ class Server:
     @property
     def open_connections(self) -> int:
         return len(self._server.server_state.connections)
+
+    def shares(self) -> list[Share]:
+        return self._app.shares()
+
+    def connect_tcp(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
 
     def connect(self) -> socket.socket:
         """A bare connection, for what no HTTP client would send."""

@@ -120,6 +120,9 @@ def test_api_keeps_to_its_description(
             case.query["wait"] = "x" if mode is GenerationMode.NEGATIVE else 0
         response = case.call()
         seen.append(response.status_code)
+        if response.status_code == 413:
+            # A body that is too large is refused before anybody looks at what else is wrong with it.
+            return
         case.validate_response(response, checks=checks)
 
     try:

@@ -283,20 +283,48 @@ def test_bodies_of_all_together_are_bounded(serve: Serve, pending: Future[Any]) 
     assert server.post("/v1/submissions", {"argv": ["true", "x" * 500]}).status == 201
 
 
-def test_user_with_too_many_connections_is_refused(serve: Serve) -> None:
+def test_bodies_of_one_host_leave_memory_to_others(serve: Serve) -> None:
+    server = serve(limits=Limits(body_bytes=1_000, bodies_bytes=4_000))
+    head = (
+        b"POST /v1/plans HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 990\r\n\r\n"
+    )
+    with server.connect_tcp() as first, server.connect_tcp() as second:
+        first.sendall(head + b" " * 900)
+        wait_until(lambda: sum(share.held for share in server.shares()) >= 900)
+        second.sendall(head + b" " * 900)
+        refused = received(second)
+        answer = server.post("/v1/submissions", {"argv": ["true", "x" * 900]})
+
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert answer.status == 201
+
+
+def test_long_polls_beyond_a_users_share_are_answered_at_once(serve: Serve) -> None:
+    server = serve(limits=Limits(polls_per_user=1, poll_every_s=0.05))
+    server.front.answers["ListDecisions"] = DecisionList(decisions=(), last=5)
+    with server.connect() as connection:
+        connection.sendall(b"GET /v1/decisions?wait=30 HTTP/1.1\r\nHost: x\r\n\r\n")
+        wait_until(lambda: len(server.front.asked) > 1)
+        began_s = time.perf_counter()
+        second = server.get("/v1/decisions?wait=30")
+
+    assert second.status == 200
+    assert time.perf_counter() - began_s < 15
+
+
+def test_user_with_too_many_connections_is_refused_but_for_probes(serve: Serve) -> None:
     server = serve(limits=Limits(connections_per_user=2))
     first, second = server.connect(), server.connect()
     for each in (first, second):
         each.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert each.recv(65_536).startswith(b"HTTP/1.1 200 ")
-    with server.connect() as third:
-        answer = received(third)
+    refused, probed = server.get("/v1/status"), server.get("/readyz")
     first.close()
     second.close()
 
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b'"code": "busy"' in answer
-    wait_until(lambda: server.get("/healthz").status == 200)
+    assert check_error(refused, 503, "busy")
+    assert probed.status == 200
+    wait_until(lambda: server.get("/v1/status").status == 200)
 
 
 def test_answer_that_does_not_come_is_given_up(serve: Serve, pending: Future[Any]) -> None:

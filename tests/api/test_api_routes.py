@@ -12,7 +12,7 @@ from outrider.metadata.joblines import parse_job_lines
 from outrider.service import requests as asked
 from outrider.service.answers import DecisionList
 from outrider.service.ports import ImageTrouble
-from outrider.service.web.front import Health
+from outrider.service.web.front import Health, WantedShares
 from tests.api.apiserver import (
     ANSWERS,
     BEST_EFFORT,
@@ -21,6 +21,7 @@ from tests.api.apiserver import (
     DIGEST,
     LINE,
     NOW_S,
+    SHARES,
     WORKSPACE,
     ScriptedFront,
     Server,
@@ -141,6 +142,16 @@ def test_looking_asks_for_what_the_query_says(
 
     assert (reply.status, reply.json) == (200, as_json(ANSWERS[answer]))
     assert front.last == request_
+
+
+def test_shares_are_asked_for_with_who_asks(api: Server, front: ScriptedFront) -> None:
+    reply = api.get("/v1/shares?user=mia&thing=transfers&nodes=n%5B1-2%5D&most=5")
+
+    assert (reply.status, reply.json) == (
+        200,
+        as_json(replace(SHARES, is_of_all=front.asked[-1][0].is_admin)),
+    )
+    assert front.last == WantedShares(user="mia", thing="transfers", nodes=("n1", "n2"), most=5)
 
 
 def test_change_is_handed_on_in_numbers(api: Server, front: ScriptedFront) -> None:

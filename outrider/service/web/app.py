@@ -50,7 +50,8 @@ def make_app(
     users = Users(administrators, monotonic_s or (lambda: asyncio.get_running_loop().time()))
     asker = Asker(front, chosen)
     closers: list[Callable[[], None]] = [users.close, asker.close]
-    gate = Gate(make_api(asker, closers), users=users, munge=munge, limits=chosen, meter=meter, log=log)
+    api = make_api(asker, closers)
+    gate = Gate(api, users=users, munge=munge, limits=chosen, meter=meter, log=log, behind=asker.shares)
     closers.append(gate.close)
     return gate
 

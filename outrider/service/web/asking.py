@@ -7,13 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from cachemgr.shares import Share, Shares
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import Answer, Decision, Trouble
+from outrider.service.answers import Answer, Decision, ShareList, Trouble
 from outrider.service.ports import FoundImage, ImageTrouble
 from outrider.service.requests import Caller, Recall, Request, Wanted
 from outrider.service.web.bodies import WorkspaceBody
 from outrider.service.web.errors import ErrorProblem, of_trouble, refused
-from outrider.service.web.front import Front, NotDone
+from outrider.service.web.front import Front, NotDone, WantedShares
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.understanding import understand_reservation, understand_zone
 
@@ -22,17 +23,37 @@ Found = TypeVar("Found")
 
 
 class Asker:
-    """Asks the front, within time. Two threads read workspaces, one does what administrators ask."""
+    """Asks the front, within time. Two threads read workspaces, one does what administrators ask, and one
+    counts shares for users."""
 
     def __init__(self, front: Front, limits: Limits) -> None:
         self.front = front
         self.limits = limits
-        self._readers = Crew("workspaces to be read", threads=2)
+        self._readers = Crew("workspaces to be read", threads=4, of_one=2)
         self._steward = Crew("administrators", threads=1, most_waiting=16)
+        self.polls = Shares(
+            "requests that wait for news",
+            most=limits.polls,
+            most_of_one=limits.polls_per_user,
+            kept=limits.polls // 8,
+        )
+        self._counters = Crew("shares to be counted", threads=1, most_waiting=32)
+
+    def has_place(self, caller: Caller) -> bool:
+        """Whether one more of their requests may wait for news. If so, the place has to be given back."""
+        if self.polls.held_by(caller.uid) >= self.polls.most_of_one:
+            self.polls.refuse(caller.uid)
+            return False
+        return self.polls.take(caller.uid, is_privileged=caller.is_admin)
+
+    def shares(self) -> list[Share]:
+        crews = (self._readers, self._steward, self._counters)
+        return [*(each for crew in crews for each in crew.shares()), *self.polls.shares()]
 
     def close(self) -> None:
         self._readers.close()
         self._steward.close()
+        self._counters.close()
 
     async def ask(self, caller: Caller, request: Request, kind: type[Kind]) -> Kind:
         """The answer of this kind. A Trouble is raised as a refusal."""
@@ -59,7 +80,7 @@ class Asker:
     async def wanted(self, caller: Caller, body: WorkspaceBody) -> Wanted:
         """The reservation that a body asks for, with its image as found."""
         now_s = self.front.now_s()
-        workspace = await self.read(lambda: understand_reservation(body, now_s))
+        workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
         return Wanted(
             workspace=workspace,
             image=await self.resolve(caller, workspace),
@@ -84,9 +105,9 @@ class Asker:
             raise refused(422, words, problems=[problem])
         return found
 
-    async def read(self, function: Callable[[], Found]) -> Found:
+    async def read(self, caller: Caller, function: Callable[[], Found]) -> Found:
         """What a function makes of a workspace's text."""
-        return await self._readers.do(function)
+        return await self._readers.do(function, caller.uid, is_first=caller.is_admin)
 
     async def administer(self, caller: Caller, function: Callable[[], Found]) -> Found:
         """Something that blocks, for administrators alone."""
@@ -95,6 +116,11 @@ class Asker:
             return await self._steward.do(function)
         except NotDone as error:
             raise of_trouble(error.trouble) from error
+
+    async def count(self, caller: Caller, wanted: WantedShares) -> ShareList:
+        """Who takes what. Administrators do not wait for users who ask the same."""
+        crew = self._steward if caller.is_admin else self._counters
+        return await crew.do(lambda: self.front.shares(caller, wanted), caller.uid, is_first=caller.is_admin)
 
     async def wait_for(self, future: Future[Found]) -> Found:
         """What a Future brings. When the time is over it is left alone: the service may still do it."""

@@ -151,5 +151,11 @@ class MostQuery(Query):
     most: Most = MOST_LISTED
 
 
+class SharesQuery(MostQuery):
+    user: str = Field("", max_length=64, pattern=_LINE, description="of this user only: a name or a number")
+    thing: str = Field("", max_length=64, pattern=_LINE, description="of this thing only")
+    nodes: HostList = Field("", description="on these nodes only, a row for each: a list like n[1-4,7]")
+
+
 class ChangeQuery(Query):
     plan: bool = Field(False, description="only tell what would be answered")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outrider.metadata.workspace import WorkspaceFile
-from outrider.service.answers import Answer, Trouble
+from outrider.service.answers import Answer, ShareList, Trouble
 from outrider.service.ports import FoundImage
-from outrider.service.requests import Caller, Request
+from outrider.service.requests import MOST_LISTED, Caller, Request
 
 
 class Busy(Exception):
@@ -94,6 +94,16 @@ class Submit:
     request_hash: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WantedShares:
+    """Which shares are to be shown: of this user, of this thing, on these nodes; empty: all."""
+
+    user: str = ""
+    thing: str = ""
+    nodes: tuple[str, ...] = ()
+    most: int = MOST_LISTED
+
+
 class Front(Protocol):
     """The service, for as many callers at once as there are. Every method may be called by any
     thread. Those that return a Future do not block; the others may, but for `now_s`, `health`
@@ -111,6 +121,9 @@ class Front(Protocol):
 
     def submit(self, caller: Caller, submission: Submit) -> Future[str]:
         """Hand a job over; its key. Raises Busy; the Future raises NotDone."""
+
+    def shares(self, caller: Caller, wanted: WantedShares) -> ShareList:
+        """Who takes what of what users share; of others, for administrators only."""
 
     def health(self) -> Health: ...
 

@@ -14,14 +14,15 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachemgr.shares import BYTES, Share, Shares
 from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
 from outrider.service.web.errors import Refusal, Refused, of_busy, refusal, refused
 from outrider.service.web.front import Busy
 from outrider.service.web.identity import Users
-from outrider.service.web.limits import Crew, Limits, Slots
+from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.munge import MOST_CHARACTERS, SCHEME, Munge, NotVouched, hash_request
-from outrider.service.web.protocol import Line
+from outrider.service.web.protocol import Line, Reception, too_many
 from outrider.service.web.strictjson import JsonError, parse_json
 
 Scope = MutableMapping[str, Any]
@@ -33,6 +34,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 MOST_HEADERS = 64
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
 """What anybody may read who can connect: monitoring has no credentials."""
+
+PROBES = frozenset({"/healthz", "/readyz"})
+"""What is answered to anybody at any time."""
+MOST_REQUESTS = 4_096
+"""Under way at once; there are fewer connections than that."""
 
 _KEY = re.compile(r"[!-~]{0,128}")
 _ONCE = ("authorization", "content-length", "content-type", "idempotency-key")
@@ -46,7 +52,15 @@ class Gate:
     """The API's application, for callers that are known and requests that are small enough."""
 
     def __init__(
-        self, app: App, *, users: Users, munge: Munge | None, limits: Limits, meter: Meter, log: Log
+        self,
+        app: App,
+        *,
+        users: Users,
+        munge: Munge | None,
+        limits: Limits,
+        meter: Meter,
+        log: Log,
+        behind: Callable[[], list[Share]] = list,
     ) -> None:
         self._app = app
         self._users = users
@@ -54,12 +68,41 @@ class Gate:
         self._limits = limits
         self._meter = meter
         self._log = log
-        self._slots = Slots()
-        self._bodies_bytes = 0
-        self._crew = Crew("credentials to be decoded", threads=2)
+        self.reception = Reception(limits, users.is_privileged)
+        self._of_users = Shares(
+            "requests of users",
+            most=MOST_REQUESTS,
+            most_of_one=limits.requests_per_user,
+            kept=limits.kept,
+        )
+        self._of_hosts = Shares(
+            "requests of other machines", most=MOST_REQUESTS, most_of_one=limits.requests_per_host
+        )
+        self._bodies = Shares(
+            "bodies of requests",
+            most=limits.bodies_bytes,
+            most_of_one=max(limits.body_bytes, limits.bodies_bytes // 8),
+            kept=limits.bodies_bytes // 8,
+            unit=BYTES,
+        )
+        # Of whoever asks from another machine nothing is known yet but the machine.
+        self._crew = Crew("credentials to be decoded", threads=4, of_one=2)
+        self._behind = behind
 
     def close(self) -> None:
         self._crew.close()
+
+    def shares(self) -> list[Share]:
+        """Who has how much of what the API has to give."""
+        return [
+            *self.reception.shares(),
+            *self._of_users.shares(),
+            *self._of_hosts.shares(),
+            *self._bodies.shares(),
+            *self._crew.shares(),
+            *self._users.shares(),
+            *self._behind(),
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -72,20 +115,29 @@ class Gate:
         try:
             await self._pass(scope, receive, answer, line, request)
         finally:
-            self._bodies_bytes -= request.body_bytes
-            for who in request.slots:
-                self._slots.give(who)
+            if request.body_bytes:
+                self._bodies.give(line.who, request.body_bytes)
+            for shares, who in request.slots:
+                shares.give(who)
         self._measure(scope, answer.status, asyncio.get_running_loop().time() - began_s)
 
     async def _pass(self, scope: Scope, receive: Receive, answer: _Answer, line: Line, taken: _Taken) -> None:
         limits = self._limits
         try:
-            self._take(line.who, limits.requests_per_user if line.peer else limits.requests_per_host, taken)
+            if scope["path"] in PROBES:
+                # Whoever watches over the service has to learn how it is, whatever others do.
+                _headers(scope, limits.head_bytes)
+                scope["state"]["caller"] = None
+                await self._app(scope, _again(b"", receive), answer.send)
+                return
+            if line.is_for_probes:
+                raise Refused(too_many())
+            self._take(self._of_users if line.peer else self._of_hosts, line.who, line, taken)
             headers = _headers(scope, limits.head_bytes)
-            body = await self._body(headers, receive, taken)
+            body = await self._body(headers, receive, line, taken)
             scope["state"]["caller"] = caller = await self._caller(scope, headers, body, line)
             if caller is not None and line.peer is None:
-                self._take(f"uid {caller.uid}", limits.requests_per_user, taken)
+                self._take(self._of_users, caller.uid, line, taken)
             _check_json(headers, body)
             await self._app(scope, _again(body, receive), answer.send)
         except _Gone:
@@ -102,11 +154,21 @@ class Gate:
                 return
             await answer.refuse(fault())
 
-    def _take(self, who: str, most: int, taken: _Taken) -> None:
-        self._slots.take(who, most)
-        taken.slots.append(who)
+    def _is_privileged(self, line: Line) -> bool:
+        return line.peer is not None and self._users.is_privileged(line.peer.uid)
 
-    async def _body(self, headers: dict[str, str], receive: Receive, taken: _Taken) -> bytes:
+    def _take(self, shares: Shares, who: int | str, line: Line, taken: _Taken) -> None:
+        """A place for a request of theirs. Raises Busy."""
+        held = shares.held_by(who)
+        if held >= shares.most_of_one:
+            shares.refuse(who)
+            whose = f"uid {who}" if isinstance(who, int) else f"host {who}"
+            raise Busy(f"{held} requests of {whose} are under way: wait for one of them")
+        if not shares.take(who, is_privileged=self._is_privileged(line)):
+            raise Busy("too many requests are under way: ask again in a moment")
+        taken.slots.append((shares, who))
+
+    async def _body(self, headers: dict[str, str], receive: Receive, line: Line, taken: _Taken) -> bytes:
         most = self._limits.body_bytes
         announced = headers.get("content-length", "0")
         if not announced.isdecimal() or len(announced) > 18 or int(announced) > most:
@@ -118,12 +180,11 @@ class Gate:
                 raise _Gone
             part = message.get("body", b"")
             body += part
-            taken.body_bytes += len(part)
-            self._bodies_bytes += len(part)
             if len(body) > most:
                 raise _too_large(most)
-            if self._bodies_bytes > self._limits.bodies_bytes:
+            if part and not self._bodies.take(line.who, len(part), is_privileged=self._is_privileged(line)):
                 raise Busy("too much is being sent to the service at once: ask again in a moment")
+            taken.body_bytes += len(part)
             if not message.get("more_body", False):
                 return bytes(body)
 
@@ -146,7 +207,7 @@ class Gate:
         )
         munge = self._munge
         try:
-            vouched = await self._crew.do(lambda: munge.vouch(credential.strip(), wanted))
+            vouched = await self._crew.do(lambda: munge.vouch(credential.strip(), wanted), line.who)
         except NotVouched as error:
             if error.is_own_fault:
                 self._log.error("credential not decoded", reason=error)
@@ -164,7 +225,7 @@ class Gate:
 class _Taken:
     """What a request holds until it is over."""
 
-    slots: list[str] = field(default_factory=list)
+    slots: list[tuple[Shares, int | str]] = field(default_factory=list)
     body_bytes: int = 0
 
 

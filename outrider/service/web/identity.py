@@ -6,12 +6,15 @@ asked for in a thread and kept for a minute.
 
 from __future__ import annotations
 
+import asyncio
 import grp
 import os
 import pwd
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
+from cachemgr.shares import Share
 from outrider.service.requests import Caller
 from outrider.service.web.front import Administrators
 from outrider.service.web.limits import Crew
@@ -26,16 +29,40 @@ class Users:
     def __init__(self, administrators: Administrators, monotonic_s: Callable[[], float]) -> None:
         self._administrators = administrators
         self._monotonic_s = monotonic_s
-        self._crew = Crew("users to be looked up", threads=2)
+        self._crew = Crew("users to be looked up", threads=8, most_of_one=8)
         self._kept: OrderedDict[tuple[int, int], tuple[float, Caller]] = OrderedDict()
+        self._asked: dict[tuple[int, int], asyncio.Task[Caller]] = {}
+        """Those who are being looked up: once, however many requests they have."""
+        self._privileged = {0, os.geteuid()} | _uids(administrators.users)
+
+    def is_privileged(self, uid: int) -> bool:
+        """Whether there are places for this user that others cannot have. Those who are administrators
+        by a group are known as such once they have asked."""
+        return uid in self._privileged
+
+    def shares(self) -> list[Share]:
+        return self._crew.shares()
 
     async def caller(self, uid: int, gid: int) -> Caller:
         """The user of that number. Raises Busy."""
-        now_s = self._monotonic_s()
         found = self._kept.get((uid, gid))
-        if found is not None and now_s - found[0] < KEPT_S:
+        if found is not None and self._monotonic_s() - found[0] < KEPT_S:
             return found[1]
-        caller = await self._crew.do(lambda: look_up(uid, gid, self._administrators))
+        task = self._asked.get((uid, gid))
+        if task is None:
+            task = self._asked[uid, gid] = asyncio.ensure_future(self._look_up(uid, gid))
+            task.add_done_callback(lambda _: self._asked.pop((uid, gid), None))
+        return await asyncio.shield(task)
+
+    async def _look_up(self, uid: int, gid: int) -> Caller:
+        now_s = self._monotonic_s()
+        caller = await self._crew.do(
+            lambda: look_up(uid, gid, self._administrators), uid, is_first=self.is_privileged(uid)
+        )
+        if caller.is_admin:
+            self._privileged.add(uid)
+        elif uid not in (0, os.geteuid()):
+            self._privileged.discard(uid)
         self._kept[uid, gid] = (now_s, caller)
         self._kept.move_to_end((uid, gid))
         while len(self._kept) > MOST_KEPT:
@@ -60,6 +87,14 @@ def look_up(uid: int, gid: int, administrators: Administrators) -> Caller:
     groups = tuple(_group_name(each) for each in gids)
     is_admin = uid == 0 or user in administrators.users or not administrators.groups.isdisjoint(groups)
     return Caller(uid=uid, user=user, gids=gids, groups=groups, is_admin=is_admin)
+
+
+def _uids(users: Iterable[str]) -> set[int]:
+    found = set()
+    for user in users:
+        with suppress(KeyError):
+            found.add(pwd.getpwnam(user).pw_uid)
+    return found
 
 
 def _group_name(gid: int) -> str:

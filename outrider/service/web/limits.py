@@ -1,14 +1,17 @@
-"""How much the API takes on, and how long it waits: the numbers, and the counting of what is under way."""
+"""How much the API takes on, and how long it waits; and threads for what blocks."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+from cachemgr.clock import SystemClock
+from cachemgr.shares import Share
+from outrider.service import crew
 from outrider.service.web.front import Busy
 
 Found = TypeVar("Found")
@@ -36,57 +39,85 @@ class Limits:
     """Over TCP, where a host has many users and none of them is known yet."""
     connections_per_user: int = 128
     connections_per_host: int = 512
-    connections: int = 800
-    """Of all users together; below the usual limit of 1,024 open files."""
+    connections: int = 512
+    """Of all users of this machine together. Who has fewest gets one from who has most."""
+    remote_connections: int = 512
+    """The same of other machines."""
+    kept: int = 32
+    """Of connections, requests and what waits, so many are for root and administrators alone."""
+    probes: int = 32
+    """Connections beyond all of these, on which only /healthz and /readyz are answered."""
     bodies_bytes: int = 256 * 1024 * 1024
-    """All bodies in memory together, whoever sent them."""
+    """All bodies in memory together, whoever sent them; an eighth is the most of one."""
+    polls: int = 256
+    polls_per_user: int = 8
+    """Requests that wait for something new; beyond that they are answered with what there is."""
     poll_every_s: float = 0.5
     """How often a long poll asks the desk."""
-
-
-class Slots:
-    """Counts what each user, or each host, has under way."""
-
-    def __init__(self) -> None:
-        self._taken: Counter[str] = Counter()
-
-    def take(self, who: str, most: int) -> None:
-        """One more, to be given back. Raises Busy."""
-        if self._taken[who] >= most:
-            raise Busy(f"{most} requests of {who} are under way: wait for one of them")
-        self._taken[who] += 1
-
-    def give(self, who: str) -> None:
-        self._taken[who] -= 1
-        if self._taken[who] <= 0:
-            del self._taken[who]
 
 
 class Crew:
     """A few threads for one kind of work that blocks, and a queue before them that ends.
 
     The kinds are kept apart: a user database that hangs must not keep workspaces from being read.
+    Whoever asks for the work takes turns with others; root's and administrators' goes first.
     """
 
-    def __init__(self, work: str, *, threads: int, most_waiting: int = 256) -> None:
-        self._work = work
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"api-{work.partition(' ')[0]}")
-        self._most = threads + most_waiting
-        self._under_way = 0
+    def __init__(
+        self, work: str, *, threads: int, most_waiting: int = 256, most_of_one: int = 64, of_one: int = 1
+    ) -> None:
+        # What goes first has a thread, too, if there are several.
+        kept = 1 if threads > 2 else 0
+        self._crew = crew.Crew(
+            work,
+            threads,
+            clock=SystemClock(),
+            most_waiting=most_waiting,
+            most_of_one=most_of_one,
+            most_running_of_one=of_one,
+            kept=min(16, most_waiting // 4),
+            kept_threads=kept,
+        )
 
-    async def do(self, function: Callable[[], Found]) -> Found:
+    async def do(
+        self, function: Callable[[], Found], who: Hashable = None, *, is_first: bool | None = None
+    ) -> Found:
         """What the function returns. Raises Busy if too much is waiting."""
-        if self._under_way >= self._most:
-            raise Busy(f"too many requests wait for {self._work}: ask again in a moment")
-        task = asyncio.wrap_future(self._pool.submit(function))
-        self._under_way += 1
-        task.add_done_callback(self._note_done)
+        future: Future[Found] = Future()
+        self._crew.add(_Work(future, function), who, is_first=is_first)
+        task = asyncio.wrap_future(future)
+        task.add_done_callback(_note_done)
         return await asyncio.shield(task)
 
-    def _note_done(self, task: asyncio.Future[Found]) -> None:
-        self._under_way -= 1
-        if not task.cancelled():
-            task.exception()
-
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._crew.close()
+
+    def shares(self) -> list[Share]:
+        return self._crew.shares()
+
+
+class _Work(Generic[Found]):
+    """A function whose result a request waits for."""
+
+    def __init__(self, future: Future[Found], function: Callable[[], Found]) -> None:
+        self._future = future
+        self._function = function
+
+    def run(self) -> None:
+        # Given up or cancelled meanwhile: then nobody waits.
+        with suppress(InvalidStateError):
+            try:
+                found = self._function()
+            except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what to do
+                self._future.set_exception(error)
+                return
+            self._future.set_result(found)
+
+    def give_up(self, words: str) -> None:
+        with suppress(InvalidStateError):
+            self._future.set_exception(Busy(words))
+
+
+def _note_done(task: asyncio.Future[Found]) -> None:
+    if not task.cancelled():
+        task.exception()

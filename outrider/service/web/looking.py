@@ -9,7 +9,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from outrider.service.answers import DecisionList, ImageList, NodeList, Status, Timeline, TransferList
+from outrider.service.answers import (
+    DecisionList,
+    ImageList,
+    NodeList,
+    ShareList,
+    Status,
+    Timeline,
+    TransferList,
+)
 from outrider.service.requests import (
     Caller,
     ListDecisions,
@@ -20,8 +28,9 @@ from outrider.service.requests import (
     ShowTimeline,
 )
 from outrider.service.web.asking import Asker
-from outrider.service.web.bodies import DecisionsQuery, HostList, Instant, MostQuery, NodesQuery
+from outrider.service.web.bodies import DecisionsQuery, HostList, Instant, MostQuery, NodesQuery, SharesQuery
 from outrider.service.web.errors import ErrorProblem, refused
+from outrider.service.web.front import WantedShares
 from outrider.service.web.protocol import Line
 from outrider.service.web.routing import ERRORS, By, answered
 from outrider.service.web.understanding import understand_nodes
@@ -60,6 +69,13 @@ def _add_lists(routes: APIRouter, asker: Asker) -> None:
         """Transfers that wait or run."""
         return answered(await asker.ask(caller, ListTransfers(most=query.most), TransferList))
 
+    @routes.get("/shares", response_model=ShareList)
+    async def shares(query: Annotated[SharesQuery, Query()], caller: By) -> Response:
+        """Who takes what of what users share; administrators see all users."""
+        nodes = understand_nodes("nodes", query.nodes)
+        wanted = WantedShares(user=query.user, thing=query.thing, nodes=nodes, most=query.most)
+        return answered(await asker.count(caller, wanted))
+
     @routes.get("/status", response_model=Status)
     async def status(caller: By) -> Response:
         """The service at one glance."""
@@ -94,7 +110,13 @@ def _add_decisions(routes: APIRouter, asker: Asker) -> None:
     async def decisions(query: Annotated[DecisionsQuery, Query()], caller: By, request: Request) -> Response:
         """What was decided or has happened since a number; with `wait` as soon as there is something."""
         wanted = ListDecisions(after=query.after, most=query.most)
-        return answered(await _newer_decisions(asker, caller, wanted, query.wait, request))
+        has_place = query.wait > 0 and asker.has_place(caller)
+        try:
+            wait_s = query.wait if has_place else 0
+            return answered(await _newer_decisions(asker, caller, wanted, wait_s, request))
+        finally:
+            if has_place:
+                asker.polls.give(caller.uid)
 
 
 async def _newer_decisions(

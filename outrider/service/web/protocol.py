@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +18,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from cachemgr.shares import Share
+from outrider.service.web.doors import Doors, Welcome
 from outrider.service.web.errors import Refusal, refusal
 from outrider.service.web.limits import Limits
 
@@ -37,13 +40,15 @@ class Peer:
 class Line:
     """A connection as the application sees it. `peer` is None unless the kernel named one.
 
-    `who` tells users apart, or hosts where the user is not known yet. `is_closing`: the client
-    has hung up, or the service stops, so that nothing should go on waiting.
+    `who` is a user's number, or a host's address where the user is not known yet. `is_closing`: the
+    client has hung up, or the service stops, so that nothing should go on waiting.
     """
 
     peer: Peer | None
-    who: str
+    who: int | str
     is_closing: bool = False
+    is_for_probes: bool = False
+    """Whether there was no place for it but one of those that are kept for probes."""
 
 
 def peer_of(connection: socket.socket) -> Peer | None:
@@ -53,6 +58,38 @@ def peer_of(connection: socket.socket) -> Peer | None:
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, gid = (number & _NOBODY_KNOWS for number in _CREDENTIALS.unpack(packed))
     return None if uid == _NOBODY_KNOWS else Peer(pid=pid, uid=uid, gid=gid)
+
+
+class Reception:
+    """Where connections come in: the doors for each kind of socket, and who has places of their own."""
+
+    def __init__(self, limits: Limits, is_privileged: Callable[[int], bool] = lambda uid: uid == 0) -> None:
+        self.is_privileged = is_privileged
+        self._of_users = Doors(
+            "connections of this machine",
+            most=limits.connections,
+            most_of_one=limits.connections_per_user,
+            kept=min(limits.kept, limits.connections // 4),
+            probes=limits.probes,
+        )
+        self._of_hosts = Doors(
+            "connections of other machines",
+            most=limits.remote_connections,
+            most_of_one=limits.connections_per_host,
+            kept=0,
+            probes=limits.probes,
+        )
+
+    def doors(self, peer: Peer | None) -> Doors:
+        return self._of_hosts if peer is None else self._of_users
+
+    def shares(self) -> list[Share]:
+        return [*self._of_users.shares(), *self._of_hosts.shares()]
+
+
+def too_many() -> Refusal:
+    words = "too many connections are open, most of them yours: close some, and ask again"
+    return refusal(503, words, code="busy", headers={"Retry-After": "1"})
 
 
 class PeerProtocol(H11Protocol):
@@ -66,10 +103,13 @@ class PeerProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         limits: Limits,
+        reception: Reception,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.line = Line(peer=None, who="")
         self._limits = limits
+        self._reception = reception
+        self._doors: Doors | None = None
         self._arrival: asyncio.TimerHandle | None = None
         self._reading: asyncio.TimerHandle | None = None
 
@@ -77,16 +117,19 @@ class PeerProtocol(H11Protocol):
         super().connection_made(cast(asyncio.Transport, transport))
         connection = transport.get_extra_info("socket")
         self.line.peer = peer = peer_of(connection)
-        self.line.who = f"uid {peer.uid}" if peer else f"host {(self.client or ('',))[0]}"
+        self.line.who = peer.uid if peer else str((self.client or ("",))[0])
         # A dictionary of this connection's own: the one that was handed in is everybody's.
         self.app_state = {**self.app_state, "line": self.line}
-        if self._is_one_too_many():
-            words = "too many connections are open: close some, and ask again"
-            self._refuse(refusal(503, words, code="busy", headers={"Retry-After": "1"}))
+        self._doors = self._reception.doors(peer)
+        is_privileged = peer is not None and self._reception.is_privileged(peer.uid)
+        welcome = self._doors.enter(self, self.line.who, is_privileged=is_privileged)
+        self.line.is_for_probes = welcome is Welcome.PROBES
         self._watch_arrival()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.line.is_closing = True
+        if self._doors is not None:
+            self._doors.leave(self)
         for timer in (self._arrival, self._reading):
             if timer is not None:
                 timer.cancel()
@@ -121,13 +164,18 @@ class PeerProtocol(H11Protocol):
         most = self._limits.head_bytes
         self._refuse(refusal(400, f"this is no HTTP/1.1, or its head has more than {most} bytes"))
 
-    def _is_one_too_many(self) -> bool:
-        if len(self.connections) > self._limits.connections:
-            return True
-        others: set[object] = set(self.connections)
-        own = sum(isinstance(each, PeerProtocol) and each.line.who == self.line.who for each in others)
-        limits = self._limits
-        return own > (limits.connections_per_user if self.line.peer else limits.connections_per_host)
+    @property
+    def is_idle(self) -> bool:
+        """Whether a request is awaited, or arrives, and none is being dealt with."""
+        return self.cycle is None or self.cycle.more_body or self.cycle.response_complete
+
+    def give_way(self) -> None:
+        """Somebody who has fewer needs the place."""
+        self.line.is_closing = True
+        if self.cycle is None or self.cycle.response_complete:
+            self._refuse(too_many())
+        else:
+            self.transport.abort()
 
     def _refuse(self, refused: Refusal) -> None:
         """Answer without the application, and close."""
@@ -145,8 +193,7 @@ class PeerProtocol(H11Protocol):
 
     def _watch_arrival(self) -> None:
         """Let the clock run while a request is awaited or arrives, and at no other time."""
-        is_awaited = self.cycle is None or self.cycle.more_body or self.cycle.response_complete
-        if not is_awaited or self.transport.is_closing():
+        if not self.is_idle or self.transport.is_closing():
             if self._arrival is not None:
                 self._arrival.cancel()
                 self._arrival = None

@@ -10,11 +10,11 @@ from typing import cast
 
 import uvicorn
 
-from outrider.service.web.gate import App
+from outrider.service.web.gate import App, Gate
 from outrider.service.web.limits import Limits
-from outrider.service.web.protocol import PeerProtocol
+from outrider.service.web.protocol import PeerProtocol, Reception
 
-BACKLOG = 512
+BACKLOG = 4_096
 STOP_S = 5
 MOST_PATH = 107
 
@@ -22,7 +22,8 @@ MOST_PATH = 107
 def make_server(app: App, limits: Limits | None = None) -> uvicorn.Server:
     """A server for `serve(sockets=[...])`, or `run`; set `should_exit` to end it."""
     chosen = limits or Limits()
-    protocol = functools.partial(PeerProtocol, limits=chosen)
+    reception = app.reception if isinstance(app, Gate) else Reception(chosen)
+    protocol = functools.partial(PeerProtocol, limits=chosen, reception=reception)
     config = uvicorn.Config(
         app,
         # uvicorn calls it, and does not care that it is no class.

@@ -54,7 +54,7 @@ def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
 
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
-    workspace = await asker.read(lambda: understand_job(body, now_s)) if body.workspace else None
+    workspace = await asker.read(caller, lambda: understand_job(body, now_s)) if body.workspace else None
     image = await asker.resolve(caller, workspace) if workspace else None
     deployment = workspace.deployment if workspace else None
     duration_s = understand_duration(body.duration) if body.duration else None
