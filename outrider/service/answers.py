@@ -354,6 +354,45 @@ class Status:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ShareView:
+    """What a user has of one thing that users share.
+
+    `where` is the head or a node. On nodes one row is for all of them, unless some were named: it
+    says where the user's share is the largest, and on how many `nodes` there is something of it.
+    """
+
+    thing: str
+    unit: str
+    user: str
+    """A name; a number if nobody knows one, and an address where no user is known."""
+    where: str
+    held: int
+    most: int | None
+    """What one user may have there; None if there is no such limit."""
+    refused: int
+    """How often more was refused, on all nodes together."""
+    nodes: int
+    held_in_all: int
+    seen_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShareList:
+    """Who takes what of what is shared; whose share is the largest comes first.
+
+    `is_of_all`: of all users, as administrators see it. `missing` says what could not be asked.
+    `nodes` have said what is on them, the one that did so longest ago at `oldest_s`.
+    """
+
+    shares: tuple[ShareView, ...]
+    is_complete: bool
+    is_of_all: bool
+    missing: tuple[str, ...]
+    nodes: int
+    oldest_s: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DecisionList:
     decisions: tuple[DecisionLine, ...]
     last: int

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from cachemgr.shares import Share
 from outrider.metadata.decision import Allowed, Refused, Request
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight
@@ -146,6 +147,31 @@ class Arriving:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HeldBytes:
+    """Bytes of a pool that others hold, so that the service cannot have them before then. `digest` is
+    empty if that is not known, or nothing that could be pinned."""
+
+    size_bytes: int
+    until_s: int
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeRoom:
+    """What stands beside promises in a pool, and what its disk lets it hold at all."""
+
+    capacity_bytes: int
+    held: tuple[HeldBytes, ...] = ()
+    users_bytes: int = 0
+    """What users may hold at most, whatever is promised."""
+
+    @property
+    def spared_bytes(self) -> int:
+        """What users never get, even if nothing is promised."""
+        return self.capacity_bytes - self.users_bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class NodeReport:
     """What a node says of itself. `images` is None unless all of them were asked for."""
 
@@ -158,6 +184,11 @@ class NodeReport:
     results: tuple[OrderResult, ...] = ()
     jobs: tuple[str, ...] = ()
     """Owners of instances that are jobs (`job-17`), when all images were asked for."""
+    room: NodeRoom | None = None
+    """None if the node cannot say: it has only just started, or is of an older version."""
+    shares: tuple[Share, ...] | None = None
+    """Who takes what of what users share on the node, the largest shares first; None unless all images
+    were asked for, and the node can say."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,12 +207,18 @@ class Carry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TellNode:
-    """Carry out orders on a node, and report: a `NodeReport`, or a NodeTrouble."""
+    """Carry out orders on a node, and report: a `NodeReport`, or a NodeTrouble.
+
+    `promised_bytes` are what the node has to keep for promises until then, whatever has come of them:
+    no user may hold them. None changes nothing.
+    """
 
     node: str
     orders: tuple[Order, ...] = ()
     wants_images: bool = False
     number: int = 0
+    promised_bytes: int | None = None
+    promised_until_s: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,6 +228,8 @@ class AskProgram:
     external: ExternalSection
     request: Request
     ticket: int
+    uid: int
+    """Whose request it is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,6 +243,13 @@ class ResolveImage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DropLookup:
+    """Nobody wants to know any more what is at an image. There is no result."""
+
+    question: ResolveImage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TellUser:
     """Show a line at a job where its user sees it: None, or an RmsError. Lost is no harm."""
 
@@ -211,7 +257,7 @@ class TellUser:
     text: str
 
 
-Call = Look | Carry | TellNode | AskProgram | ResolveImage | TellUser
+Call = Look | Carry | TellNode | AskProgram | ResolveImage | DropLookup | TellUser
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,7 +291,19 @@ class ImageTrouble(Exception):
     """An image cannot be promised; the message is for the user."""
 
 
-Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unread:
+    """A file that has to be read to its end before anything is known of it, which may take long.
+
+    `read` does so for as long as the function that it is given says that it is wanted, and raises
+    ImageTrouble. `close` has to be called, whether it was read or not.
+    """
+
+    read: Callable[[Callable[[], bool]], FoundImage]
+    close: Callable[[], None]
+
+
+Resolve = Callable[[str, str, bool, int, tuple[int, ...]], FoundImage | Unread]
 """From a URI, the digest the user gave (or nothing), whether it is private, and the user's number
 and groups to what is there. Raises ImageTrouble, also when the user may not read it."""
 
@@ -282,6 +340,31 @@ class Promised:
         return None if reservation is None or self._ask is None else self._ask(reservation)
 
 
+class Ceiling:
+    """The largest image that is worth looking at: what no node's pool could hold is refused at once.
+
+    Told by whoever hears nodes' reports, and asked, from any thread.
+    """
+
+    def __init__(self, most_bytes: int, assumed_bytes: int | None = None) -> None:
+        """`assumed_bytes` is the size of a pool as long as none has reported."""
+        self._most_bytes = most_bytes
+        self._assumed_bytes = assumed_bytes
+        self._limits: dict[str, int] = {}
+        self._largest_bytes = 0
+
+    def note(self, node: str, limit_bytes: int) -> None:
+        """A node says how much its pool may hold."""
+        if self._limits.get(node) != limit_bytes:
+            # Replaced as a whole, so that whoever reads it needs no lock.
+            self._limits = {**self._limits, node: limit_bytes}
+            self._largest_bytes = max(self._limits.values())
+
+    def __call__(self) -> int:
+        largest_bytes = self._largest_bytes or self._assumed_bytes or self._most_bytes
+        return min(self._most_bytes, largest_bytes)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class World:
     """All that a service acts upon."""
@@ -292,3 +375,5 @@ class World:
     promised: Promised = field(default_factory=Promised)
     sign: Sign | None = None
     """None: jobs carry no tickets."""
+    ceiling: Ceiling | None = None
+    """Told of what nodes report."""

@@ -42,12 +42,16 @@ class Settings:
     """How long after a reservation's end its pins stay."""
     keep_history_s: int = 90 * 86_400
     most_reservations: int = 100_000
+    most_refusals: int | None = 120
+    """Of one user in an hour, so many are written down; None: all."""
     most_calls: int = 64
     """Calls to nodes under way at once."""
     longest_wait_s: int = 1_800
     """A job that waits longer for its image is told so, and why."""
     most_copies: int = 8
     """To so many nodes the image of one job array is brought, and on so many it is kept for a job."""
+    user_share_percent: int = 50
+    """So much of a pool the images of one user's jobs that wait may take, of what other users' do not."""
 
     @property
     def deadline_rate_bytes_per_s(self) -> int:

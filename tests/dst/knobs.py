@@ -40,6 +40,8 @@ class Knobs:
     """By how much a call can be late."""
     wrong_digests: float = 0.0
     clock_steps: int = 0
+    clock_jumps: int = 0
+    """How often the service's clock is off by up to ten years, for less than two minutes."""
     most_reservations: int | None = None
     """How many a user may have at once."""
     machine_share_percent: int | None = None
@@ -52,7 +54,9 @@ class Knobs:
     @property
     def is_calm(self) -> bool:
         """Whether nothing goes wrong at all."""
-        return not (self.mishaps or self.clock_steps or self.request_loss or self.node_faults)
+        return not (
+            self.mishaps or self.clock_steps or self.clock_jumps or self.request_loss or self.node_faults
+        )
 
 
 def draw(random: Random, *, is_harsh: bool = False) -> Knobs:
@@ -103,4 +107,5 @@ def draw(random: Random, *, is_harsh: bool = False) -> Knobs:
         longest_outage_s=random.choice((6, 6, 60, 300)),
         longest_delay_s=random.choice((20, 60, 400)) if severity else 0,
         clock_steps=random.choice((0, 0, 1, 3)) if severity else 0,
+        clock_jumps=random.choice((0, 1, 3)) if severity else 0,
     )

@@ -16,6 +16,9 @@ from tests.dst.knobs import MEGABYTE, Knobs
 from tests.dst.office import Office
 from tests.dst.pools import Network
 
+JUMPS_S = (1, 5, 20, 600, 86_400, 31_557_600, 315_576_000)
+LONGEST_JUMP_S = 100
+
 
 class Mishaps:
     """One after the other, at random instants; `end_all` puts everything right again."""
@@ -72,10 +75,13 @@ class Mishaps:
             self._clock.after(self._random.randrange(span_ms), self._unless_over(kind))
         for _ in range(self._knobs.clock_steps):
             self._clock.after(self._random.randrange(span_ms), self._unless_over(self.step_clock))
+        for _ in range(self._knobs.clock_jumps):
+            self._clock.after(self._random.randrange(span_ms), self._unless_over(self.jump_clock))
 
     def end_all(self) -> None:
         """From now on nothing goes wrong."""
         self._is_over = True
+        self._office.jump_clock(0)
         self._network.move()
         self._network.is_origin_up = True
         self._network.origin_rate = max(
@@ -290,8 +296,9 @@ class Mishaps:
         self._number += 1
         digest, now_s = f"sha256:other{self._number}", self._clock.now_s()
         size_bytes = self._random.choice((100, 300)) * MEGABYTE
-        if pool.used_bytes() + size_bytes > pool.limit_bytes:
+        if pool.used_bytes() + size_bytes > pool.limit_bytes or not pool.others_may_hold(size_bytes, now_s):
             return
+        pool.others.add("somebody")
         pool.images[digest] = NodeImage(digest=digest, size_bytes=size_bytes, added_s=now_s)
         pool.pins[digest] = {"somebody": now_s + self._random.choice((60, 200))}
         self._trace.note(f"mishap: somebody else needs {size_bytes} bytes of the pool of {pool.name}")
@@ -304,6 +311,11 @@ class Mishaps:
 
     def step_clock(self) -> None:
         self._office.step_clock(self._random.choice((-20, -3, 3, 20, 90)))
+
+    def jump_clock(self) -> None:
+        """For less time than it takes until a clock is believed."""
+        self._office.jump_clock(self._random.choice((-1, 1)) * self._random.choice(JUMPS_S))
+        self._later(lambda: self._office.jump_clock(0), LONGEST_JUMP_S)
 
 
 def look_in(twin: Twin) -> Sight:

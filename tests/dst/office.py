@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+from cachemgr.steady import Reckoning
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Replied
 from outrider.service.desk.desk import Desk, Event
@@ -92,8 +93,14 @@ class Office:
         self._make = make
         self.notes = Notes(trace)
         self.skew_s = 0
+        self.jump_s = 0
+        """By how much the clock is off for a while, beside what it was set by for good."""
+        self._time = Reckoning(clock.now_s(), 0.0)
+        self._steps = 0
         self.is_calm = False
         self.generation = 0
+        self.died_s = self.born_s = 0
+        """When it died last, and when it was born."""
         self.desk: Desk | None = None
         self.store: FailingStore | None = None
         self.replied: Callable[[Replied], None] = lambda _: None
@@ -109,13 +116,16 @@ class Office:
 
     def now_s(self) -> int:
         """What the service takes for the time."""
-        return self._clock.now_s() + self.skew_s
+        clock = self._clock
+        self._time.look(clock.now_s() + self.skew_s + self.jump_s, clock.now_ms / 1000)
+        return self._time.now_s
 
     def open(self, *, is_new: bool = False) -> None:
         """Start the service."""
         if self.desk is not None:
             return
         self.generation += 1
+        self.born_s = self.now_s()
         self._trace.note(f"service is born ({self.generation})")
         self.store = FailingStore.at(self._path, self.now_s(), self._fate, is_new=is_new)
         try:
@@ -129,6 +139,7 @@ class Office:
         """kill -9, and the system starts it again."""
         self._trace.note(f"service dies {words}")
         self.died += 1
+        self.died_s = self.now_s()
         self.desk = None
         self._tick_ms = None
         if self.store is not None:
@@ -136,6 +147,15 @@ class Office:
             self.store = None
         longest_ms = 0 if self.is_calm else self._knobs.longest_outage_s * 1000
         self._clock.after(self._random.randint(REBIRTH_MS, max(REBIRTH_MS, longest_ms)), self.open)
+
+    def _begin_anew(self) -> None:
+        """The clock is believed again: another desk, by its time. Whoever has asked just now asks again."""
+        self._trace.note("the time is another: another desk")
+        if self.store is not None:
+            self.store.close()
+        self.desk = self.store = None
+        self._tick_ms = None
+        self.open()
 
     def close(self) -> None:
         self.desk = None
@@ -158,10 +178,16 @@ class Office:
         if not self.is_calm and self._random.random() < self._knobs.deaths / 4:
             self.kill("before an event")
             return
+        now_s = self.now_s()
+        if self._time.steps != self._steps:
+            self._steps = self._time.steps
+            self._begin_anew()
+            return
+        desk.set_doubt("the clock was set" if self._time.is_doubtful else "")
         before = self.notes.store_troubles
         self._fault_met = self.store is not None and self.store.is_failed
         try:
-            outcome = desk.handle(event, self.now_s())
+            outcome = desk.handle(event, now_s)
         except Died:
             self.kill("in the middle of a transaction")
             return
@@ -221,6 +247,13 @@ class Office:
         """Somebody sets the service's clock."""
         self.skew_s += seconds
         self._trace.note(f"clock steps by {seconds}")
+        self._tick_ms = None
+        self._plan_tick()
+
+    def jump_clock(self, seconds: int) -> None:
+        """The service's clock is off by so much, until it is set right again."""
+        self.jump_s = seconds
+        self._trace.note(f"clock jumps by {seconds}" if seconds else "clock is right again")
         self._tick_ms = None
         self._plan_tick()
 

@@ -78,7 +78,7 @@ def plans_for_good(patch: pytest.MonkeyPatch) -> None:
     """A plan is accepted as a reservation would be."""
 
     def plan(self: Admitting, wish: object, program: object) -> Decision:
-        return self.reserve(wish, program)  # type: ignore[arg-type]
+        return self.reserve(wish, program)  # type: ignore[arg-type,return-value]
 
     patch.setattr(Admitting, "plan", plan)
 

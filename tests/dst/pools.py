@@ -8,8 +8,10 @@ from random import Random
 from outrider.service.ports import (
     Arriving,
     Fetch,
+    HeldBytes,
     NodeImage,
     NodeReport,
+    NodeRoom,
     Order,
     OrderResult,
     Pin,
@@ -56,6 +58,10 @@ class Pool:
     tampered_ms: int = -1
     """When somebody last took something out of it."""
     brought_bytes: dict[str, int] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+    """Who pins and is not the service."""
+    promised: tuple[int, int] = (0, 0)
+    """What the service has it keep, and until when: on the disk, as the images are."""
 
     def pinned(self, digest: str, now_s: int) -> bool:
         return any(until_s > now_s for until_s in self.pins.get(digest, {}).values())
@@ -74,6 +80,24 @@ class Pool:
             )
             for digest, image in self.images.items()
         )
+
+    def held(self, now_s: int) -> tuple[HeldBytes, ...]:
+        """What others hold, as a real node reports it."""
+        found = []
+        for digest, image in self.images.items():
+            ends = [end for owner, end in self.pins.get(digest, {}).items() if owner in self.others]
+            if max(ends, default=0) > now_s:
+                found.append(HeldBytes(size_bytes=image.size_bytes, until_s=max(ends), digest=digest))
+        return tuple(found)
+
+    def others_may_hold(self, size_bytes: int, now_s: int) -> bool:
+        """Whether a real node would let users hold so much more."""
+        mine = {*self.flows, *(d for d in self.images if self.pinned(d, now_s))}
+        held = self.held(now_s)
+        mine -= {each.digest for each in held}
+        kept = sum(self.flows[d].size_bytes if d in self.flows else self.images[d].size_bytes for d in mine)
+        promised_bytes = max(kept, self.promised[0] if self.promised[1] > now_s else 0)
+        return sum(each.size_bytes for each in held) + size_bytes + promised_bytes <= self.limit_bytes
 
     def used_bytes(self) -> int:
         return sum(each.size_bytes for each in self.images.values()) + sum(
@@ -115,6 +139,8 @@ class Network:
         """What a node does with orders, and what it says then."""
         self.move()
         pool, now_s = self.pools[call.node], self._clock.now_s()
+        if call.promised_bytes is not None:
+            pool.promised = call.promised_bytes, call.promised_until_s
         results = tuple(self._carry_out(pool, order, now_s) for order in call.orders)
         self._keep_moving()
         return NodeReport(
@@ -125,6 +151,9 @@ class Network:
             arriving=tuple(_arriving(flow) for flow in pool.flows.values()),
             images=pool.shown(now_s) if call.wants_images else None,
             results=results,
+            room=NodeRoom(
+                capacity_bytes=pool.limit_bytes, held=pool.held(now_s), users_bytes=pool.limit_bytes
+            ),
         )
 
     def empty(self, name: str) -> None:

@@ -217,6 +217,15 @@ class Safety:
             for node in record.kept.reservation.nodes
         )
 
+    def _has_lapsed(self, record: ReservationRecord) -> bool:
+        """Whether its pins have ended while the service was dead, which has only just begun to find out."""
+        office, digest = self._office, read_document(record.document).digest
+        pins = [self._network.pools[node].pins.get(digest, {}) for node in record.kept.reservation.nodes]
+        ended = [each for each in pins if each.get(record.name, 0) <= self._clock.now_s()]
+        return office.now_s() - office.born_s < REPORT_S and all(
+            office.died_s < each.get(record.name, 0) <= office.born_s for each in ended
+        )
+
     def _watch_start(self, record: ReservationRecord) -> None:
         name, start_s = record.name, record.kept.reservation.start_s
 
@@ -259,5 +268,5 @@ class Safety:
                 continue
             if record.kept.reservation.end_s <= self._office.now_s():
                 continue
-            if not self._excused(record) and not self.is_there(record):
+            if not self.is_there(record) and not self._excused(record) and not self._has_lapsed(record):
                 raise Violation(f"{record.name} is {record.state.value}, and its image is not there")

@@ -7,7 +7,7 @@ import pytest
 from tests.dst.planted import LATE_PLANTS, PLANTS, Plant
 from tests.dst.simulation import simulate
 
-MOST_SEEDS = 150
+MOST_SEEDS = 300
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)

@@ -18,6 +18,7 @@ from outrider.service.ports import (
     AskProgram,
     Call,
     Carry,
+    DropLookup,
     Finished,
     FoundImage,
     ImageTrouble,
@@ -71,6 +72,9 @@ class Wire:
             self._judge(call, deliver)
         elif isinstance(call, ResolveImage):
             self._resolve(call, deliver)
+        elif isinstance(call, DropLookup):
+            # What was asked is answered all the same: nobody may mind.
+            pass
         else:
             assert_never(call)
 

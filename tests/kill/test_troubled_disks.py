@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.crash.loopdisk import mounted, run
+from tests.crash.loopdisk import mounted, moved, other_namespace, run
 from tests.kill import verdicts
 from tests.kill.conftest import Make
-from tests.kill.requests_of_tests import ask_for, names
+from tests.kill.requests_of_tests import ask_for, names, states
 from tests.kill.victim import Answered, Gone, Victim
 
 MOST = 400
@@ -93,7 +93,7 @@ def test_read_only_disk_is_named_at_the_start(make: Make, disk: Path) -> None:
 
 
 def test_disk_that_the_kernel_gives_up_is_said_and_costs_no_promise(make: Make, folder: Path) -> None:
-    with mounted("ext4", folder) as disk:
+    with mounted("ext4", folder) as disk, other_namespace():
         victim = make(state=disk / "state")
         victim.init()
         victim.start()
@@ -103,8 +103,7 @@ def test_disk_that_the_kernel_gives_up_is_said_and_costs_no_promise(make: Make, 
         accepted, number, refused = ask_until_refused(victim, folder / "image", 1)
         victim.eventually("words about it", lambda: f"store {disk}/state/outriderd" in victim.last_words())
         victim.end()
-        run("umount", str(disk))
-        run("mount", "-o", "loop", str(folder / "ext4.img"), str(disk))
+        moved(folder / "ext4.img", disk)
         victim.start()
         victim.await_ready()
         again = ask_for(victim, folder / "image", number)
@@ -123,8 +122,11 @@ def test_promise_that_the_batch_system_cannot_note_reaches_it_when_there_is_room
     victim.init()
     victim.start()
     victim.await_ready()
+    ask_for(victim, folder / "image", 0, start="now+20s")
+    victim.eventually("its image there", lambda: states(victim) in (["ready"], ["active"]))
     ballast = fill(disk)
-    accepted = ask_for(victim, folder / "image", 0)
+    # Its image takes no more room of the nodes' pools, which lie on that disk, too.
+    accepted = ask_for(victim, folder / "image", 1)
     victim.eventually("words about it", lambda: "cannot write" in victim.last_words())
     victim.kill()
     ballast.unlink()
@@ -132,4 +134,4 @@ def test_promise_that_the_batch_system_cannot_note_reaches_it_when_there_is_room
     victim.eventually("both agree", lambda: verdicts.unsettled(victim) == [])
 
     assert accepted.status == 201
-    assert names(victim) == ["w0"]
+    assert names(victim) == ["w0", "w1"]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachemgr.clock import SystemClock
+from cachemgr.shares import Share
 from outrider.core.model import Resources
 from outrider.metadata.decision import Allowed, Refused
 from outrider.metadata.policies import Policies
@@ -92,13 +93,22 @@ class FakeDesk:
     is_promising: bool = True
     fails_at_ticks: bool = False
     policies: Policies | None = None
+    doubt: str = ""
     owed: int = 0
+    held: list[Share] = field(default_factory=list)
+
+    def shares(self) -> list[Share]:
+        self.heard.append("shares")
+        return self.held
 
     def next_s(self) -> int | None:
         return self.due_s
 
     def set_policies(self, policies: Policies) -> None:
         self.policies = policies
+
+    def set_doubt(self, words: str) -> None:
+        self.doubt = words
 
     def handle(self, event: Event, now_s: int) -> Outcome:
         match event:
@@ -150,7 +160,8 @@ class FakeNodes:
             raise NodeTrouble("node away: no answer")
         if call.node == "faulty":
             raise ZeroDivisionError("planted in a call")
-        return NodeReport(node=call.node, at_s=0, limit_bytes=10, used_bytes=0)
+        shares = (Share("transfers", "places", "7", 6, 8, 1),) if call.wants_images else None
+        return NodeReport(node=call.node, at_s=0, limit_bytes=10, used_bytes=0, shares=shares)
 
 
 def no_images(uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]) -> FoundImage:

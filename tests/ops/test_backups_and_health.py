@@ -89,6 +89,37 @@ def test_restarted_service_does_not_copy_before_it_is_time(tmp_path: Path) -> No
     assert again.is_due
 
 
+@pytest.mark.parametrize("ahead_s", [86_400, 10 * 31_557_600])
+def test_copies_go_on_after_a_clock_that_was_ahead_whose_copies_go_first(
+    tmp_path: Path, ahead_s: int
+) -> None:
+    copying = Copying(tmp_path, keep=2)
+    copying.clock.at_s += ahead_s
+    for _ in range(2):
+        copying.backups.tend()
+        copying.clock.at_s += 3600
+    wrong = copying.names
+    copying.clock.at_s = NOON + 7200
+    for _ in range(2):
+        copying.backups.tend()
+        copying.clock.at_s += 3600
+    copying.backups.tend()
+
+    assert len(wrong) == 2
+    assert len(copying.names) == 2
+    assert not set(wrong) & set(copying.names)
+
+
+def test_what_lies_where_a_copy_is_made_is_not_deleted(tmp_path: Path) -> None:
+    Store.create(tmp_path / "s.sqlite", NOON).close()
+    (tmp_path / "copy.sqlite.draft").write_text("of somebody")
+    with pytest.raises(NotDone, match=r"copy\.sqlite\.draft is in the way") as caught:
+        copy_asked_for(tmp_path / "s.sqlite", f"{tmp_path}/copy.sqlite")
+
+    assert caught.value.trouble.code == "conflict"
+    assert (tmp_path / "copy.sqlite.draft").read_text() == "of somebody"
+
+
 def test_failed_copy_removes_none_and_is_tried_again_soon(tmp_path: Path) -> None:
     copying = Copying(tmp_path, keep=1)
     copying.backups.tend()

@@ -66,6 +66,33 @@ def driven() -> Iterator[Driven]:
     made.loop.stop(PATIENCE_S)
 
 
+def test_who_takes_what_is_told_before_the_requests_that_fill_the_queue(driven: Driven) -> None:
+    desk = driven.desks[0]
+    driven.loop.ask(ADA, Show(name="stuck"))
+    eventually(lambda: desk.heard == ["stuck"], "being stuck", driven.log)
+    # Of ten places two are kept for administrators.
+    asked = [driven.loop.ask(ADA, Show(name=f"a-{number}")) for number in range(8)]
+    with pytest.raises(Busy):
+        driven.loop.ask(ADA, Show(name="a-8"))
+    shares = driven.loop.desk_shares()
+    desk.go.set()
+    asked[-1].result(PATIENCE_S)
+
+    assert shares.result(0) == []
+    assert desk.heard[:3] == ["stuck", "shares", "a-0"]
+
+
+def test_shares_that_cannot_be_counted_cost_no_promise(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeDesk, "shares", lambda desk: 1 / 0)
+
+    assert driven.loop.desk_shares().result(PATIENCE_S) == []
+    assert driven.show("a-1").code == "not-found"
+    assert len(driven.desks) == 1
+    assert "shares not counted" in driven.log.getvalue()
+
+
 def test_answer_reaches_whoever_asked(driven: Driven) -> None:
     asked = [driven.loop.ask(ADA, Show(name=name)) for name in ("a-1", "b-2", "c-3")]
 

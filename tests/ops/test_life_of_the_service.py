@@ -310,3 +310,46 @@ def test_service_whose_folder_of_the_socket_is_gone_ends_with_words(running: Mak
 
     assert isinstance(service.error, SocketError)
     assert str(service.socket) in str(service.error)
+
+
+@pytest.mark.parametrize("name", ["o.sock", "o.sock.new"])
+def test_file_where_the_socket_would_be_is_not_replaced(running: Make, folder: Path, name: str) -> None:
+    service = running()
+    (folder / name).write_text("of somebody")
+    service.start()
+
+    assert isinstance(service.error, SocketError)
+    assert f"{folder}/{name} is there and is no socket: move it away" in str(service.error)
+    assert (folder / name).read_text() == "of somebody"
+    assert service.fake.backend.started == service.fake.backend.stopped
+
+
+def test_folder_of_somebody_else_beside_the_socket_is_refused_at_the_start(
+    running: Make, folder: Path
+) -> None:
+    service = running()
+    (folder / "begin").mkdir()
+    (folder / "begin/notes.txt").write_text("of somebody")
+    service.start()
+
+    assert isinstance(service.error, InputError)
+    assert "holds 'notes.txt': name another folder" in str(service.error)
+    assert (folder / "begin/notes.txt").read_text() == "of somebody"
+
+
+def test_store_behind_a_link_that_is_turned_elsewhere_stays_the_same_store(
+    running: Make, folder: Path
+) -> None:
+    (folder / "disk").mkdir()
+    (folder / "state").mkdir()
+    (folder / "state/outriderd.sqlite").symlink_to(folder / "disk/real.sqlite")
+    service = running().start()
+    (folder / "state/outriderd.sqlite").unlink()
+    (folder / "state/outriderd.sqlite").symlink_to(folder / "disk/other.sqlite")
+    status, body = service.ask("POST", "/v1/backups", {"path": f"{folder}/copy.sqlite"})
+    service.stop()
+
+    assert status == 200, body
+    assert service.error is None
+    Store.open(folder / "disk/real.sqlite", 1).close()
+    assert not (folder / "disk/other.sqlite").exists()

@@ -30,9 +30,35 @@ def load(folder: Path, text: str, environment: dict[str, str] | None = None) -> 
 def test_least_configuration_gives_the_desk_its_defaults(tmp_path: Path) -> None:
     config = load(tmp_path, LEAST)
 
-    assert settings_of(config) == Settings()
+    assert settings_of(config) == Settings(best_effort_rate_bytes_per_s=12_500_000)
     assert config.store_path == "/var/lib/outrider/outriderd.sqlite"
     assert config.backend.virtual_nodes == ("n1", "n2", "n3", "n4")
+
+
+@pytest.mark.parametrize(
+    ("given", "rate_bytes_per_s"),
+    [("4MB", 4_000_000), ("4000000", 4_000_000), ("0", 0), ("1.5 MiB", 1_572_864)],
+)
+def test_rate_of_best_effort_is_written_like_that_of_the_link(
+    tmp_path: Path, given: str, rate_bytes_per_s: int
+) -> None:
+    config = load(tmp_path, LEAST + f"link: {{rate: 22MB, best_effort_rate: {given}}}\n")
+
+    assert settings_of(config).best_effort_rate_bytes_per_s == rate_bytes_per_s
+
+
+def test_best_effort_has_a_tenth_of_the_link_unless_a_site_says_otherwise(tmp_path: Path) -> None:
+    config = load(tmp_path, LEAST + "link: {rate: 22MB}\n")
+
+    assert settings_of(config).best_effort_rate_bytes_per_s == 2_200_000
+    assert settings_of(config).deadline_rate_bytes_per_s == 19_800_000
+
+
+@pytest.mark.parametrize("given", ["much", "-4MB", "true", "15MB"])
+def test_rate_of_best_effort_that_cannot_be_is_named(tmp_path: Path, given: str) -> None:
+    (line,) = faults(tmp_path, LEAST + f"link: {{rate: 22MB, best_effort_rate: {given}}}\n")
+
+    assert "best_effort_rate" in line
 
 
 def test_every_setting_of_the_desk_comes_from_a_key(tmp_path: Path) -> None:
@@ -44,13 +70,14 @@ site: hpc
 link: {rate: 1GB, reserve: 20m, shipping: per-node, spread: 5s}
 pools: {size: 2TB}
 timings: {look: 10s, progress: 1s, reconcile: 1h, sight: 1m, away: 30s, pins: 2d, grace: 1m, history: 30d}
-limits: {reservations: 10, calls: 3}
+limits: {reservations: 10, calls: 3, refusals: 7}
 """,
     )
 
     assert settings_of(config) == Settings(
         site="hpc",
         link_rate_bytes_per_s=10**9,
+        best_effort_rate_bytes_per_s=10**8,
         reserve_s=1200,
         shipping="per-node",
         pool_bytes=2 * 10**12,
@@ -65,6 +92,7 @@ limits: {reservations: 10, calls: 3}
         keep_history_s=30 * 86_400,
         most_reservations=10,
         most_calls=3,
+        most_refusals=7,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cachemgr.clock import SystemClock
 from outrider.rms.base import Sight, Unavailable
-from outrider.service.daemon.crew import Crew
+from outrider.service.crew import Crew
 from outrider.service.daemon.metrics import Metrics
 from outrider.service.daemon.workers import Workers
 from outrider.service.ports import Call, ImageTrouble, Look, NodeReport, NodeTrouble, Result, TellNode, World
@@ -78,6 +78,14 @@ def test_calls_are_carried_out_where_they_belong(working: Working) -> None:
     assert isinstance(found[0], Sight)
     assert found[1] == NodeReport(node="n1", at_s=0, limit_bytes=10, used_bytes=0)
     assert working.metrics.value("outrider_calls_total", "node", "done") == 1
+
+
+def test_last_full_report_of_a_node_says_who_takes_what(working: Working) -> None:
+    working.carry_out(TellNode(node="n1", wants_images=True))
+    working.carry_out(TellNode(node="n1"))
+    [found] = working.workers.node_shares.rows(now_s=60)
+
+    assert (found.node, found.share.user, found.ratio) == ("n1", "7", 0.75)
 
 
 def test_expected_error_is_the_result(working: Working) -> None:

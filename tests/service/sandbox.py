@@ -24,13 +24,16 @@ from outrider.service.ports import (
     AskProgram,
     Call,
     Carry,
+    DropLookup,
     Fetch,
     Finished,
     FoundImage,
+    HeldBytes,
     ImageTrouble,
     Look,
     NodeImage,
     NodeReport,
+    NodeRoom,
     NodeTrouble,
     OrderResult,
     Pin,
@@ -108,7 +111,7 @@ class Brought:
 class Pool:
     """A node's pool: what is there, what arrives, and the pins."""
 
-    limit_bytes: int = 100 * GIB
+    limit_bytes: int = 300 * GIB
     rate_bytes_per_s: int = 1 << 40
     images: dict[str, NodeImage] = field(default_factory=dict)
     arriving: dict[str, Brought] = field(default_factory=dict)
@@ -120,6 +123,29 @@ class Pool:
     """Why nothing can be brought here, if so."""
     broken_code: str = "source-failed"
     fetches: list[Fetch] = field(default_factory=list)
+    held: dict[str, HeldBytes] = field(default_factory=dict)
+    """What users hold, by a name of it."""
+    promised: tuple[int, int] = (0, 0)
+    """What the service has it keep, and until when."""
+    disk_bytes: int | None = None
+    """What its disk lets it hold, if that is less than its limit."""
+    users_percent: int = 50
+    """What it leaves to users at most, or says that it does."""
+    is_old: bool = False
+    """It knows of no promises."""
+
+    @property
+    def capacity_bytes(self) -> int:
+        return self.limit_bytes if self.disk_bytes is None else min(self.disk_bytes, self.limit_bytes)
+
+    def user_holds(self, name: str, size_bytes: int, until_s: int, now_s: int, digest: str = "") -> bool:
+        """A user wants to hold bytes; whether the node lets it, as a real one would."""
+        promised_bytes = self.promised[0] if self.promised[1] > now_s else 0
+        taken = sum(each.size_bytes for key, each in self.held.items() if key != name)
+        if not self.is_old and taken + size_bytes + promised_bytes > self.capacity_bytes:
+            return False
+        self.held[name] = HeldBytes(size_bytes=size_bytes, until_s=until_s, digest=digest)
+        return True
 
 
 class Sandbox:
@@ -150,6 +176,11 @@ class Sandbox:
         self.sizes: dict[str, int] = {"https://images.example.org/ubuntu": 10 * RATE}
         """What is at which address."""
         self.resolved: list[ResolveImage] = []
+        self.notes: dict[str, list[str]] = {}
+        """By job, the lines that were shown at it."""
+        self.dropped: list[ResolveImage] = []
+        self.silent: set[str] = set()
+        """Addresses at which nobody answers: such a call stays under way."""
         self.judge: Callable[[AskProgram], object] | None = None
         self._tickets = 0
         self.may_begin: set[str] = set()
@@ -173,8 +204,13 @@ class Sandbox:
 
     def ask(self, request: Request, caller: Caller = ALICE) -> Answer:
         self._tickets += 1
-        self._handle(Asked(ticket=self._tickets, caller=caller, request=request))
-        return self.answers.pop(self._tickets)
+        ticket = self._tickets
+        self._handle(Asked(ticket=ticket, caller=caller, request=request))
+        for _ in range(15):
+            if ticket not in self.answers:
+                # Its nodes are asked first.
+                self.sleep(1)
+        return self.answers.pop(ticket)
 
     def turn(self) -> None:
         """Let the desk see what time it is."""
@@ -207,6 +243,9 @@ class Sandbox:
         self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}
         while calls:
             call = calls.pop(0)
+            if isinstance(call, ResolveImage) and call.uri in self.silent:
+                self.resolved.append(call)
+                continue
             outcome = self.desk.handle(Finished(call=call, result=self._carry_out(call)), self.now_s)  # type: ignore[arg-type]
             self.answers |= {reply.ticket: reply.answer for reply in outcome.replies}
             self._post(outcome)
@@ -225,9 +264,13 @@ class Sandbox:
                 return None
             if isinstance(call, TellUser):
                 self.rms.note(call.job, call.text)
+                self.notes.setdefault(call.job, []).append(call.text)
                 return None
             if isinstance(call, ResolveImage):
                 return self.resolve(call)
+            if isinstance(call, DropLookup):
+                self.dropped.append(call.question)
+                return None
             if isinstance(call, AskProgram):
                 assert self.judge is not None
                 return self.judge(call)
@@ -285,6 +328,9 @@ class Sandbox:
         if pool.is_away:
             raise NodeTrouble(f"node {call.node} refuses ls: its pool is gone")
         self._progress(pool)
+        pool.held = {name: each for name, each in pool.held.items() if each.until_s > self.now_s}
+        if call.promised_bytes is not None and not pool.is_old:
+            pool.promised = call.promised_bytes, call.promised_until_s
         results = tuple(self._order(pool, order) for order in call.orders)
         self._progress(pool)
         return NodeReport(
@@ -305,6 +351,13 @@ class Sandbox:
             images=self._shown(pool) if call.wants_images else None,
             results=results,
             jobs=tuple(pool.jobs) if call.wants_images else (),
+            room=None
+            if pool.is_old
+            else NodeRoom(
+                capacity_bytes=pool.capacity_bytes,
+                held=tuple(pool.held.values()),
+                users_bytes=pool.limit_bytes * pool.users_percent // 100,
+            ),
         )
 
     def _shown(self, pool: Pool) -> tuple[NodeImage, ...]:

@@ -11,7 +11,7 @@ from outrider.rms.twin import Fault
 from outrider.rms.twin.jobs import Holder
 from outrider.service.answers import JobDetails, TransferList
 from outrider.service.requests import ListTransfers, ShowJob
-from tests.service.sandbox import BOB, RATE, Sandbox
+from tests.service.sandbox import RATE, Sandbox
 
 FAILING_S = 240
 WRONG = "image x was promised as sha256:aa but what came is sha256:bb: correct the digest"
@@ -102,7 +102,7 @@ def test_user_is_told_when_nothing_comes_any_more_and_when_it_does(sandbox: Sand
 def test_best_effort_is_listed_with_the_jobs_that_wait_for_it(sandbox: Sandbox) -> None:
     for name in ("first", "second"):
         sandbox.sizes[f"https://images.example.org/{name}"] = 100 * RATE
-    keys = [sandbox.submit("first", nodes=2), sandbox.submit("second", caller=BOB)]
+    keys = [sandbox.submit("first", nodes=2), sandbox.submit("second")]
     sandbox.sleep(40)
     running, waiting = transfers(sandbox).transfers
 

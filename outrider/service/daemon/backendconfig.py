@@ -123,6 +123,15 @@ class BackendSection(Section):
         description="embedded, twin: size of each node's pool",
         json_schema_extra=given("10GiB"),
     )
+    user_percent: int = Field(
+        25,
+        ge=1,
+        le=100,
+        description="embedded, twin: what one user may hold of a pool beside reservations, in percent",
+    )
+    users_percent: int = Field(
+        50, ge=1, le=100, description="embedded, twin: the same for all users together"
+    )
     rate_bytes_per_s: Size | None = Field(
         None,
         alias="rate",

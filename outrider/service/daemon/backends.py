@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
 from cachemgr.disk import RealDisk, drop_drafts
+from cachemgr.steady import SteadyClock
 from outrider.metadata.decision import Allowed, Refused
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
@@ -29,7 +32,7 @@ from outrider.service.meter import Meter
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
 from outrider.service.nodes.virtual import EmbeddedError, Shape
-from outrider.service.ports import AskProgram, Promised, Readers, World
+from outrider.service.ports import AskProgram, Ceiling, Promised, Readers, World
 from outrider.service.settings import Settings
 from outrider.store.store import Store
 
@@ -62,39 +65,69 @@ def make_backend(
     config: Config, log: TracingLog, environment: Mapping[str, str]
 ) -> VirtualBackend | ClusterBackend:
     """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
-    clock = SystemClock()
+    clock = _steady_clock(config)
     catalogue = catalogue_of(config)
-    drop_drafts(RealDisk(), config.state)
-    resolver = Resolver(
-        open_as=opener(),
-        hashes=Hashes(Path(config.state) / "hashes.json", clock),
-        clock=clock,
-        catalogue=catalogue,
-    )
+    drop_drafts(RealDisk(), os.path.realpath(config.state))
+    ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
+    resolver = _resolver(config, catalogue, ceiling, clock)
     promised = Promised()
     if config.backend.kind in ("slurm", "gridengine"):
-        return make_cluster(config.backend, catalogue, resolver, promised, log)
-    return _virtual(config, catalogue, resolver, promised, log, environment)
+        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock)
+    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling)
+
+
+def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock) -> Resolver:
+    hashes = Hashes(
+        Path(config.state) / "hashes.json",
+        clock,
+        hash_s=config.timings.reading_s,
+        rate_bytes_per_s=config.limits.reading_rate_bytes_per_s,
+    )
+    return Resolver(
+        open_as=opener(),
+        hashes=hashes,
+        clock=clock,
+        catalogue=catalogue,
+        most_bytes=ceiling,
+        limit_s=config.timings.lookup_s,
+    )
+
+
+def _steady_clock(config: Config) -> SteadyClock:
+    """This machine's clock, by the rule of the loop's own, which says what becomes of it."""
+    timings = config.timings
+    return SteadyClock(
+        SystemClock(),
+        step_s=timings.clock_step_s,
+        doubt_s=timings.clock_doubt_s,
+        anchor=FileAnchor(config.clock_path),
+    )
 
 
 def _virtual(
     config: Config,
+    clock: SteadyClock,
     catalogue: Catalogue,
     resolver: Resolver,
     promised: Promised,
     log: TracingLog,
     environment: Mapping[str, str],
+    ceiling: Ceiling,
 ) -> VirtualBackend:
-    clock = SystemClock()
     section = config.backend
     folder = Path(config.backend_folder)
     for each in (folder, folder / "nodes", *(folder / "nodes" / name for name in section.virtual_nodes)):
-        drop_drafts(RealDisk(), str(each))
+        drop_drafts(RealDisk(), os.path.realpath(each))
     try:
         nodes = EmbeddedNodes(
             folder / "nodes",
             section.virtual_nodes,
-            Shape(limit_bytes=section.pool_bytes, rate_bytes_per_s=section.rate_bytes_per_s),
+            Shape(
+                limit_bytes=section.pool_bytes,
+                rate_bytes_per_s=section.rate_bytes_per_s,
+                user_percent=section.user_percent,
+                users_percent=section.users_percent,
+            ),
             clock=clock,
             log=log,
             environment=environment,
@@ -103,7 +136,13 @@ def _virtual(
         raise BackendError(str(error)) from error
     hooks = PoolHooks(nodes.sockets, lambda job: _digest_of(job, promised), clock=clock, log=log)
     rms = _batch_system(config, clock, log, hooks)
-    world = World(rms=rms, nodes=CataloguedNodes(nodes, catalogue), resolve=resolver, promised=promised)
+    world = World(
+        rms=rms,
+        nodes=CataloguedNodes(nodes, catalogue),
+        resolve=resolver,
+        promised=promised,
+        ceiling=ceiling,
+    )
     return VirtualBackend(nodes, rms, world)
 
 
@@ -115,7 +154,7 @@ def _digest_of(job: RmsJob, promised: Promised) -> str | None:
 
 
 def _batch_system(
-    config: Config, clock: SystemClock, log: TracingLog, hooks: PoolHooks
+    config: Config, clock: SteadyClock, log: TracingLog, hooks: PoolHooks
 ) -> EmbeddedSystem | Twin:
     section = config.backend
     nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.virtual_nodes]

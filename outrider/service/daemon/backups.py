@@ -93,7 +93,9 @@ class Backups:
 
     @property
     def is_due(self) -> bool:
-        return self._clock.now_s() >= self._due_s
+        left_s = self._due_s - self._clock.now_s()
+        # Never later than the interval says: the last copy may be of a clock that was ahead.
+        return left_s <= 0 or left_s > self._every_s
 
     def tend(self) -> None:
         """Make a copy if it is time, and remove those that are too many. Raises nothing."""
@@ -118,8 +120,11 @@ class Backups:
         self._meter.set("outrider_last_backup_timestamp_seconds", last_s)
 
     def _remove_oldest(self) -> None:
-        """Only what has a name of ours, and never the newest."""
-        for _, path in sorted(self._copies(), reverse=True)[self._keep :]:
+        """Only what has a name of ours, and never the newest. What claims to be of a later time was made
+        by a clock that was wrong: it goes first."""
+        now_s = self._clock.now_s()
+        copies = sorted(self._copies(), key=lambda copy: (copy[0] <= now_s, copy), reverse=True)
+        for _, path in copies[self._keep :]:
             path.unlink(missing_ok=True)
 
     def _copies(self) -> list[tuple[int, Path]]:

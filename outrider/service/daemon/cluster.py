@@ -7,9 +7,9 @@ import pwd
 import shutil
 from collections.abc import Mapping, Sequence
 
-from cachemgr.clock import SystemClock
 from cachemgr.errors import CacheError
 from cachemgr.keys import read_keys
+from cachemgr.steady import SteadyClock
 from outrider.rms import gridengine, slurm
 from outrider.rms.base import BatchSystem
 from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
@@ -20,7 +20,7 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
 from outrider.service.images import Catalogue
 from outrider.service.nodes.remote import Addresses, RemoteNodes
-from outrider.service.ports import Promised, Resolve, World
+from outrider.service.ports import Ceiling, Promised, Resolve, World
 
 GRIDENGINE_COMMANDS = (
     "qstat",
@@ -57,12 +57,17 @@ class ClusterBackend:
 
 
 def make_cluster(
-    section: BackendSection, catalogue: Catalogue, resolve: Resolve, promised: Promised, log: TracingLog
+    section: BackendSection,
+    catalogue: Catalogue,
+    resolve: Resolve,
+    promised: Promised,
+    log: TracingLog,
+    ceiling: Ceiling,
+    clock: SteadyClock,
 ) -> ClusterBackend:
     """Raises BackendError if something is missing on this machine."""
-    clock = SystemClock()
     if section.kind == "gridengine":
-        rms: BatchSystem = _gridengine(section, clock)
+        rms: BatchSystem = _gridengine(section, clock, log)
     else:
         rms = _slurm(section, clock, log)
     try:
@@ -77,11 +82,12 @@ def make_cluster(
         resolve=resolve,
         promised=promised,
         sign=signer(keys[0]),
+        ceiling=ceiling,
     )
     return ClusterBackend(nodes, world)
 
 
-def _slurm(section: BackendSection, clock: SystemClock, log: TracingLog) -> BatchSystem:
+def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
     path = _path("slurm", section.slurm.commands, SLURM_COMMANDS)
     commands = slurm.Commands(
         run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
@@ -89,14 +95,19 @@ def _slurm(section: BackendSection, clock: SystemClock, log: TracingLog) -> Batc
     return slurm.SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
 
 
-def _gridengine(section: BackendSection, clock: SystemClock) -> BatchSystem:
+def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
     found = section.gridengine
     variables = {
         "PATH": _path("gridengine", found.commands, GRIDENGINE_COMMANDS),
         "SGE_ROOT": found.root,
         "SGE_CELL": found.cell,
     }
-    commands = gridengine.Commands(_as_account(found.account), variables=variables, own_uid=os.geteuid())
+    commands = gridengine.Commands(
+        _as_account(found.account),
+        variables=variables,
+        own_uid=os.geteuid(),
+        told=lambda lost: log.warning("grid engine printed what is no xml", lost=lost),
+    )
     settings = gridengine.Settings(
         account=found.account,
         work_queue=found.work_queue,

@@ -11,23 +11,27 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from outrider.metadata.fields import Digest, Duration, Mode, Name, Size, Uri
+from cachemgr.steady import DOUBT_S, STEP_S
+from outrider.metadata.fields import Digest, Duration, Mode, Name, Share, Size, Uri
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.backendconfig import BackendSection
 from outrider.service.daemon.configtypes import (
     Address,
     Names,
     Path,
+    Rate,
     Reserve,
     SocketPath,
     all_defaults,
     given,
     mapping_of_names,
 )
+from outrider.service.daemon.lookups import Effort
 from outrider.service.settings import Settings
 from outrider.service.web.front import Administrators
 
 LEAST_BACKUP_S = 60
+BEST_EFFORT_SHARE = 10
 MOST_CALL_S = 150
 """Less than what the desk waits until it asks a node again."""
 
@@ -54,12 +58,12 @@ class LinkSection(Section):
         description="bytes a second that all transfers for reservations may take together",
         json_schema_extra=given("125MB"),
     )
-    best_effort_rate_bytes_per_s: int = Field(
-        0,
+    best_effort_rate_bytes_per_s: Rate | None = Field(
+        None,
         alias="best_effort_rate",
-        ge=0,
         description="bytes a second of that which best-effort jobs always have; reservations are planned "
-        "with the rest. 0: their images come only while none comes for a reservation",
+        "with the rest. 0: their images come only while none comes for a reservation; without it a tenth "
+        "of rate",
     )
     urgent_rate_bytes_per_s: Size | None = Field(
         None,
@@ -91,9 +95,16 @@ class LinkSection(Section):
             contradiction(
                 "is less than rate: what is in danger would get less than what is not", "urgent_rate"
             )
-        if 2 * self.best_effort_rate_bytes_per_s > self.rate_bytes_per_s:
+        if 2 * self.best_effort_bytes_per_s > self.rate_bytes_per_s:
             contradiction("is more than half of rate: reservations need the larger part", "best_effort_rate")
         return self
+
+    @property
+    def best_effort_bytes_per_s(self) -> int:
+        """What is set aside for best effort. Some always is, unless a site says otherwise: reservations
+        that follow one another for hours would stop all other users' jobs for as long."""
+        given_rate = self.best_effort_rate_bytes_per_s
+        return self.rate_bytes_per_s // BEST_EFFORT_SHARE if given_rate is None else given_rate
 
 
 class PoolsSection(Section):
@@ -161,6 +172,31 @@ class TimingsSection(Section):
         description="when a call to a node or to the batch system is given up",
         json_schema_extra=given("2m"),
     )
+    clock_step_s: Duration = Field(
+        STEP_S,
+        alias="clock_step",
+        description="a clock that is set by more is not believed at once: nothing ends and nothing is "
+        "promised meanwhile",
+        json_schema_extra=given(f"{STEP_S}s"),
+    )
+    clock_doubt_s: Duration = Field(
+        DOUBT_S,
+        alias="clock_doubt",
+        description="a clock that stays so long where it was set is believed",
+        json_schema_extra=given("2m"),
+    )
+    lookup_s: Duration = Field(
+        15,
+        alias="lookup",
+        description="when the look-up of an image is given up, whatever its server does",
+        json_schema_extra=given("15s"),
+    )
+    reading_s: Duration = Field(
+        900,
+        alias="reading",
+        description="when the reading of a file for its digest is given up",
+        json_schema_extra=given("15m"),
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -177,7 +213,35 @@ class LimitsSection(Section):
     reservations: int = Field(100_000, ge=1, le=1_000_000, description="reservations that are not over")
     calls: int = Field(64, ge=1, le=1_000, description="calls to nodes under way at once")
     requests: int = Field(1_000, ge=1, le=100_000, description="requests that wait for the desk")
-    resolving: int = Field(4, ge=1, le=64, description="images that are looked up or read at once")
+    connections: int = Field(
+        512, ge=64, le=16_384, description="connections of users of this machine, and as many of others"
+    )
+    user_connections: int = Field(128, ge=1, le=4_096, description="connections of one user")
+    user_requests: int = Field(64, ge=1, le=4_096, description="requests of one user under way at once")
+    refusals: int = Field(
+        120,
+        ge=1,
+        le=1_000_000,
+        description="refused requests of one user that are written down in an hour; further ones are counted",
+    )
+    resolving: int = Field(
+        32, ge=1, le=256, description="images that are looked up at once: a sixteenth of it for one user"
+    )
+    reading: int = Field(
+        32, ge=1, le=256, description="files that are being read at once, two of them at any moment"
+    )
+    reading_rate_bytes_per_s: Size = Field(
+        1_000_000_000,
+        alias="reading_rate",
+        description="bytes a second of users' files that are read for their digests, all together",
+        json_schema_extra=given("1GB"),
+    )
+    image_bytes: Size = Field(
+        1 << 40,
+        alias="image",
+        description="the largest image that is looked at; if all pools are smaller, the largest of them",
+        json_schema_extra=given("1TiB"),
+    )
 
 
 class JobsSection(Section):
@@ -195,6 +259,13 @@ class JobsSection(Section):
         le=1_000,
         description="to so many nodes the image of a job array is brought, and on so many it is kept for "
         "a job",
+    )
+    user_share: Share = Field(
+        50,
+        ge=1,
+        description="so much of a pool the images of one user's jobs that wait may take, of what others "
+        "leave",
+        json_schema_extra=given("50%"),
     )
 
 
@@ -307,6 +378,11 @@ class Config(Section):
         return self.store or f"{self.state}/outriderd.sqlite"
 
     @property
+    def clock_path(self) -> str:
+        """Where it is remembered what the time was believed to be."""
+        return f"{self.state}/clock.json"
+
+    @property
     def backend_folder(self) -> str:
         return self.backend.folder or f"{self.state}/embedded"
 
@@ -317,7 +393,7 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         site=config.site,
         link_rate_bytes_per_s=link.rate_bytes_per_s,
-        best_effort_rate_bytes_per_s=link.best_effort_rate_bytes_per_s,
+        best_effort_rate_bytes_per_s=link.best_effort_bytes_per_s,
         urgent_rate_bytes_per_s=link.urgent_rate_bytes_per_s,
         reserve_s=link.reserve_s,
         shipping=link.shipping,
@@ -332,9 +408,21 @@ def settings_of(config: Config) -> Settings:
         grace_s=timings.grace_s,
         keep_history_s=timings.history_s,
         most_reservations=config.limits.reservations,
+        most_refusals=config.limits.refusals,
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,
         most_copies=config.jobs.copies,
+        user_share_percent=config.jobs.user_share,
+    )
+
+
+def effort_of(config: Config) -> Effort:
+    """How much is spent on look-ups of images."""
+    return Effort(
+        at_once=config.limits.resolving,
+        limit_s=config.timings.lookup_s,
+        reading_at_once=config.limits.reading,
+        reading_limit_s=config.timings.reading_s,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
+from outrider.metadata.amounts import size_bytes
 from outrider.metadata.durations import parse_duration
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.fields import Account
@@ -53,6 +54,12 @@ def _reserve(value: object) -> int | None:
     return parse_duration(str(value))
 
 
+def _rate(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise TextError(f"{named(value)} is no rate: write bytes a second, one like 22MB, or 0")
+    return 0 if str(value).strip() == "0" else size_bytes(value)
+
+
 def mapping_of_names(value: object) -> object:
     if not isinstance(value, dict):
         raise TextError(f"{named(value)} is not a mapping: write a name and what it stands for below it")
@@ -69,6 +76,12 @@ Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"]
 SocketPath = Annotated[Path, AfterValidator(_socket)]
 Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]
 Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]
+Rate = Annotated[
+    int,
+    BeforeValidator(_rate),
+    WithJsonSchema({"type": ["integer", "string"], "examples": ["22MB", 0]}),
+]
+"""Bytes a second; unlike a size it may be nothing."""
 S = TypeVar("S", bound=Section)
 Names = Annotated[tuple[Account, ...], Field(max_length=MOST_NAMES, strict=False)]
 

@@ -6,6 +6,7 @@ nothing is left behind but what was promised.
 
 from __future__ import annotations
 
+import resource
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.metadata.decision import Allowed, Refused
@@ -20,16 +22,18 @@ from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
 from outrider.service.answers import ReservationDetails, Verdict
+from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.backups import Backups
 from outrider.service.daemon.board import FolderBoard
-from outrider.service.daemon.config import Config, administrators_of, settings_of
-from outrider.service.daemon.crew import Crew, FutureTask
+from outrider.service.daemon.config import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
 from outrider.service.daemon.gauges import MeteredStore
 from outrider.service.daemon.log import TracingLog
-from outrider.service.daemon.loop import DeskLike, Loop, Opened
+from outrider.service.daemon.loop import Clock, DeskLike, Loop, Opened
 from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.recent import RecentRequests
 from outrider.service.daemon.reception import PolicyBook, Reception
+from outrider.service.daemon.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.web_thread import WebThread
 from outrider.service.daemon.workers import Workers
@@ -39,7 +43,9 @@ from outrider.service.requests import AskStart, Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.front import Busy, NotDone
+from outrider.service.web.limits import Limits
 from outrider.service.web.munge import Munge
+from outrider.store.database import resolved
 from outrider.store.errors import Missing
 from outrider.store.records import Effect
 from outrider.store.store import Store
@@ -48,6 +54,7 @@ TEND_S = 1.0
 STOP_WEB_S = 8.0
 STOP_LOOP_S = 10.0
 PROMISED_S = 5.0
+MOST_FILES = 65_536
 ITSELF = Caller(uid=0, user="outriderd", is_admin=True)
 
 
@@ -105,7 +112,10 @@ def serve(
     accepts_loss: bool = False,
 ) -> None:
     """Serve until told to stop. Raises ServiceError or StoreError if it cannot, or cannot any more."""
+    _raise_files()
     sockets = Sockets(config)
+    # Links are followed once: one that is turned elsewhere later leads to no other store.
+    config = config.model_copy(update={"store": str(resolved(Path(config.store_path)))})
     try:
         policies = read_policy_book(config)
         _check_store(config)
@@ -119,6 +129,14 @@ def serve(
     finally:
         sockets.leave()
     log.info("service stopped")
+
+
+def _raise_files() -> None:
+    """Let there be open files for all connections that there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _check_store(config: Config) -> None:
@@ -162,7 +180,7 @@ class _Service:
         self._world = world
         self._log = log
         self._accepts_loss = accepts_loss
-        self._clock = SystemClock()
+        self._clock: Clock = SystemClock()
         self._metrics = Metrics()
         self._settings = settings_of(config)
         self._workers = Workers(
@@ -174,18 +192,31 @@ class _Service:
             log=log,
             meter=self._metrics,
             call_timeout_s=config.timings.call_s,
-            lookups=config.limits.resolving,
+            effort=effort_of(config),
         )
         self._board = FolderBoard(config.socket, log)
+        self._board.check()
         self._loop: Loop[Any] = Loop(
             self._open,
             self._workers.carry_out,
             log=log,
             meter=self._metrics,
-            clock=self._clock,
+            clock=SystemClock(),
+            step_s=config.timings.clock_step_s,
+            doubt_s=config.timings.clock_doubt_s,
+            anchor=FileAnchor(config.clock_path),
             most_requests=config.limits.requests,
             board=self._board,
         )
+        # From here on nothing takes the time from a clock that somebody may set.
+        self._clock = self._loop.clock
+        recent = RecentRequests(self._clock)
+        self._shares = ShareBook(
+            self._loop.desk_shares, self._workers.node_shares, self._metrics, self._clock
+        )
+        self._shares.learn("requests", recent)
+        self._shares.learn("loop", self._loop)
+        self._shares.learn("workers", self._workers)
         self._reception = Reception(
             loop=self._loop,
             workers=self._workers,
@@ -193,6 +224,8 @@ class _Service:
             policies=policies,
             metrics=self._metrics,
             log=log,
+            shares=self._shares,
+            recent=recent,
         )
         self._backups = self._make_backups()
         self._chores = Crew("the service's own chores", 1, clock=self._clock, most_waiting=8)
@@ -265,13 +298,21 @@ class _Service:
         return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
 
     def _app(self) -> Any:
-        return make_app(
+        app = make_app(
             self._reception,
             administrators=administrators_of(self._config),
             meter=self._metrics,
             log=self._log,
             munge=Munge() if self._config.tcp is not None else None,
+            limits=Limits(
+                connections=self._config.limits.connections,
+                remote_connections=self._config.limits.connections,
+                connections_per_user=self._config.limits.user_connections,
+                requests_per_user=self._config.limits.user_requests,
+            ),
         )
+        self._shares.learn("api", app)
+        return app
 
     def _make_backups(self) -> Backups | None:
         backup = self._config.backup
@@ -312,6 +353,8 @@ class _Service:
                 self._do(self._reload)
             elif self._backups is not None and self._backups.is_due:
                 self._do(self._backups.tend)
+            elif self._shares.is_due:
+                self._do(self._shares.show)
 
     def _begin_web(self, sockets: Sockets) -> WebThread:
         web = WebThread(self._app(), sockets.listen(), self._log)

@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
+from cachemgr.shares import Share
+from cachemgr.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, Change, SteadyClock
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
 from outrider.service.daemon.board import Board, NoBoard
@@ -35,6 +38,8 @@ from outrider.store.loading import collector_paused
 TURN_S = 1.0
 """At least so often the loop shows that it lives, and looks whether it promises if it did not."""
 STATUS_EVERY_S = 2.0
+ADMINISTRATORS = 4
+"""So many times as much of the desk's time as others may have, if it comes to that."""
 LONGEST_PAUSE_S = 60.0
 REOPEN_S = 5.0
 """At most so often a store whose disk fails is opened again."""
@@ -44,6 +49,10 @@ _LOST = Trouble(
     code="unavailable",
     message="the service had to start again while it dealt with this: ask again, with the same "
     "Idempotency-Key if the request had one",
+)
+_DISPLACED = Trouble(
+    code="busy",
+    message="too many requests wait for the service, and most of them are yours: ask again in a moment",
 )
 _STOPPED = Trouble(code="unavailable", message="the service is stopping: ask again when it is back")
 
@@ -57,11 +66,16 @@ class DeskLike(Protocol):
 
     def set_policies(self, policies: Policies) -> None: ...
 
+    def set_doubt(self, words: str) -> None: ...
+    def shares(self) -> list[Share]: ...
+
 
 class Clock(Protocol):
     def now_s(self) -> int: ...
 
     def monotonic_s(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
 
 
 D = TypeVar("D", bound=DeskLike)
@@ -89,6 +103,11 @@ class _Waiting:
     at_s: float
     bring: Callable[[], None]
     drop: Callable[[], object]
+    give_way: Callable[[], object] = lambda: None
+    who: int | None = None
+    """Whose request it is."""
+    weight: int = 1
+    """The time that it takes counts so much less for whose turn is next."""
 
 
 class Loop(Generic[D]):
@@ -102,6 +121,9 @@ class Loop(Generic[D]):
         log: TracingLog,
         meter: Meter,
         clock: Clock | None = None,
+        step_s: int = STEP_S,
+        doubt_s: int = DOUBT_S,
+        anchor: FileAnchor | None = None,
         most_requests: int = 1_000,
         board: Board | None = None,
     ) -> None:
@@ -109,7 +131,9 @@ class Loop(Generic[D]):
         self._carry_out = carry_out
         self._log = log
         self._meter = meter
-        self._clock = clock or SystemClock()
+        self._clock = SteadyClock(
+            clock or SystemClock(), step_s=step_s, doubt_s=doubt_s, tell=self._note_clock, anchor=anchor
+        )
         self._board = board or NoBoard()
         self._inbox: Inbox[_Waiting] = Inbox(most_requests)
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
@@ -125,7 +149,10 @@ class Loop(Generic[D]):
         self._status_s = -STATUS_EVERY_S
         self._tick_again_s = 0.0
         self._reopen_s = 0.0
+        self._bring_s = 0.0
+        """When what is being dealt with was begun."""
         self._faults_in_a_row = 0
+        self._is_clock_news = self._is_clock_believed = False
         self._failure: Exception | None = None
 
     def start(self) -> None:
@@ -145,30 +172,62 @@ class Loop(Generic[D]):
         """The answer, once the desk gave it. Raises Busy."""
         future: Future[Answer] = Future()
         ticket = next(self._tickets)
-        self._inbox.put_request(
+        displaced = self._inbox.put_request(
             _Waiting(
                 at_s=self._clock.monotonic_s(),
                 bring=partial(self._bring_request, ticket, caller, request, future),
                 drop=partial(_answer, future, _STOPPED),
+                give_way=partial(_answer, future, _DISPLACED),
+                who=caller.uid,
+                weight=ADMINISTRATORS if caller.is_admin else 1,
             ),
             caller.uid,
+            is_privileged=caller.is_admin,
         )
+        if displaced is not None:
+            displaced.give_way()
         return future
 
     def set_policies(self, policies: Policies) -> Future[None]:
         """Let others be in force from the next request on. Raises Busy."""
         future: Future[None] = Future()
-        self._inbox.put_request(
+        displaced = self._inbox.put_request(
             _Waiting(
                 at_s=self._clock.monotonic_s(),
                 bring=partial(self._bring_policies, policies, future),
+                drop=future.cancel,
+            ),
+            is_privileged=True,
+        )
+        if displaced is not None:
+            displaced.give_way()
+        return future
+
+    def desk_shares(self) -> Future[list[Share]]:
+        """What the desk knows of users' shares: before the requests that wait, since who fills that
+        queue is what may be asked for."""
+        future: Future[list[Share]] = Future()
+        self._inbox.put_result(
+            _Waiting(
+                at_s=self._clock.monotonic_s(),
+                bring=partial(self._bring_shares, future),
                 drop=future.cancel,
             )
         )
         return future
 
+    def shares(self) -> list[Share]:
+        """Who has how many requests waiting."""
+        return self._inbox.shares()
+
     def now_s(self) -> int:
+        """The time as the desk has it."""
         return self._clock.now_s()
+
+    @property
+    def clock(self) -> SteadyClock:
+        """What tells the time here, even if somebody sets the machine's clock."""
+        return self._clock
 
     @property
     def beat_age_s(self) -> float:
@@ -215,6 +274,7 @@ class Loop(Generic[D]):
             gc.freeze()
         self._opened = opened
         self._generation += 1
+        self._is_clock_news = True
 
     def _close(self, trouble: Trouble) -> None:
         """Give the store back; what the desk still owes is not coming."""
@@ -233,6 +293,7 @@ class Loop(Generic[D]):
         """One round: what is due first, then one of what waits."""
         self._beat_s = self._clock.monotonic_s()
         self._meter.set("outrider_inbox_requests", len(self._inbox))
+        self._look_at_clock()
         if self._wait_s() <= 0:
             self._tick()
         is_promising = self._status is not None and self._status.is_promising
@@ -240,8 +301,12 @@ class Loop(Generic[D]):
             self._look_at_status()
         waiting = self._inbox.take(min(TURN_S, max(0.0, self._wait_s())))
         if waiting is not None:
-            self._meter.set("outrider_loop_lag_seconds", self._clock.monotonic_s() - waiting.at_s)
+            self._bring_s = self._clock.monotonic_s()
+            self._meter.set("outrider_loop_lag_seconds", self._bring_s - waiting.at_s)
             waiting.bring()
+            if waiting.who is not None:
+                took_s = self._clock.monotonic_s() - self._bring_s
+                self._inbox.charge(waiting.who, took_s / waiting.weight)
         if self._opened is not None and self._opened.is_broken():
             self._reopen()
 
@@ -292,6 +357,14 @@ class Loop(Generic[D]):
             self._desk.set_policies(policies)
             future.set_result(None)
 
+    def _bring_shares(self, future: Future[list[Share]]) -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(self._desk.shares())
+            except Exception:  # noqa: BLE001 - it changes nothing: what is promised does not depend on it
+                self._log.trace("shares not counted", traceback.format_exc())
+                future.set_result([])
+
     def _handle(self, event: Event, kind: str) -> None:
         began_s = self._clock.monotonic_s()
         try:
@@ -339,12 +412,33 @@ class Loop(Generic[D]):
         return self._opened.desk
 
     def _time_s(self) -> int:
-        """The time, that never goes back for the desk even if somebody sets the clock."""
+        """The time, of which the desk knows whether it is in doubt. It never goes back for the same desk."""
         now_s = self._clock.now_s()
-        if now_s < self._now_s - 1:
-            self._log.debug("clock went back", by_s=self._now_s - now_s)
-        self._now_s = max(self._now_s, now_s)
+        if self._is_clock_news:
+            self._is_clock_news = False
+            self._status_s = -STATUS_EVERY_S
+            self._desk.set_doubt(self._clock.doubt)
+        if not self._is_clock_believed:
+            self._now_s = max(self._now_s, now_s)
         return self._now_s
+
+    def _look_at_clock(self) -> None:
+        """A clock that was set and is believed now has its time begin with a desk of what is on the disk:
+        for the one that is there time cannot go back, and all that it remembers is of another time."""
+        if self._clock.is_doubtful:
+            self._is_clock_news = True
+        if self._is_clock_believed:
+            self._is_clock_believed, self._now_s = False, 0
+            self._begin_again()
+
+    def _note_clock(self, change: Change) -> None:
+        """By whichever thread found it."""
+        say = self._log.info if change.kind == BACK else self._log.warning
+        say(f"clock is {change.kind}", words=change.words)
+        self._meter.set("outrider_clock_doubtful", int(change.kind == DOUBTFUL))
+        if change.kind == BELIEVED:
+            self._is_clock_believed = True
+        self._is_clock_news = True
 
 
 def _answer(future: Future[Answer], answer: Answer) -> None:

@@ -126,7 +126,7 @@ def _run(
         if (error.name or "").startswith("outrider"):
             raise
         raise MissingPartError(
-            f"outriderd needs {error.name}: install it with pip install 'outrider[service]'"
+            f"outriderd needs {error.name}: in a clone of Outrider, pip install '.[service]'"
         ) from error
     if arguments.schema:
         _print_schema()
@@ -178,6 +178,7 @@ def _serve(
     *,
     accepts_loss: bool,
 ) -> None:
+    from outrider.service.daemon.capabilities import lacking
     from outrider.service.daemon.life import Orders, serve
     from outrider.service.daemon.log import make_log
 
@@ -187,6 +188,8 @@ def _serve(
     log = make_log(
         stream, level=config.log.level, format=config.log.format, clock=clock, environment=environment
     )
+    if names := lacking():
+        log.error("capabilities missing", lacking=",".join(names), remedy="run outrider doctor")
     serve(config, providers or _real_providers(), orders, log, environment, accepts_loss=accepts_loss)
 
 

@@ -98,11 +98,29 @@ METRICS = (
         "to",
     ),
     _counter("outrider_calls_total", "calls that came back, by whether they did", "to", "result"),
+    _gauge(
+        "outrider_shared_held",
+        "what all users have together of a thing that they share, on the head (head) or as nodes last "
+        "reported (nodes); who has it: outrider top",
+        "thing",
+        "where",
+    ),
+    _gauge(
+        "outrider_shared_limit", "what one user may have of it there; 0: there is no limit", "thing", "where"
+    ),
+    _gauge(
+        "outrider_shared_most_ratio",
+        "the largest part of that limit that any one user has, on any one node",
+        "thing",
+        "where",
+    ),
+    _counter("outrider_shared_refused_total", "how often more of it was refused to a user", "thing", "where"),
     _counter("outrider_reconcile_findings_total", "what store, batch system and nodes differed in", "kind"),
     _gauge("outrider_last_reconcile_timestamp_seconds", "when all was last compared"),
     _gauge("outrider_last_backup_timestamp_seconds", "when the store was last copied; 0 if never"),
     _counter("outrider_backups_total", "copies of the store by result", "result"),
     _gauge("outrider_start_timestamp_seconds", "when the service started"),
+    _gauge("outrider_clock_doubtful", "1 while the clock was set and is not believed yet, else 0"),
     _gauge("outrider_ready", "1 while reservations are accepted, else 0"),
 )
 TABLE = {each.name: each for each in METRICS}

@@ -10,7 +10,7 @@ from typing import Any
 
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies, read_policies
-from outrider.service.answers import Answer, Trouble
+from outrider.service.answers import Answer, ShareList, Trouble
 from outrider.service.daemon.backups import copy_asked_for
 from outrider.service.daemon.config import Config
 from outrider.service.daemon.courier import Courier
@@ -18,10 +18,20 @@ from outrider.service.daemon.health import judge
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.loop import Loop
 from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.recent import RecentRequests
+from outrider.service.daemon.sharing import ShareBook
 from outrider.service.daemon.workers import Workers
 from outrider.service.ports import FoundImage
 from outrider.service.requests import Caller, Request
-from outrider.service.web.front import BackedUp, Configuration, Health, NotDone, Reloaded, Submit
+from outrider.service.web.front import (
+    BackedUp,
+    Configuration,
+    Health,
+    NotDone,
+    Reloaded,
+    Submit,
+    WantedShares,
+)
 
 MOST_KEYS = 1_000
 """How many submissions of each user are remembered by their keys."""
@@ -58,6 +68,8 @@ class Reception:
         policies: PolicyBook,
         metrics: Metrics,
         log: TracingLog,
+        shares: ShareBook,
+        recent: RecentRequests,
     ) -> None:
         self._loop = loop
         self._workers = workers
@@ -65,6 +77,8 @@ class Reception:
         self._policies = policies
         self._metrics = metrics
         self._log = log
+        self._shares = shares
+        self._recent = recent
         self._guard = threading.Lock()
         self._submitted: OrderedDict[tuple[int, str], tuple[str, Future[str]]] = OrderedDict()
 
@@ -72,6 +86,7 @@ class Reception:
         return self._loop.now_s()
 
     def ask(self, caller: Caller, request: Request) -> Future[Answer]:
+        self._recent.note(caller.uid)
         return self._loop.ask(caller, request)
 
     def resolve(
@@ -100,6 +115,9 @@ class Reception:
             for each in own[:-MOST_KEYS]:
                 del self._submitted[each]
         return future
+
+    def shares(self, caller: Caller, wanted: WantedShares) -> ShareList:
+        return self._shares.listed(caller, wanted)
 
     def health(self) -> Health:
         loop = self._loop

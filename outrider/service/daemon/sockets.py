@@ -6,7 +6,7 @@ import os
 import socket
 from contextlib import suppress
 
-from cachemgr.daemon.listener import Place
+from cachemgr.daemon.listener import Place, check_replaceable
 from cachemgr.errors import CacheError
 from outrider.service.daemon.config import Config
 from outrider.service.daemon.errors import SocketError
@@ -37,7 +37,7 @@ class Sockets:
     def are_in_place(self) -> bool:
         """Whether the unix socket's file is the one that was made here."""
         try:
-            return os.stat(self._config.socket).st_ino == self._inode
+            return os.lstat(self._config.socket).st_ino == self._inode
         except OSError:
             return False
 
@@ -60,13 +60,16 @@ class Sockets:
         path = self._config.socket
         beside = f"{path}.new"
         try:
-            with suppress(FileNotFoundError):
+            check_replaceable(path)
+            if check_replaceable(beside):
                 os.unlink(beside)
             listener = listen_unix(beside, mode=int(self._config.socket_mode, 8))
             os.rename(beside, path)
+        except CacheError as error:
+            raise SocketError(str(error)) from error
         except OSError as error:
             raise SocketError(f"the socket {path} cannot be made: {error.strerror}") from error
-        self._inode = os.stat(path).st_ino
+        self._inode = os.lstat(path).st_ino
         return listener
 
     def _tcp(self, address: str) -> socket.socket:

@@ -6,24 +6,28 @@ images are looked up by a few threads of their own, so that hashing a large file
 
 from __future__ import annotations
 
-import os
-import pwd
+import threading
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import TypeVar
 
+from cachemgr.shares import Share
 from outrider.metadata.decision import Allowed, Refused
 from outrider.rms.base import BatchSystem, RmsError, Unavailable
 from outrider.service.answers import Trouble
-from outrider.service.daemon.crew import Crew, FutureTask, MonotonicClock
+from outrider.service.crew import Crew, FutureTask, MonotonicClock
 from outrider.service.daemon.gauges import PoolGauges
 from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.daemon.nodeshares import NodeShares
 from outrider.service.meter import Meter
 from outrider.service.ports import (
     AskProgram,
     Call,
     Carry,
+    DropLookup,
     FoundImage,
     ImageTrouble,
     Look,
@@ -46,16 +50,13 @@ Done = Callable[[Result], None]
 EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 """What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
 
-MOST_LOOKUPS = 64
-MOST_LOOKUPS_OF_ONE = 8
-"""Of one user, running and waiting: nobody fills all places with large files."""
 MOST_SUBMISSIONS_OF_ONE = 16
 """Of one user, running and waiting: the batch system is asked one thing at a time."""
 MOST_PROGRAMS = 4
-JOBS = "jobs"
-"""Whose lookups those for jobs count as, all together."""
-STEPS_S = 10
-"""A lookup may take so many times as long as a call: a large file is read from end to end."""
+MOST_PROGRAMS_OF_ONE = 16
+"""Of one user's requests, running and waiting; one of them runs."""
+KEPT = 64
+"""Places in each queue that are for root and the service itself."""
 
 
 class Workers:
@@ -72,7 +73,7 @@ class Workers:
         log: TracingLog,
         meter: Meter,
         call_timeout_s: float = 120,
-        lookups: int = 4,
+        effort: Effort | None = None,
     ) -> None:
         self._world = world
         self._carry_effect = carry_effect
@@ -82,35 +83,49 @@ class Workers:
         self.meter = meter
         self._nodes = Crew("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
         self._rms = Crew(
-            "the batch system", 1, clock=clock, timeout_s=call_timeout_s, most_of_one=MOST_SUBMISSIONS_OF_ONE
-        )
-        self._programs = Crew("the site's program", MOST_PROGRAMS, clock=clock, timeout_s=call_timeout_s)
-        self._lookups = Crew(
-            "the lookup of images",
-            lookups,
+            "the batch system",
+            1,
             clock=clock,
-            timeout_s=call_timeout_s * STEPS_S,
-            most_waiting=MOST_LOOKUPS,
-            most_of_one=MOST_LOOKUPS_OF_ONE,
-            most_running_of_one=max(1, lookups // 4),
+            timeout_s=call_timeout_s,
+            most_of_one=MOST_SUBMISSIONS_OF_ONE,
+            kept=KEPT,
         )
+        self._programs = Crew(
+            "the site's program",
+            MOST_PROGRAMS,
+            clock=clock,
+            timeout_s=call_timeout_s,
+            most_of_one=MOST_PROGRAMS_OF_ONE,
+            most_running_of_one=1,
+            kept=KEPT,
+            kept_threads=1,
+        )
+        self._lookups = Lookups(world.resolve, clock=clock, log=log, effort=effort)
+        self._asked: dict[ResolveImage, Lookup] = {}
+        """What is being looked up for jobs."""
+        self._guard = threading.Lock()
         self.pools = PoolGauges(meter)
+        self.node_shares = NodeShares()
 
     def carry_out(self, call: Call, done: Done) -> None:
         """Do what the desk calls for. `done` is told once what came of it, errors included."""
+        owner: int | None = None
         match call:
             case TellNode():
                 crew, to = self._nodes, "node"
             case AskProgram():
-                crew, to = self._programs, "program"
+                crew, to, owner = self._programs, "program", call.uid
             case Look() | Carry() | TellUser():
                 crew, to = self._rms, "rms"
             case ResolveImage():
-                crew, to = self._lookups, "lookup"
+                self._look_up(call, done)
+                return
+            case DropLookup():
+                self._drop(call.question)
+                return
         task = _CallTask(self, call, to, done)
         try:
-            # Jobs' images are looked up beside those that somebody waits for at a terminal.
-            crew.add(task, JOBS if crew is self._lookups else None)
+            crew.add(task, owner)
         except Busy as error:
             task.give_up(str(error))
 
@@ -119,14 +134,17 @@ class Workers:
     ) -> Future[FoundImage]:
         """What is at a URI. Raises Busy; the future raises ImageTrouble."""
         future: Future[FoundImage] = Future()
-        task = FutureTask(
-            future,
-            lambda: self._world.resolve(uri, digest, is_private, uid, gids),
-            lambda words: ImageTrouble(f"image {uri} could not be looked up: {words}; ask again"),
-            self._log,
-            expected=EXPECTED,
-        )
-        self._lookups.add(task, uid)
+
+        def done(found: FoundImage | Exception) -> None:
+            # Cancelled meanwhile: then nobody waits.
+            with suppress(InvalidStateError):
+                if isinstance(found, Exception):
+                    future.set_exception(found)
+                else:
+                    future.set_result(found)
+
+        question = Question(uri=uri, digest=digest, is_private=is_private, uid=uid, gids=gids)
+        self._lookups.ask(question, done)
         return future
 
     def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
@@ -151,7 +169,9 @@ class Workers:
             ("lookup", self._lookups),
         ):
             if given_up := crew.expire():
-                self._log.error("calls given up", to=to, calls=given_up)
+                # That a user's address does not answer is nothing for an administrator.
+                say = self._log.info if crew is self._lookups else self._log.error
+                say("calls given up", to=to, calls=given_up)
             self.meter.set("outrider_calls_running", crew.running, to)
         self.pools.show()
 
@@ -159,6 +179,42 @@ class Workers:
         """Begin nothing any more. What is under way ends with the process at the latest."""
         for crew in (self._lookups, self._programs, self._nodes, self._rms):
             crew.close()
+
+    def shares(self) -> list[Share]:
+        """Who has how much of the threads and of the places before them."""
+        return [share for crew in (self._rms, self._programs, self._lookups) for share in crew.shares()]
+
+    def _look_up(self, call: ResolveImage, done: Done) -> None:
+        """What a job's image is. The desk is told, unless it drops the question."""
+
+        def tell(found: FoundImage | Exception) -> None:
+            with self._guard:
+                self._asked.pop(call, None)
+            self.meter.count("outrider_calls_total", "lookup", outcome_of(found))
+            done(found)
+
+        question = Question(uri=call.uri, digest=call.digest, is_private=call.is_private, uid=call.uid)
+        try:
+            lookup = self._lookups.ask(question, tell)
+        except Busy as error:
+            tell(ImageTrouble(f"image {call.uri} could not be looked up: {error}"))
+            return
+        with self._guard:
+            if not lookup.is_over:
+                self._asked[call] = lookup
+
+    def _drop(self, question: ResolveImage) -> None:
+        with self._guard:
+            lookup = self._asked.pop(question, None)
+        if lookup is not None:
+            self._lookups.abandon(lookup)
+
+    def heard(self, report: NodeReport) -> None:
+        """A node has told how its pool is."""
+        self.pools.note(report)
+        self.node_shares.note(report)
+        if self._world.ceiling is not None:
+            self._world.ceiling.note(report.node, report.limit_bytes)
 
     def do(self, call: Call) -> Result:
         """Carry a call out here and now; errors that belong to it are its result."""
@@ -173,12 +229,11 @@ class Workers:
                     return self._world.nodes.tell(call)
                 case AskProgram():
                     return self._ask_program(call)
-                case ResolveImage():
-                    gids = groups_of(call.uid)
-                    return self._world.resolve(call.uri, call.digest, call.is_private, call.uid, gids)
                 case TellUser():
                     self._world.rms.note(call.job, call.text)
                     return None
+                case ResolveImage() | DropLookup():
+                    raise ValueError("look-ups have threads of their own")
         except EXPECTED as error:
             return error
         except Exception as error:  # noqa: BLE001 - a call's outermost loop: the desk is told, whatever it is
@@ -204,9 +259,8 @@ class _CallTask:
     def _end(self, result: Result) -> None:
         if self._once(result):
             if isinstance(result, NodeReport):
-                self._workers.pools.note(result)
-            outcome = "failed" if isinstance(result, Exception) else "done"
-            self._workers.meter.count("outrider_calls_total", self._to, outcome)
+                self._workers.heard(result)
+            self._workers.meter.count("outrider_calls_total", self._to, outcome_of(result))
 
 
 class _Once:
@@ -224,19 +278,12 @@ class _Once:
         return True
 
 
-def groups_of(uid: int) -> tuple[int, ...]:
-    """A user's groups; none of one whom the user database does not know."""
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return ()
-    return tuple(sorted(set(os.getgrouplist(entry.pw_name, entry.pw_gid))))
+def outcome_of(result: object) -> str:
+    return "failed" if isinstance(result, Exception) else "done"
 
 
 def _failure(call: Call, words: str) -> Exception:
     """A call's error in the words of whom it went to."""
-    if isinstance(call, ResolveImage):
-        return ImageTrouble(f"image {call.uri} could not be looked up: {words}")
     if isinstance(call, TellNode):
         return NodeTrouble(f"node {call.node}: {words}")
     return Unavailable(f"the call was given up: {words}")

@@ -6,6 +6,7 @@ changed; so the two cannot differ for the same state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
@@ -49,6 +50,21 @@ class Wish:
     @property
     def requester(self) -> Requester:
         return Requester(user=self.caller.user, groups=self.caller.groups, account=self.account)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doubtful:
+    """Before this can be decided, these nodes have to keep so many bytes, and to say what others hold."""
+
+    nodes: dict[str, int]
+
+
+Doubts = Callable[[CorePlan], dict[str, int]]
+
+
+def no_doubts(plan: CorePlan) -> dict[str, int]:
+    """What nodes said last is believed."""
+    return {}
 
 
 class Admitting:
@@ -112,10 +128,17 @@ class Admitting:
         """The answer that `reserve` would give now."""
         return replace(self._decide(wish, program)[0], name="")
 
-    def reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
-        """Accept the reservation, or refuse it. The answer is put together before anything changes."""
+    def reserve(
+        self, wish: Wish, program: PolicyRefused | None, doubts: Doubts = no_doubts
+    ) -> Decision | Doubtful:
+        """Accept the reservation, or refuse it. The answer is put together before anything changes.
+
+        Where there are doubts whether its nodes have the room, nothing is decided.
+        """
         site = self._site
         decision, admission = self._decide(wish, program)
+        if isinstance(admission, Accepted) and (nodes := doubts(admission.plan)):
+            return Doubtful(nodes=nodes)
         if isinstance(admission, Rejected):
             decision = replace(decision, name="")
             name = wish.document.workspace
@@ -123,8 +146,14 @@ class Admitting:
             name = decision.name
             site.book.commit(admission.plan, site.now_s)
             self._enter(wish, admission.plan)
-        site.note("reserve", name, decision.result, decision.reason, uid=wish.caller.uid)
+        self._note("reserve", name, decision, wish.caller)
         return decision
+
+    def _note(self, kind: str, name: str, decision: Decision, caller: Caller) -> None:
+        """Write a decision down. Of refusals there may be too many of one user."""
+        is_bound = decision.result != "accepted" and not caller.is_admin
+        note = self._site.note_refusal if is_bound else self._site.note
+        note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
     def _decide(self, wish: Wish, program: PolicyRefused | None) -> tuple[Decision, Accepted | Rejected]:
         site = self._site
@@ -149,7 +178,7 @@ class Admitting:
         answer = self._renegotiate(live, wish, is_plan=True)
         decision = replace(self._decision(wish, answer.admission), name=live.name)
         if not request.is_plan:
-            site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)
+            self._note("modify", live.name, decision, wish.caller)
             if isinstance(answer.admission, Accepted):
                 self.moved(live, self._renegotiate(live, wish, is_plan=False), "changed by its user")
         return decision
@@ -178,7 +207,7 @@ class Admitting:
             why=why,
             receipt=replace(live.kept, saved_bytes=saved, ready_s=ready_s),
         )
-        live.danger, live.odds_percent = "", None
+        live.danger, live.spoiled, live.odds_percent = "", "", None
         self.confirm(live)
 
     def confirm(self, live: Live) -> None:

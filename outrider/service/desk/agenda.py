@@ -15,6 +15,8 @@ class Topic(Enum):
     END = "end"
     JOB = "job"
     """Something is to be tried again for a job."""
+    ROOM = "room"
+    """A request has waited long enough for nodes to keep room for it."""
     LOOK = "look"
     COMPARE = "compare"
     """Reconcile all that is known."""

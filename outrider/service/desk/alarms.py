@@ -45,6 +45,7 @@ class Alarms:
         if moving.judged_s == site.now_s:
             return
         moving.judged_s = site.now_s
+        self._carriage.watch(moving)
         moving.rates.append((site.now_s, self._carriage.slowest(moving)[0]))
         del moving.rates[:-MOST_SAMPLES]
         for name in self._carriage.users(moving.transfer.number):
@@ -62,10 +63,12 @@ class Alarms:
             if odds < HASTE_PERCENT:
                 self._hasten(moving)
             if odds < ALARM_PERCENT:
+                complaint = self._carriage.complaint(moving)
                 self.endanger(
                     live,
                     f"image {live.document.uri} has {size(left)} to go to {_names(moving)}, "
-                    f"with {max(left_s, 0)} s left; the odds are {odds} %",
+                    f"with {max(left_s, 0)} s left; the odds are {odds} %"
+                    + (f"; {complaint}" if complaint else ""),
                 )
             elif live.odds_percent >= SAFE_PERCENT and live.danger.startswith("image "):
                 self.save(live)
@@ -73,9 +76,15 @@ class Alarms:
     def endanger(self, live: Live, words: str) -> None:
         """Say that a promise may not be kept; once, until it is safe again."""
         site = self._site
+        words = live.spoiled or words
         is_new = not live.danger
         live.danger = words
-        if live.record.state is State.ENDANGERED or live.record.state.is_final:
+        if live.record.state.is_final:
+            return
+        if live.record.state is State.ENDANGERED:
+            if live.spoiled and live.record.why != words:
+                site.change(live, why=words)
+                site.note("alarm", live.name, State.ENDANGERED.value, words)
             return
         site.change(live, state=State.ENDANGERED, why=words)
         if is_new:
@@ -86,6 +95,8 @@ class Alarms:
     def save(self, live: Live) -> None:
         """What was endangered will be kept after all."""
         site = self._site
+        if live.spoiled and not live.is_ready:
+            return
         live.danger, live.odds_percent = "", None
         if live.record.state is not State.ENDANGERED:
             return

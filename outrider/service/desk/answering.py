@@ -8,7 +8,7 @@ from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
 from outrider.service.desk import submitting
-from outrider.service.desk.admitting import Wish
+from outrider.service.desk.admitting import Doubtful, Wish, no_doubts
 from outrider.service.desk.recall import read_decision, write_decision
 from outrider.service.desk.rights import may_read
 from outrider.service.desk.roster import Listed
@@ -53,6 +53,8 @@ class Answering:
         self._log = log
         self._meter = meter
         self._decided = decided
+        self.unwritten: dict[tuple[int, str], StoredAnswer] = {}
+        """Answers of the event that is being dealt with, by user and key: the store has them at its end."""
 
     def look_up(self, request: Request, caller: Caller, roster: Mapping[str, Listed]) -> Answer:
         """Answer whoever only looks."""
@@ -92,8 +94,9 @@ class Answering:
         program: PolicyRefused | None,
         *,
         is_judged: bool,
-    ) -> Answer | AskProgram:
-        """Reserve, plan or modify; or first the site's own program is to be asked."""
+        is_sure: bool = False,
+    ) -> Answer | AskProgram | Doubtful:
+        """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
         request, caller, admitting = asked.request, asked.caller, self._parts.admitting
         assert isinstance(request, (Reserve, Plan, Modify))
         known = self._recalled(caller, request)
@@ -114,12 +117,18 @@ class Answering:
             return wish
         if policies.external is not None and not is_judged:
             return AskProgram(
-                external=policies.external, request=admitting.question(wish), ticket=asked.ticket
+                external=policies.external,
+                request=admitting.question(wish),
+                ticket=asked.ticket,
+                uid=caller.uid,
             )
         if isinstance(request, Plan):
             return admitting.plan(wish, program)
         if isinstance(request, Reserve):
-            answer: Answer = self._reserve(wish, program)
+            found_room = self._reserve(wish, program, is_sure=is_sure)
+            if isinstance(found_room, Doubtful):
+                return found_room
+            answer: Answer = found_room
         else:
             assert live is not None
             answer = self._modify(live, wish, request, program)
@@ -154,10 +163,10 @@ class Answering:
         self._parts.lifetimes.cancel(found, caller, why)
         return views.details(found.record, caller)
 
-    def _reserve(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+    def _reserve(self, wish: Wish, program: PolicyRefused | None, *, is_sure: bool) -> Decision | Doubtful:
         parts = self._parts
-        decision = parts.admitting.reserve(wish, program)
-        if decision.result == "accepted":
+        decision = parts.admitting.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
+        if isinstance(decision, Decision) and decision.result == "accepted":
             # Its image may be there or on its way already; and its beginning and end are to come.
             parts.executing.arrange(parts.site.live[decision.name])
         return decision
@@ -200,6 +209,9 @@ class Answering:
         """What this very request was answered before."""
         if isinstance(request, Plan) or not request.key:
             return None
+        unwritten = self.unwritten.get((caller.uid, request.key))
+        if unwritten is not None and unwritten.request_hash == request.request_hash:
+            return read_decision(unwritten.text)
         try:
             found = self._parts.site.store.answered(caller.uid, request.key, request.request_hash)
         except Conflict as conflict:
@@ -208,12 +220,16 @@ class Answering:
 
     def _remember(self, caller: Caller, request: Reserve | Modify, decision: Decision) -> None:
         site = self._parts.site
+        is_only_counted = (
+            decision.result != "accepted" and not caller.is_admin and site.refusals.is_full(caller.uid)
+        )
         if isinstance(request, Reserve):
             self._decided[decision.result] = self._decided.get(decision.result, 0) + 1
             self._meter.count("outrider_decisions_total", decision.result, decision.cause or "-")
             if decision.result == "accepted":
                 self._meter.count("outrider_saved_bytes_total", by=decision.saved_bytes)
-            self._log.info(
+            say = self._log.debug if is_only_counted else self._log.info
+            say(
                 "reservation decided",
                 result=decision.result,
                 reservation=decision.name or decision.workspace,
@@ -222,7 +238,8 @@ class Answering:
                 image=decision.image.uri,
                 cause=decision.cause or None,
             )
-        if not request.key or (isinstance(request, Modify) and request.is_plan):
+        if not request.key or is_only_counted or (isinstance(request, Modify) and request.is_plan):
+            # What is refused and not remembered is decided anew when it is asked again.
             return
         answer = StoredAnswer(
             uid=caller.uid,
@@ -231,6 +248,7 @@ class Answering:
             text=write_decision(decision),
             at_s=site.now_s,
         )
+        self.unwritten[caller.uid, request.key] = answer
         site.write(lambda promise: promise.answer(answer))
 
 

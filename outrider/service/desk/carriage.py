@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from outrider.core.model import Transfer
+from outrider.service.desk.gauge import Gauge
 from outrider.service.desk.site import Moving, Site
 from outrider.service.desk.staff import Staff
 
@@ -23,7 +24,9 @@ class Carriage:
         """A transfer that begins, or that ran before the state was loaded."""
         site = self._site
         is_aside = transfer.number in site.book.link.aside
-        rate = site.settings.deadline_rate_bytes_per_s
+        # What was promised before less was left for reservations has the rate that it was planned with.
+        planned = -(-transfer.image.size_bytes // max(1, transfer.duration_s))
+        rate = min(site.settings.link_rate_bytes_per_s, max(site.settings.deadline_rate_bytes_per_s, planned))
         taken = site.moving[transfer.number] = Moving(
             transfer=transfer,
             begun_s=site.now_s,
@@ -55,17 +58,59 @@ class Carriage:
                 found.append((0, 0))
         return min(found, default=(moving.transfer.image.size_bytes, 0))
 
+    def watch(self, moving: Moving) -> None:
+        """Note what its nodes have reported, unless one of them cannot be asked at the moment: it may well
+        go on there."""
+        gauge = moving.gauge = moving.gauge or Gauge(moving.rate_bytes_per_s)
+        arrived_bytes = moving.transfer.image.size_bytes * (len(moving.transfer.nodes) - len(moving.left))
+        for name in moving.left:
+            member = self._staff.members.get(name)
+            if member is None:
+                continue
+            if member.silent_since_s is not None:
+                gauge.forget()
+                return
+            arrived_bytes += max(
+                (
+                    each.arrived_bytes
+                    for each in member.needs.values()
+                    if each.transfer == moving.transfer.number
+                ),
+                default=0,
+            )
+        gauge.note(self._site.now_s, arrived_bytes)
+
+    def is_idle(self, moving: Moving) -> bool:
+        """Whether next to nothing of it comes, so that others may have the link meanwhile: as its nodes
+        say, or because none of them can be asked for so long that they are taken to be away."""
+        if moving.gauge is not None and moving.gauge.is_idle:
+            return True
+        away_s, now_s = self._site.settings.away_after_s, self._site.now_s
+        members = [self._staff.members.get(name) for name in sorted(moving.left)]
+        return bool(members) and all(each is None or each.is_away(now_s, away_s) for each in members)
+
     def left_s(self, moving: Moving) -> int:
         """How long a transfer will still take at the rate of late."""
         rate = self.slowest(moving)[1]
         left = moving.transfer.image.size_bytes - self.slowest(moving)[0]
         return UNKNOWN_S if rate <= 0 else -(-left // rate)
 
+    def complaint(self, moving: Moving) -> str:
+        """What the first of its nodes says to which it does not come."""
+        for name in sorted(moving.left):
+            member = self._staff.members.get(name)
+            for need in [] if member is None else member.needs.values():
+                if need.transfer == moving.transfer.number and need.failures and need.words:
+                    return f"{name}: {need.words}"
+        return ""
+
     def set_rate(self, moving: Moving, rate_bytes_per_s: int) -> None:
         """Let a transfer take so much of the link from now on."""
         if moving.rate_bytes_per_s == rate_bytes_per_s:
             return
         moving.rate_bytes_per_s = rate_bytes_per_s
+        if moving.gauge is not None:
+            moving.gauge.allow(rate_bytes_per_s)
         for node in sorted(moving.left):
             member = self._staff.members.get(node)
             for need in [] if member is None else member.needs.values():

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from outrider.core.busy import Busy, Taken
 from outrider.core.leading import NoWay, Way, Wish, can_keep, hold, lead, let_go
+from outrider.core.refusal import size
 from outrider.core.timeline import FOREVER, mask_of
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.hauling import Hauling
@@ -212,6 +213,18 @@ class Choosing:
         site = self._site
         if self._busy is None:
             return NoWay(words="the batch system has not been seen yet")
+        pools = site.book.pools
+        full = mask_of(
+            self._hauling.claims.full(
+                wish.user, wish.image.key, wish.image.size_bytes, pools.pools, site.now_s
+            ),
+            len(pools.pools),
+        )
+        eligible = wish.eligible & ~(full & ~pools.mask_with(wish.image.key))
+        if (eligible & site.book.available).bit_count() < wish.nodes_wanted and eligible != wish.eligible:
+            self._hauling.claims.refuse(wish.user)
+            return NoWay(words=self._bound(wish))
+        wish = replace(wish, eligible=eligible)
         self.searches += 1
         return lead(
             site.book,
@@ -221,6 +234,15 @@ class Choosing:
             wish,
             site.now_s,
             carried=frozenset(site.moving),
+        )
+
+    def _bound(self, wish: Wish) -> str:
+        held = size(self._hauling.claims.held_by(wish.user))
+        share = self._site.settings.user_share_percent
+        return (
+            f"its user's other jobs that wait keep {held} of images on the nodes, and one user may keep "
+            f"{share} % of what other users leave (jobs.user_share): its image comes when some of them have "
+            "started or are cancelled"
         )
 
     def _starts(self, led: Led, wish: Wish) -> list[tuple[int, int]]:
@@ -286,4 +308,5 @@ class Choosing:
             limit_s=UNLIMITED_S if job.limit_s is None else job.limit_s,
             grace_s=site.settings.grace_s,
             eligible=eligible,
+            user=job.uid,
         )

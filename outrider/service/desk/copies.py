@@ -15,12 +15,14 @@ from outrider.service.desk.news import Arrived, Failed, Missed, News
 from outrider.service.desk.replies import reason_of
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
+from outrider.service.desk.supply import has_others
 from outrider.service.meter import Log
 from outrider.store.states import State, TransferState
 
 MOST_FAILURES = 3
 """After so many failures in a row another node is looked for."""
 MOST_SOURCES = 8
+WRONG_BYTES = "wrong-bytes"
 
 LostCopy = Callable[[str, str], None]
 """A node, and the image that it does not have after all."""
@@ -45,7 +47,8 @@ class Copies:
         """What a node has said."""
         for each in news:
             live = self._site.live.get(each.owner)
-            if live is None:
+            if live is None or each.owner not in self._staff.members[each.node].needs:
+                # It may have been given up for what another node has said.
                 continue
             if isinstance(each, Arrived):
                 self._arrived(live, each.node)
@@ -80,6 +83,8 @@ class Copies:
     def restage(self, live: Live, why: str) -> None:
         """Plan transfers for what a reservation lacks; as soon as may be if not in time."""
         site = self._site
+        if live.spoiled:
+            return
         answer = restage(site.book, live.name, site.now_s)
         site.change(live, kept=keep_reservation(site.book, live.name))
         if isinstance(answer, Refusal):
@@ -171,11 +176,33 @@ class Copies:
             failures=need.failures,
             words=need.words,
         )
+        if need.code == WRONG_BYTES and not self._may_come_from_others(node, need):
+            self._spoil(live, need.words)
+            return
         if need.failures >= MOST_FAILURES:
             self._alarms.troubled[live.name] = f"image {need.uri} does not reach {node}: {need.words}"
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
         if moving is not None:
             self._alarms.judge(moving)
+
+    def _may_come_from_others(self, node: str, need: Need) -> bool:
+        """Whether a node that has the right bytes is still to be asked for them."""
+        members = self._staff.members
+        return need.failures < MOST_FAILURES and has_others(members, members[node], need)
+
+    def _spoil(self, live: Live, words: str) -> None:
+        """At its address is another image, and nobody has the one that was promised: to bring it again
+        would bring the same, to whichever node. That is said, and the link is left to others."""
+        site = self._site
+        live.spoiled = f"{words}; nothing is fetched for {live.name} any more: reserve anew"
+        self._log.warning("image is another one", reservation=live.name, words=words)
+        lacking = tuple(sorted(set(live.nodes) - live.ready))
+        self._executing.release(live, lacking)
+        for node in lacking:
+            self.lose(node, live.document.image.key, words)
+        site.change(live, kept=keep_reservation(site.book, live.name))
+        self._alarms.troubled.pop(live.name, None)
+        self._alarms.endanger(live, live.spoiled)
 
     def _moved(self, live: Live, node: str) -> None:
         need = self._staff.members[node].needs[live.name]

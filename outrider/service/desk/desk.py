@@ -12,18 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from cachemgr.shares import Share
 from outrider.metadata.decision import Allowed
 from outrider.metadata.decision import Refused as PolicyRefused
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
 from outrider.service.desk import roster
+from outrider.service.desk.admitting import Doubtful
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.answering import Answering
-from outrider.service.desk.batchside import BatchSide
+from outrider.service.desk.batchside import MOST_WAIT_S, BatchSide
 from outrider.service.desk.effects import RESERVE
+from outrider.service.desk.inquiries import Inquiries, Inquiry
 from outrider.service.desk.jobeffects import job_of
+from outrider.service.desk.member import Member
 from outrider.service.desk.roster import Listed
+from outrider.service.desk.sharing import shares_of
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.desk.status import status_of
@@ -38,6 +43,7 @@ from outrider.service.ports import (
     NodeReport,
     ResolveImage,
     TellNode,
+    TellUser,
 )
 from outrider.service.requests import (
     Asked,
@@ -62,6 +68,8 @@ Event = Asked | Finished | Ticked
 PROBE_S = 5
 """How often a store that could not be written is tried again."""
 PRUNE_S = 3600
+DOUBT_AGAIN_S = 5
+"""How often is looked whether what may be over by a doubtful time really is."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,8 +111,11 @@ class Desk:
         """As the last look showed them."""
         self._parts: Workings | None = None
         self._answering: Answering | None = None
-        self._store_trouble = ""
+        self._store_trouble = self._doubt = ""
         self._parked: dict[int, Asked] = {}
+        self._inquiries = Inquiries(self._staff, self._agenda)
+        self._replies: list[Replied] = []
+        """To those who are answered by the event that is being dealt with."""
         self._decided: dict[str, int] = {}
         self._findings: dict[str, tuple[str, ...]] = {}
         """What the last comparison with each node, and with the batch system (""), has found."""
@@ -118,23 +129,32 @@ class Desk:
         self._now_s = max(self._now_s, now_s)
         if self._parts is not None:
             self._parts.site.now_s = self._now_s
-        replies: list[Replied] = []
+        replies = self._replies = []
+        if self._answering is not None:
+            self._answering.unwritten.clear()
         programs: list[AskProgram] = []
         try:
             if isinstance(event, Asked):
-                self._asked(event, replies, programs)
+                self._asked(event, programs)
             elif isinstance(event, Finished):
-                self._finished(event, replies)
+                self._finished(event)
             self._run(is_asked=isinstance(event, Asked))
             self._flush()
             calls = [*programs, *self._calls()]
         except StoreError as error:
             self._broken(error)
-            words = f"nothing was changed: {error}"
-            trouble = Trouble(code="unavailable", message=words)
-            tickets = [each.ticket for each in replies] or [each.ticket for each in _asking(event)]
-            return Outcome(replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in tickets))
-        return Outcome(replies=tuple(replies), calls=tuple(calls), begins=self._begins())
+            trouble = Trouble(code="unavailable", message=f"nothing was changed: {error}")
+            asked = [event] if isinstance(event, Asked) else []
+            tickets = {each.ticket for each in (*asked, *self._inquiries.give_up())}
+            tickets.update(each.ticket for each in replies)
+            return Outcome(
+                replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets))
+            )
+        return Outcome(
+            replies=tuple(replies),
+            calls=tuple(calls),
+            begins=self._parts.site.begins() if self._parts is not None else (),
+        )
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""
@@ -151,28 +171,52 @@ class Desk:
         if self._parts is not None:
             self._parts.admitting.policies = policies
 
+    def set_doubt(self, words: str) -> None:
+        """The time is in doubt, and why, or not any more (""). As long as it is nothing is over."""
+        self._doubt = words
+
     @property
     def troubles(self) -> tuple[str, ...]:
         """Why nothing is promised now; empty if something may be."""
-        return tuple(words for words in (self._store_trouble, self._batch.trouble(self._now_s)) if words)
+        found = (self._store_trouble, self._doubt, self._batch.trouble(self._now_s))
+        return tuple(words for words in found if words)
 
-    def _asked(self, asked: Asked, replies: list[Replied], programs: list[AskProgram]) -> None:
+    def _asked(self, asked: Asked, programs: list[AskProgram]) -> None:
         answer = self._answer(asked, None, is_judged=False)
         if isinstance(answer, AskProgram):
             self._parked[asked.ticket] = asked
             programs.append(answer)
         else:
-            replies.append(Replied(ticket=asked.ticket, answer=answer))
+            self._settle(Inquiry(asked), answer)
 
-    def _answer(self, asked: Asked, program: PolicyRefused | None, *, is_judged: bool) -> Answer | AskProgram:
+    def _settle(self, inquiry: Inquiry, answer: Answer | AskProgram | Doubtful) -> None:
+        """A request is answered, or its nodes are asked first."""
+        assert not isinstance(answer, AskProgram)
+        if isinstance(answer, Doubtful):
+            self._inquiries.begin(inquiry, answer.nodes, self._now_s)
+        else:
+            self._replies.append(Replied(ticket=inquiry.asked.ticket, answer=answer))
+
+    def _decide(self, inquiry: Inquiry) -> None:
+        """The nodes of a request have answered, or had their time: it is decided as if it came now."""
+        answer = self._answer(
+            inquiry.asked, inquiry.program, is_judged=inquiry.is_judged, is_sure=inquiry.is_sure
+        )
+        self._inquiries.decided(inquiry)
+        self._settle(inquiry, answer)
+
+    def _answer(
+        self, asked: Asked, program: PolicyRefused | None, *, is_judged: bool, is_sure: bool = False
+    ) -> Answer | AskProgram | Doubtful:
         request, caller, answering = asked.request, asked.caller, self._answering
         if isinstance(request, ShowStatus):
             return self._status()
         if answering is None:
-            words = "; ".join(self.troubles) or "the service is starting"
-            return Trouble(code="unavailable", message=words)
+            return Trouble(code="unavailable", message="; ".join(self.troubles) or "the service is starting")
         if isinstance(request, (Reserve, Plan, Modify)):
-            return answering.decide(asked, self._policies, self.troubles, program, is_judged=is_judged)
+            return answering.decide(
+                asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
+            )
         if isinstance(request, Cancel):
             return answering.cancel(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
@@ -186,23 +230,25 @@ class Desk:
             return Reconciled(findings=tuple(found))
         return answering.look_up(request, caller, self._roster)
 
-    def _finished(self, finished: Finished, replies: list[Replied]) -> None:
+    def _finished(self, finished: Finished) -> None:
         call, result = finished.call, finished.result
         if isinstance(call, AskProgram):
-            self._judged(call, result, replies)
+            self._judged(call, result)
         elif isinstance(call, Look):
             self._looked(call, result)
         elif isinstance(call, Carry):
             self._carried(call.effect, result)
         elif isinstance(call, TellNode):
             self._told(call, result)
+            for inquiry in self._inquiries.heard(call.node, has_answered=isinstance(result, NodeReport)):
+                self._decide(inquiry)
         elif self._parts is not None:
             if isinstance(call, ResolveImage):
                 self._parts.leading.resolved(call, result)
-            else:
+            elif isinstance(call, TellUser):
                 self._parts.leading.told(call, result)
 
-    def _judged(self, call: AskProgram, result: object, replies: list[Replied]) -> None:
+    def _judged(self, call: AskProgram, result: object) -> None:
         """The site's own program has said what it thinks of a request."""
         asked = self._parked.pop(call.ticket, None)
         if asked is None:
@@ -213,8 +259,7 @@ class Desk:
                 rule="external", sentence=f"the site's own policy gave no answer: {result}"
             )
         answer = self._answer(asked, program, is_judged=True)
-        assert not isinstance(answer, AskProgram)
-        replies.append(Replied(ticket=asked.ticket, answer=answer))
+        self._settle(Inquiry(asked, program, is_judged=True), answer)
 
     def _told(self, call: TellNode, result: object) -> None:
         """A node has been told something, or does not answer."""
@@ -229,18 +274,21 @@ class Desk:
         if report is not None and report.images is not None:
             self._find(call.node, (*parts.reconciling.pool(member), *parts.orders.compare(report)))
         if report is not None:
-            self._note_limit(parts.site, report)
+            self._note_pool(parts, member, report)
         parts.reconciling.presence(member)
 
-    def _note_limit(self, site: Site, report: NodeReport) -> None:
-        """A node's pool is larger or smaller than was thought."""
-        listed = self._roster.get(report.node)
-        if listed is None or listed.limit_bytes == report.limit_bytes:
-            return
-        listed = self._roster[report.node] = replace(listed, limit_bytes=report.limit_bytes)
-        number = site.book.timeline.number_of[report.node]
-        site.book.pools.pools[number].limit_bytes = report.limit_bytes
-        self._write_node(site, listed)
+    def _note_pool(self, parts: Workings, member: Member, report: NodeReport) -> None:
+        """A node's pool is larger or smaller than was thought, or others hold more or less of it."""
+        known = listed = self._roster[report.node]
+        if listed.limit_bytes != report.limit_bytes:
+            listed = replace(listed, limit_bytes=report.limit_bytes)
+            number = parts.site.book.timeline.number_of[report.node]
+            parts.site.book.pools.pools[number].limit_bytes = report.limit_bytes
+        if (room := parts.rooms.heard(member, report.used_bytes)) is not None:
+            listed = replace(listed, room=room)
+        if listed is not known:
+            self._roster[report.node] = listed
+            self._write_node(parts.site, listed)
 
     def _write_node(self, site: Site, listed: Listed) -> None:
         record = roster.record_of(listed, self._now_s)
@@ -328,8 +376,14 @@ class Desk:
         """Everything that is due, but of what is done in slices only one: whoever asks waits for none."""
         while (entry := self._agenda.take(self._now_s)) is not None:
             at_s, topic, subject = entry
-            if topic is Topic.NODE:
+            if self._doubt and topic is Topic.END:
+                self._agenda.add(self._now_s + DOUBT_AGAIN_S, topic, subject)
+            elif topic is Topic.NODE:
                 self._staff.due(subject, at_s)
+            elif topic is Topic.ROOM:
+                inquiry = self._inquiries.due(subject)
+                if inquiry is not None:
+                    self._decide(inquiry)
             elif topic is Topic.LOOK:
                 self._batch.wants_look = True
                 self._agenda.add(self._now_s + self._settings.look_every_s, Topic.LOOK)
@@ -346,14 +400,12 @@ class Desk:
             self._parts.mending.mend()
             if not (is_asked and self._parts.leading.is_busy):
                 self._parts.leading.run()
+            self._parts.rooms.tell()
 
     def _compare(self) -> None:
         self._agenda.add(self._now_s + self._settings.reconcile_every_s, Topic.COMPARE)
         if self._parts is not None:
-            self._parts.site.book.timeline.forget_before(self._now_s)
-            self._parts.site.book.pools.settle(self._now_s)
-            # These are statistics that only a simulation wants.
-            self._parts.site.book.pools.stays.clear()
+            self._parts.site.forget_past()
         self._meter.set("outrider_last_reconcile_timestamp_seconds", self._now_s)
 
     def _tend_store(self) -> None:
@@ -362,6 +414,8 @@ class Desk:
             self._load()
             return
         self._agenda.add(self._now_s + PRUNE_S, Topic.STORE)
+        if self._doubt:
+            return
         pruned = self._store.prune(self._now_s - self._settings.keep_history_s)
         if not pruned.is_done:
             self._agenda.add(self._now_s + 1, Topic.STORE)
@@ -373,7 +427,7 @@ class Desk:
         calls: list[Call] = [*self._batch.calls(self._now_s)]
         if self._parts is not None:
             calls += self._staff.calls(self._now_s)
-            calls += self._parts.leading.images.calls(self._now_s)
+            calls += self._parts.leading.lookups()
             calls += self._parts.leading.notes.calls(self._now_s)
         return calls
 
@@ -384,13 +438,6 @@ class Desk:
         self._parts.site.flush()
         if is_promise:
             self._batch.due_s = self._now_s
-
-    def _begins(self) -> tuple[tuple[str, bool], ...]:
-        if self._parts is None:
-            return ()
-        site = self._parts.site
-        names, site.stirred = site.stirred, set()
-        return tuple((name, name in site.live and site.live[name].may_begin) for name in sorted(names))
 
     def _broken(self, error: StoreError) -> None:
         """What is not on the disk has not happened: what is in memory goes."""
@@ -410,6 +457,8 @@ class Desk:
         try:
             with self._store.promise() as promise:
                 promise.set("loaded_s", str(self._now_s))
+                # What was put off by a clock that was ahead would wait until that time comes.
+                promise.hasten_effects(self._now_s, self._now_s + MOST_WAIT_S)
             self._roster = roster.read_roster(self._store.nodes())
             nodes = [each.node(self._settings) for each in self._roster.values()]
             site = Site(self._store, self._settings, nodes, self._now_s) if nodes else None
@@ -422,23 +471,19 @@ class Desk:
             return
         owners = {live.name: frozenset(live.nodes) for live in site.live.values()}
         self._staff.assemble(self._roster, owners, self._now_s)
-        parts = make_workings(
-            site,
-            self._staff,
-            self._agenda,
-            self._policies,
-            self._batch.is_carrying,
-            self._log,
-            self._meter,
+        self._parts = parts = make_workings(
+            site, self._staff, self._agenda, self._policies, self._batch.is_carrying, self._log, self._meter
         )
-        self._parts = parts
         self._answering = Answering(parts, self._log, self._meter, self._decided)
         for number, node in enumerate(site.book.timeline.nodes):
             if self._roster[node.name].state is not NodeState.UP:
                 site.book.available &= ~(1 << number)
-        parts.orders.take_up()
-        parts.lifetimes.take_up()
+        parts.take_up({each.name: each.room for each in self._roster.values() if each.room is not None})
         self._batch.wants_look = True
+
+    def shares(self) -> list[Share]:
+        """What users share here, and who has how much of it."""
+        return [] if self._parts is None else shares_of(self._parts)
 
     def _status(self) -> Answer:
         return status_of(
@@ -453,7 +498,3 @@ class Desk:
             nodes_up=sum(each.state is NodeState.UP for each in self._roster.values()),
             decided=dict(self._decided),
         )
-
-
-def _asking(event: Event) -> list[Asked]:
-    return [event] if isinstance(event, Asked) else []

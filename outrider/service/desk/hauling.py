@@ -6,8 +6,14 @@ down: after a restart jobs are looked at anew, and what has arrived stays.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from cachemgr.shares import Share
 from outrider.core.lane import Cargo, Lane, Slots, slots_of
 from outrider.core.reuse import Life
+from outrider.service.desk.carriage import Carriage
+from outrider.service.desk.claims import Claims
+from outrider.service.desk.gauge import Gauge
 from outrider.service.desk.led import Led
 from outrider.service.desk.member import Need
 from outrider.service.desk.site import Site
@@ -17,21 +23,36 @@ from outrider.service.meter import Log, Meter
 TRICKLE_SHARE = 1_000
 """The part of the link, as a divisor, that keeps a connection alive while deadlines have the link."""
 ASIDE_SHARE = 10
+"""The part that all together may take that were set aside."""
+ROOM_SHARE = 5
+"""The part that is left to deadlines' transfers that take next to nothing: if more comes, it is seen."""
 GUARD_S = 5
 """Nothing is begun when a deadline's transfer is about to begin."""
 QUIET_S = 15
 """After so long without a byte a job's user is told."""
 STUCK_S = 60
-"""After so long without a byte a transfer no longer keeps the link from others."""
+"""After so long without a byte, or without a word from its nodes, a transfer no longer keeps the link
+from others; sooner if they say that next to nothing comes."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The turn that is under way: when and with what left it was looked at, and what was charged."""
+
+    since_s: int
+    left_bytes: int
+    had_bytes: int = 0
+    charged_bytes: int = 0
 
 
 class Hauling:
     """The lane and the nodes that it brings images to."""
 
-    def __init__(self, site: Site, staff: Staff, log: Log, meter: Meter) -> None:
+    def __init__(self, site: Site, staff: Staff, carriage: Carriage, log: Log, meter: Meter) -> None:
         settings = site.settings
         self._site = site
         self._staff = staff
+        self._carriage = carriage
         self._log = log
         self._meter = meter
         self.lane = Lane(
@@ -39,28 +60,43 @@ class Hauling:
             beside_rate_bytes_per_s=settings.best_effort_rate_bytes_per_s,
             is_relay=settings.shipping == "relay",
         )
+        self.claims = Claims(settings.user_share_percent)
         self._users: dict[tuple[int, int], dict[str, Led]] = {}
         """By transfer and node, the jobs that wait for a copy."""
         self._rates: dict[int, int] = {}
         self._moved: dict[int, tuple[int, int]] = {}
         """By transfer, the bytes that were left, and when that last changed."""
+        self._gauges: dict[int, Gauge] = {}
+        self._turn = _Turn(since_s=0, left_bytes=0)
 
     @property
     def is_under_way(self) -> bool:
         return self.lane.running is not None or bool(self.lane.aside or self.lane.waiting)
 
     def slots(self) -> Slots:
-        return slots_of(self._site.book.link, self._site.now_s)
+        site = self._site
+        return slots_of(site.book.link, site.now_s, is_taken=self._is_taken())
+
+    def shares(self) -> list[Share]:
+        """What users' jobs that wait have claimed of the pools."""
+        return self.claims.shares(self._site.book.pools.pools)
 
     def join(self, led: Led, node: int, life: Life) -> None:
         """A job counts on a copy: there, on its way, or to be brought."""
+        if led.image is not None:
+            self.claims.add(led.key, led.job.uid, node, led.image.digest, led.image.size_bytes)
         if life.transfer is not None:
             led.via[node] = life.transfer
-            self._users.setdefault((life.transfer, node), {})[led.key] = led
+            users = self._users.setdefault((life.transfer, node), {})
+            cargo = self.lane.find(life.transfer)
+            if cargo is not None and led.key not in users:
+                self.lane.join(cargo, led.job.uid)
+            users[led.key] = led
         self.place(led, node, life)
 
     def part(self, led: Led, node: int, *, is_stopped: bool) -> None:
         """A job does not count on a copy any more."""
+        self.claims.drop(led.key, node)
         number = led.via.pop(node, None)
         if number is not None:
             self._drop_user(number, node, led)
@@ -120,6 +156,11 @@ class Hauling:
             self._site.book.pools.arrived(number, node, life)
             cargo = self.lane.find(number)
             if cargo is not None:
+                if cargo is self.lane.running and cargo.left == [node]:
+                    self.lane.moved(cargo, 0)
+                    self._charge()
+                for each in users:
+                    self.lane.part(cargo, each.job.uid)
                 self.lane.arrive(cargo, node)
                 self._meter.count("outrider_best_effort_copies_total")
                 if self.lane.find(number) is None:
@@ -136,7 +177,10 @@ class Hauling:
         before = self._moved.get(cargo.number)
         if before is None or left < before[0]:
             self._moved[cargo.number] = (left, self._site.now_s)
-        cargo.left_bytes = left
+        self.lane.moved(cargo, left)
+        there_bytes = sum(self._arrived_bytes(cargo, each) for each in cargo.left)
+        there_bytes += cargo.image.size_bytes * len(cargo.arrived)
+        self._gauges[cargo.number].note(self._site.now_s, there_bytes)
 
     def is_quiet(self, led: Led, node: int) -> bool:
         """Whether nothing has come for a while of what a node waits for."""
@@ -149,37 +193,65 @@ class Hauling:
         cargo = None if life is None or life.transfer is None else self.lane.find(life.transfer)
         if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
             self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
+            self._gauges[cargo.number].is_idle = True
 
     def run(self) -> None:
         """Begin what may begin, and see to it that deadlines have what they were planned with."""
-        lane, site = self.lane, self._site
-        if lane.running is not None and lane.waiting and self._is_stuck(lane.running):
-            self._log.warning("best-effort transfer takes too long", transfer=lane.running.number)
-            lane.set_aside()
+        lane = self.lane
+        self._charge()
+        for cargo in [each for each in lane.aside if not self._is_stuck(each)]:
+            lane.take_up(cargo)
+        if lane.running is not None and lane.waiting:
+            if self._is_stuck(lane.running):
+                self._log.warning("best-effort transfer takes too long", transfer=lane.running.number)
+                lane.set_aside()
+            elif lane.is_turn_over:
+                lane.give_way()
         while lane.running is None and lane.waiting and self._may_begin():
-            cargo = lane.begin(site.now_s)
-            self._moved[cargo.number] = (cargo.left_bytes, site.now_s)
-            self._rates[cargo.number] = self._rate(cargo)
-            self._log.info(
-                "best-effort transfer begins",
-                transfer=cargo.number,
-                image=cargo.image.uri,
-                node=",".join(self._name(node) for node in cargo.nodes[:8]),
-                bytes=cargo.image.size_bytes,
-            )
-            for node in cargo.nodes:
-                for led in list(self._users.get((cargo.number, node), {}).values()):
-                    self.place(led, node, led.copies[node])
+            self._begin()
         if lane.running is None and lane.aside and not lane.waiting and self._may_begin():
-            lane.take_up()
-        for cargo in [*lane.aside, *([lane.running] if lane.running is not None else [])]:
-            self._set_rate(cargo)
+            lane.take_up(lane.aside[0])
+            self._begin()
+        for cargo in lane.all():
+            if cargo.begun_s is not None:
+                self._set_rate(cargo)
+
+    def _begin(self) -> None:
+        """Let the next begin, or go on."""
+        site, lane = self._site, self.lane
+        cargo = lane.begin(site.now_s)
+        self._turn = _Turn(since_s=site.now_s, left_bytes=cargo.left_bytes)
+        if cargo.number in self._moved:
+            return
+        self._moved[cargo.number] = (cargo.left_bytes, site.now_s)
+        self._rates[cargo.number] = self._rate(cargo)
+        self._gauges[cargo.number] = Gauge(self._rate(cargo))
+        self._log.info(
+            "best-effort transfer begins",
+            transfer=cargo.number,
+            image=cargo.image.uri,
+            node=",".join(self._name(node) for node in cargo.nodes[:8]),
+            bytes=cargo.image.size_bytes,
+        )
+        for node in cargo.nodes:
+            for led in list(self._users.get((cargo.number, node), {}).values()):
+                self.place(led, node, led.copies[node])
+
+    def _charge(self) -> None:
+        """What runs has had its rate for so long, whether it came or not; or more, if more came."""
+        running, turn, now_s = self.lane.running, self._turn, self._site.now_s
+        if running is None:
+            return
+        turn.had_bytes += max(0, now_s - turn.since_s) * self._rates[running.number]
+        turn.since_s = now_s
+        due_bytes = max(turn.had_bytes, turn.left_bytes - running.left_bytes) - turn.charged_bytes
+        if due_bytes > 0:
+            turn.charged_bytes += due_bytes
+            self.lane.charge(due_bytes)
 
     def next_s(self) -> int | None:
         """When to look again although nothing has happened."""
         lane, now_s = self.lane, self._site.now_s
-        if lane.running is not None and lane.waiting:
-            return max(now_s + 1, self._moved[lane.running.number][1] + STUCK_S)
         return now_s + GUARD_S if lane.waiting else None
 
     def left(self, cargo: Cargo) -> None:
@@ -194,6 +266,7 @@ class Hauling:
     def _ended(self, cargo: Cargo) -> None:
         self._rates.pop(cargo.number, None)
         self._moved.pop(cargo.number, None)
+        self._gauges.pop(cargo.number, None)
         if cargo.begun_s is not None and cargo.arrived:
             self._meter.count("outrider_link_bytes_total", by=cargo.image.size_bytes)
             seconds = self._site.now_s - cargo.begun_s
@@ -201,12 +274,13 @@ class Hauling:
 
     def _drop_user(self, number: int, node: int, led: Led) -> None:
         users = self._users.get((number, node))
+        cargo = self.lane.find(number)
         if users is not None:
-            users.pop(led.key, None)
+            if users.pop(led.key, None) is not None and cargo is not None:
+                self.lane.part(cargo, led.job.uid)
             if users:
                 return
             del self._users[number, node]
-        cargo = self.lane.find(number)
         if cargo is not None:
             # Nobody waits for it there: the others need not wait for that node.
             self.lane.leave(cargo, node)
@@ -218,14 +292,26 @@ class Hauling:
         if self.lane.beside_rate_bytes_per_s:
             return True
         following = site.book.link.next_start(site.now_s)
-        return not site.moving and (following is None or following[0] > site.now_s + GUARD_S)
+        return not self._is_taken() and (following is None or following[0] > site.now_s + GUARD_S)
+
+    def _is_taken(self) -> bool:
+        """Whether transfers with deadlines have the link, and take more than next to nothing of it."""
+        return any(not self._carriage.is_idle(each) for each in self._site.moving.values())
 
     def _rate(self, cargo: Cargo) -> int:
         lane = self.lane
         full = lane.rate_bytes_per_s
-        if self._site.moving:
-            full = max(lane.beside_rate_bytes_per_s, full // TRICKLE_SHARE, 1)
-        return max(1, full // ASIDE_SHARE) if cargo in lane.aside else full
+        trickle = full // TRICKLE_SHARE
+        if self._is_taken():
+            full = max(lane.beside_rate_bytes_per_s, trickle)
+        elif self._site.moving:
+            full -= full // ROOM_SHARE
+        if cargo in lane.aside:
+            full //= ASIDE_SHARE * len(lane.aside)
+        elif cargo is not lane.running:
+            # It waits for its user's next turn.
+            full = trickle
+        return max(1, full)
 
     def _set_rate(self, cargo: Cargo) -> None:
         rate = self._rate(cargo)
@@ -235,6 +321,7 @@ class Hauling:
         left, _ = self._moved[cargo.number]
         # What was held back is not stuck.
         self._moved[cargo.number] = (left, self._site.now_s)
+        self._gauges[cargo.number].allow(rate)
         for node in cargo.left:
             for led in self._users.get((cargo.number, node), {}).values():
                 member = self._staff.members.get(self._name(node))
@@ -244,8 +331,11 @@ class Hauling:
                     self._staff.hurry(self._name(node), led.owner, self._site.now_s)
 
     def _is_stuck(self, cargo: Cargo) -> bool:
-        is_full = self._rate(cargo) * TRICKLE_SHARE > self.lane.rate_bytes_per_s
-        return is_full and self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
+        """Whether next to nothing comes of what it may take."""
+        if self._rates[cargo.number] * TRICKLE_SHARE <= self.lane.rate_bytes_per_s:
+            return cargo in self.lane.aside
+        is_unheard = self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
+        return self._gauges[cargo.number].is_idle or is_unheard
 
     def _arrived_bytes(self, cargo: Cargo, node: int) -> int:
         member = self._staff.members.get(self._name(node))

@@ -1,14 +1,17 @@
-"""What jobs' images are: looked up once for all jobs of a user that name the same."""
+"""What jobs' images are: looked up once for all jobs of a user that name the same, users in turns."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from outrider.service.ports import FoundImage, ResolveImage
+from outrider.service.ports import DropLookup, FoundImage, ResolveImage
+from outrider.service.turns import Turns
 
-MOST_AT_ONCE = 4
-"""So that users who wait for an answer find places free."""
+MOST_AT_ONCE = 64
+MOST_OF_ONE = 2
+"""For one user's jobs; so the same user finds places free at a terminal."""
 KEPT_S = 60
 """For so long an answer holds for other jobs, too."""
 RETRY_S = 60
@@ -30,8 +33,11 @@ class JobImages:
     """Questions under way, and answers that are still fresh."""
 
     def __init__(self) -> None:
-        self._wanted: dict[ResolveImage, None] = {}
+        self._wanted: Turns[ResolveImage] = Turns()
+        self._is_wanted: set[ResolveImage] = set()
         self._asked: dict[ResolveImage, int] = {}
+        self._asked_of: Counter[int] = Counter()
+        self._dropped: list[ResolveImage] = []
         self._found: dict[ResolveImage, Found] = {}
 
     def ask(self, question: ResolveImage, now_s: int) -> Found | None:
@@ -39,26 +45,59 @@ class JobImages:
         found = self._found.get(question)
         if found is not None and now_s - found.at_s < (KEPT_S if found.image else RETRY_S):
             return found
-        self._wanted[question] = None
+        self._want(question)
         return None
 
-    def calls(self, now_s: int) -> Iterator[ResolveImage]:
-        """What is to be looked up now."""
+    def asked_s(self, question: ResolveImage) -> int | None:
+        """Since when it is being looked up; None if it is not yet."""
+        return self._asked.get(question)
+
+    def drop(self, question: ResolveImage) -> None:
+        """No job wants to know it any more."""
+        if question in self._is_wanted:
+            self._is_wanted.discard(question)
+            self._wanted.drop(lambda each: each == question)
+        if question in self._asked:
+            self._take_back(question)
+            self._dropped.append(question)
+
+    def calls(self, now_s: int) -> Iterator[ResolveImage | DropLookup]:
+        """What is to be looked up now, and what no longer."""
+        dropped, self._dropped = self._dropped, []
+        yield from (DropLookup(question=question) for question in dropped)
         for lost in [each for each, at_s in self._asked.items() if now_s - at_s >= LOST_S]:
-            del self._asked[lost]
-            self._wanted[lost] = None
-        for question in list(self._wanted):
-            if len(self._asked) >= MOST_AT_ONCE:
+            self._take_back(lost)
+            self._want(lost)
+        while len(self._asked) < MOST_AT_ONCE:
+            taken = self._wanted.take(lambda _, each: self._asked_of[each.uid] < MOST_OF_ONE)
+            if taken is None:
                 return
-            del self._wanted[question]
+            question = taken[1]
+            self._is_wanted.discard(question)
             if question not in self._asked:
                 self._asked[question] = now_s
+                self._asked_of[question.uid] += 1
                 yield question
 
     def answered(self, question: ResolveImage, result: object, now_s: int) -> None:
-        self._asked.pop(question, None)
         image = result if isinstance(result, FoundImage) else None
+        if question in self._asked:
+            self._take_back(question)
+        elif image is None:
+            # It was dropped meanwhile, and what is said of that is no answer for other jobs.
+            return
         words = "" if image is not None else str(result) or type(result).__name__
         self._found[question] = Found(now_s, image, words)
         if len(self._found) > MOST_KEPT:
             del self._found[next(iter(self._found))]
+
+    def _want(self, question: ResolveImage) -> None:
+        if question not in self._is_wanted:
+            self._is_wanted.add(question)
+            self._wanted.put(question.uid, question)
+
+    def _take_back(self, question: ResolveImage) -> None:
+        del self._asked[question]
+        self._asked_of[question.uid] -= 1
+        if not self._asked_of[question.uid]:
+            del self._asked_of[question.uid]

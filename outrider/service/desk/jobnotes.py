@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from outrider.metadata.hostlists import fold
 from outrider.service.desk.led import Led, Stage
 from outrider.service.ports import TellUser
+from outrider.service.turns import Turns
 
 MOST_AT_ONCE = 2
 """Lines on their way to the batch system: what it is asked for comes first."""
@@ -22,6 +23,8 @@ CHANGED_S = 60
 CHANGED_PERCENT = 20
 """An expected moment that changes by less, of the time until then, stays as it was told."""
 DAY_S = 86_400
+LOOKUP_S = 5
+"""A look-up that takes longer is told of, and whom it waits for."""
 MOST_CHARACTERS = 400
 
 
@@ -32,6 +35,8 @@ class JobNotes:
         self._wanted: dict[str, tuple[Led, str]] = {}
         self._due: dict[str, None] = {}
         """Jobs whose lines may change now."""
+        self._turns: Turns[str] = Turns()
+        """The same by users, and some that are not due any more."""
         self._later: list[tuple[int, str]] = []
         """Jobs whose lines may not change before an instant, as a heap; those that are not wanted any
         more are passed over."""
@@ -57,11 +62,14 @@ class JobNotes:
         while self._later and self._later[0][0] <= now_s:
             _, job = heappop(self._later)
             if job in self._wanted:
-                self._due[job] = None
+                self._let(self._wanted[job][0])
         while len(self._asked) < MOST_AT_ONCE:
-            job = next((job for job in self._due if job not in self._asked), "")
-            if not job:
+            taken = self._turns.take(lambda _, job: job not in self._asked)
+            if taken is None:
                 return
+            job = taken[1]
+            if job not in self._due:
+                continue
             led, text = self._wanted.pop(job)
             del self._due[job]
             self._asked[job] = now_s
@@ -84,16 +92,22 @@ class JobNotes:
     def _plan(self, led: Led, now_s: int) -> None:
         at_s = now_s if led.noted_s is None else led.noted_s + EVERY_S
         if at_s <= now_s:
-            self._due[led.key] = None
+            self._let(led)
         else:
             heappush(self._later, (at_s, led.key))
+
+    def _let(self, led: Led) -> None:
+        if led.key not in self._due:
+            self._due[led.key] = None
+            self._turns.put(led.job.uid, led.key)
 
 
 def note_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
     """The line: how it stands, and from a bound on that it takes long."""
     is_waiting = led.stage not in (Stage.STAGED, Stage.RUNNING) and not led.bound
     led.is_overdue = is_waiting and now_s - led.since_s > longest_wait_s
-    if led.stage is Stage.RESOLVING and not led.is_overdue:
+    is_asked = led.lookup_s is not None and now_s - led.lookup_s >= LOOKUP_S
+    if led.stage is Stage.RESOLVING and not (led.is_overdue or is_asked):
         # That is over in a moment.
         return ""
     text = standing_of(led, nodes, longest_wait_s, now_s)
@@ -115,7 +129,7 @@ def _standing(led: Led, nodes: tuple[str, ...], now_s: int) -> str:
     if led.bound:
         return f"is to run in reservation {led.bound}"
     if led.stage is Stage.RESOLVING:
-        return f"{name} is looked up"
+        return f"{name} {_lookup_of(led)}"
     if led.stage is Stage.REFUSED:
         return f"it stays held: {led.words}"
     if led.stage is Stage.WAITING:
@@ -127,6 +141,16 @@ def _standing(led: Led, nodes: tuple[str, ...], now_s: int) -> str:
     if led.stage is Stage.STAGED:
         return f"{name} is ready on {fold(nodes)}"
     return ""
+
+
+def _lookup_of(led: Led) -> str:
+    """Whom a look-up waits for. The same words as long as it does: they are no line a second."""
+    if not led.lookup:
+        return "is looked up"
+    if led.lookup_s is None:
+        return f"is to be looked up at {led.lookup}, after those of other jobs of yours"
+    at = datetime.fromtimestamp(led.lookup_s).astimezone()
+    return f"is looked up: {led.lookup} was asked at {at:%H:%M:%S} and has not answered yet"
 
 
 def _told_s(led: Led, now_s: int) -> str:

@@ -8,6 +8,8 @@ nodes that are not known to have its image, and nothing is ever cancelled here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
@@ -18,7 +20,7 @@ from outrider.service.desk.copies import Copies
 from outrider.service.desk.deliveries import Deliveries
 from outrider.service.desk.hauling import Hauling
 from outrider.service.desk.jobimages import JobImages
-from outrider.service.desk.jobnotes import JobNotes
+from outrider.service.desk.jobnotes import LOOKUP_S, JobNotes
 from outrider.service.desk.joborders import JobOrders
 from outrider.service.desk.led import JobImage, Led, Stage, job_of_owner
 from outrider.service.desk.ledjobs import WAITING, LedJobs
@@ -27,8 +29,9 @@ from outrider.service.desk.reviewing import Reviewing
 from outrider.service.desk.settling import ORDER_LOOKS, Settling
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
+from outrider.service.images.slowness import host_of
 from outrider.service.meter import Log, Meter
-from outrider.service.ports import Readers, ResolveImage, TellUser
+from outrider.service.ports import DropLookup, Readers, ResolveImage, TellUser
 
 READ_AT_ONCE = 50
 CONSIDERED_AT_ONCE = 200
@@ -109,6 +112,18 @@ class Leading:
             if led is not None and led.stage is Stage.RESOLVING and led.lines is not None:
                 self._resolve(led)
 
+    def lookups(self) -> Iterator[ResolveImage | DropLookup]:
+        """What is to be looked up now, or no longer; the jobs that wait for it say so."""
+        now_s = self._site.now_s
+        for call in self.images.calls(now_s):
+            if isinstance(call, ResolveImage):
+                for key in self._asking.get(call, ()):
+                    led = self.led.get(key)
+                    if led is not None:
+                        led.lookup_s = now_s
+                        self._jobs.look_again(led, LOOKUP_S)
+            yield call
+
     def told(self, call: TellUser, result: object) -> None:
         led = self.led.get(call.job)
         self.notes.told(call, result, led)
@@ -134,6 +149,9 @@ class Leading:
     def turn(self, job: str) -> None:
         """The agenda says that it is time for a job."""
         led = self.led.get(job)
+        if led is not None and led.stage is Stage.RESOLVING:
+            # It may be time to say whom it waits for.
+            self._jobs.touch(led)
         if led is None or led.retry_s is None or led.retry_s > self._site.now_s:
             return
         led.retry_s = None
@@ -141,7 +159,7 @@ class Leading:
             led.stage = Stage.RESOLVING
             self._resolve(led)
         elif led.stage is Stage.WAITING:
-            self._jobs.to_choose[led.key] = None
+            self._jobs.to_choose.add(led.key, led.job.uid)
         self._jobs.touch(led)
 
     def run(self) -> None:
@@ -196,13 +214,14 @@ class Leading:
             led.bound = ""
             self._jobs.wait_for_nodes(led)
         if job.state in GONE and led.stage is not Stage.RUNNING:
+            self._drop_lookup(led)
             led.stage, led.words, led.retry_s = Stage.RUNNING, "", None
             self._choosing.start(led, job)
         elif job.state in WAITING and led.stage is Stage.RUNNING:
             self._again(led)
         elif job.state in WAITING and led.stage is Stage.RESOLVING and led.lines is None:
             # Also one that was just starting when it was seen first, and came back.
-            self._jobs.to_read[led.key] = None
+            self._jobs.to_read.add(led.key, led.job.uid)
         if job.state is not JobState.HELD or job.is_held_by_us:
             led.is_left_to_others = False
 
@@ -212,15 +231,27 @@ class Leading:
         led.since_s, led.released, led.is_ordered = self._site.now_s, None, False
         led.stage = Stage.RESOLVING
         if led.lines is None:
-            self._jobs.to_read[led.key] = None
+            self._jobs.to_read.add(led.key, led.job.uid)
         else:
             self._resolve(led)
 
     def _forget(self, led: Led) -> None:
         """A job has ended, or has got a reservation."""
+        self._drop_lookup(led)
         self._jobs.forget(led)
         self._orders.drop(led.key)
         self.notes.forget(led.key)
+
+    def _drop_lookup(self, led: Led) -> None:
+        """A job does not wait any more for what its image is; if no other does, nobody asks for it."""
+        if led.lines is None or led.stage is not Stage.RESOLVING:
+            return
+        question = _question(led)
+        jobs = self._asking.get(question, {})
+        jobs.pop(led.key, None)
+        if not jobs:
+            self._asking.pop(question, None)
+            self.images.drop(question)
 
     def _read(self, led: Led) -> None:
         if led.stage is not Stage.RESOLVING:
@@ -242,7 +273,9 @@ class Leading:
         found = self.images.ask(question, self._site.now_s)
         if found is None:
             self._asking.setdefault(question, {})[led.key] = None
+            led.lookup, led.lookup_s = host_of(question.uri), self.images.asked_s(question)
             return
+        led.lookup, led.lookup_s = "", None
         lines, image = led.lines, found.image
         words = found.words
         if image is not None and lines.size_bytes not in (None, image.size_bytes):

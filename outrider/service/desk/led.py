@@ -74,6 +74,10 @@ class Led:
     is_array: bool = False
     bound: str = ""
     """The reservation that it is to run in."""
+    lookup: str = ""
+    """Who is asked what its image is, while that is not known."""
+    lookup_s: int | None = None
+    """Since when; None as long as others of its user's are looked up first."""
     words: str = ""
     """What is wrong, for its user."""
     trouble: str = ""

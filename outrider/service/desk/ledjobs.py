@@ -10,49 +10,48 @@ from outrider.rms.base import JobState
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.choosing import Choosing
 from outrider.service.desk.led import Led, Stage
+from outrider.service.desk.rota import Rota
 from outrider.service.desk.site import Site
 
 WAITING = (JobState.HELD, JobState.PENDING)
 
 
 class LedJobs:
-    """Jobs by their keys, and queues of keys: a job is in a queue once, at the place where it came in."""
+    """Jobs by their keys, and those that wait to be dealt with, users by turns."""
 
     def __init__(self, site: Site, agenda: Agenda, choosing: Choosing) -> None:
         self._site = site
         self._agenda = agenda
         self._choosing = choosing
         self.led: dict[str, Led] = {}
-        self.to_read: dict[str, None] = {}
+        self.to_read = Rota()
         """Those whose metadata has not been read."""
-        self.to_choose: dict[str, None] = {}
+        self.to_choose = Rota()
         """Those that wait for nodes."""
-        self.touched: dict[str, None] = {}
+        self.touched = Rota()
         """Those of which something has changed: it may be time to release them, and to say so."""
 
     @property
     def is_busy(self) -> bool:
         return bool(self.to_read or self.to_choose or self.touched)
 
-    def take(self, queue: dict[str, None], most: int) -> list[Led]:
-        """The first of a queue, as far as they are still led."""
-        keys = [key for key, _ in zip(queue, range(most), strict=False)]
-        for key in keys:
-            del queue[key]
+    def take(self, queue: Rota, most: int) -> list[Led]:
+        """The next of a queue, as far as they are still led."""
+        keys = [queue.take() for _ in range(min(most, len(queue)))]
         return [self.led[key] for key in keys if key in self.led]
 
     def touch(self, led: Led) -> None:
-        self.touched[led.key] = None
+        self.touched.add(led.key, led.job.uid)
 
     def forget(self, led: Led) -> None:
         self._choosing.forget(led)
         for queue in (self.to_read, self.to_choose, self.touched):
-            queue.pop(led.key, None)
+            queue.discard(led.key)
         del self.led[led.key]
 
     def wait_for_nodes(self, led: Led) -> None:
         led.stage = Stage.WAITING
-        self.to_choose[led.key] = None
+        self.to_choose.add(led.key, led.job.uid)
 
     def mend(self, led: Led) -> None:
         """Too few copies are left, or on their way: choose anew, with what there is."""
@@ -72,6 +71,10 @@ class LedJobs:
     def retry(self, led: Led, after_s: int) -> None:
         led.retry_s = self._site.now_s + after_s
         self._agenda.add(led.retry_s, Topic.JOB, led.key)
+
+    def look_again(self, led: Led, after_s: int) -> None:
+        """Let something be said of a job then, if it still is as it is."""
+        self._agenda.add(self._site.now_s + after_s, Topic.JOB, led.key)
 
     def note(self, led: Led, outcome: str, reason: str) -> None:
         self._site.note("lead", f"job {led.key}", outcome, reason, uid=led.job.uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outrider.service.ports import Arriving, NodeImage, Readers, TellNode
+from outrider.service.ports import Arriving, NodeImage, NodeRoom, Readers, TellNode
 
 
 @dataclass(slots=True)
@@ -63,6 +63,22 @@ class Member:
     images: dict[str, NodeImage] = field(default_factory=dict)
     arriving: tuple[Arriving, ...] = ()
     words: str = ""
+    promised_bytes: int = 0
+    """What the book promises of its pool at the worst instant from now on."""
+    tentative: dict[int, int] = field(default_factory=dict)
+    """By request, what is kept until that is decided: it would be promised."""
+    kept_bytes: int = 0
+    """What it was last told to keep for that."""
+    promise_s: int | None = None
+    """When it is told again; None if there is nothing to keep."""
+    room: NodeRoom | None = None
+    """What others hold of its pool, as it said last."""
+    full_until_s: int = 0
+    """Until when it is not believed that its disk takes more than it has: it refused an image lately."""
+
+    @property
+    def to_keep_bytes(self) -> int:
+        return max(self.promised_bytes, *self.tentative.values(), 0)
 
     def is_away(self, now_s: int, after_s: int) -> bool:
         return self.silent_since_s is not None and now_s - self.silent_since_s >= after_s

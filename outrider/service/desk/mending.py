@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from outrider.core.admission import Accepted
@@ -18,6 +19,9 @@ from outrider.service.meter import Log
 MOST_FAILURES = 3
 """After so many failures in a row a node is gone round."""
 RETRY_S = 30
+MOST_MOVES = 2
+"""So often a reservation is moved since its image does not come: if it comes nowhere, that is its
+source's fault."""
 
 
 class Mending:
@@ -41,8 +45,12 @@ class Mending:
         self._alarms = alarms
         self._log = log
         self._tried_s: dict[str, int] = {}
+        self._moves: Counter[str] = Counter()
+        """How often each was moved since its image did not come."""
         self.taken: dict[str, frozenset[str]] = {}
         """Nodes that others have taken although they were promised to a reservation."""
+        self.crowded: dict[str, frozenset[str]] = {}
+        """Nodes whose pools have no room for a reservation's image, since others hold it."""
 
     def mend(self) -> None:
         """Try what is to be tried now."""
@@ -56,6 +64,8 @@ class Mending:
             del troubled[name]
         for name in [name for name in self._tried_s if name not in troubled]:
             del self._tried_s[name]
+        for name in [name for name in self._moves if name not in live]:
+            del self._moves[name]
 
     def next_s(self) -> int | None:
         """When to try again."""
@@ -64,22 +74,35 @@ class Mending:
     def bad_nodes(self, live: Live) -> frozenset[str]:
         """The nodes that a reservation had better not have."""
         site = self._site
-        bad = set(self.taken.get(live.name, ()))
+        bad = {*self.taken.get(live.name, ()), *self.crowded.get(live.name, ())}
         for name in live.nodes:
             number = site.book.timeline.number_of.get(name)
             if number is None or not site.book.available >> number & 1:
                 bad.add(name)
-                continue
+        if self._moves[live.name] < MOST_MOVES:
+            bad |= self._failing(live)
+        return frozenset(bad)
+
+    def _failing(self, live: Live) -> set[str]:
+        """The nodes to which its image could not be brought."""
+        found = set()
+        for name in live.nodes:
             member = self._staff.members.get(name)
             need = None if member is None else member.needs.get(live.name)
             if need is not None and need.failures >= MOST_FAILURES and not need.is_there:
-                bad.add(name)
-        return frozenset(bad)
+                found.add(name)
+        return found
 
     def _mend(self, live: Live, why: str) -> None:
         site = self._site
+        if live.spoiled:
+            self._forget(live)
+            return
         self._tried_s[live.name] = site.now_s + RETRY_S
-        bad = self.bad_nodes(live)
+        bad, failing = self.bad_nodes(live), self._failing(live)
+        if not bad and failing:
+            self._alarms.endanger(live, why)
+            return
         if not bad:
             self._on_its_nodes(live, why)
             return
@@ -95,6 +118,7 @@ class Mending:
             words = reason_of(renegotiated.admission.refusal)
             self._alarms.endanger(live, f"{why}; and no other nodes will do: {words}")
             return
+        self._moves[live.name] += bool(failing)
         self._admitting.moved(live, renegotiated, f"moved to other nodes, since {why}")
         self._executing.release(live, tuple(set(before.nodes) - set(live.nodes)))
         self._executing.prune()
@@ -129,3 +153,4 @@ class Mending:
         self._alarms.troubled.pop(live.name, None)
         self._tried_s.pop(live.name, None)
         self.taken.pop(live.name, None)
+        self.crowded.pop(live.name, None)

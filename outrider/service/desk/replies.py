@@ -116,6 +116,12 @@ def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
         found.append("ask for fewer nodes, or for an image that some nodes have already")
     if refusal.cause is Cause.POOL and not refusal.words:
         found.append("ask for another time, or for a smaller image")
+    if refusal.held_bytes:
+        where = ", ".join(refusal.nodes)
+        found.append(f"ask an administrator who holds images on {where}: `cachemgr ls` shows it there")
+    if refusal.room_bytes < refusal.limit_bytes:
+        where = ", ".join(refusal.nodes)
+        found.append(f"let an administrator free space on the disk of {where}, or lower its pool's limit")
     if workspace.finish_by_s is not None and rejected.earliest_start_s is not None:
         found.append("let it finish later")
     return tuple(found)

@@ -56,7 +56,7 @@ class Reviewing:
         """True if a better place was looked for."""
         self._jobs.touch(led)
         if led.stage is Stage.WAITING:
-            self._jobs.to_choose[led.key] = None
+            self._jobs.to_choose.add(led.key, led.job.uid)
         if led.stage not in (Stage.STAGING, Stage.STAGED):
             return False
         for node in self._choosing.renew(led):

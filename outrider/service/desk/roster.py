@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outrider.core.model import Node, Resources
 from outrider.rms.base import NodeState, RmsNode
+from outrider.service.ports import HeldBytes, NodeRoom
 from outrider.service.settings import Settings
 from outrider.store.records import NodeRecord
 
@@ -37,6 +38,8 @@ class Listed:
     capacity: Resources
     state: NodeState
     limit_bytes: int | None = None
+    room: NodeRoom | None = None
+    """What others held of its pool when it spoke last."""
 
     def node(self, settings: Settings) -> Node:
         limit_bytes = settings.pool_bytes if self.limit_bytes is None else self.limit_bytes
@@ -55,6 +58,7 @@ def read_roster(records: Iterable[NodeRecord]) -> dict[str, Listed]:
             capacity=Resources.from_mapping(fields["capacity"]),
             state=NodeState(fields["state"]),
             limit_bytes=fields["limit_bytes"],
+            room=_read_room(fields.get("room")),
         )
     return found
 
@@ -65,6 +69,7 @@ def record_of(listed: Listed, now_s: int) -> NodeRecord:
         "capacity": dict(listed.capacity.amounts),
         "state": listed.state.value,
         "limit_bytes": listed.limit_bytes,
+        "room": _write_room(listed.room),
     }
     return NodeRecord(
         name=listed.name,
@@ -77,12 +82,33 @@ def record_of(listed: Listed, now_s: int) -> NodeRecord:
 def seen(node: RmsNode, before: Listed | None) -> Listed:
     if before is not None and before.state is node.state and before.capacity == node.capacity:
         return before
-    limit_bytes = None if before is None else before.limit_bytes
-    return Listed(name=node.name, capacity=node.capacity, state=node.state, limit_bytes=limit_bytes)
+    if before is not None:
+        return replace(before, state=node.state, capacity=node.capacity)
+    return Listed(name=node.name, capacity=node.capacity, state=node.state)
 
 
 def is_same_site(one: dict[str, Listed], other: dict[str, Listed]) -> bool:
     """Whether a book over one is a book over the other: the same nodes with the same capacities."""
     return list(one) == list(other) and all(
         each is other[name] or each.capacity == other[name].capacity for name, each in one.items()
+    )
+
+
+def _write_room(room: NodeRoom | None) -> dict[str, object] | None:
+    """For the store."""
+    if room is None:
+        return None
+    held = [[each.digest, each.size_bytes, each.until_s] for each in room.held]
+    return {"capacity_bytes": room.capacity_bytes, "held": held}
+
+
+def _read_room(fields: dict[str, object] | None) -> NodeRoom | None:
+    """From the store; None of a service that did not ask for it yet."""
+    if fields is None:
+        return None
+    held = fields["held"]
+    assert isinstance(held, list)
+    return NodeRoom(
+        capacity_bytes=int(str(fields["capacity_bytes"])),
+        held=tuple(HeldBytes(digest=digest, size_bytes=size, until_s=end) for digest, size, end in held),
     )

@@ -25,6 +25,9 @@ from outrider.service.desk.documents import (
     write_document,
     write_record,
 )
+from outrider.service.desk.gauge import Gauge
+from outrider.service.desk.holding import Holding
+from outrider.service.desk.refusals import Noted, Refusals
 from outrider.service.settings import Settings
 from outrider.store.loading import load_book
 from outrider.store.promise import Progress, Promise
@@ -53,6 +56,8 @@ class Live:
     odds_percent: int | None = None
     danger: str = ""
     """Why it is endangered, in words; empty if it is not."""
+    spoiled: str = ""
+    """Why its image can never be brought, so that nothing is tried any more; until it is changed."""
     is_refused: bool = False
     """Whether the batch system has refused it, and has not taken it since."""
     missing_since_s: int | None = None
@@ -95,6 +100,8 @@ class Moving:
     """Instants, and the bytes that had arrived on the slowest node by then."""
     rate_bytes_per_s: int = 0
     judged_s: int | None = None
+    gauge: Gauge | None = None
+    """Whether it takes any of the link; None before it was looked at."""
     odds: dict[str, int] = field(default_factory=dict)
     """By reservation, how likely it is that this brings its image in time, in percent."""
 
@@ -116,6 +123,7 @@ class Site:
     def __init__(self, store: Store, settings: Settings, nodes: Sequence[Node], now_s: int) -> None:
         self.store = store
         self.settings = settings
+        self.refusals = Refusals(settings.most_refusals)
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
@@ -137,6 +145,7 @@ class Site:
         self._owned: dict[int, dict[str, Live]] = {}
         self.counts: Counter[State] = Counter()
         """How many reservations that are not over are in each state."""
+        self.holding = Holding()
         self._next_start_s: int | None = None
         self._is_next_known = False
         self.moving: dict[int, Moving] = {}
@@ -162,6 +171,18 @@ class Site:
             self._enter(live)
         self.next_number = _next_number(store)
 
+    def forget_past(self) -> None:
+        """Drop what the book knows of times that are over."""
+        self.book.timeline.forget_before(self.now_s)
+        self.book.pools.settle(self.now_s)
+        # These are statistics that only a simulation wants.
+        self.book.pools.stays.clear()
+
+    def begins(self) -> tuple[tuple[str, bool], ...]:
+        """Which reservations have changed since this was asked, and whether their jobs may begin."""
+        names, self.stirred = self.stirred, set()
+        return tuple((name, name in self.live and self.live[name].may_begin) for name in sorted(names))
+
     def owned(self, uid: int) -> list[Live]:
         """What a user has that is not over."""
         return list(self._owned.get(uid, {}).values())
@@ -181,6 +202,7 @@ class Site:
         self.stirred.add(live.name)
         self.counts[live.record.state] -= 1
         self._forget_start(live.reservation)
+        self._hold(live, live.reservation, times=-1)
         own = self._owned[live.record.owner.uid]
         del own[live.name]
         if not own:
@@ -198,7 +220,12 @@ class Site:
         self.live[live.name] = live
         self.counts[live.record.state] += 1
         self._note_start(live.reservation)
+        self._hold(live, live.reservation)
         self._owned.setdefault(live.record.owner.uid, {})[live.name] = live
+
+    def _hold(self, live: Live, reservation: Reservation, *, times: int = 1) -> None:
+        image_bytes = live.document.image.size_bytes
+        self.holding.add(live.record.owner.uid, reservation, image_bytes, times=times)
 
     @property
     def has_promises(self) -> bool:
@@ -317,6 +344,8 @@ class Site:
         if kept is not None:
             self._forget_start(before.kept.reservation)
             self._note_start(kept.reservation)
+            self._hold(live, before.kept.reservation, times=-1)
+            self._hold(live, kept.reservation)
         if receipt is not None:
             live.kept = receipt
         now_s = self.now_s
@@ -332,6 +361,17 @@ class Site:
             at_s=self.now_s, uid=uid, kind=kind, name=name, outcome=outcome, reason=reason[:MOST_REASON]
         )
         self.write(lambda promise: promise.decide(decision))
+
+    def note_refusal(self, kind: str, name: str, outcome: str, reason: str, *, uid: int) -> None:
+        """Write a refusal down, if its user has not had too many of them in the last hour."""
+        noted, left_out = self.refusals.add(uid, self.now_s)
+        if left_out:
+            words = f"{left_out} more requests were refused in an hour, and are not written down one by one"
+            self.note(kind, "-", outcome, words, uid=uid)
+        if noted is Noted.LAST:
+            reason = f"(further refusals of this hour are only counted) {reason}"
+        if noted is not Noted.COUNTED:
+            self.note(kind, name, outcome, reason, uid=uid)
 
     def todo(self, effects: Iterable[Effect]) -> None:
         chosen = tuple(effects)

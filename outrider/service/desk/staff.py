@@ -7,7 +7,7 @@ service that died are no special cases. Nothing here knows why something is need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.member import Member, Need
@@ -34,6 +34,10 @@ RETRY_S = 5
 MOST_RETRY_S = 120
 FIRST_PER_S = 50
 """So many nodes a second are asked for the first time."""
+DISK = "disk"
+"""The node's word for a disk that refuses: full, over its quota, read-only, broken."""
+FULL_S = 600
+"""For so long a pool whose disk has refused an image is promised no more than it has."""
 UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
 
@@ -124,6 +128,34 @@ class Staff:
             member.stops[need.digest] = None
         self._plan(member, now_s)
 
+    def promise(self, node: str, promised_bytes: int, now_s: int) -> None:
+        """So many bytes of a node's pool are promised from now on. It is told at once if users could take
+        them until then; what they never get, and less than before, when the node is spoken to anyhow."""
+        member = self.members.get(node)
+        if member is None or promised_bytes == member.promised_bytes:
+            return
+        member.promised_bytes = promised_bytes
+        # One that has not spoken yet is about to be asked, and keeps what it was told before.
+        if member.room is not None and promised_bytes > max(member.kept_bytes, member.room.spared_bytes):
+            member.promise_s = now_s
+            self._plan(member, now_s)
+
+    def keep_for(self, ticket: int, node: str, size_bytes: int, now_s: int) -> None:
+        """Let a node keep so much, and say what others hold, while a request is not decided."""
+        member = self.members.get(node)
+        if member is not None:
+            member.tentative[ticket] = size_bytes
+            member.promise_s = now_s
+            # Somebody waits: even if it was spoken to in this very second.
+            self._plan_at(member, now_s)
+
+    def decided(self, ticket: int, nodes: Iterable[str]) -> None:
+        """A request is decided: what was kept for it alone is not kept on."""
+        for name in nodes:
+            member = self.members.get(name)
+            if member is not None:
+                member.tentative.pop(ticket, None)
+
     def release(self, node: str, owner: str, now_s: int) -> None:
         """Let a node have no instance of an owner's any more."""
         member = self.members.get(node)
@@ -188,6 +220,8 @@ class Staff:
                 orders=tuple(self._orders(member, now_s))[:MOST_ORDERS],
                 wants_images=member.compare_s <= now_s,
                 number=self._number,
+                promised_bytes=member.to_keep_bytes if member.to_keep_bytes or member.kept_bytes else None,
+                promised_until_s=now_s + self._settings.pin_lease_s,
             )
             member.call, member.called_s = call, now_s
             self._under_way += 1
@@ -209,6 +243,8 @@ class Staff:
         self.silent.pop(member.name, None)
         member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
         member.arriving = report.arriving
+        self._promised(member, call, now_s)
+        member.room = report.room or member.room
         if report.images is not None:
             member.images = {image.digest: image for image in report.images}
             self._forget_others(member, now_s)
@@ -218,6 +254,17 @@ class Staff:
             news += self._gone(member, now_s)
         self._plan(member, now_s)
         return news
+
+    def _promised(self, member: Member, call: TellNode, now_s: int) -> None:
+        """A node was told what to keep for promises, and is told again before that ends."""
+        if call.promised_bytes is not None:
+            member.kept_bytes = call.promised_bytes
+            member.promise_s = call.promised_until_s - self._settings.pin_lease_s // 2
+        spared_bytes = 0 if member.room is None else member.room.spared_bytes
+        if member.to_keep_bytes > max(member.kept_bytes, spared_bytes):
+            member.promise_s = now_s
+        elif not member.to_keep_bytes:
+            member.promise_s = None
 
     def _gone(self, member: Member, now_s: int) -> list[News]:
         """Images that were there, and that the node does not have any more; a pin that is gone is renewed."""
@@ -256,6 +303,8 @@ class Staff:
         for need in member.needs.values():
             need.next_s = max(need.next_s, now_s + wait_s)
             need.rate = 0
+        if member.promise_s is not None:
+            member.promise_s = now_s + wait_s
         for key in member.unpins:
             member.unpins[key] = now_s + wait_s
         for owner in member.releases:
@@ -295,6 +344,8 @@ class Staff:
         now_s: int,
     ) -> list[News]:
         if isinstance(order, Fetch):
+            if code == DISK:
+                member.full_until_s = now_s + FULL_S
             need.is_barred = code == "not-allowed"
             if code:
                 return self._failed(member, need, code, words, now_s)
@@ -312,6 +363,7 @@ class Staff:
             # It is there, and pinned, and not for whoever needs it.
             return []
         if not code:
+            member.full_until_s = member.full_until_s if need.is_there else 0
             was_there, need.is_there = need.is_there, True
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
@@ -401,6 +453,8 @@ class Staff:
         ]
         if member.stops:
             instants.append(now_s)
+        if member.promise_s is not None:
+            instants.append(member.promise_s)
         # Once a second at most, whatever a node answers.
         self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
 

@@ -25,17 +25,18 @@ def sources(members: Mapping[str, Member], member: Member, need: Need) -> tuple[
     """
     upstream = next((other.upstream for other in _with_deadlines(member, need.digest)), need.upstream)
     before = [name for name in upstream if _can_send(members, name) and _may_take(members[name], need)]
-    others = [
-        each.name
-        for each in members.values()
-        if need.failures and need.digest in each.images and each.name != member.name and _may_take(each, need)
-    ]
+    others = _others(members, member, need) if need.failures else []
     near = [Relay(node=name, digest=need.digest) for name in before[:2]]
     far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
     if need.failures % 2:
         # Something is wrong with the way that was tried: begin at the other end.
         return (need.uri, *far, *near)
     return (*near, need.uri, *far)
+
+
+def has_others(members: Mapping[str, Member], member: Member, need: Need) -> bool:
+    """Whether another node has an image that it may give to this one."""
+    return bool(_others(members, member, need))
 
 
 def is_to_begin_anew(member: Member, need: Need) -> bool:
@@ -52,6 +53,14 @@ def is_to_begin_anew(member: Member, need: Need) -> bool:
         and other.deadline_s is None
         and not other.is_there
     )
+
+
+def _others(members: Mapping[str, Member], member: Member, need: Need) -> list[str]:
+    return [
+        each.name
+        for each in members.values()
+        if need.digest in each.images and each.name != member.name and _may_take(each, need)
+    ]
 
 
 def _with_deadlines(member: Member, digest: str) -> Iterator[Need]:

@@ -7,6 +7,7 @@ administrators; the rest is for everybody.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from outrider.metadata.hostlists import fold
 from outrider.service.answers import (
@@ -90,7 +91,11 @@ class Views:
         ready_s = live.kept.ready_s
         if ready_s is None and not record.state.is_final:
             ready_s = self._progress.expected_s(live)
-        return _view(record, live.document, caller, ready_s=ready_s, is_confirmed=live.is_confirmed)
+        view = _view(record, live.document, caller, ready_s=ready_s, is_confirmed=live.is_confirmed)
+        if view.why and record.state is State.ENDANGERED and live.danger:
+            # As it is now: what was written down is how it began.
+            view = replace(view, why=live.danger)
+        return view
 
     def details(self, found: Live | ReservationRecord, caller: Caller) -> ReservationDetails:
         if isinstance(found, ReservationRecord):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outrider.metadata.policies import Policies
@@ -19,11 +20,13 @@ from outrider.service.desk.leading import Leading
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.mending import Mending
 from outrider.service.desk.reconciling import Reconciling
+from outrider.service.desk.rooms import Rooms
 from outrider.service.desk.site import Site
 from outrider.service.desk.siteviews import SiteViews
 from outrider.service.desk.staff import Staff
 from outrider.service.desk.views import Views
 from outrider.service.meter import Log, Meter
+from outrider.service.ports import NodeRoom
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +48,13 @@ class Workings:
     freight: Freight
     views: Views
     site_views: SiteViews
+    rooms: Rooms
+
+    def take_up(self, rooms: Mapping[str, NodeRoom]) -> None:
+        """Go on with what is on the disk; `rooms` is what nodes have said of their pools."""
+        self.rooms.take_up(rooms)
+        self.orders.take_up()
+        self.lifetimes.take_up()
 
 
 def make_workings(
@@ -63,7 +73,7 @@ def make_workings(
     copies = Copies(site, staff, executing, alarms, log)
     mending = Mending(site, staff, admitting, executing, copies, alarms, log)
     lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, log, meter)
-    hauling = Hauling(site, staff, log, meter)
+    hauling = Hauling(site, staff, carriage, log, meter)
     executing.begun = hauling.deadline_begun
     orders = JobOrders(site, staff, is_carrying, log)
     leading = Leading(site, staff, agenda, copies, hauling, orders, log, meter)
@@ -83,4 +93,5 @@ def make_workings(
         freight=Freight(site, staff, hauling, leading),
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
+        rooms=Rooms(site, staff, alarms, mending, log),
     )

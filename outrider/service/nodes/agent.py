@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Protocol
 
-from cachemgr.errors import CacheError, NoDaemon
+from cachemgr.errors import CacheError, DiskFailed, NoDaemon
+from cachemgr.shares import Share
 from outrider.service.nodes.answers import Fields
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
     Fetch,
+    HeldBytes,
     NodeReport,
+    NodeRoom,
     NodeTrouble,
     Order,
     OrderResult,
@@ -36,6 +40,10 @@ JOB = "job-"
 MOST_SOURCES = 64
 MOST_ORDERS = 1_000
 MOST_JOBS = 2_000
+MOST_READ = 2_000
+MOST_SHARES = 50
+"""So many of a node's users' shares are told on, the largest ones."""
+MOST_NAME = 64
 MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
 
@@ -81,6 +89,8 @@ def tell_daemon(
     asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
     uid = os.geteuid() if our_uid is None else our_uid
     errand = _Errand(asking, call.node, relay_of, uid)
+    # First the room, then what needs it.
+    room = _promise(asking, call)
     results = tuple(errand.carry_out(order) for order in call.orders)
     pool = asking.ask("ls")
     pinned = [image.text("digest") for image in pool.parts("images") if image.number("pins")]
@@ -88,11 +98,13 @@ def tell_daemon(
         transfers=asking.ask("transfers"),
         pool=pool,
         stats=asking.ask("stats"),
+        room=room,
         our_uid=uid,
         owners={digest: _owners(asking, digest, uid) for digest in pinned[:MOST_SHOWN]}
         if call.wants_images
         else {},
         jobs=_jobs(asking) if call.wants_images else (),
+        shares=_shares(asking) if call.wants_images else None,
     )
     return report_of(call, lists, results, clock.now_s())
 
@@ -102,10 +114,71 @@ def owner_of(reservation: str) -> str:
     return f"{OURS}{reservation}"
 
 
+def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
+    """Have bytes kept for promises, and hear what others hold; None if the node cannot say.
+
+    A daemon of an older version does not know the question: it keeps nothing, and its pool is
+    promised as if nobody else held anything. A disk that takes no small file takes no image.
+    """
+    fields: dict[str, object] = {}
+    if call.promised_bytes is not None:
+        fields = {"size_bytes": call.promised_bytes, "until_s": call.promised_until_s}
+    try:
+        found = asking.order("promise", **fields)
+    except DiskFailed:
+        return NodeRoom(capacity_bytes=0)
+    except CacheError:
+        return None
+    held = [
+        HeldBytes(
+            size_bytes=each.number("size_bytes"), until_s=each.number("until_s"), digest=each.text("digest")
+        )
+        for each in found.parts("others")
+    ]
+    return NodeRoom(
+        capacity_bytes=found.number("capacity_bytes"),
+        held=tuple(held),
+        users_bytes=found.number("users_bytes"),
+    )
+
+
 def _jobs(asking: _Asking) -> tuple[str, ...]:
     """The owners of instances that are jobs; a user's have other names."""
     owners = {each.text("owner") for each in asking.ask("instances").parts("instances")}
     return tuple(sorted(owner for owner in owners if owner.startswith(JOB))[:MOST_JOBS])
+
+
+def _shares(asking: _Asking) -> tuple[Share, ...] | None:
+    """Who takes what of what users share there; None if the daemon cannot say, being older than this.
+
+    It is for administrators to look at: an answer of another form must not make the node useless.
+    """
+    try:
+        parts = islice(asking.order("shares").parts("shares"), MOST_READ)
+        found = [
+            Share(
+                each.text("thing")[:MOST_NAME],
+                each.text("unit")[:MOST_NAME],
+                each.text("user")[:MOST_NAME],
+                each.number("held"),
+                each.number("most"),
+                each.number("refused"),
+            )
+            for each in parts
+        ]
+    except CacheError:
+        return None
+    except NodeTrouble as trouble:
+        if trouble.is_away:
+            raise
+        return None
+    return tuple(sorted(found, key=_by_share)[:MOST_SHARES])
+
+
+def _by_share(share: Share) -> tuple[float, int, int, str, str]:
+    """The largest part of what one user may have first."""
+    ratio = share.held / share.most if share.most else 0.0
+    return -ratio, -share.refused, -share.held, share.thing, share.user
 
 
 def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:

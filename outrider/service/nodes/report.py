@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cachemgr.shares import Share
 from outrider.service.nodes.answers import Fields
-from outrider.service.ports import Arriving, NodeImage, NodeReport, OrderResult, TellNode
+from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult, TellNode
 
 DIGEST_LETTERS = 64
 IDLE = "no transfer is under way: what has arrived is kept"
@@ -22,8 +23,11 @@ class Lists:
     our_uid: int
     owners: dict[str, tuple[str, ...]]
     """For whom images are pinned, as far as that was asked."""
+    room: NodeRoom | None = None
     jobs: tuple[str, ...] = ()
     """Jobs that have instances, as far as that was asked."""
+    shares: tuple[Share, ...] | None = None
+    """Who takes what, as far as that was asked and the daemon can say."""
 
 
 def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
@@ -38,6 +42,8 @@ def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at
         images=images if call.wants_images else None,
         results=results,
         jobs=lists.jobs,
+        room=lists.room,
+        shares=lists.shares,
     )
 
 

@@ -46,6 +46,8 @@ class Shape:
     limit_bytes: int
     rate_bytes_per_s: int | None = None
     relay_rate_bytes_per_s: int | None = None
+    user_percent: int = 25
+    users_percent: int = 50
 
 
 class VirtualNode:
@@ -168,6 +170,8 @@ class VirtualNode:
             "relay_key": str(self._key),
             "rate": str(self._shape.rate_bytes_per_s or 0),
             "relay_rate": str(self._shape.relay_rate_bytes_per_s or 0),
+            "user_bytes": f"{self._shape.user_percent}%",
+            "users_bytes": f"{self._shape.users_percent}%",
             "watchdog": "0",
         }
 
