@@ -17,7 +17,7 @@ from testbed.batchcluster import HEAD
 from testbed.cluster import REPOSITORY
 from testbed.clustersite import CACHEMGR, IN_ITS_FOLDER, KEY, LIBRARY, NODE_CONFIGURATION, NODE_DAEMON
 from testbed.gridengine import GridEngineCluster
-from testbed.gridenginesite import PE_START, PROLOG, QUEUES, site_cluster
+from testbed.gridenginesite import PE_START, PROLOG, QUEUES, SHEPHERD, site_cluster
 from tests.gridengine_hooks.node import needs_compiler
 from tests.node.daemons import CLOCK, sha256
 from tests.testbed.clusters import needs_gridengine
@@ -50,6 +50,9 @@ class Site:
         self.cluster.run_everywhere(self.cluster.nodes, [CACHEMGR, "--no-daemon", "init", "--limit", "64MiB"])
         for node in self.cluster.nodes:
             self.start_node(node)
+        self.cluster.set_global(shepherd_cmd=SHEPHERD)
+        # Otherwise they hear of it with their next report.
+        self.cluster.restart_execds()
         self.cluster.set_queue("all.q", prolog=PROLOG, **QUEUES)
         for environment in ENVIRONMENTS:
             self.cluster.run(HEAD, ["qconf", "-rattr", "pe", "start_proc_args", PE_START, environment])

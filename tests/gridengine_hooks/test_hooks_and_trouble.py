@@ -105,6 +105,7 @@ def test_node_without_its_scripts_fails_the_job_alone(served: Node) -> None:
 
 
 def test_node_without_a_daemon_says_so(bare: Node) -> None:
+    bare.patch("prolog", "--timeout 30", "--timeout 1")
     prolog = bare.run("prolog")
 
     assert prolog.returncode == FAILED

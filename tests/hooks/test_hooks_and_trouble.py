@@ -123,7 +123,25 @@ def test_node_that_lacks_something_says_so(served: Node, old: str, new: str, wor
     check_fails_the_job_alone(served, words)
 
 
+def test_daemon_that_is_restarted_is_waited_for(served: Node) -> None:
+    assert served.daemon is not None
+    served.daemon.process.kill()
+    served.daemon.process.wait()
+    with ThreadPoolExecutor() as pool:
+        prolog = pool.submit(served.run, "Prolog")
+        eventually("it asks", lambda: bool(asking_of(served)))
+        served.serve()
+        done = prolog.result()
+    task = served.task()
+
+    assert done.returncode == 0
+    assert task.returncode == 0, task.stdout
+    assert task.stdout.startswith("export OUTRIDER_IMAGE=/")
+    served.run("Epilog")
+
+
 def test_node_without_a_daemon_says_so(bare: Node) -> None:
+    bare.patch("Prolog", "--timeout 30", "--timeout 1")
     prolog = bare.run("Prolog")
     failed = bare.told / "failed" / "17"
 
@@ -359,6 +377,7 @@ def test_mounts_that_root_made_for_a_daemon_are_undone_by_root(bare: Node) -> No
         f"open({str(said)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
         "sys.exit(0 if '--mounter' in sys.argv else 8)\n"
     )
+    bare.patch("Prolog", "--timeout 30", "--timeout 1")
     bare.run("Prolog")
     (bare.folder / "lib" / "hook.py").write_text(program)
     epilog = bare.run("Epilog")
