@@ -65,7 +65,7 @@ def check(arguments: argparse.Namespace) -> None:
         import yaml  # noqa: F401
     except ImportError as error:
         raise MissingPartError(
-            f"outrider check needs {error.name}: install it with pip install 'outrider[service]'"
+            f"outrider check needs {error.name}: in a clone of Outrider, pip install '.[service]'"
         ) from error
     if arguments.schema:
         _print_schema(of_policies=arguments.policies)

@@ -27,6 +27,7 @@ MODULES = {
     "asking.reservations": ("list", "show", "explain", "cancel"),
     "asking.jobs": ("jobs",),
     "asking.watch": ("watch",),
+    "asking.top": ("top",),
     "asking.timeline": ("timeline",),
     "asking.listing": ("status", "nodes", "images", "transfers"),
     "asking.submit": ("submit",),

@@ -125,6 +125,27 @@ WAITING = replace(
     staging=(),
 )  # fmt: skip
 TRANSFERS = answers.TransferList(transfers=(MOVING, WAITING), is_complete=True)
+SHARES = answers.ShareList(
+    shares=(
+        answers.ShareView(
+            thing="transfers", unit="places", user="eve", where="n17", held=24, most=24, refused=1_204,
+            nodes=40, held_in_all=960, seen_s=NOW_S - 60,
+        ),
+        answers.ShareView(
+            thing="bytes in the pool", unit="bytes", user="bob", where="n3", held=36 * GIB, most=75 * GIB,
+            refused=0, nodes=2, held_in_all=40 * GIB, seen_s=NOW_S - 120,
+        ),
+        answers.ShareView(
+            thing="requests", unit="places", user="ada", where="head", held=2, most=64, refused=0, nodes=0,
+            held_in_all=2, seen_s=NOW_S,
+        ),
+        answers.ShareView(
+            thing="reserved time on nodes", unit="node-seconds", user="ada", where="head",
+            held=8 * 2 * HOUR_S, most=None, refused=0, nodes=0, held_in_all=8 * 2 * HOUR_S, seen_s=NOW_S,
+        ),
+    ),
+    is_complete=True, is_of_all=True, missing=(), nodes=5_000, oldest_s=NOW_S - 4 * MINUTE_S,
+)  # fmt: skip
 STATUS = answers.Status(
     version="0.1.0", site="physics", batch_system="embedded", now_s=NOW_S, started_s=NOW_S - 3 * HOUR_S - 300,
     is_promising=True, troubles=(), last_look_s=NOW_S - 4, nodes=8, nodes_up=7, nodes_away=1,

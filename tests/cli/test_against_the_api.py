@@ -27,7 +27,7 @@ from outrider.service.requests import (
     ShowStatus,
     ShowTimeline,
 )
-from outrider.service.web.front import Busy, NotDone, Submit
+from outrider.service.web.front import Busy, NotDone, Submit, WantedShares
 from tests.api.apiserver import BEST_EFFORT, NOW_S, WORKSPACE, ScriptedFront, Server
 
 Capture = pytest.CaptureFixture[str]
@@ -68,6 +68,7 @@ def front(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sc
         ("nodes n[1-4]", ListNodes),
         ("images", ListImages),
         ("transfers", ListTransfers),
+        ("top --user mia --node n[1-2]", WantedShares),
         ("status", ShowStatus),
         ("reconcile", Reconcile),
         ("submit --reservation render-17 -n 2 -t 30m --account p ./run.sh --fast", Submit),

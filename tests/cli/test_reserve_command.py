@@ -17,7 +17,7 @@ import yaml
 from outrider.cli.asking import wanted
 from outrider.cli.asking.decision import accepted_screen, refused_screen
 from outrider.cli.asking.terminal import plain_paint
-from outrider.cli.asking.wanted import name_from, typable_start_s
+from outrider.cli.asking.wanted import name_from, typable_start
 from outrider.cli.asking.words import When
 from outrider.cli.main import main, parser
 from outrider.cli.output import plain
@@ -202,10 +202,11 @@ def test_command_for_the_earliest_start_drops_an_end_that_contradicts_it(
 
 
 @pytest.mark.parametrize(
-    ("earliest_s", "start_s"), [(12_000, 12_060), (12_030, 12_060), (12_031, 12_120), (12_601, 12_601)]
+    ("earliest_s", "start"),
+    [(12_000, "now+1s"), (12_031, "now+31s"), (12_600, "now+600s"), (12_601, "1970-01-01T03:30:01+00:00")],
 )
-def test_start_that_is_soon_leaves_time_to_type(earliest_s: int, start_s: int) -> None:
-    assert typable_start_s(earliest_s, 12_000) == start_s
+def test_start_that_is_soon_is_the_earliest_and_leaves_time_to_type(earliest_s: int, start: str) -> None:
+    assert typable_start(earliest_s, When(now_s=12_000, zone=UTC)) == start
 
 
 def test_path_of_an_image_is_this_machine_s_file(

@@ -140,6 +140,7 @@ def test_submission_is_the_program_with_its_own_options(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.sh").write_text("")
+    (tmp_path / "run.sh").chmod(0o755)
     service.on("POST", "/v1/submissions", Reply(status=201, value={"job": "42"}))
 
     assert main(["submit", "--reservation", "render-17", "-n", "4", "./run.sh", "--nodes", "x", "-n"]) == 0
@@ -147,6 +148,19 @@ def test_submission_is_the_program_with_its_own_options(
     assert service.last("POST").body == {
         "argv": [str(tmp_path / "run.sh"), "--nodes", "x", "-n"], "nodes": 4, "reservation": "render-17",
     }  # fmt: skip
+
+
+def test_script_that_cannot_be_started_is_refused_before_it_is_submitted(
+    service: Service, capsys: Capture, tmp_path: Path
+) -> None:
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/sh\n")
+
+    code = main(["submit", "--reservation", "render-17", str(script)])
+
+    assert code == 1
+    assert f"{script} is started as a program and is not executable: chmod +x" in capsys.readouterr().err
+    assert service.asked == []
 
 
 def test_submission_on_a_workspace_carries_its_text(

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import IO
 import pytest
 
 from testbed.slurm import missing
+from testbed.wheel import environment
 from tests.testbed.clusters import needs_slurm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,12 +38,12 @@ class Shown:
 class Playing:
     """A demo that runs while other tests do, since most of what it does is to wait."""
 
-    def __init__(self, words: list[str]) -> None:
+    def __init__(self, installed: Path, words: list[str]) -> None:
         self._folder = _short_folder()
         self._printed = _short_folder()
         with contextlib.ExitStack() as opened:
             files = [opened.enter_context((self._printed / name).open("w")) for name in ("out", "err")]
-            self._process = _started(self._folder, words, *files)
+            self._process = _started(installed, self._folder, words, *files)
 
     def shown(self) -> Shown:
         code = self._process.wait(timeout=MOST_S)
@@ -57,15 +57,21 @@ class Playing:
             shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an environment in which Outrider was installed from its wheel."""
+    return environment(tmp_path_factory.mktemp("installed") / "outrider")
+
+
 @pytest.fixture(scope="session", autouse=True)
-def playing() -> Iterator[dict[str, Playing]]:
+def playing(installed: Path) -> Iterator[dict[str, Playing]]:
     """All demos that are seen to their ends."""
     wanted = {"brief": [*EMBEDDED, "--brief"]}
     if os.environ.get("CI"):
         wanted["full"] = EMBEDDED
     if missing() is None:
         wanted["slurm"] = [*ON_SLURM, "--brief"]
-    begun = {name: Playing(words) for name, words in wanted.items()}
+    begun = {name: Playing(installed, words) for name, words in wanted.items()}
     yield begun
     for each in begun.values():
         each.end()
@@ -90,14 +96,14 @@ def temporary() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def start(temporary: Path, *options: str) -> subprocess.Popen[str]:
+def start(installed: Path, temporary: Path, *options: str) -> subprocess.Popen[str]:
     """The demo that needs nothing, to be read along."""
-    return _started(temporary, [*EMBEDDED, *options])
+    return _started(installed, temporary, [*EMBEDDED, *options])
 
 
-def start_on_slurm(temporary: Path, *options: str) -> subprocess.Popen[str]:
+def start_on_slurm(installed: Path, temporary: Path, *options: str) -> subprocess.Popen[str]:
     """The demo on a private Slurm, and no other instead."""
-    return _started(temporary, [*ON_SLURM, *options])
+    return _started(installed, temporary, [*ON_SLURM, *options])
 
 
 def shown(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -146,12 +152,12 @@ def _short_folder() -> Path:
 
 
 def _started(
-    temporary: Path, words: list[str], out: IO[str] | None = None, err: IO[str] | None = None
+    installed: Path, temporary: Path, words: list[str], out: IO[str] | None = None, err: IO[str] | None = None
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, *words],
+        [str(installed / "bin/python"), *words],
         cwd="/",
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "COLUMNS": "100", "TZ": "UTC"},
+        env={**os.environ, "PYTHONSAFEPATH": "1", "TMPDIR": str(temporary), "COLUMNS": "100", "TZ": "UTC"},
         stdin=subprocess.DEVNULL,
         stdout=out or subprocess.PIPE,
         stderr=err or subprocess.PIPE,

@@ -13,9 +13,11 @@ from tests.node.daemons import eventually
 from tests.testbed.clusters import needs_slurm, processes
 
 
-def test_demo_on_slurm_that_is_interrupted_or_killed_leaves_nothing(temporary: Path) -> None:
+def test_demo_on_slurm_that_is_interrupted_or_killed_leaves_nothing(installed: Path, temporary: Path) -> None:
     needs_slurm()
-    demos = {each: start_on_slurm(temporary, "--brief") for each in (signal.SIGINT, signal.SIGKILL)}
+    demos = {
+        each: start_on_slurm(installed, temporary, "--brief") for each in (signal.SIGINT, signal.SIGKILL)
+    }
     names = []
     for number, process in demos.items():
         read_until(process, "outrider nodes")
@@ -36,8 +38,8 @@ def owner_of(record: Path) -> int:
     return records.read(record.parent.name).owner.pid
 
 
-def test_interrupted_demos_leave_nothing(temporary: Path) -> None:
-    demos = {number: start(temporary, "--brief") for number in (signal.SIGINT, signal.SIGTERM)}
+def test_interrupted_demos_leave_nothing(installed: Path, temporary: Path) -> None:
+    demos = {number: start(installed, temporary, "--brief") for number in (signal.SIGINT, signal.SIGTERM)}
     for number, process in demos.items():
         read_until(process, "outrider reserve")
         process.send_signal(number)
@@ -49,8 +51,8 @@ def test_interrupted_demos_leave_nothing(temporary: Path) -> None:
     assert left_behind(temporary) == []
 
 
-def test_service_that_dies_shows_its_log_and_leaves_nothing(temporary: Path) -> None:
-    process = start(temporary, "--brief")
+def test_service_that_dies_shows_its_log_and_leaves_nothing(installed: Path, temporary: Path) -> None:
+    process = start(installed, temporary, "--brief")
     read_until(process, "outrider reserve")
     os.kill(service_of(temporary), signal.SIGKILL)
     code, err = shown(process)
@@ -61,8 +63,8 @@ def test_service_that_dies_shows_its_log_and_leaves_nothing(temporary: Path) -> 
     assert left_behind(temporary) == []
 
 
-def test_killed_demo_leaves_its_folder_but_no_process(temporary: Path) -> None:
-    process = start(temporary, "--brief")
+def test_killed_demo_leaves_its_folder_but_no_process(installed: Path, temporary: Path) -> None:
+    process = start(installed, temporary, "--brief")
     read_until(process, "outrider reserve")
     process.kill()
     shown(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,21 +12,20 @@ from pathlib import Path
 import pytest
 
 from testbed.gridengine import GridEngineCluster, missing
-from tests.installing.machines import COMMAND_S, ROOT, let_in, need_sshd
+from tests.installing.machines import COMMAND_S, let_in, link_programs, need_sshd, shared_of
 
 SHOWN = ("-sconf", "-sc", "-sm", "-sql", "-spl", "-sckptl", "-ssconf", "-sul")
 ACCOUNT, RESERVATIONS, WORK = "outrider", "outrider.q", "all.q"
 
 
 @contextmanager
-def grid(nodes: int = 2) -> Iterator[GridEngineCluster]:
+def grid(installed: Path, nodes: int = 2) -> Iterator[GridEngineCluster]:
     """Without what the testbed has already done of an installation."""
     need_everything()
-    shared = [ROOT, *dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))]
-    shared = [each for each in shared if not each.is_relative_to("/usr")]
-    with GridEngineCluster(nodes=nodes, shared=shared) as cluster:
+    with GridEngineCluster(nodes=nodes, shared=shared_of(installed)) as cluster:
         _undo(cluster)
         let_in(cluster)
+        link_programs(cluster, installed)
         yield cluster
 
 
@@ -60,11 +58,8 @@ def objects(cluster: GridEngineCluster) -> dict[str, str]:
 
 
 def outrider(cluster: GridEngineCluster, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The command on the head, from these sources."""
-    return cluster.run(
-        "head", [sys.executable, "-m", "outrider.cli.main", *words],
-        environment={"PYTHONPATH": str(ROOT)}, check=check, timeout_s=COMMAND_S,
-    )  # fmt: skip
+    """The command on the head, as it was installed there."""
+    return cluster.run("head", ["outrider", *words], check=check, timeout_s=COMMAND_S)
 
 
 def need_everything() -> None:

@@ -32,6 +32,7 @@ Subsystem sftp internal-sftp
 
 @contextmanager
 def site(
+    installed: Path,
     nodes: int = 2,
     lines: Sequence[str] = (),
     files: Mapping[str, str] | None = None,
@@ -40,14 +41,24 @@ def site(
     """A cluster as a site has it before anybody thinks of Outrider; files of /etc/slurm by their name."""
     need_everything()
     given = {f"/etc/slurm/{name}": text for name, text in (files or {}).items()}
-    # The interpreter and the sources are seen on each host where they are on this machine.
-    shared = [ROOT, *dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))]
-    shared = [each for each in shared if not each.is_relative_to("/usr")]
     with SlurmCluster(
-        nodes=nodes, slurm_conf_lines=lines, files=given, shared=shared, version=version
+        nodes=nodes, slurm_conf_lines=lines, files=given, shared=shared_of(installed), version=version
     ) as cluster:
         let_in(cluster)
+        link_programs(cluster, installed)
         yield cluster
+
+
+def shared_of(installed: Path) -> list[Path]:
+    """An environment, and that by which it was made: its interpreter and dependencies."""
+    found = [installed, *dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))]
+    return [each for each in found if not each.is_relative_to("/usr")]
+
+
+def link_programs(cluster: BatchCluster, installed: Path) -> None:
+    """As the page of the installation has it."""
+    programs = [str(installed / "bin" / name) for name in ("outrider", "outriderd")]
+    cluster.run("head", ["ln", "-s", *programs, "/usr/local/bin/"])
 
 
 def let_in(cluster: BatchCluster) -> None:
@@ -73,11 +84,8 @@ def let_in(cluster: BatchCluster) -> None:
 def outrider(
     cluster: SlurmCluster, *words: str, check: bool = True, timeout_s: int = COMMAND_S
 ) -> subprocess.CompletedProcess[str]:
-    """The command on the head, from these sources."""
-    return cluster.run(
-        "head", [sys.executable, "-m", "outrider.cli.main", *words],
-        environment={"PYTHONPATH": str(ROOT)}, check=check, timeout_s=timeout_s,
-    )  # fmt: skip
+    """The command on the head, as it was installed there."""
+    return cluster.run("head", ["outrider", *words], check=check, timeout_s=timeout_s)
 
 
 def tree(cluster: BatchCluster, host: str, *folders: str) -> dict[str, str]:

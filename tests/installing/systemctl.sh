@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stands for systemctl on hosts without systemd: runs what a unit's ExecStart says, in the background.
 folder=/run/systemd/system
-# As DefaultEnvironment of systemd-system.conf: for programs that run from where they are not installed.
+# As DefaultEnvironment of systemd-system.conf.
 [ ! -e /etc/systemd/environment ] || { set -a; . /etc/systemd/environment; set +a; }
 pid_of() { cat "$folder/$1.pid" 2>/dev/null; }
 is_active() { pid=$(pid_of "$1") && kill -0 "$pid" 2>/dev/null; }

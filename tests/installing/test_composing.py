@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.installing.facts import file_system, shown, version_of
-from outrider.cli.installing.hooks import EPILOG, PROLOG, Composed, composed
+from outrider.cli.installing.headfiles import hook_files
+from outrider.cli.installing.hooks import (
+    EPILOG,
+    HOOKS,
+    PROLOG,
+    PROLOG_SLURMCTLD,
+    TASK_PROLOG,
+    Composed,
+    Hook,
+    composed,
+)
 from outrider.cli.installing.lua import SUBMIT, with_ours
 from outrider.cli.installing.marking import SLURM, restored
 from outrider.cli.installing.plan import Texts, plan
@@ -65,11 +75,16 @@ def test_several_programs_are_left_to_the_administrator_where_each_line_adds_one
     assert "add one more line" in prolog("Prolog=/a,/b").trouble
 
 
-def run(script: str, folder: Path, *words: str) -> tuple[int, str]:
+def run(script: str, folder: Path, *words: str, **variables: str) -> tuple[int, str]:
     path = folder / "wrapper"
-    path.write_text(script)
+    path.write_text(script.replace("/run/outrider", str(folder / "run")))
     done = subprocess.run(
-        ["/bin/sh", str(path), *words], capture_output=True, text=True, timeout=30, check=False, env={}
+        ["/bin/sh", str(path), *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", **variables},
     )
     return done.returncode, done.stdout
 
@@ -100,6 +115,77 @@ def test_failure_of_the_sites_prolog_is_the_failure_of_both(tmp_path: Path) -> N
 
 def test_epilog_of_the_site_runs_last_and_its_exit_status_counts(tmp_path: Path) -> None:
     assert run(wrapper(tmp_path, of_epilog=True, site_code=7), tmp_path, "x") == (7, "ours\ntheirs x\n")
+
+
+UNABLE = ("missing", "not executable", "without its interpreter")
+
+
+def broken(folder: Path, hook: Hook, how: str) -> str:
+    """A wrapper where ours cannot be run."""
+    theirs = program(folder / "theirs", "echo theirs")
+    ours = program(folder / "ours", "echo ours")
+    if how == "missing":
+        ours.unlink()
+    elif how == "not executable":
+        ours.chmod(0o644)
+    else:
+        ours.write_text("#!/nowhere/sh\n")
+    found = composed(hook, site(f"{hook.key}={theirs}\n"), can_be_several=False)
+    return found.wrapper.replace(hook.ours, str(ours))
+
+
+@pytest.mark.parametrize("how", UNABLE)
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
+def test_job_without_an_image_passes_where_ours_cannot_be_run(tmp_path: Path, hook: Hook, how: str) -> None:
+    script = broken(tmp_path, hook, how)
+    code, said = run(script, tmp_path, SLURM_JOB_ID="7", SLURM_JOB_UID="0", SLURM_JOB_COMMENT="mine")
+
+    assert (code, said) == (0, "theirs\n")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
+def test_program_that_a_sites_pattern_matches_depends_on_no_file_of_ours(tmp_path: Path, hook: Hook) -> None:
+    found = composed(hook, site(f"{hook.key}=/etc/slurm/{hook.name}.d/*\n"), can_be_several=False)
+    (installed,) = hook_files([found])
+    script = found.wrapper.replace(hook.ours, str(tmp_path / "missing"))
+
+    assert (installed["path"], installed["mode"]) == (f"/etc/slurm/{hook.name}.d/50-outrider", 0o755)
+    assert run(script, tmp_path, SLURM_JOB_ID="7", SLURM_JOB_COMMENT="mine") == (0, "")
+
+
+@pytest.mark.parametrize("how", UNABLE)
+def test_job_with_an_image_fails_alone_where_ours_cannot_be_run(tmp_path: Path, how: str) -> None:
+    job = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_UID": str(os.getuid()),
+        "SLURM_JOB_COMMENT": "x outrider-ticket=1.abc",
+    }
+    prolog_code, _ = run(broken(tmp_path, PROLOG, how), tmp_path, **job)
+    task_code, said = run(broken(tmp_path, TASK_PROLOG, how), tmp_path, **job)
+    epilog_code, _ = run(broken(tmp_path, EPILOG, how), tmp_path, **job)
+
+    assert (prolog_code, task_code, epilog_code) == (0, 3, 0)
+    assert "print outrider: Outrider's own files on this node cannot be run" in said
+    assert not list((tmp_path / "run" / "failed").iterdir())
+
+
+@pytest.mark.parametrize("job", ["", "../7", "7 8", "x"])
+def test_number_of_a_job_that_is_none_names_no_file(tmp_path: Path, job: str) -> None:
+    script = broken(tmp_path, PROLOG, "missing")
+    code, _ = run(script, tmp_path, SLURM_JOB_ID=job, SLURM_JOB_COMMENT="outrider-ticket=1.abc")
+
+    assert code == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_refusal_of_ours_on_the_head_is_the_wrappers(tmp_path: Path) -> None:
+    theirs, ours = program(tmp_path / "theirs", "true"), program(tmp_path / "ours", "exit 1")
+    found = composed(
+        PROLOG_SLURMCTLD, site(f"PrologSlurmctld={theirs}\n"), can_be_several=False
+    ).wrapper.replace(PROLOG_SLURMCTLD.ours, str(ours))
+
+    assert run(found, tmp_path)[0] == 1
 
 
 SITES_LUA = {
@@ -230,9 +316,9 @@ def test_lua_of_the_site_in_use_is_no_trouble() -> None:
         ("", "BatchStartTimeout (10 s) is not above the 60 s"),
         ("PrologEpilogTimeout=65534\nBatchStartTimeout=30\n", "set BatchStartTimeout=120"),
         ("PrologEpilogTimeout=30\nBatchStartTimeout=61\n", "a prolog may take 30 s, but Outrider's 60 s"),
-        ("PrologEpilogTimeout=600\n", "BatchStartTimeout (10 s) is not above the 600 s"),
-        ("PrologEpilogTimeout=600\nBatchStartTimeout=600\n", "set BatchStartTimeout=660"),
-        ("PrologTimeout=90\nPrologEpilogTimeout=5\nBatchStartTimeout=60\n", "the 90 s"),
+        ("PrologEpilogTimeout=600\n", "BatchStartTimeout (10 s) is not above the 60 s"),
+        ("PrologEpilogTimeout=600\nBatchStartTimeout=60\n", "set BatchStartTimeout=660"),
+        ("PrologTimeout=90\nPrologEpilogTimeout=5\nBatchStartTimeout=60\n", "set BatchStartTimeout=150"),
     ],
 )
 def test_trap_of_the_timeouts_is_named_with_its_numbers(lines: str, word: str) -> None:
@@ -240,6 +326,10 @@ def test_trap_of_the_timeouts_is_named_with_its_numbers(lines: str, word: str) -
 
     assert len(found) == 1
     assert word in found[0]
+
+
+def test_limit_of_the_sites_own_prolog_asks_for_no_longer_start() -> None:
+    assert timeouts(site("PrologEpilogTimeout=3600\nBatchStartTimeout=600\n").value) == []
 
 
 def test_timeout_that_the_site_has_not_set_is_set_above_what_a_prolog_takes() -> None:

@@ -18,8 +18,11 @@ from outrider.cli.main import main
 class Machines:
     """Nodes that answer as told, and remember what they were asked."""
 
-    def __init__(self, states: dict[str, str], *, uid: int = 0, trouble: str = "") -> None:
+    def __init__(
+        self, states: dict[str, str], *, uid: int = 0, trouble: str = "", is_resized: bool = False
+    ) -> None:
         self.states = states
+        self.is_resized = is_resized
         self.uid = uid
         self.trouble = trouble
         self.asked: list[Json] = []
@@ -33,7 +36,8 @@ class Machines:
             states = {path: self.states.get(path, "missing") for path in paths}
             return {"files": states, "uid": self.uid, "has_systemd": False}
         changed = [each["path"] for each in request["files"]]
-        return {"changed": changed, "kept": [], "words": [], "service": "started"}
+        done: Json = {"changed": changed, "kept": [], "words": [], "service": "started"}
+        return {**done, "is_resized": self.is_resized}
 
 
 FILES = (
@@ -48,6 +52,16 @@ def deployment(machines: Machines, *, is_dry: bool = False, verdict: str = "") -
         remote=machines, kit=KIT, is_dry=is_dry, limit="1GiB", is_started=True, start_command="",
         verify=lambda node: verdict,
     )  # fmt: skip
+
+
+def test_pool_with_another_limit_is_a_change_and_is_said() -> None:
+    paths = {each["path"]: "same" for each in KIT.of("n1")}
+
+    same = deployed(deployment(Machines(paths)), "n1")
+    resized = deployed(deployment(Machines(paths, is_resized=True)), "n1")
+
+    assert (same.state, same.words) == ("same", "")
+    assert (resized.state, resized.words) == ("changed", "its pool may now have 1GiB")
 
 
 def test_only_what_differs_is_sent_and_no_unit_without_systemd() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -18,22 +17,17 @@ PAGE = (ROOT / "docs/install-gridengine.md").read_text()
 SHIM = (Path(__file__).with_name("systemctl.sh")).read_text()
 HOSTS = ("head", "n1", "n2", "images")
 WHERE = ("/etc/outrider", "/etc/systemd", "/usr/lib/outrider", "/usr/sbin", "/usr/lib/systemd")
-PROGRAM = '#!/bin/sh\nPYTHONPATH={root} exec {python} -m {module} "$@"\n'
 
 
 @pytest.fixture
-def cluster() -> Iterator[GridEngineCluster]:
-    """Two nodes, with what stands for systemd and for the installation by pip."""
-    with grid(2) as made:
+def cluster(installed: Path) -> Iterator[GridEngineCluster]:
+    """Two nodes, with what stands for systemd."""
+    with grid(installed, 2) as made:
         for host in ("head", "n1", "n2"):
             made.run(host, ["mkdir", "-p", "/run/systemd/system", "/etc/systemd/system"])
             made.write(host, "/usr/local/bin/systemctl", SHIM, mode=0o755)
-        environment = {"PYTHONPATH": str(ROOT), **VARIABLES}
-        lines = "".join(f"{key}={value}\n" for key, value in environment.items())
+        lines = "".join(f"{key}={value}\n" for key, value in VARIABLES.items())
         made.write("head", "/etc/systemd/environment", lines)
-        for name, module in (("outrider", "outrider.cli.main"), ("outriderd", "outrider.service")):
-            text = PROGRAM.format(root=ROOT, python=sys.executable, module=module)
-            made.write("head", f"/usr/local/bin/{name}", text, mode=0o755)
         yield made
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from outrider.cli.installing.gridengine.plan import (
@@ -14,6 +16,7 @@ from outrider.cli.installing.gridengine.plan import (
     hook,
     plan,
 )
+from outrider.cli.installing.gridengine.proof import heard_s
 from outrider.cli.installing.gridengine.site import GridSite
 
 WORK = """qname all.q
@@ -102,7 +105,9 @@ def test_part_that_is_not_wanted_is_left_alone() -> None:
     )
     planned = plan(site(prolog="/site/prolog"), wishes)
 
-    assert {each.key for each in planned.hooks} == {"epilog", "start_proc_args", "jsv_allowed_mod", "jsv_url"}
+    assert {each.key for each in planned.hooks} == {
+        "shepherd_cmd", "epilog", "start_proc_args", "jsv_allowed_mod", "jsv_url",
+    }  # fmt: skip
     assert planned.troubles == ()
 
 
@@ -122,3 +127,91 @@ def test_reservation_queue_is_made_with_twice_the_slots_and_whole_node_environme
 def test_hooks_are_what_guards_and_scripts_are_called_by() -> None:
     assert hook("starter", "outrider.q", WISHES) == STARTER
     assert hook("epilog", "outrider.q", WISHES) == EPILOG
+
+
+INTERACTIVE = "qname {name}\nqtype BATCH INTERACTIVE\nprolog NONE\n"
+UNSHIELDED = GridWishes(
+    account="outrider", reservation_queue="outrider.q", parts=frozenset(PARTS) - {"shepherd"}
+)
+
+
+def interactive(configuration: str = "") -> GridSite:
+    queues = {name: INTERACTIVE.format(name=name) for name in ("all.q", "outrider.q")}
+    return replace(site(configuration=configuration), queues=queues)
+
+
+def test_shepherd_comes_before_the_hooks_that_it_shields() -> None:
+    keys = [each.key for each in plan(interactive(), WISHES).hooks]
+
+    assert keys.index("shepherd_cmd") == 0
+    assert "prolog" in keys
+
+
+def test_queue_of_interactive_jobs_gets_no_hooks_that_nothing_shields() -> None:
+    planned = plan(interactive(), UNSHIELDED)
+
+    assert {"prolog", "epilog", "starter_method"}.isdisjoint(each.key for each in planned.hooks)
+    assert [each.partition(" takes")[0] for each in planned.advice] == ["queue all.q", "queue outrider.q"]
+
+
+def test_queue_of_batch_jobs_alone_gets_its_hooks_without_a_shield() -> None:
+    assert prologs(site(), UNSHIELDED).keys() == {"all.q", "outrider.q"}
+
+
+def test_shepherd_of_the_sites_own_is_kept_and_named_with_what_it_has_to_call() -> None:
+    found = interactive("shepherd_cmd /site/shepherd")
+
+    (trouble,) = plan(found, WISHES).troubles
+    chained = plan(found, UNSHIELDED)
+
+    assert "/site/shepherd" in trouble
+    assert "--without-shepherd" in trouble
+    assert (chained.troubles, chained.advice) == ((), ())
+    assert "prolog" in {each.key for each in chained.hooks}
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("00:00:40", 45), ("0:1:0", 65), ("2", 7), ("", 5)], ids=str)
+def test_change_is_heard_of_after_one_load_report(said: str, seconds: int) -> None:
+    assert heard_s(site(configuration=f"load_report_time {said}")) == seconds
+
+
+def environment(name: str, slots: int, controls: str) -> str:
+    return f"pe_name {name}\nallocation_rule {slots}\ncontrol_slaves {controls}\nuser_lists NONE\n"
+
+
+def with_environments(**found: str) -> GridSite:
+    texts = {name: environment(name, 4, controls) for name, controls in found.items()}
+    return replace(site(), queues={"all.q": WORK.replace("1,[n1=4],[n2=4]", "4").format(prolog="NONE")},
+                   environments=texts)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "chosen"),
+    [
+        ({"mpi": "TRUE"}, "mpi"),
+        ({"loose": "FALSE", "mpi": "TRUE"}, "mpi"),
+        ({"outrider4": "TRUE", "mpi": "TRUE"}, "mpi"),
+        ({"loose": "FALSE"}, "loose"),
+        ({}, "outrider4"),
+    ],
+    ids=str,
+)
+def test_whole_nodes_are_reserved_by_the_sites_environment_that_lets_programs_start_others(
+    found: dict[str, str], chosen: str
+) -> None:
+    assert plan(with_environments(**found), WISHES).environments == ((4, chosen),)
+
+
+def test_environment_that_is_made_lets_programs_start_others() -> None:
+    (made,) = [each for each in plan(with_environments(), WISHES).objects if each.kind == "environment"]
+
+    assert made.after is not None
+    assert "control_slaves TRUE" in made.after.splitlines()
+
+
+def test_environment_of_an_earlier_installation_is_changed() -> None:
+    changes = plan(with_environments(outrider4="FALSE"), WISHES).objects
+
+    assert [(each.name, each.after) for each in changes if each.key == "control_slaves"] == [
+        ("outrider4", "TRUE")
+    ]

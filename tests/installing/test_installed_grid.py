@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -32,9 +33,9 @@ def seen() -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def cluster(said: Said, seen: dict[str, object]) -> Iterator[GridEngineCluster]:
+def cluster(installed: Path, said: Said, seen: dict[str, object]) -> Iterator[GridEngineCluster]:
     """A site, installed as the page says."""
-    with grid() as made:
+    with grid(installed) as made:
         seen["files"] = {host: tree(made, host, *WHERE) for host in ("head", "n1", "n2")}
         seen["objects"] = objects(made)
         said["show"] = outrider(made, "init", "gridengine", "--json")
@@ -77,7 +78,7 @@ def test_hooks_are_tried_on_a_queue_of_their_own_which_goes_again(
     }
 
     assert prologs == {"all.q": "$host", "outrider.q": "reserved"}
-    assert "A job has come through the hooks on n1" in said["apply"].stdout
+    assert "Jobs have come through the hooks on n1" in said["apply"].stdout
     assert "outrider-proof" not in "".join(after.values())
     assert set(cluster.queue_states().values()) <= {"", "S"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -49,10 +50,10 @@ def before() -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def cluster(
-    found: dict[str, CompletedProcess[str]], before: dict[str, dict[str, str]]
+    installed: Path, found: dict[str, CompletedProcess[str]], before: dict[str, dict[str, str]]
 ) -> Iterator[SlurmCluster]:
     """A site with hooks of its own, installed as the page says."""
-    with site(2, LINES, FILES) as made:
+    with site(installed, 2, LINES, FILES) as made:
         before.update({host: tree(made, host, *WHERE) for host in ("head", "n1", "n2")})
         found["show"] = outrider(made, "init", "slurm", "--json")
         found["tree after show"] = CompletedProcess([], 0, json.dumps(tree(made, "head", *WHERE)), "")
@@ -90,8 +91,28 @@ def test_hooks_of_the_site_run_beside_ours_and_no_node_drains(cluster: SlurmClus
     assert done.stdout == "yes\nyes\n"
     for node in ("n1", "n2"):
         assert cluster.read(node, "/var/log/site-hooks").splitlines()[-2:] == ["prolog", "epilog"]
-        links = cluster.run(node, ["readlink", "/etc/slurm/epilog.d/50-outrider"]).stdout
-        assert links == "/usr/lib/outrider/slurm/epilog\n"
+        assert "\n/usr/lib/outrider/slurm/epilog " in cluster.read(node, "/etc/slurm/epilog.d/50-outrider")
+
+
+@pytest.mark.parametrize(
+    "loss", ["mv /usr/lib/outrider /usr/lib/away", "chmod 600 /usr/lib/outrider/slurm/*"]
+)
+def test_loss_of_our_folder_drains_no_node_and_stops_no_job_without_an_image(
+    cluster: SlurmCluster, loss: str
+) -> None:
+    modes = cluster.run("n1", ["sh", "-c", "stat -c '%a %n' /usr/lib/outrider/slurm/*"]).stdout.splitlines()
+    cluster.run("n1", ["sh", "-c", loss])
+    try:
+        done = cluster.run("head", ["srun", "-wn1", "sh", "-c", 'echo "$SITE"'])
+        cluster.wait_idle()
+        sound = cluster.run("head", ["sinfo", "-h", "-N", "-n", "n1", "-o", "%T"]).stdout.split()
+    finally:
+        cluster.run("n1", ["sh", "-c", "[ ! -d /usr/lib/away ] || mv /usr/lib/away /usr/lib/outrider"])
+        for line in modes:
+            cluster.run("n1", ["chmod", *line.split()])
+
+    assert done.stdout == "yes\n"
+    assert set(sound) == {"idle"}
 
 
 def test_site_still_decides_about_jobs_and_ours_are_held(cluster: SlurmCluster) -> None:
@@ -194,7 +215,8 @@ def test_doctor_names_each_planted_fault(cluster: SlurmCluster) -> None:
     planted = {
         "head": "chmod 640 /etc/outrider/site.key; echo 'if' >/usr/lib/outrider/slurm/outrider_submit.lua;"
         " chmod g+w /usr/lib/outrider/slurm",
-        "n1": "rm /usr/lib/outrider/slurm/prolog; echo MessageTimeout=33 >>/etc/slurm/slurm.conf",
+        "n1": "rm /usr/lib/outrider/slurm/prolog; echo MessageTimeout=33 >>/etc/slurm/slurm.conf;"
+        " chmod 777 /usr/lib/outrider; chmod 644 /etc/outrider/site.key",
         "n2": "kill $(python3 -IS /usr/lib/outrider/hook.py ping --json | tr -dc 0-9,a-z: |"
         " sed 's/.*pid:\\([0-9]*\\).*/\\1/')",
     }
@@ -204,6 +226,7 @@ def test_doctor_names_each_planted_fault(cluster: SlurmCluster) -> None:
     _, found = doctor(cluster)
     outrider(cluster, "nodes", "deploy", "n[1-2]", "--start-command", START)
     cluster.run("head", ["sh", "-c", "chmod 600 /etc/outrider/site.key; chmod g-w /usr/lib/outrider/slurm"])
+    cluster.run("n1", ["chmod", "755", "/usr/lib/outrider"])
     cluster.write("n1", CONF, cluster.read("head", CONF))
     outrider(cluster, "init", "slurm", "--apply")
     _, mended = doctor(cluster)
@@ -213,6 +236,11 @@ def test_doctor_names_each_planted_fault(cluster: SlurmCluster) -> None:
     assert "is no good Lua" in found["head", "filter"][0][1]
     assert "can be written to by others" in found["head", "folders"][0][1]
     assert any("prolog is missing: outrider nodes deploy n1" in words for _, words in found["n1", "files"])
+    assert found["n1", "folders"] == [
+        ("fault", "/usr/lib/outrider can be written to by others than root (0777): chown root, chmod go-w")
+    ]
+    assert found["n1", "key"][0][0] == "fault"
+    assert "/etc/outrider/site.key is a secret and can be read by others (0644)" in found["n1", "key"][0][1]
     assert "differs from the head's" in found["n1", "slurm.conf"][0][1]
     assert found["n2", "daemon"][0][0] == "fault"
     assert levels["n2", "files"] == "ok"
@@ -223,8 +251,8 @@ def test_doctor_names_each_planted_fault(cluster: SlurmCluster) -> None:
 
 @pytest.mark.parametrize("version", ["24.11", "26.05"])
 @pytest.mark.skipif(not os.environ.get("OUTRIDER_TEST_VERSIONS"), reason="OUTRIDER_TEST_VERSIONS is not set")
-def test_other_versions_take_the_lines_and_let_go_of_them(version: str) -> None:
-    with site(1, LINES, FILES, version) as made:
+def test_other_versions_take_the_lines_and_let_go_of_them(installed: Path, version: str) -> None:
+    with site(installed, 1, LINES, FILES, version) as made:
         before = tree(made, "head", *WHERE)
         outrider(made, "init", "slurm", "--apply", "--nodes-are-ready", "--with-cli-filter")
         outrider(made, "nodes", "deploy", "n1", "--limit", "1GiB", "--start-command", START)

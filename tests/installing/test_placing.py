@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from outrider.cli.installing import placing
+from outrider.cli.installing.findings import Level, of_states
 from outrider.cli.installing.placing import Json, PlacingError, carry_out, quietly
 
 MANIFEST = "/lib/manifest.json"
@@ -127,6 +128,27 @@ def test_mode_that_was_changed_is_mended(root: Path) -> None:
     assert (root / "etc/deep/er/key").stat().st_mode == 0o100600
 
 
+def test_what_others_can_write_to_or_read_is_named(root: Path) -> None:
+    request(root, "put", *WANTED)
+    before = request(root, "look", *WANTED)["too_open"]
+    for name, mode in {
+        "lib": 0o777,
+        "lib/program": 0o757,
+        "etc/deep": 0o1777,
+        "etc/deep/er/key": 0o644,
+    }.items():
+        (root / name).chmod(mode)
+
+    found = request(root, "look", *WANTED)["too_open"]
+
+    assert before == []
+    assert found == [
+        {"path": "/etc/deep/er/key", "mode": "0644", "by": "read"},
+        {"path": "/lib", "mode": "0777", "by": "written"},
+        {"path": "/lib/program", "mode": "0757", "by": "written"},
+    ]
+
+
 def test_content_that_came_changed_is_put_nowhere(root: Path) -> None:
     before = contents(root)
     broken = {**WANTED[0], "digest": "0" * 64}
@@ -224,3 +246,16 @@ def test_program_is_written_for_the_oldest_python_of_nodes() -> None:
 def test_owner_that_is_not_there_is_named(root: Path) -> None:
     with pytest.raises(PlacingError, match="there is no user or group nobody-here"):
         request(root, "put", file("/etc/x", "x", owner="nobody-here"))
+
+
+@pytest.mark.parametrize("path", ["lib/program", "lib"])
+def test_program_that_cannot_be_run_is_a_fault_to_the_doctor(root: Path, path: str) -> None:
+    request(root, "put", *WANTED)
+    (root / path).chmod(0o700 if path == "lib" else 0o644)
+    looked = request(root, "look", *WANTED)["files"]
+    findings = of_states("n1", looked, "deploy")
+
+    assert looked["/lib/program"] == "unusable"
+    (found,) = [each for each in findings if "/lib/program" in each.words]
+    assert found.level is Level.FAULT
+    assert "0755" in found.words

@@ -15,6 +15,7 @@ def add(commands: Subparsers) -> None:
         reserve,
         submit,
         timeline,
+        top,
         watch,
     )
 
@@ -23,6 +24,7 @@ def add(commands: Subparsers) -> None:
         reservations,
         jobs,
         watch,
+        top,
         timeline,
         listing,
         submit,

@@ -128,8 +128,7 @@ def _print(
 
         again = ""
         if decision.earliest_start_s is not None:
-            start_s = wants.typable_start_s(decision.earliest_start_s, asking.when.now_s)
-            start = asking.when.exact(start_s)
+            start = wants.typable_start(decision.earliest_start_s, asking.when)
             again = wants.words_with_start(arguments.words, start, drops_finish=drops_finish)
         print(refused_screen(decision, asking.when, asking.paint, refused, again))
     if decision.result != "accepted":

@@ -74,4 +74,8 @@ def submit(arguments: argparse.Namespace) -> None:
 
 def _program(script: str) -> str:
     """A script is named as seen from here; the job may be started elsewhere."""
-    return os.path.abspath(script) if "/" in script or os.path.exists(script) else script
+    if "/" not in script and not os.path.exists(script):
+        return script
+    if os.path.isfile(script) and not os.access(script, os.X_OK):
+        raise InputError(f"{script} is started as a program and is not executable: chmod +x {script}")
+    return os.path.abspath(script)

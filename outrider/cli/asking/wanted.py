@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.cli.arguments import Parser
+from outrider.cli.asking.words import When
 from outrider.cli.client import Json, printable_line
 from outrider.cli.errors import InputError
 
 MOST_BYTES = 256 * 1024
 """As much as outrider.metadata.yamlfile reads; importing that would need a library."""
 MOST_NAME = 63
-SOON_S, TYPING_S = 600, 30
+SOON_S = 600
 MOST_FILE_NAME = 255
 NOTHING = "none"
 """What is typed to take a key out of what the file says."""
@@ -166,11 +167,10 @@ def name_from(uri: str) -> str:
     return plain or "workspace"
 
 
-def typable_start_s(earliest_s: int, now_s: int) -> int:
-    """The start to ask for instead: if it is soon, a full minute that leaves time to type."""
-    if earliest_s > now_s + SOON_S:
-        return earliest_s
-    return -(-(earliest_s + TYPING_S) // 60) * 60
+def typable_start(earliest_s: int, when: When) -> str:
+    """The start to ask for instead. One that is soon counts from when it is typed."""
+    left_s = earliest_s - when.now_s
+    return when.exact(earliest_s) if left_s > SOON_S else f"now+{max(1, left_s)}s"
 
 
 def words_with_start(words: Sequence[str], start: str, *, drops_finish: bool) -> str:

@@ -40,7 +40,8 @@ def show(arguments: argparse.Namespace) -> None:
         import yaml  # noqa: F401
     except ImportError as error:
         raise MissingPartError(
-            f"the demo runs the service, which needs {error.name}: pip install 'outrider[service]'"
+            f"the demo runs the service, which needs {error.name}: in a clone of Outrider, "
+            "pip install '.[service]'"
         ) from error
     from cachemgr.clock import SystemClock
     from outrider.cli.demo.screen import Screen, prose

@@ -37,7 +37,7 @@ CONFIGURATION = """version: 1
 site: demo
 state: {folder}/state
 socket: {folder}/s
-link: {{rate: {rate}, reserve: at-once, spread: 3s}}
+link: {{rate: {rate}, best_effort_rate: 0, reserve: at-once, spread: 3s}}
 timings: {{progress: 1s, look: 2s, call: 3s, away: 3s}}
 backend: {{kind: embedded, nodes: "{nodes}", pool: 1GiB, rate: {rate}}}
 """

@@ -53,7 +53,7 @@ BRIEF = Plot(
     duration="3s",
     first_in_s=10,
     too_soon_in_s=5,
-    again_in_s=14,
+    again_in_s=19,
     has_trouble=False,
 )
 

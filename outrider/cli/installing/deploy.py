@@ -32,7 +32,7 @@ RELAY_PORT = 7010
 _EPILOG = """A node gets the daemon in /usr/lib/outrider, the hooks that slurm.conf is going to name, its
 /etc/outrider/cachemgr.conf and the site's key, and its daemon is started. Only what differs is sent, so
 this may be run again at any time: for new nodes, a new version, or to see what has changed (--dry-run).
-It needs ssh as root (or --sudo), Fabric (pip install 'outrider[deploy]') and known host keys.
+It needs ssh as root (or --sudo), Fabric (pip install '.[deploy]' in a clone) and known host keys.
 "outrider nodes deploy" is the same command.
 
 examples:
@@ -188,6 +188,7 @@ def deployed(deployment: Deployment, node: str) -> NodeResult:
     except RemoteError as error:
         return NodeResult(node=node, state="failed", words=str(error))
     words = [*put["words"], *([_kept(kept)] if kept else [])]
+    words += [f"its pool may now have {deployment.limit}"] if put["is_resized"] else []
     if put["service"] in ("started", "restarted", "running"):
         trouble = deployment.verify(node)
         if trouble:
@@ -198,10 +199,10 @@ def deployed(deployment: Deployment, node: str) -> NodeResult:
                 service=put["service"],
                 words="; ".join([trouble, *words]),
             )
+    after: State = "changed" if put["changed"] or put["is_resized"] else "same"
     return NodeResult(
-        node=node, state="changed" if put["changed"] else "same", files=tuple(put["changed"]),
-        service=put["service"], words="; ".join(words),
-    )  # fmt: skip
+        node=node, state=after, files=tuple(put["changed"]), service=put["service"], words="; ".join(words)
+    )
 
 
 def removed(remote: Remote, node: str) -> NodeResult:

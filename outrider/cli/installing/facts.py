@@ -21,7 +21,7 @@ USUAL = (
 SHARED_TYPES = frozenset(
     ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.glusterfs", "afs", "cifs", "9p", "panfs")
 )
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
 _SHOWN = re.compile(r"(?m)^([^\s\[]+)(?:\[\d+\])?\s*= ?(.*)$")
 
 

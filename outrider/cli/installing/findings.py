@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from outrider.cli.installing.placing import Json
+
 
 class Level(IntEnum):
     """How bad; the worst of all is the exit code."""
@@ -50,6 +52,9 @@ def of_states(where: str, states: dict[str, str], remedy: str) -> list[Finding]:
     for path, state in sorted(states.items()):
         if state == "missing":
             found.append(fault(where, "files", f"{path} is missing: {remedy}"))
+        elif state == "unusable":
+            words = f"{path} cannot be run by everybody: give it and the folders above it the mode 0755"
+            found.append(fault(where, "files", words))
         elif state == "older":
             found.append(warning(where, "files", f"{path} is of another version or mode: {remedy}"))
         elif state in ("edited", "foreign"):
@@ -58,3 +63,17 @@ def of_states(where: str, states: dict[str, str], remedy: str) -> list[Finding]:
             )
     right = sum(state == "same" for state in states.values())
     return [*found, ok(where, "files", f"{right} are as they were shipped")] if right else found
+
+
+def of_rights(where: str, too_open: Sequence[Json]) -> list[Finding]:
+    """Files and folders that others than root can write to, or read where they are secret."""
+    found = []
+    for each in too_open:
+        path, mode = each["path"], each["mode"]
+        if each["by"] == "read":
+            words = f"{path} is a secret and can be read by others ({mode}): chmod 600 it, and make a new one"
+            found.append(fault(where, "key", words))
+        else:
+            words = f"{path} can be written to by others than root ({mode}): chown root, chmod go-w"
+            found.append(fault(where, "folders", words))
+    return found or [ok(where, "folders", "only root can write to our files and to the folders above them")]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import glob
 import os
+import socket
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from outrider.cli.errors import CommandError
 from outrider.cli.installing import headfiles
 from outrider.cli.installing.facts import Facts
-from outrider.cli.installing.findings import Check, Finding, fault, of_states, ok, warning
+from outrider.cli.installing.findings import Check, Finding, fault, of_rights, of_states, ok, warning
 from outrider.cli.installing.placing import Json, carry_out
 from outrider.cli.installing.plan import Plan
 from outrider.cli.installing.running import Runner
@@ -23,7 +25,6 @@ HERE = "head"
 OLDEST = (22, 5)
 APPLY = "outrider init slurm --apply"
 SERVICE_S = 2
-FOLDERS = ("/usr/lib/outrider", "/usr/lib/outrider/slurm", "/etc/outrider", "/etc/outrider/slurm")
 SETTLES_S = 10
 PAUSE_S = 0.5
 _NEEDED = ("JobSubmitPlugins", "Prolog", "Epilog", "TaskProlog")
@@ -42,7 +43,7 @@ class HeadChecks:
 
     def all(self) -> Sequence[Check]:
         return (
-            self.slurm, self.plugins, self.lines, self.lua, self.shipped, self.key, self.folders,
+            self.slurm, self.plugins, self.lines, self.lua, self.shipped, self.key,
             self.configuration, self.munge, self.service, self.limits, self.deployment,
         )  # fmt: skip
 
@@ -120,9 +121,6 @@ class HeadChecks:
     def key(self) -> list[Finding]:
         return key_findings(HERE, headfiles.KEY)
 
-    def folders(self) -> list[Finding]:
-        return folder_findings(FOLDERS)
-
     def configuration(self) -> list[Finding]:
         return configuration_findings(self.runner)
 
@@ -148,25 +146,6 @@ class HeadChecks:
         return self.runner.run([program, "-v"]).code is not None
 
 
-def folder_findings(paths: Sequence[str]) -> list[Finding]:
-    """Whoever may write there is root as soon as a job starts."""
-    found = []
-    for path in paths:
-        if not os.path.isdir(path):
-            continue
-        about = os.stat(path)
-        if about.st_uid != 0 or about.st_mode & 0o022:
-            mode = stat.S_IMODE(about.st_mode)
-            found.append(
-                fault(
-                    HERE,
-                    "folders",
-                    f"{path} can be written to by others than root ({mode:04o}): chown root, chmod go-w",
-                )
-            )
-    return found or [ok(HERE, "folders", "only root can write to them")]
-
-
 def configuration_findings(runner: Runner) -> list[Finding]:
     command = [sys.executable, "-m", "outrider.service", "--check", "--config", headfiles.CONFIG]
     done = runner.run(command, 60)
@@ -175,7 +154,7 @@ def configuration_findings(runner: Runner) -> list[Finding]:
     return [ok(HERE, "outriderd.yaml", done.output.strip().rpartition(": ")[2])]
 
 
-def service_findings(socket: str) -> list[Finding]:
+def service_findings(path: str) -> list[Finding]:
     """Whether outriderd answers, and promises."""
     from cachemgr.clock import SystemClock
     from outrider.cli.asking.reading import read
@@ -186,7 +165,7 @@ def service_findings(socket: str) -> list[Finding]:
     until_s = clock.monotonic_s() + SETTLES_S
     try:
         while True:
-            answer = Client(socket, clock, timeout_s=SERVICE_S).get("/v1/status")
+            answer = Client(path, clock, timeout_s=SERVICE_S).get("/v1/status")
             status = read(Status, answer)
             # One that was just started has not seen its nodes yet.
             if (status.is_promising and not status.nodes_away) or clock.monotonic_s() > until_s:
@@ -196,9 +175,31 @@ def service_findings(socket: str) -> list[Finding]:
         return [fault(HERE, "outriderd", f"{error}: systemctl status outriderd")]
     if not status.is_promising:
         return [warning(HERE, "outriderd", f"answers, but promises nothing: {'; '.join(status.troubles)}")]
+    if names := _lacking(path):
+        return [
+            fault(
+                HERE,
+                "outriderd",
+                f"runs as root without {', '.join(names)}, so users' images and jobs fail: take User=root "
+                "and CapabilityBoundingSet= out of its unit (systemctl cat outriderd), then systemctl "
+                "restart outriderd",
+            )
+        ]
     away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
     told = warning if away else ok
     return [told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")]
+
+
+def _lacking(path: str) -> tuple[str, ...]:
+    """The rights of root that the service at that socket lacks; none if it cannot be seen."""
+    from outrider.service.daemon.capabilities import lacking
+    from outrider.service.web.protocol import peer_of
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
+        connection.connect(path)
+        peer = peer_of(connection)
+        return () if peer is None else lacking(peer.pid)
+    return ()
 
 
 def deployment_findings(nodes: Sequence[str]) -> list[Finding]:
@@ -219,7 +220,8 @@ def shipped_findings(files: Sequence[Json], remedy: str) -> list[Finding]:
     if states.get(headfiles.CONFIG) in ("edited", "foreign"):
         del states[headfiles.CONFIG]
     states.pop(headfiles.KEY, None)
-    return of_states(HERE, states, remedy)
+    too_open = [each for each in looked["too_open"] if each["path"] != headfiles.KEY]
+    return [*of_states(HERE, states, remedy), *of_rights(HERE, too_open)]
 
 
 def key_findings(where: str, path: str) -> list[Finding]:

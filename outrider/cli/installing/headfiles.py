@@ -78,14 +78,12 @@ def files(head: Head, hooks: Sequence[Composed]) -> list[Json]:
 
 
 def hook_files(hooks: Sequence[Composed]) -> list[Json]:
-    """The wrappers and links that composed hooks need where they run."""
-    found: list[Json] = []
-    for each in hooks:
-        if each.wrapper:
-            found.append(file(each.wrapper_path, each.wrapper.encode(), mode=0o755))
-        if each.link:
-            found.append({"path": each.link, "link": each.hook.ours})
-    return found
+    """The programs that call ours, which composed hooks need where they run."""
+    return [
+        file(each.link or each.wrapper_path, each.wrapper.encode(), mode=0o755)
+        for each in hooks
+        if each.wrapper
+    ]
 
 
 def file(path: str, content: bytes, **about: object) -> Json:
@@ -180,7 +178,9 @@ def unit(user: str) -> bytes:
     beside = os.path.join(os.path.dirname(sys.executable), "outriderd")
     program = beside if os.access(beside, os.X_OK) else f"{sys.executable} -m outrider.service"
     text = re.sub(r"(?m)^ExecStart=\S+", f"ExecStart={program}", text)
-    return re.sub(r"(?m)^User=\S+", f"User={user}", text).encode()
+    if user != "root":
+        text = text.replace("\n[Service]\n", f"\n[Service]\nUser={user}\n")
+    return text.encode()
 
 
 def nodes_of(site: SiteConf) -> tuple[str, ...]:

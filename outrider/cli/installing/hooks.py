@@ -1,8 +1,9 @@
 """How Outrider's hooks get beside those that a site has already, whatever form they are in.
 
 A hook that a site does not have is set. A single program is called by a few lines of shell together with
-ours. A pattern gets one more name that matches it. Nothing of the site's is left out or changes places:
-its prolog runs before ours and its failure counts as before, its epilog runs after ours.
+ours. A pattern gets one more program that matches it, which calls ours. Nothing of the site's is left
+out or changes places: its prolog runs before ours and its failure counts as before, its epilog runs
+after ours.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class Composed:
     hook: Hook
     value: str | None = None
     wrapper: str = ""
-    """The text of the file in WRAPPERS, if there is one."""
+    """The text of the file that calls ours, if there is one: in WRAPPERS, or where `link` says."""
     link: str = ""
-    """Where a name that points to ours has to be."""
+    """Where that file has to be for the site's pattern to match it."""
     trouble: str = ""
     before: str = field(default="")
 
@@ -93,15 +94,44 @@ def _in_pattern(hook: Hook, pattern: str, place: str) -> Composed:
             trouble=f"{place}: no name for {hook.key}={pattern} can be guessed: "
             f"let a name that it matches point to {hook.ours}, and use --without-{hook.name}",
         )
-    return Composed(hook=hook, before=pattern, link=f"{folder}/{name}")
+    return Composed(hook=hook, before=pattern, link=f"{folder}/{name}", wrapper=_wrapper(hook, ""))
+
+
+_UNABLE = "outrider: Outrider's own files on this node cannot be run: tell the administrator"
+_PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+_NAME = (
+    _PATH
+    + 'case ${SLURM_JOB_ID-} in "" | *[!0-9]*) exit 0 ;; esac\nfailed=/run/outrider/failed/$SLURM_JOB_ID\n'
+)
+# What follows Outrider's own where it could not be run. No state of our files may drain a node or stop a job
+# that has no image; one that has fails alone, with a sentence.
+_INSTEAD = {
+    "prolog": "case ${SLURM_JOB_COMMENT-} in *outrider-ticket=*) ;; *) exit 0 ;; esac\n"
+    + _NAME
+    + "mkdir -p -m 755 /run/outrider /run/outrider/failed\n"
+    f'umask 077\nprintf \'%s\\n\' "{_UNABLE}" >"$failed.new" &&\n'
+    '    chown "${SLURM_JOB_UID-0}" "$failed.new" && mv -f "$failed.new" "$failed"\nexit 0\n',
+    "task-prolog": _NAME + '[ -r "$failed" ] || exit 0\nIFS= read -r words <"$failed"\n'
+    "printf 'print %s\\n' \"$words\"\nexit 3\n",
+    "prolog-slurmctld": "exit 0\n",
+}
 
 
 def _wrapper(hook: Hook, site_path: str) -> str:
-    site = shlex.quote(site_path)
-    head = (
-        f"#!/bin/sh\n# {hook.key}: the site's own and Outrider's. Written by outrider init slurm from "
-        f"{hook.key}={site_path};\n# change that there, and run it again.\n"
-    )
+    """What calls ours, and the site's own before or after it if there is one."""
+    site = f'{shlex.quote(site_path)} "$@"'
+    source = f"the site's own and Outrider's. Written by outrider init slurm from {hook.key}={site_path};"
+    head = f"#!/bin/sh\n# {hook.key}: {source}\n# change that there, and run it again.\n"
+    if not site_path:
+        head = f"#!/bin/sh\n# {hook.key}: Outrider's. Written by outrider init slurm.\n"
     if hook.is_ours_first:
-        return f'{head}{hook.ours}\nexec {site} "$@"\n'
-    return f'{head}{site} "$@" || exit $?\nexec {hook.ours}\n'
+        forget = (
+            'case ${SLURM_JOB_ID-} in "" | *[!0-9]*) ;; *) rm -f "/run/outrider/failed/$SLURM_JOB_ID" ;; esac'
+        )
+        return f"{head}{hook.ours} ||\n    {forget}\n" + (f"exec {site}\n" if site_path else "exit 0\n")
+    first = f"{site} || exit $?\n" if site_path else ""
+    # 126 and 127: the shell's own words for what cannot be run, or is not there.
+    return (
+        f"{head}{first}{hook.ours}\nstatus=$?\n"
+        f"case $status in 126 | 127) ;; *) exit $status ;; esac\n{_INSTEAD[hook.name]}"
+    )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cachemgr.clock import SystemClock
 from cachemgr.errors import CacheError
 from cachemgr.sizes import in_words
+from cachemgr.steady import in_words as time_in_words
 from outrider import __version__
 from outrider.cli.installing.control import ask
 from outrider.cli.installing.facts import Facts
-from outrider.cli.installing.findings import Finding, fault, of_states, ok, warning
+from outrider.cli.installing.findings import Finding, fault, of_rights, of_states, ok, warning
 from outrider.cli.installing.headfiles import without_content
 from outrider.cli.installing.nodefiles import Kit
 from outrider.cli.installing.remote import Remote, RemoteError
@@ -48,7 +50,7 @@ class NodeChecks:
             numbers = ask(node, self.port, self.keys, "stats")
         except CacheError as error:
             return [fault(node, "daemon", str(error))]
-        lines = []
+        lines = self._time(node, found)
         if found["version"] != __version__:
             lines.append(
                 warning(
@@ -77,6 +79,16 @@ class NodeChecks:
             )
         return lines
 
+    def _time(self, node: str, found: Mapping[str, Any]) -> list[Finding]:
+        """Whether a node doubts its clock, or has another time than the head; an older one does not say."""
+        if found.get("clock_trouble"):
+            return [fault(node, "clock", str(found["clock_trouble"]))]
+        off_s = int(found.get("now_s", self.clock.now_s())) - self.clock.now_s()
+        if abs(off_s) <= MOST_CLOCK_S:
+            return []
+        words = f"is {time_in_words(off_s)} of the head's: pins, tickets and MUNGE fail; start chrony"
+        return [fault(node, "clock", words)]
+
     def files(self, node: str) -> list[Finding]:
         """What lies there, its clock, and its copy of slurm.conf."""
         assert self.remote is not None
@@ -99,7 +111,10 @@ class NodeChecks:
             for path, state in looked["files"].items()
             if looked["has_systemd"] or not path.startswith("/etc/systemd/")
         }
-        found = of_states(node, states, f"outrider nodes deploy {node}")
+        found = [
+            *of_states(node, states, f"outrider nodes deploy {node}"),
+            *of_rights(node, looked["too_open"]),
+        ]
         off_s = max(before_s - looked["now_s"], looked["now_s"] - after_s - 1, 0)
         if off_s > MOST_CLOCK_S:
             found.append(
@@ -115,7 +130,7 @@ class NodeChecks:
             found.append(
                 fault(node, "python", f"/usr/bin/python3 is {looked['python']}: 3.9 or later is needed")
             )
-        return [*found, *_disk(node, looked["pool"]), *self._conf(node, looked["digests"])]
+        return [*found, *of_disk(node, looked["pool"]), *self._conf(node, looked["digests"])]
 
     def _conf(self, node: str, digests: dict[str, str | None]) -> Sequence[Finding]:
         """A node with files of its own has to have the same."""
@@ -135,11 +150,15 @@ class NodeChecks:
         return [ok(node, "slurm.conf", "is the head's")]
 
 
-def _disk(node: str, pool: dict[str, int]) -> Sequence[Finding]:
+def of_disk(node: str, pool: dict[str, int]) -> Sequence[Finding]:
     """What instances cost on the pool's file system."""
     free = f"{in_words(pool['free_bytes'])} free"
+    if pool["size_bytes"] < LEAST_FREE_BYTES:
+        words = f"{POOL} is on a file system of {in_words(pool['size_bytes'])}: mount a larger one there"
+        return [warning(node, "disk", words)]
     if pool["free_bytes"] < LEAST_FREE_BYTES:
-        return [warning(node, "disk", f"only {free} in {POOL}: make room, or give the pool a smaller limit")]
+        words = f"only {free} in {POOL}: see what takes it with du -x, and move away what is not the pool's"
+        return [warning(node, "disk", words)]
     if pool["has_reflinks"]:
         return [ok(node, "disk", f"{free}; instances are reflinks and cost nothing")]
     return [ok(node, "disk", f"{free}; no reflinks: raw images are copied, others get overlays")]

@@ -53,14 +53,16 @@ def carry_out(request: Json) -> Json:
     files = [File(each) for each in request.get("files", [])]
     if request["do"] == "look":
         return {
-            "files": {each.path: place.state(each) for each in files},
+            "files": {each.path: place.found(each) for each in files},
+            "too_open": too_open(place, files),
             "digests": {path: mark_of(place.at(path)) for path in request.get("digests", [])},
             "pool": pool_of(place.at(request["pool"])) if "pool" in request else {},
             **machine(place.root),
         }
     if request["do"] == "put":
         changed = place.put(request.get("folders", []), files)
-        return {**changed, **started(request, place, changed["changed"], files)}
+        resized = sized(request, place)
+        return {**changed, **resized, **started(request, place, changed["changed"], files)}
     if request["do"] == "remove":
         stopped(request)
         return place.remove(request.get("leftovers", []))
@@ -121,6 +123,14 @@ class Place:
         if there == file.mark:
             return "same" if file.link or self._is_owned(file) else "older"
         return "older" if entry is not None else "foreign"
+
+    def found(self, file: File) -> str:
+        """As `state`; or unusable: a program that is right, and that nobody or only root could run."""
+        state = self.state(file)
+        if state == "missing" or file.link or not file.mode & 0o001:
+            return state
+        can_run = all(os.stat(self.at(each)).st_mode & 0o001 for each in upwards(file.path))
+        return state if can_run else "unusable"
 
     def put(self, folders: list[Json], files: list[File]) -> Json:
         """Make it so. Files of configuration that somebody has edited, or made, stay as they are."""
@@ -260,6 +270,35 @@ class Place:
         return not file.owner or (found.st_uid, found.st_gid) == ids_of(file.owner)
 
 
+def upwards(path: str) -> list[str]:
+    """A path, and the folders above it."""
+    return [] if path in ("/", "") else [path, *upwards(os.path.dirname(path))]
+
+
+def too_open(place: Place, files: list[File]) -> list[Json]:
+    """What others than root can write to on the way to our files, which makes them root when a job
+    starts, and secrets that others can read."""
+    ours = {each.path: each for each in files}
+    found: list[Json] = []
+    for path in sorted({above for each in ours for above in upwards(each)}):
+        try:
+            about = os.lstat(place.at(path))
+        except OSError:
+            continue
+        if stat.S_ISLNK(about.st_mode):
+            continue
+        file = ours.get(path)
+        owner_uid = ids_of(file.owner)[0] if file is not None and file.owner else os.getuid()
+        # In a sticky folder nobody takes away what is another's.
+        is_sticky = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX
+        is_secret = file is not None and not file.link and not file.mode & 0o077
+        if about.st_uid not in (0, owner_uid) or (about.st_mode & 0o022 and not is_sticky):
+            found.append({"path": path, "mode": f"{stat.S_IMODE(about.st_mode):04o}", "by": "written"})
+        elif is_secret and about.st_mode & 0o077:
+            found.append({"path": path, "mode": f"{stat.S_IMODE(about.st_mode):04o}", "by": "read"})
+    return found
+
+
 def machine(root: str) -> Json:
     """What a machine can do."""
     return {
@@ -275,7 +314,11 @@ def pool_of(path: str) -> Json:
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     about = os.statvfs(path)
-    return {"free_bytes": about.f_bavail * about.f_frsize, "has_reflinks": has_reflinks(path)}
+    return {
+        "free_bytes": about.f_bavail * about.f_frsize,
+        "size_bytes": about.f_blocks * about.f_frsize,
+        "has_reflinks": has_reflinks(path),
+    }
 
 
 def has_reflinks(path: str) -> bool:
@@ -293,14 +336,22 @@ def has_reflinks(path: str) -> bool:
     return True
 
 
-def started(request: Json, place: Place, changed: list[str], files: list[File]) -> Json:
-    """Make the pool if there is none, and have the daemon run what is now there."""
+def sized(request: Json, place: Place) -> Json:
+    """Make the pool if there is none, or give it another limit."""
     pool = request.get("pool")
-    words: list[str] = []
-    if pool and pool["limit"]:
+    if not pool:
+        return {"is_resized": False}
+    before = mark_of(place.at(pool["marker"]))
+    if pool["limit"]:
         run([*pool["command"], "--limit", pool["limit"]])
-    elif pool and not os.path.exists(place.at(pool["marker"])):
+    elif before is None:
         raise PlacingError("all files are there, but no pool: say how large it may be, with --limit 200GiB")
+    return {"is_resized": before not in (None, mark_of(place.at(pool["marker"])))}
+
+
+def started(request: Json, place: Place, changed: list[str], files: list[File]) -> Json:
+    """Have the daemon run what is now there."""
+    words: list[str] = []
     service = request.get("service")
     if not service:
         return {"service": "", "words": words}
@@ -315,7 +366,8 @@ def started(request: Json, place: Place, changed: list[str], files: list[File]) 
         return {"service": "not started" if not is_there or is_new else "running", "words": words}
     run(["systemctl", "daemon-reload"])
     run(["systemctl", "enable", service["unit"]])
-    is_active = is_running(service["unit"])
+    asked = ["systemctl", "is-active", "--quiet", service["unit"]]
+    is_active = subprocess.run(asked, timeout=COMMAND_S, check=False).returncode == 0
     if is_active and not is_new:
         return {"service": "running", "words": words}
     run(["systemctl", "restart", service["unit"]])
@@ -344,11 +396,6 @@ def stopped(request: Json) -> None:
         )  # fmt: skip
     elif service["unit"] == "cachemgr.service":
         end_daemon()
-
-
-def is_running(unit: str) -> bool:
-    done = subprocess.run(["systemctl", "is-active", "--quiet", unit], timeout=COMMAND_S, check=False)
-    return done.returncode == 0
 
 
 def daemon_pid() -> int:

@@ -133,8 +133,8 @@ def require_fabric() -> None:
         import fabric  # noqa: F401
     except ImportError as error:
         raise MissingPartError(
-            f"{error.name} is not installed: pip install 'outrider[deploy]', or copy the files yourself as "
-            "docs/install-slurm.md says"
+            f"{error.name} is not installed: in a clone of Outrider, pip install '.[deploy]', or copy the "
+            "files yourself as docs/install-slurm.md says"
         ) from error
 
 

@@ -27,6 +27,7 @@ GRIDENGINE = {
     "epilog.sh": "epilog/gridengine-epilog",
     "pe-start.sh": "prolog/gridengine-pe-start",
     "starter": "prolog/gridengine-starter",
+    "shepherd": "prolog/gridengine-shepherd",
     "outrider_jsv.py": "plugins/gridengine/outrider_jsv.py",
     "outrider_client_jsv.py": "plugins/gridengine/outrider_client_jsv.py",
 }

@@ -16,7 +16,7 @@ _LIMITS = ("PrologTimeout", "PrologEpilogTimeout")
 
 
 def batch_start_s(value: Callable[[str], str]) -> int:
-    """What BatchStartTimeout should be."""
+    """What BatchStartTimeout should be where a site has none: above all that a prolog may take there."""
     return max(_limit_s(value) or 0, LONGEST_PROLOG_S) + MARGIN_S
 
 
@@ -31,12 +31,12 @@ def timeouts(value: Callable[[str], str]) -> list[str]:
         )
     batch_s = seconds(value("BatchStartTimeout"))
     batch_s = DEFAULT_BATCH_START_S if batch_s is None else batch_s
-    longest_s = max(limit_s or 0, LONGEST_PROLOG_S)
-    if batch_s <= longest_s:
+    # What the site's own prolog takes is known to the site, however long its limit is.
+    if batch_s <= LONGEST_PROLOG_S:
         found.append(
-            f"BatchStartTimeout ({batch_s} s) is not above the {longest_s} s that a prolog may take: a job "
-            "whose prolog takes longer is taken for lost when its node registers anew, as at scontrol "
-            f"reconfigure; set BatchStartTimeout={longest_s + MARGIN_S}"
+            f"BatchStartTimeout ({batch_s} s) is not above the {LONGEST_PROLOG_S} s that Outrider's prolog "
+            "may take at the very worst: a job whose prolog takes longer is taken for lost when its node "
+            f"registers anew, as at scontrol reconfigure; set BatchStartTimeout={batch_start_s(value)}"
         )
     return found
 

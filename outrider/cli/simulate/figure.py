@@ -80,7 +80,9 @@ def check_picture(path: str) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise MissingPartError("drawing needs matplotlib: pip install 'outrider[sim]'") from error
+        raise MissingPartError(
+            "drawing needs matplotlib: in a clone of Outrider, pip install '.[sim]'"
+        ) from error
 
 
 def _rows(data: Figure) -> Iterator[tuple[object, ...]]:

@@ -74,6 +74,13 @@ def take_back(qconf: Qconf) -> tuple[list[Change], list[str]]:
     return done, kept
 
 
+def undo(changes: Sequence[Change], qconf: Qconf) -> None:
+    """As if these had never been carried out."""
+    for change in reversed(changes):
+        _remove(change, qconf)
+    note([each for each in noted() if each not in changes])
+
+
 def noted() -> list[Change]:
     try:
         return [Change(**each) for each in json.loads(Path(RECORD).read_bytes())["changes"]]

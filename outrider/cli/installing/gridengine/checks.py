@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 from cachemgr.clock import SystemClock
 from outrider.cli.errors import CommandError
@@ -20,19 +19,18 @@ from outrider.cli.installing.headchecks import (
     HERE,
     configuration_findings,
     deployment_findings,
-    folder_findings,
     key_findings,
     service_findings,
     shipped_findings,
 )
 from outrider.cli.installing.nodefiles import Kit, Ports
 from outrider.cli.installing.running import Runner, SystemRunner
+from outrider.rms.gridengine.mending import tree
 
 APPLY = "outrider init gridengine --apply"
 FILTER = f"{plan.FOLDER}/outrider_jsv.py"
 FILTER_S = 10
 GREETING = "SEND ENV\nSTARTED\n"
-FOLDERS = ("/usr/lib/outrider", plan.FOLDER, "/etc/outrider")
 
 
 def head_checks(socket: str, prove_as: str | None) -> Sequence[Check]:
@@ -64,7 +62,7 @@ class GridChecks:
     def all(self) -> Sequence[Check]:
         found: list[Check] = [
             self.qmaster, self.objects, self.queues, self.offset, self.filter, self.shipped, self.key,
-            self.folders, self.configuration, self.service, self.deployment,
+            self.configuration, self.service, self.deployment,
         ]  # fmt: skip
         return [*found, self.hooks] if self.prove_as is not None else found
 
@@ -86,7 +84,7 @@ class GridChecks:
             return [fault(HERE, "queues", f"qstat: {done.reason}")]
         states = {
             each.findtext("name") or "": each.findtext("state") or ""
-            for each in ElementTree.fromstring(done.output).iter("Queue-List")
+            for each in tree(done.output).iter("Queue-List")
         }
         bad = sorted(name for name, state in states.items() if "E" in state)
         if bad:
@@ -123,9 +121,6 @@ class GridChecks:
     def key(self) -> list[Finding]:
         return key_findings(HERE, headfiles.KEY)
 
-    def folders(self) -> list[Finding]:
-        return folder_findings(FOLDERS)
-
     def configuration(self) -> list[Finding]:
         return configuration_findings(self.runner)
 
@@ -143,9 +138,11 @@ class GridChecks:
         user = proof.user_for(self.site, self.prove_as)
         try:
             proof.prove(self.site, node, user, self.runner, SystemClock())
+            if proof.is_shielded(self.site):
+                proof.prove_sessions(self.site, node, user, self.runner, clock=SystemClock())
         except proof.ProofFailed as error:
             return [fault(HERE, "hooks", str(error))]
-        return [ok(HERE, "hooks", f"a job of {user} has come through them on {node}")]
+        return [ok(HERE, "hooks", f"jobs of {user} have come through them on {node}")]
 
 
 def _configured() -> Options:

@@ -13,6 +13,7 @@ from outrider.cli.errors import InputError, NotAllowedError
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
+    from outrider.cli.installing.gridengine.carrying import Qconf
     from outrider.cli.installing.gridengine.files import GridHead
     from outrider.cli.installing.gridengine.plan import GridPlan, GridWishes
     from outrider.cli.installing.gridengine.site import GridSite
@@ -24,6 +25,7 @@ _MEANING = {
     "prolog": "the hook that gives a job its image",
     "epilog": "the hook that takes the image away after a job",
     "starter": "the hook that tells a job where its image is",
+    "shepherd": "what keeps Grid Engine from ending hooks of interactive jobs",
     "pe-start": "the hook that gives a parallel job its image on its other nodes",
     "unit": "the unit of systemd",
 }
@@ -155,12 +157,9 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
             from cachemgr.clock import SystemClock
 
             proved_on = site.hosts[0]
-            wanted = {part: text for part, text in plan.HOOKS.items() if part in options.wishes.parts}
-            proof.prove(site, proved_on, user, runner, SystemClock(), hooks=wanted)
+            proof.prove(site, proved_on, user, runner, SystemClock(), hooks=_wanted(options))
         if not waits:
-            # The queues are there now, and their hooks are not.
-            now = plan.plan(site_of(options, runner), options.wishes)
-            carrying.carry_out(now.hooks, qconf)
+            _lead_to_files(options, runner, qconf, proved_on, user)
     return GridOutcome(
         version=site.version, nodes=len(site.hosts), objects=tuple(each.words for each in planned.objects),
         hooks=tuple(each.words for each in planned.hooks), put=put, kept=kept, removed=(),
@@ -169,10 +168,40 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
     )  # fmt: skip
 
 
+def _lead_to_files(options: Options, runner: Runner, qconf: Qconf, proved_on: str, user: str) -> None:
+    """Changes what leads to files on nodes; what interactive jobs need is tried before queues have hooks."""
+    from cachemgr.clock import SystemClock
+    from outrider.cli.installing.gridengine import carrying, plan, proof
+
+    # The queues are there now, and their hooks are not.
+    now = plan.plan(site_of(options, runner), options.wishes)
+    shields = [each for each in now.hooks if each.key == plan.SHEPHERD_KEY]
+    carrying.carry_out(shields, qconf)
+    site = site_of(options, runner)
+    if shields:
+        SystemClock().sleep(proof.heard_s(site))
+    if proved_on and proof.is_shielded(site):
+        try:
+            proof.prove_sessions(site, proved_on, user, runner, clock=SystemClock(), hooks=_wanted(options))
+        except proof.ProofFailed:
+            carrying.undo(shields, qconf)
+            raise
+    carrying.carry_out([each for each in now.hooks if each not in shields], qconf)
+
+
+def _wanted(options: Options) -> dict[str, str]:
+    from outrider.cli.installing.gridengine.plan import HOOKS
+
+    return {part: text for part, text in HOOKS.items() if part in options.wishes.parts}
+
+
 def remove(options: Options, runner: Runner) -> GridOutcome:
     """What leads to files first, then the files."""
+    from cachemgr.clock import SystemClock
     from outrider.cli.installing import onhead
     from outrider.cli.installing.gridengine import carrying
+    from outrider.cli.installing.gridengine.plan import SHEPHERD_KEY
+    from outrider.cli.installing.gridengine.proof import heard_s
     from outrider.cli.installing.headfiles import MANIFEST, UNIT, deployed
 
     site = site_of(options, runner)
@@ -182,6 +211,9 @@ def remove(options: Options, runner: Runner) -> GridOutcome:
             "qdel them"
         )
     changes, kept = carrying.take_back(carrying.Qconf(runner))
+    if any(each.key == SHEPHERD_KEY for each in changes):
+        # Until they have heard of it, execds start what "nodes deploy --remove" takes away.
+        SystemClock().sleep(heard_s(site))
     service = {"unit": "outriderd.service"} if os.path.exists(UNIT) else None
     nodes = deployed()
     done = onhead.placed({"do": "remove", "manifest": MANIFEST, "service": service})

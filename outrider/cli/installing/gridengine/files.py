@@ -18,7 +18,7 @@ from outrider.cli.installing.running import Runner
 from outrider.cli.installing.shipped import GRIDENGINE, GUARD, package_file, shipped
 
 ON_HEAD = ("outrider_jsv.py", "outrider_client_jsv.py")
-ON_NODES = ("prolog.sh", "epilog.sh", "pe-start.sh", "starter")
+ON_NODES = ("prolog.sh", "epilog.sh", "pe-start.sh", "starter", "shepherd")
 GUARDED = ("prolog", "epilog", "pe-start")
 COMPILER = ("cc", "-Os", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-builtin")
 FOLDERS = (FOLDER, "/etc/outrider", "/run/outrider")

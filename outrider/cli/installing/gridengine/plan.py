@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,13 +17,16 @@ PROLOG = f"root@{FOLDER}/prolog $job_id $ja_task_id $job_owner $host"
 EPILOG = f"root@{FOLDER}/epilog $job_id $ja_task_id"
 PE_START = f"root@{FOLDER}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
 STARTER = f"{FOLDER}/starter"
+SHEPHERD = f"{FOLDER}/shepherd"
 HOOKS = {"prolog": PROLOG, "epilog": EPILOG, "starter": STARTER, "pe-start": PE_START}
 RESERVED = " reserved"
 """Tells the prolog that every job of its queue is in a reservation, those that name no image, too."""
 KEYS = {"prolog": "prolog", "epilog": "epilog", "starter": "starter_method"}
 FILTER_PART = "submit-filter"
+SHEPHERD_PART = "shepherd"
+SHEPHERD_KEY = "shepherd_cmd"
 UNIT_PART = "unit"
-PARTS = (FILTER_PART, *HOOKS, UNIT_PART)
+PARTS = (FILTER_PART, *HOOKS, SHEPHERD_PART, UNIT_PART)
 NO_START = (*NOTHING, "/bin/true", "/usr/bin/true")
 
 Kind = Literal["queue attribute", "environment attribute", "configuration", "complex", "queue", "environment",
@@ -85,6 +88,7 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     objects += [
         Change(kind="environment", name=name, after=_environment(name, slots)) for slots, name in made.items()
     ]
+    objects += _tightened(site, environments.values())
     objects += _attribute(site, site.work_queue, "pe_list", pe_list)
     if wishes.reservation_queue not in site.queues:
         text = _reservations(site, wishes.reservation_queue, pe_list)
@@ -92,11 +96,13 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     objects += _subordinated(site, wishes.reservation_queue)
     if not value(site.configuration, "max_advance_reservations"):
         objects.append(Change(kind="configuration", name="", key="max_advance_reservations", after="0"))
-    troubles = [*_foreign_hooks(site, wishes), *_foreign_filter(site, wishes)]
-    hooks = [*_hooks(site, wishes), *_starts(site, wishes, made), *_filter(site, wishes)]
+    troubles = [*_foreign_hooks(site, wishes), *_foreign_shepherd(site, wishes)]
+    troubles += _foreign_filter(site, wishes)
+    hooks = [*_shepherd(site, wishes), *_hooks(site, wishes), *_starts(site, wishes, made)]
+    hooks += _filter(site, wishes)
     return GridPlan(
         objects=tuple(objects), hooks=tuple(hooks), environments=tuple(sorted(environments.items())),
-        advice=tuple(_advice(site)), troubles=tuple(troubles),
+        advice=(*_advice(site), *_unshielded(site, wishes)), troubles=tuple(troubles),
     )  # fmt: skip
 
 
@@ -113,21 +119,41 @@ def _complex(site: GridSite) -> Iterator[Change]:
 
 
 def _environments(site: GridSite) -> Iterator[tuple[int, str]]:
-    """For each number of slots that nodes have an environment that gives so many on each."""
+    """For each number of slots that nodes have an environment that gives so many on each.
+
+    One that lets programs start others on their nodes (`qrsh -inherit`, as tightly integrated MPI does) goes
+    before one that does not, and the site's own before ours: jobs in a reservation can ask for no other.
+    """
     for slots in site.slots():
+        made = f"outrider{slots}"
         fitting = [
             name
             for name, text in site.environments.items()
-            if value(text, "allocation_rule") == str(slots) and value(text, "control_slaves") == "FALSE"
+            if value(text, "allocation_rule") == str(slots) and value(text, "user_lists") in NOTHING
         ]
-        yield slots, fitting[0] if fitting else f"outrider{slots}"
+        fitting.sort(key=lambda name: (not _controls_slaves(site.environments[name]), name == made))
+        yield slots, fitting[0] if fitting else made
+
+
+def _controls_slaves(environment: str) -> bool:
+    return value(environment, "control_slaves") == "TRUE"
+
+
+def _tightened(site: GridSite, names: Iterable[str]) -> Iterator[Change]:
+    """Environments of an earlier installation, which did not let programs start others."""
+    for name in names:
+        text = site.environments.get(name, "")
+        if text and name.startswith("outrider") and not _controls_slaves(text):
+            yield Change(
+                kind="environment attribute", name=name, key="control_slaves", before="FALSE", after="TRUE"
+            )
 
 
 def _environment(name: str, slots: int) -> str:
     values = {
         "pe_name": name, "slots": "9999", "user_lists": "NONE", "xuser_lists": "NONE",
         "start_proc_args": "NONE", "stop_proc_args": "NONE", "allocation_rule": str(slots),
-        "control_slaves": "FALSE", "job_is_first_task": "TRUE", "urgency_slots": "min",
+        "control_slaves": "TRUE", "job_is_first_task": "TRUE", "urgency_slots": "min",
         "accounting_summary": "FALSE", "qsort_args": "NONE",
     }  # fmt: skip
     return with_values("", dict(values))
@@ -174,11 +200,37 @@ def hook(part: str, queue: str, wishes: GridWishes) -> str:
 
 def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
     for queue in (site.work_queue, wishes.reservation_queue):
+        # Until it is made, the queue of reservations is like the other one.
+        if _is_unshielded(site.queues.get(queue, site.work), site, wishes):
+            continue
         for part, key in KEYS.items():
             before = value(site.queues.get(queue, ""), key) or "NONE"
             after = hook(part, queue, wishes)
             if part in wishes.parts and before != after and _is_free(before, part):
                 yield Change(kind="queue attribute", name=queue, key=key, before=before, after=after)
+
+
+def _shepherd(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+    """First of all: without it, hooks of jobs that have a terminal put their queue in error."""
+    before = value(site.configuration, SHEPHERD_KEY)
+    if SHEPHERD_PART in wishes.parts and before in NOTHING:
+        yield Change(kind="configuration", name="", key=SHEPHERD_KEY, before=before or None, after=SHEPHERD)
+
+
+def _is_unshielded(queue: str, site: GridSite, wishes: GridWishes) -> bool:
+    """Whether a queue takes interactive jobs, and nothing keeps the shepherd from ending their hooks."""
+    is_shielded = SHEPHERD_PART in wishes.parts or value(site.configuration, SHEPHERD_KEY) not in NOTHING
+    return not is_shielded and "INTERACTIVE" in words(value(queue, "qtype"))
+
+
+def _unshielded(site: GridSite, wishes: GridWishes) -> Iterator[str]:
+    for queue in (site.work_queue, wishes.reservation_queue):
+        if _is_unshielded(site.queues.get(queue, site.work), site, wishes):
+            yield (
+                f"queue {queue} takes interactive jobs, whose hooks Grid Engine ends without {SHEPHERD}: it "
+                "gets no hooks, and its jobs no images. Leave out --without-shepherd, or give interactive "
+                "jobs a queue of their own"
+            )
 
 
 def _is_free(found: str, part: str) -> bool:
@@ -239,6 +291,18 @@ def _remedy(part: str, ours: str) -> str:
     if part == "starter":
         return f'let it end with exec {STARTER} "$@", and use --without-starter'
     return f"let it run {ours.removeprefix('root@')} as root, too, and use --without-{part}"
+
+
+def _foreign_shepherd(site: GridSite, wishes: GridWishes) -> Iterator[str]:
+    if SHEPHERD_PART not in wishes.parts:
+        return
+    remedy = f"let it end with exec {SHEPHERD} in place of sge_shepherd, and use --without-shepherd"
+    found = value(site.configuration, SHEPHERD_KEY)
+    if found not in (*NOTHING, SHEPHERD):
+        yield f"the site has its own {SHEPHERD_KEY} {found}: {remedy}"
+    yield from (
+        f"{each} is the site's own: {remedy}" for each in site.host_hooks if each.startswith(SHEPHERD_KEY)
+    )
 
 
 def _foreign_filter(site: GridSite, wishes: GridWishes) -> Iterator[str]:

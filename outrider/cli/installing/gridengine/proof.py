@@ -10,17 +10,23 @@ from __future__ import annotations
 import contextlib
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
-from xml.etree import ElementTree
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
 
 from outrider.cli.errors import InputError, OutputError
 from outrider.cli.installing.gridengine.carrying import Qconf
-from outrider.cli.installing.gridengine.plan import COMPLEX, HOOKS, KEYS
+from outrider.cli.installing.gridengine.plan import COMPLEX, HOOKS, KEYS, SHEPHERD, SHEPHERD_KEY
 from outrider.cli.installing.gridengine.site import GridSite, value, with_values
 from outrider.cli.installing.running import Runner
+from outrider.rms.gridengine.mending import tree
+
+if TYPE_CHECKING:
+    from xml.etree import ElementTree
 
 QUEUE = ENVIRONMENT = "outrider-proof"
 WITHIN_S = 90
+SESSIONS = 10
+HEARD_S = 5
 ENDED_S = 20
 PAUSE_S = 0.5
 
@@ -60,6 +66,46 @@ def prove(
             _end(job, runner, clock)
 
 
+def prove_sessions(
+    site: GridSite, node: str, user: str, runner: Runner, *, clock: Clock, hooks: Mapping[str, str] = HOOKS
+) -> None:
+    """Has ten interactive jobs run through the hooks on one node, one of them interrupted."""
+    qconf = Qconf(runner)
+    with _queue(site, node, hooks, qconf, runner, clock, slots=SESSIONS):
+        options = ["-q", QUEUE, "-l", f"{COMPLEX}=TRUE", "-N", QUEUE, "-now", "n"]
+        begin = ["runuser", "-u", user, "--"]
+        session = [*begin, "timeout", "--kill-after=2", str(WITHIN_S), "qrsh", *options, "/bin/true"]
+        broken = [*begin, "timeout", "--signal=INT", "--kill-after=2", "5", "qrsh", *options, "sleep", "60"]
+        with ThreadPoolExecutor(SESSIONS) as pool:
+            cut = pool.submit(runner.run, broken, WITHIN_S)
+            begun = [pool.submit(runner.run, session, WITHIN_S + ENDED_S) for _ in range(SESSIONS - 1)]
+            cut.result()
+            while not all(each.done() for each in begun):
+                _check_queue(node, runner)
+                clock.sleep(PAUSE_S)
+        _check_queue(node, runner)
+        failed = [each.result().reason for each in begun if not each.result().is_good]
+        _end_all(runner, clock)
+        if failed:
+            raise ProofFailed(
+                f"{len(failed)} of {SESSIONS - 1} interactive jobs of {user} failed on {node}: {failed[0]}"
+            )
+
+
+def is_shielded(site: GridSite) -> bool:
+    """Whether Grid Engine has been told of what keeps it from ending hooks of interactive jobs."""
+    return value(site.configuration, SHEPHERD_KEY) == SHEPHERD
+
+
+def heard_s(site: GridSite) -> int:
+    """After how long every execd knows of a change: its next report, and some more."""
+    parts = value(site.configuration, "load_report_time").split(":")
+    found_s = 0
+    for each in parts:
+        found_s = found_s * 60 + (int(each) if each.isdigit() else 0)
+    return found_s + HEARD_S
+
+
 def user_for(site: GridSite, named: str | None) -> str:
     """Who submits the proof's job. Raises InputError if nobody can be guessed."""
     least = value(site.configuration, "min_uid")
@@ -77,7 +123,14 @@ def user_for(site: GridSite, named: str | None) -> str:
 
 @contextlib.contextmanager
 def _queue(
-    site: GridSite, node: str, hooks: Mapping[str, str], qconf: Qconf, runner: Runner, clock: Clock
+    site: GridSite,
+    node: str,
+    hooks: Mapping[str, str],
+    qconf: Qconf,
+    runner: Runner,
+    clock: Clock,
+    *,
+    slots: int = 1,
 ) -> Iterator[None]:
     _away(qconf, runner, clock)
     environment = {
@@ -87,7 +140,8 @@ def _queue(
         "accounting_summary": "FALSE", "qsort_args": "NONE",
     }  # fmt: skip
     values: dict[str, str | None] = {
-        "qname": QUEUE, "hostlist": node, "slots": "1", "pe_list": ENVIRONMENT, "subordinate_list": "NONE",
+        "qname": QUEUE, "hostlist": node, "slots": str(slots), "qtype": "BATCH INTERACTIVE",
+        "pe_list": ENVIRONMENT, "subordinate_list": "NONE",
         "complex_values": f"{COMPLEX}=TRUE", "load_thresholds": "NONE", "rerun": "FALSE",
         **{key: hooks.get(part, "NONE") for part, key in KEYS.items()},
     }  # fmt: skip
@@ -114,10 +168,7 @@ def _away(qconf: Qconf, runner: Runner, clock: Clock) -> None:
 def _watch(job: str, node: str, runner: Runner, clock: Clock) -> None:
     until_s = clock.monotonic_s() + WITHIN_S
     while True:
-        told = runner.run(["qstat", "-f", "-explain", "E", "-q", QUEUE])
-        if "E" in _state(runner):
-            lines = " ".join(line.strip() for line in told.output.splitlines() if "ERROR" in line.upper())
-            raise ProofFailed(f"the hooks disable the queue on {node}: {lines or told.output}")
+        _check_queue(node, runner)
         state = _job_state(job, runner)
         if state is None:
             return
@@ -132,6 +183,21 @@ def _watch(job: str, node: str, runner: Runner, clock: Clock) -> None:
                 "see whether sge_execd runs there"
             )
         clock.sleep(PAUSE_S)
+
+
+def _check_queue(node: str, runner: Runner) -> None:
+    told = runner.run(["qstat", "-f", "-explain", "E", "-q", QUEUE])
+    if "E" in _state(runner):
+        lines = " ".join(line.strip() for line in told.output.splitlines() if "ERROR" in line.upper())
+        raise ProofFailed(f"the hooks disable the queue on {node}: {lines or told.output}")
+
+
+def _end_all(runner: Runner, clock: Clock) -> None:
+    """What an interrupted session has left."""
+    shown = _xml(runner, ["qstat", "-u", "*", "-q", QUEUE, "-xml"])
+    for each in shown.iter("job_list"):
+        if each.findtext("JB_name") == QUEUE:
+            _end(each.findtext("JB_job_number") or "", runner, clock)
 
 
 def _end(job: str, runner: Runner, clock: Clock) -> None:
@@ -162,4 +228,4 @@ def _xml(runner: Runner, argv: Sequence[str]) -> ElementTree.Element:
     done = runner.run(argv)
     if not done.is_good:
         raise OutputError(f"{argv[0]} tells nothing: {done.reason}")
-    return ElementTree.fromstring(done.output)
+    return tree(done.output)

@@ -12,7 +12,7 @@ from outrider.cli.installing.running import Runner
 NOTHING = ("", "NONE", "none")
 GLOBAL_KEYS = ("prolog", "epilog", "jsv_url", "jsv_allowed_mod", "max_advance_reservations", "min_uid")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
-_OWN = re.compile(r"\[([^=\]]+)=([^\]]*)\]")
+_OWN = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
 _OFFSET = re.compile(r"\bDURATION_OFFSET=(\d+)", re.IGNORECASE)
 
 
@@ -86,7 +86,7 @@ def _host_hooks(asked: object, hosts: list[str]) -> list[str]:
         text = asked("-sconf", host) if callable(asked) else ""
         found += [
             f"{key} {value(text, key)} of host {host}"
-            for key in ("prolog", "epilog")
+            for key in ("prolog", "epilog", "shepherd_cmd")
             if value(text, key) not in NOTHING
         ]
     return found
@@ -99,7 +99,7 @@ def _offset(text: str) -> int:
 
 def joined(text: str) -> str:
     """An object with each value on one line, as it was before qconf broke it to be read."""
-    return re.sub(r"[ \t]*\\\n[ \t]*", " ", text)
+    return re.sub(r"(?<![ \t])[ \t]*\\\n[ \t]*", " ", text)
 
 
 def value(text: str, key: str) -> str:

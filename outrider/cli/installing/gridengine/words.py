@@ -27,7 +27,7 @@ def screen(outcome: GridOutcome, *, is_removal: bool) -> str:
     lines += part("worth knowing", outcome.advice)
     lines += part("TROUBLE", outcome.troubles)
     if outcome.proved_on:
-        lines += ["", f"A job has come through the hooks on {outcome.proved_on}, in a queue of its own."]
+        lines += ["", f"Jobs have come through the hooks on {outcome.proved_on}, in a queue of their own."]
     if outcome.waits_for_nodes and not outcome.troubles:
         lines += [
             "",
