@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# Demos show what a wheel of these sources installs, and not the sources.
+DEMO   := $(VENV)/demo
 
 # What runs the node side on a node, and whose bytecode goes into it for a faster start.
 NODE_PYTHON ?= /usr/bin/python3
@@ -22,10 +24,10 @@ AT_ONCE ?= 3
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
-	@$(BIN)/python -m testbed.demo
+	@$(BIN)/python -m testbed.wheel $(DEMO) && PYTHONSAFEPATH=1 $(DEMO)/bin/python -m testbed.demo
 
 demo-embedded: $(READY)
-	@$(BIN)/outrider demo
+	@$(BIN)/python -m testbed.wheel $(DEMO) && $(DEMO)/bin/outrider demo
 
 demo-sim: $(READY)
 	$(BIN)/outrider sim demo
@@ -38,7 +40,7 @@ test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
 	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
 	done
-	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract
+	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract tests/systemd
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -73,7 +75,7 @@ $(READY): setup.cfg pyproject.toml
 TOOLS := acl aria2 btrfs-progs curl debootstrap e2fsprogs fdisk fish gcc genisoimage gridengine-client \
          gridengine-drmaa1.0 gridengine-exec gridengine-master groff-base iproute2 \
          libc6-dev libslurm-dev lua5.4 munge openssh-client openssh-server openssl prometheus python3-simgrid \
-         qemu-utils rsync slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools util-linux xfsprogs \
+         qemu-utils rsync slurm-client slurm-wlm-basic-plugins slurmctld slurmd squashfs-tools systemd util-linux xfsprogs \
          xorriso zsh
 
 tools:

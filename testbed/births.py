@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.hosts import JUMBO_BYTES, HostsError, batch, limit
+from testbed.inits import DEVICES
 from testbed.people import HOMES
 from testbed.records import Process, Record, TestbedError
 
@@ -36,6 +38,8 @@ PRIVATE = (
     "/var/log",
     "/var/spool",
 )
+# The same, and what is empty after each boot.
+HIDDEN = (*PRIVATE, "/dev", "/proc", "/run", "/sys", "/tmp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,17 @@ class Folder:
     mode: int = 0o755
     uid: int = 0
     gid: int = 0
+
+
+def devices() -> str:
+    """Owner and mode of this machine's devices that hosts have likewise, in words."""
+    found = []
+    for name in DEVICES:
+        path = Path("/dev", name)
+        if path.exists():
+            about = path.stat()
+            found.append(f"/dev/{name} {stat.filemode(about.st_mode)} {about.st_uid}:{about.st_gid}")
+    return ", ".join(found)
 
 
 def bear(

@@ -7,6 +7,7 @@ batch system's cluster derives from this class and adds its files and daemons.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import secrets
@@ -36,6 +37,7 @@ WAIT_S = 60
 HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
 LOG_LINES = 40
+DEVICES_BEFORE = "devices"
 NSSWITCH = b"passwd: files\ngroup: files\nshadow: files\nhosts: files\nnetworks: files\nservices: files\n"
 
 
@@ -58,7 +60,10 @@ class Cluster:
         notes: Mapping[str, str] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`shared` and `writable` name what of the machine the hosts see; the repository is always shared."""
+        """
+        `shared` and `writable` name what of the machine the hosts see; the repository is always shared,
+        and so is the interpreter that runs this, if it lies where hosts have something of their own.
+        """
         wrong = [host for host in addresses if HOST.fullmatch(host) is None]
         if wrong:
             raise TestbedError(
@@ -66,7 +71,7 @@ class Cluster:
             )
         shown = [
             (REPOSITORY, False),
-            *((path, False) for path in shared),
+            *((path, False) for path in [*_interpreter(tree), *shared]),
             *((path, True) for path in writable),
         ]
         self._use(
@@ -133,6 +138,9 @@ class Cluster:
         """Make the hosts and boot them; if that fails, nothing is left."""
         if os.geteuid() != 0 or not all(map(shutil.which, TOOLS)):
             raise TestbedError("a testbed needs root, iproute2 and util-linux: sudo, apt install iproute2")
+        self.record = dataclasses.replace(
+            self.record, notes={**self.record.notes, DEVICES_BEFORE: births.devices()}
+        )
         records.enter(self.record, self.clock)
         try:
             self._bear(self.hosts)
@@ -147,11 +155,19 @@ class Cluster:
         (self.record.folder / "kept").touch()
 
     def down(self) -> None:
-        """End everything that runs there and remove it; harmless when repeated."""
+        """
+        End everything that runs there and remove it; harmless when repeated. Raises TestbedError if devices
+        of the machine are not as they were.
+        """
         self._refresh()
         with records.locked():
             records.remove(self.record, self.clock)
             records.remove_dead(self.clock)
+        before, now = self.record.notes.get(DEVICES_BEFORE, ""), births.devices()
+        if before and before != now:
+            raise TestbedError(
+                f"devices of this machine have been changed, from {before} to {now}: mend them"
+            )
 
     def command(
         self,
@@ -186,6 +202,8 @@ class Cluster:
                 input=given,
                 capture_output=True,
                 text=True,
+                # What programs print may hold what users have put into names and variables.
+                errors="backslashreplace",
                 timeout=timeout_s,
                 check=False,
             )
@@ -369,3 +387,11 @@ class Cluster:
 
     def _record(self, **changes: object) -> None:
         self.record = records.replaced(self.record, **changes)
+
+
+def _interpreter(tree: Path) -> list[Path]:
+    """The folders of this interpreter that hosts with this machine's own tree do not see there."""
+    if tree != Path("/"):
+        return []
+    found = dict.fromkeys(Path(each).resolve() for each in (sys.prefix, sys.base_prefix))
+    return [path for path in found if any(path.is_relative_to(each) for each in births.HIDDEN)]

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+import cachemgr
+import outrider
 from outrider.cli.demo.images import write_image
+from outrider.cli.installing.pyz import pack
+from outrider.cli.installing.shipped import package_file
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
-from testbed.cluster import REPOSITORY
-from tools.pyz import pack
 
 if TYPE_CHECKING:
     import subprocess
@@ -254,10 +256,10 @@ class ClusterSite(Generic[C]):
             [
                 "/bin/sh",
                 "-c",
-                'set -e; mkdir -p "$2"; cp -r "$1/outrider" "$1/cachemgr" "$2"; chmod -R go+rX "$2"',
+                'set -e; mkdir -p "$1"; cp -r "$2" "$3" "$1"; chmod -R go+rX "$1"',
                 "sh",
-                str(REPOSITORY),
                 PROGRAMS,
+                *(str(Path(each).parent) for each in (outrider.__file__, cachemgr.__file__)),
             ],
         )
         program = f'#!/bin/sh\nPYTHONPATH={PROGRAMS} exec /usr/bin/python3 -m outrider.cli.main "$@"\n'
@@ -270,6 +272,6 @@ class ClusterSite(Generic[C]):
         """The daemon, its key and configuration; hooks are a subclass's."""
         cluster = self.cluster
         cluster.write(node, CACHEMGR, packed, mode=0o755)
-        cluster.write(node, f"{LIBRARY}/hook.py", (REPOSITORY / "cachemgr" / "hook.py").read_bytes())
+        cluster.write(node, f"{LIBRARY}/hook.py", package_file("cachemgr", "hook.py"))
         cluster.write(node, KEY, f"{self._key}\n", mode=0o600)
         cluster.write(node, "/etc/outrider/cachemgr.conf", NODE_CONFIGURATION % node)

@@ -8,10 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from outrider.cli.installing.gridengine.files import COMPILER, GUARDED
+from outrider.cli.installing.shipped import GRIDENGINE, GUARD, shipped
 from testbed import gridengine
 from testbed import gridengineconf as conf
 from testbed.batchcluster import HEAD
-from testbed.cluster import REPOSITORY
 from testbed.clustersite import LIBRARY, ClusterSite
 from testbed.gridengine import PROGRAMS, GridEngineCluster
 
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HOOKS = f"{LIBRARY}/gridengine"
-GUARDED = {
-    "prolog": "prolog/gridengine-prolog",
-    "pe-start": "prolog/gridengine-pe-start",
-    "epilog": "epilog/gridengine-epilog",
-}
-STARTER = "prolog/gridengine-starter"
-GUARD = "prolog/gridengine-guard.c"
-COMPILER = ("cc", "-Os", "-static", "-nostdlib", "-ffreestanding", "-fno-stack-protector", "-fno-builtin")
 COMPILE_S = 60
 JSV = "outrider_jsv.py"
 
@@ -36,6 +29,7 @@ QUEUES = {
     "epilog": f"root@{HOOKS}/epilog $job_id $ja_task_id",
     "starter_method": f"{HOOKS}/starter",
 }
+SHEPHERD = f"{HOOKS}/shepherd"
 PE_START = f"root@{HOOKS}/pe-start $pe_hostfile $host $job_id $ja_task_id $job_owner"
 
 
@@ -61,7 +55,7 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
 
     def connect(self) -> None:
         """Let Grid Engine use filter and hooks, as an administrator does when all nodes have them."""
-        self.cluster.set_global(jsv_url=f"script:{conf.ACCOUNT}@{HOOKS}/{JSV}")
+        self.cluster.set_global(jsv_url=f"script:{conf.ACCOUNT}@{HOOKS}/{JSV}", shepherd_cmd=SHEPHERD)
         for queue in conf.QUEUES:
             word = " reserved" if queue == conf.RESERVATION_QUEUE else ""
             self.cluster.set_queue(queue, prolog=f"{PROLOG}{word}", **QUEUES)
@@ -76,9 +70,8 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
 def site_cluster(nodes: int, *, rate_bits_per_s: int) -> GridEngineCluster:
     """A cluster on which Outrider can be installed: its hosts have filter and hooks, which nobody calls."""
     guard = compiled_guard()
-    files = {f"{HOOKS}/{JSV}": _content(f"plugins/gridengine/{JSV}"), f"{HOOKS}/starter": _content(STARTER)}
-    for name, path in GUARDED.items():
-        files |= {f"{HOOKS}/{name}": guard, f"{HOOKS}/{name}.sh": _content(path)}
+    files = {f"{HOOKS}/{name}": shipped(path) for name, path in GRIDENGINE.items()}
+    files |= {f"{HOOKS}/{name}": guard for name in GUARDED}
     return GridEngineCluster(nodes=nodes, rate_bits_per_s=rate_bits_per_s, files=files)
 
 
@@ -86,7 +79,9 @@ def compiled_guard() -> bytes:
     """The program in whose care root's hooks run."""
     with tempfile.TemporaryDirectory(prefix="outrider-guard-") as folder:
         made = Path(folder, "guard")
-        words = [*COMPILER, str(REPOSITORY / GUARD), "-o", str(made)]
+        source = Path(folder, "guard.c")
+        source.write_bytes(shipped(GUARD))
+        words = [*COMPILER, str(source), "-o", str(made)]
         subprocess.run(words, check=True, timeout=COMPILE_S)
         return made.read_bytes()
 
@@ -96,7 +91,3 @@ def missing() -> str | None:
     if shutil.which(COMPILER[0]) is None:
         return "the guard of Grid Engine's hooks needs a C compiler: apt install gcc libc6-dev"
     return gridengine.missing()
-
-
-def _content(path: str) -> bytes:
-    return (REPOSITORY / path).read_bytes()

@@ -221,14 +221,16 @@ def _mount_system(root: str) -> None:
     _mount("dev", root + "/dev", "tmpfs", MS_NOSUID, "mode=0755")
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
-            os.close(os.open(f"{root}/dev/{name}", os.O_CREAT | os.O_WRONLY, 0o666))
-            _mount(f"/dev/{name}", f"{root}/dev/{name}", "", MS_BIND)
+            _make_device(f"/dev/{name}", f"{root}/dev/{name}")
     for name, kind, options in (
         ("pts", "devpts", "newinstance,ptmxmode=0666,mode=620"),
-        ("shm", "tmpfs", ""),
+        ("shm", "tmpfs", "mode=1777"),
     ):
         os.mkdir(f"{root}/dev/{name}")
         _mount(name, f"{root}/dev/{name}", kind, MS_NOSUID, options)
+    os.mkdir(f"{root}/dev/mqueue")
+    with contextlib.suppress(OSError):  # Not every kernel has it.
+        _mount("mqueue", f"{root}/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     for name, target in (
         ("ptmx", "pts/ptmx"),
         ("fd", "/proc/self/fd"),
@@ -238,6 +240,18 @@ def _mount_system(root: str) -> None:
         os.symlink(target, f"{root}/dev/{name}")
     os.symlink("fd/2", f"{root}/dev/stderr")
     _make_loops(root + "/dev")
+
+
+def _make_device(path: str, target: str) -> None:
+    """The host's own: who changes the owner or mode of one that is the machine's changes the machine's."""
+    about = os.stat(path)
+    try:
+        os.mknod(target, stat.S_IFMT(about.st_mode) | 0o666, about.st_rdev)
+        os.chmod(target, 0o666)
+    except PermissionError:
+        # A container that may make none; its devices are its own anyway.
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
+        _mount(path, target, "", MS_BIND)
 
 
 def _make_loops(folder: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from testbed.cluster import REPOSITORY
+from outrider.cli.installing.shipped import SLURM, shipped
 from testbed.clustersite import (
     CACHEMGR,
     CONFIGURATION,
@@ -44,12 +44,6 @@ SLURM_LINES = (
     "PrologEpilogTimeout=60",
     "BatchStartTimeout=120",
 )
-HOOKS = {
-    "prolog/slurm-prolog": "prolog",
-    "prolog/slurm-task-prolog": "task-prolog",
-    "prolog/slurm-prolog-slurmctld": "prolog-slurmctld",
-    "epilog/slurm-epilog": "epilog",
-}
 
 
 class OutriderSite(ClusterSite[SlurmCluster]):
@@ -69,13 +63,11 @@ def site_cluster(
     nodes: int, *, rate_bits_per_s: int, version: str | None = None, slurm_conf_lines: Sequence[str] = ()
 ) -> SlurmCluster:
     """A cluster on which Outrider can be installed: slurmctld does not start without filter and hooks."""
-    plugins = REPOSITORY / "plugins" / "slurm"
-    files = {f"{SLURM_LIBRARY}/{path.name}": path.read_text() for path in plugins.glob("outrider_*.lua")}
-    files |= {f"{SLURM_LIBRARY}/{name}": (REPOSITORY / path).read_text() for path, name in HOOKS.items()}
+    files = {f"{SLURM_LIBRARY}/{name}": shipped(path).decode() for name, path in SLURM.items()}
     return SlurmCluster(
         nodes=nodes,
         rate_bits_per_s=rate_bits_per_s,
         version=version,
         slurm_conf_lines=[*SLURM_LINES, *slurm_conf_lines],
-        files={**files, "/etc/slurm/job_submit.lua": (plugins / "job_submit.lua").read_text()},
+        files={**files, "/etc/slurm/job_submit.lua": shipped(SLURM["job_submit.lua"]).decode()},
     )

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from cachemgr.sizes import in_words
 
 DAY_MS = 86_400_000
-_SUBMITTED = re.compile(r"^\[\S+T(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) ", re.MULTILINE)
-_BEGUN = re.compile(r"^\[\S+T(\S+)\] .*?(?:sched: Allocate|Started) JobId=(\d+) ", re.MULTILINE)
+_SUBMITTED = re.compile(r"^\[[^\sT]+T([^\s\]]+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) ", re.MULTILINE)
+_BEGUN = re.compile(r"^\[[^\sT]+T([^\s\]]+)\] .*?(?:sched: Allocate|Started) JobId=(\d+) ", re.MULTILINE)
 _IMAGE = re.compile(r"^(\S+)  the image is on ", re.MULTILINE)
 _SENT = re.compile(r"sent bytes=(\d+) path=/(\S+)\.qcow2$", re.MULTILINE)
 

@@ -38,12 +38,19 @@ def machine() -> dict[str, object]:
     return {
         "files": {path: _names(Path(path)) for path in (*slurm, *gridengine)},
         "texts": {path: Path(path).read_bytes() for path in ("/etc/passwd", "/etc/group", "/etc/hosts")},
+        "devices": {str(each): _about(each) for each in sorted(Path("/dev").iterdir())},
         "name": Path("/proc/sys/kernel/hostname").read_text(),
         "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "testbed" in line],
         "links": subprocess.run(
             ["ip", "-brief", "link"], capture_output=True, text=True, timeout=20, check=True
         ).stdout.split()[::3],
     }
+
+
+def _about(path: Path) -> tuple[int, int, int]:
+    """Mode, owner and group, of which a testbed changes none."""
+    about = path.lstat()
+    return about.st_mode, about.st_uid, about.st_gid
 
 
 def loops(name: str) -> list[str]:
