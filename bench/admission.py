@@ -7,10 +7,15 @@ plain scan of all nodes, which is what the index by time bucket replaces.
 
 from __future__ import annotations
 
-import argparse
+import sys
+from pathlib import Path
 from random import Random
 from time import process_time
 
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.frame import Arguments
 from outrider.core.admission import Accepted, Rejected, admit, assess
 from outrider.core.book import Book, Shipping, Terms
 from outrider.core.model import Image, Node, Resources, Workspace
@@ -100,12 +105,12 @@ def scan_ms(book: Book, random: Random, images: list[Image]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--reservations", type=int, default=20_000)
-    parser.add_argument("--decisions", type=int, default=50_000)
+    parser = Arguments(__doc__)
+    parser.add("--nodes", 10_000, 200)
+    parser.add("--reservations", 20_000, 200)
+    parser.add("--decisions", 50_000, 500)
     parser.add_argument("--scale", type=int, default=1, help="instances of the smallest request")
-    options = parser.parse_args()
+    options = parser.given()
     random = Random(1)
     images = [Image(uri=f"image{n}", size_bytes=random.randint(1, 20) * 10**9) for n in range(IMAGES)]
     began = process_time()

@@ -27,17 +27,18 @@ from random import Random
 from time import thread_time
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.admission import percentile  # noqa: E402
-from bench.service_world import Journal, MemoryNodes  # noqa: E402
-from outrider.core.model import Resources  # noqa: E402
-from outrider.metadata.policies import parse_policies  # noqa: E402
-from outrider.metadata.validation import Circumstances  # noqa: E402
-from outrider.metadata.workspace import parse_workspace  # noqa: E402
-from outrider.rms.base import JobState, RmsJob, RmsNode, Sight  # noqa: E402
-from outrider.service.desk.desk import Desk  # noqa: E402
-from outrider.service.ports import (  # noqa: E402
+from bench.admission import percentile
+from bench.frame import Arguments, judged
+from bench.service_world import Journal, MemoryNodes
+from outrider.core.model import Resources
+from outrider.metadata.policies import parse_policies
+from outrider.metadata.validation import Circumstances
+from outrider.metadata.workspace import parse_workspace
+from outrider.rms.base import JobState, RmsJob, RmsNode, Sight
+from outrider.service.desk.desk import Desk
+from outrider.service.ports import (
     Call,
     Carry,
     Finished,
@@ -48,7 +49,7 @@ from outrider.service.ports import (  # noqa: E402
     TellNode,
     TellUser,
 )
-from outrider.service.requests import (  # noqa: E402
+from outrider.service.requests import (
     Asked,
     Caller,
     ListJobs,
@@ -59,8 +60,8 @@ from outrider.service.requests import (  # noqa: E402
     Ticked,
     Wanted,
 )
-from outrider.service.settings import Settings  # noqa: E402
-from outrider.store.store import Store  # noqa: E402
+from outrider.service.settings import Settings
+from outrider.store.store import Store
 
 LIMIT_MS = 200.0
 """What an event may take."""
@@ -321,14 +322,14 @@ def _image(uri: str) -> FoundImage:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--jobs", type=int, default=3000, help="with images")
-    parser.add_argument("--others", type=int, default=9000, help="without; four fifths of the nodes run one")
-    parser.add_argument("--seconds", type=int, default=120)
-    parser.add_argument("--fill", type=int, default=60, help="seconds within which the jobs come")
+    parser = Arguments(__doc__)
+    parser.add("--nodes", 5000, 100)
+    parser.add("--jobs", 3000, 60, "with images")
+    parser.add("--others", 9000, 180, "without; four fifths of the nodes run one")
+    parser.add("--seconds", 120, 30)
+    parser.add("--fill", 60, 10, "seconds within which the jobs come")
     parser.add_argument("--profile", metavar="KIND", help="where the time of such events goes, or of `all`")
-    options = parser.parse_args(argv)
+    options = parser.given(argv)
     with tempfile.TemporaryDirectory(prefix="outrider-bench-") as folder:
         if options.profile:
             profile = Profile(options.profile)
@@ -345,7 +346,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"  {kind:22} {max(costs) / max(before, 0.01):6.1f} times")
         over += sum(each > LIMIT_MS for each in costs)
     print(f"{over} events took more than {LIMIT_MS:g} ms")
-    return 1 if over else 0
+    return judged(options, is_good=not over)
 
 
 def _told(options: argparse.Namespace, share: int, folder: Path, profile: Profile | None) -> Costs:

@@ -1,7 +1,5 @@
 """What it costs to change one job of a real Grid Engine in which many wait, against a look at all of them.
 
-    python bench/gridengine_jobs.py [jobs ...]
-
 For each number of waiting jobs: a whole look, and a note at one of them. What a change costs should not
 grow with the jobs of others, so the last line compares the changes among most and fewest, beside the same
 ratio of looks. Half of the jobs are the changed job's owner's, which is what is listed.
@@ -17,32 +15,37 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.frame import NOT_MEASURED, Arguments, lacking
 from tests.contract.gridengine_harness import GridEngineHarness, the_cluster
 from tests.contract.harness import Scene
 from tests.rms.gridengine.cluster import missing
 
 JOBS = (10, 300, 1000)
 ROUNDS = 15
+QUICK_JOBS = (4, 8)
+QUICK_ROUNDS = 2
 METADATA = "OUTRIDER=image=http://repository/ubuntu.qcow2"
 QSUB = f"qsub -terse -h -b y -l h_rt=600 -ac {METADATA} sleep 1"
 
 
-def took_s(what: Callable[[], object]) -> float:
+def took_s(what: Callable[[], object], rounds: int) -> float:
     """The median of some rounds."""
     found = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         begin_s = time.perf_counter()
         what()
         found.append(time.perf_counter() - begin_s)
     return statistics.median(found)
 
 
-def main(argv: list[str]) -> int:
-    counts = sorted({int(each) for each in argv} or set(JOBS))
-    lack = missing()
-    if lack:
-        print(f"there is no {lack}", file=sys.stderr)
-        return 1
+def main() -> int:
+    parser = Arguments(__doc__)
+    parser.add_argument("jobs", type=int, nargs="*", help="how many wait; several numbers")
+    given = parser.given()
+    if lacking(missing() and f"needs {missing()}"):
+        return NOT_MEASURED
+    rounds = QUICK_ROUNDS if given.quick else ROUNDS
+    counts = sorted(set(given.jobs or (QUICK_JOBS if given.quick else JOBS)))
     cluster = the_cluster()
     harness = GridEngineHarness(cluster)
     harness.empty()
@@ -54,7 +57,10 @@ def main(argv: list[str]) -> int:
         for user, some in (("alice", wanted // 2), ("bob", wanted - wanted // 2)):
             script = f"i=0; while [ $i -lt {some} ]; do {QSUB}; i=$((i + 1)); done >/dev/null"
             cluster.attempt(["sh", "-ec", script], user=user, timeout_s=600)
-        look_s, note_s = took_s(system.look), took_s(lambda: system.note(job, "is on its way"))
+        look_s, note_s = (
+            took_s(system.look, rounds),
+            took_s(lambda: system.note(job, "is on its way"), rounds),
+        )
         seen.append((look_s, note_s))
         print(f"{count:6} {look_s * 1000:7.0f} ms {note_s * 1000:11.0f} ms {note_s / look_s:9.0%}")
     looks, notes = zip(*seen, strict=True)
@@ -66,4 +72,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

@@ -8,12 +8,17 @@ has. The median of each, and what the hooks add. Needs root and a C compiler.
 from __future__ import annotations
 
 import argparse
-import os
+import shutil
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.frame import NOT_MEASURED, Arguments, lacking, without_root
 from cachemgr.clock import SystemClock
 from tests.gridengine_hooks.node import ARGUMENTS, USER, Node, node, ticket
 
@@ -25,13 +30,12 @@ PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=40)
+    parser = Arguments(__doc__)
+    parser.add("--runs", 40, 2)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if os.geteuid() != 0:
-        print("needs root, to be the shepherd: nothing was measured")
-        return 2
+    given = parser.given()
+    if without_root("to be the shepherd") or lacking(None if shutil.which("cc") else "needs a C compiler"):
+        return NOT_MEASURED
     if not given.inside:
         words = ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, "--inside"]
         return subprocess.run([*words, "--runs", str(given.runs)], timeout=LONGEST_S).returncode

@@ -1,7 +1,5 @@
 """Submissions a second into a real Grid Engine: without a filter, with an empty one, with ours.
 
-    python bench/jsv.py [rounds]
-
 Each filter has a Grid Engine of its own, all on this machine. In a round each of them gets jobs of each
 kind, in an order of chance and a few at a time, so that a machine that is busy for a while is busy for
 all; what is compared is what a round's jobs took. The empty filter is persistent and in Python, too, and
@@ -21,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.frame import NOT_MEASURED, Arguments, lacking
 from tests.rms.gridengine.cluster import Cluster, ClusterError, missing
 
 FILTER = Path(__file__).resolve().parents[1] / "plugins" / "gridengine" / "outrider_jsv.py"
@@ -45,7 +44,6 @@ for line in sys.stdin.buffer:
 """
 NONE, FIRST = "no filter", "empty"
 FILTERS = (NONE, FIRST, "empty, ahead", "ours")
-ROUNDS = 60
 SEED = 5
 IMAGE = "'OUTRIDER=image=http://repository/ubuntu.qcow2;digest=sha256:" + "ab" * 32 + "'"
 KINDS = {"plain jobs": "", "jobs with an image": f"-ac {IMAGE}"}
@@ -100,14 +98,15 @@ def measured(clusters: dict[str, Cluster], rounds: int) -> dict[tuple[str, Case]
     return rates
 
 
-def main(argv: list[str]) -> int:
-    absent = missing()
-    if absent:
-        print(f"this needs {absent}", file=sys.stderr)
-        return 1
+def main() -> int:
+    parser = Arguments(__doc__)
+    parser.add("--rounds", 60, 2)
+    given = parser.given()
+    if lacking(missing() and f"needs {missing()}"):
+        return NOT_MEASURED
     with ExitStack() as stack:
         clusters = {name: with_filter(stack.enter_context(Cluster()), name) for name in FILTERS}
-        rates = measured(clusters, int(argv[0]) if argv else ROUNDS)
+        rates = measured(clusters, given.rounds)
     print(f"{'jobs a second':>61}    of the empty filter's, at the median")
     for load in LOADS:
         for kind in KINDS:
@@ -119,4 +118,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())

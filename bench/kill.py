@@ -5,23 +5,23 @@ Prints what was done and what is wrong: nothing may be. The tests run the same f
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.kill.rounds import campaign  # noqa: E402
+from bench.frame import Arguments
+from tests.kill.rounds import campaign
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Kill outriderd and its nodes' daemons under load.")
-    parser.add_argument("--rounds", type=int, default=400)
+    parser = Arguments(__doc__)
+    parser.add("--rounds", 400, 1)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--service-only", action="store_true", help="leave the nodes' daemons to their leash")
-    arguments = parser.parse_args()
+    arguments = parser.given()
     report = campaign(
         arguments.rounds,
         arguments.seed,

@@ -7,7 +7,6 @@ after a start, with an index and without one, to 2 s.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -19,6 +18,10 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.frame import Arguments
 from cachemgr import pins, room
 from cachemgr.client import Client
 from cachemgr.clock import SystemClock
@@ -216,12 +219,12 @@ def many_images(folder: Path, count: int) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = Arguments(__doc__)
     parser.add_argument("--folder", type=Path, help="where to work: a file system of your choice")
-    parser.add_argument("--size-mib", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--images", type=int, default=100_000)
-    options = parser.parse_args(argv)
+    parser.add("--size-mib", 1024, 16)
+    parser.add("--rounds", 3, 1)
+    parser.add("--images", 100_000, 500)
+    options = parser.given(argv)
     folder = Path(tempfile.mkdtemp(prefix="outrider-bench-", dir=options.folder))
     try:
         compare_ingest(folder, options.size_mib << 20, options.rounds)

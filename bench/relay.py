@@ -9,7 +9,6 @@ root and iproute2; the comparison with BitTorrent needs aria2.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -24,13 +23,14 @@ from pathlib import Path
 from random import Random
 from time import monotonic_ns
 
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bench.frame import NOT_MEASURED, Arguments, judged, lacking, without_root
+from bench.relay_torrent import HAS_ARIA2, torrent_finishes
+from testbed.hosts import JUMBO_BYTES, Hosts
+
 ROOT = Path(__file__).resolve().parents[1]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from bench.relay_torrent import HAS_ARIA2, torrent_finishes  # noqa: E402
-from testbed.hosts import JUMBO_BYTES, Hosts  # noqa: E402
-
 PORT = 4711
 SLOWER = 10
 TARGET = 1.05
@@ -198,18 +198,17 @@ def torrent(plan: Plan) -> Outcome:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--nodes", type=int, default=16)
+    parser = Arguments(__doc__)
+    parser.add("--nodes", 16, 3)
     parser.add_argument("--mbit", type=int, default=200, help="the rate of each link")
-    parser.add_argument("--mib", type=int, default=128, help="the size of the image")
+    parser.add("--mib", 128, 4, "the size of the image")
     parser.add_argument("--mtu", type=int, default=JUMBO_BYTES)
     parser.add_argument("--only", default=",".join(NAMES), help=f"some of {','.join(NAMES)}")
     parser.add_argument("--folder", default="/dev/shm" if Path("/dev/shm").is_dir() else None)
     parser.add_argument("--says", action="store_true", help="print what the nodes said of their sources")
-    options = parser.parse_args(arguments)
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        print("This needs root and iproute2, to make hosts.", file=sys.stderr)
-        return 2
+    options = parser.given(arguments)
+    if without_root("to make hosts") or lacking(None if shutil.which("ip") else "needs iproute2"):
+        return NOT_MEASURED
     with tempfile.TemporaryDirectory(prefix="outrider-relay-", dir=options.folder) as folder:
         image = Path(folder) / "image"
         random = Random(1)
@@ -226,10 +225,11 @@ def main(arguments: list[str]) -> int:
             options.mtu,
             options.says,
         )
-        return report(plan, [name for name in options.only.split(",") if name])
+        is_good = report(plan, [name for name in options.only.split(",") if name])
+        return judged(options, is_good=is_good)
 
 
-def report(plan: Plan, names: list[str]) -> int:
+def report(plan: Plan, names: list[str]) -> bool:
     print(
         f"{plan.nodes} nodes, links of {plan.rate_bits_per_s / 1e6:g} Mbit/s, "
         f"{plan.size_bytes / 2**20:g} MiB, frames of {plan.mtu_bytes} bytes: "
@@ -261,7 +261,7 @@ def report(plan: Plan, names: list[str]) -> int:
                 print(f"  node {node} after {outcome.finish_s[node]}: {'; '.join(lines)}")
         for path in plan.folder.glob("node*"):
             shutil.rmtree(path)
-    return 0 if is_good else 1
+    return is_good
 
 
 if __name__ == "__main__":

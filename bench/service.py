@@ -9,7 +9,6 @@ others may use the machine; what the service waited for a processor is in the la
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import shutil
 import signal
@@ -22,10 +21,11 @@ from pathlib import Path
 from time import process_time
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.admission import percentile  # noqa: E402
-from bench.service_load import (  # noqa: E402
+from bench.admission import percentile
+from bench.frame import Arguments
+from bench.service_load import (
     Asks,
     Body,
     Taken,
@@ -34,8 +34,8 @@ from bench.service_load import (  # noqa: E402
     in_turn,
     interpreter,
 )
-from bench.service_process import Service  # noqa: E402
-from bench.service_site import Place  # noqa: E402
+from bench.service_process import Service
+from bench.service_site import Place
 
 DECISION_MS = 50
 START_MS = 5_000
@@ -44,17 +44,13 @@ CLIENTS = 100
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=10_000)
-    parser.add_argument("--reservations", type=int, default=20_000)
-    parser.add_argument("--quick", action="store_true", help="500 nodes and reservations, few repetitions")
+    parser = Arguments(__doc__)
+    parser.add("--nodes", 10_000, 500)
+    parser.add("--reservations", 20_000, 500)
     parser.add_argument("--folder", type=Path, help="where the store is to be; else a temporary folder")
     parser.add_argument("--filled", type=Path, help="take this filled folder instead of making one")
-    parser.add_argument("--times", type=int, default=10, help="how often everything is repeated, in tens")
-    options = parser.parse_args(argv)
-    if options.quick:
-        options.nodes = options.reservations = 500
-        options.times = 1
+    parser.add("--times", 10, 1, "how often everything is repeated, in tens")
+    options = parser.given(argv)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="outrider-bench-") as folder:
         place = Place(folder=Path(folder), nodes=options.nodes)
         _prepare(place, options.reservations, options.filled)

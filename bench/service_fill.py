@@ -10,19 +10,19 @@ from pathlib import Path
 from random import Random
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.service_site import POLICIES, Place, images, understood, wish, write_config  # noqa: E402
-from cachemgr.clock import SystemClock  # noqa: E402
-from outrider.metadata.policies import parse_policies  # noqa: E402
-from outrider.service.answers import Answer, Decision  # noqa: E402
-from outrider.service.daemon.config import settings_of  # noqa: E402
-from outrider.service.daemon.configfile import load_config  # noqa: E402
-from outrider.service.desk.desk import Desk, Event  # noqa: E402
-from outrider.service.desk.effects import carry_out  # noqa: E402
-from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode  # noqa: E402
-from outrider.service.requests import Asked, Caller, Reserve, Ticked, Wanted  # noqa: E402
-from outrider.store.store import Store  # noqa: E402
+from bench.service_site import POLICIES, Place, images, understood, wish, write_config
+from cachemgr.clock import SystemClock
+from outrider.metadata.policies import parse_policies
+from outrider.service.answers import Answer, Decision
+from outrider.service.daemon.config import settings_of
+from outrider.service.daemon.configfile import load_config
+from outrider.service.desk.desk import Desk, Event
+from outrider.service.desk.effects import carry_out
+from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode
+from outrider.service.requests import Asked, Caller, Reserve, Ticked, Wanted
+from outrider.store.store import Store
 
 LEAD_S = 400
 """So long before the present the nodes are first seen: all have reported when it comes."""

@@ -18,16 +18,16 @@ from random import Random
 from typing import Any
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.admission import request, site  # noqa: E402
-from bench.service_world import POOL_BYTES, BookingSystem, Journal, MemoryNodes  # noqa: E402
-from cachemgr.clock import SystemClock  # noqa: E402
-from outrider.core.model import Image, Resources, Workspace  # noqa: E402
-from outrider.metadata.decision import Allowed, Refused  # noqa: E402
-from outrider.metadata.validation import Circumstances  # noqa: E402
-from outrider.metadata.workspace import WorkspaceFile  # noqa: E402
-from outrider.rms.base import RmsNode  # noqa: E402
+from bench.admission import request, site
+from bench.service_world import POOL_BYTES, BookingSystem, Journal, MemoryNodes
+from cachemgr.clock import SystemClock
+from outrider.core.model import Image, Resources, Workspace
+from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.validation import Circumstances
+from outrider.metadata.workspace import WorkspaceFile
+from outrider.rms.base import RmsNode
 
 IMAGES = 200
 RATE = 1_250_000_000

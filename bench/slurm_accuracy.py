@@ -20,25 +20,25 @@ from pathlib import Path
 from random import Random
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.slurm_records import (  # noqa: E402
+from bench.frame import NOT_MEASURED, Arguments, judged, lacking
+from bench.slurm_records import (
     CLOCK,
     JobRecord,
     Traffic,
     arrivals_s,
     jobs_of,
-    lacking,
     load,
     path_of,
     quantiles,
     starts_s,
     traffic_of,
 )
-from testbed.records import TestbedError  # noqa: E402
-from testbed.site import POOL as POOL_FOLDER  # noqa: E402
-from testbed.site import Image, OutriderSite, site_cluster  # noqa: E402
-from testbed.slurm import HEAD, missing  # noqa: E402
+from testbed.records import TestbedError
+from testbed.site import POOL as POOL_FOLDER
+from testbed.site import Image, OutriderSite, site_cluster
+from testbed.slurm import HEAD, missing
 
 RATE_BITS_PER_S = 100_000_000
 LINK_BYTES_PER_S = 11_500_000
@@ -94,19 +94,17 @@ class Story:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--nodes", type=int, default=8)
-    parser.add_argument("--reservations", type=int, default=50)
-    parser.add_argument("--jobs", type=int, default=200)
-    parser.add_argument("--plain", type=int, default=8, help="reservations without Outrider")
-    parser.add_argument("--seconds", type=int, default=60, help="over which they are asked for")
-    parser.add_argument(
-        "--ahead", type=int, default=420, help="seconds ahead that reservations begin at most"
-    )
+    parser = Arguments(__doc__)
+    parser.add("--nodes", 8, 4)
+    parser.add("--reservations", 50, 2)
+    parser.add("--jobs", 200, 4)
+    parser.add("--plain", 8, 1, "reservations without Outrider")
+    parser.add("--seconds", 60, 1, "over which they are asked for")
+    parser.add("--ahead", 420, 17, "seconds ahead that reservations begin at most")
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
-    if lacking(missing):
-        return 2
+    given = parser.given()
+    if lacking(missing()):
+        return NOT_MEASURED
     timings = {
         "look": "1s",
         "progress": "1s",
@@ -132,7 +130,7 @@ def main() -> int:
         took_s = CLOCK.monotonic_s() - began_s
         traffic = traffic_of(cluster).since(before)
         print(f"all had ended after {took_s:.0f} s; {load()}")
-        return judged(site, story, traffic, took_s)
+        return judged(given, is_good=holds(site, story, traffic, took_s))
 
 
 def made_images(site: OutriderSite, random: Random) -> list[tuple[str | None, Image]]:
@@ -282,8 +280,8 @@ def reservations(site: OutriderSite) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line.startswith("ReservationName=")]
 
 
-def judged(site: OutriderSite, story: Story, traffic: Traffic, took_s: float) -> int:
-    """Print the tables; 0 if everything holds."""
+def holds(site: OutriderSite, story: Story, traffic: Traffic, took_s: float) -> bool:
+    """Print the tables; whether everything holds."""
     started, records, there = starts_s(site.cluster), jobs_of(site.cluster), arrivals_s(site.cluster)
     late = promises_told(site, story, started, records, there)
     early = jobs_told(site, story, started, records, there)
@@ -294,7 +292,7 @@ def judged(site: OutriderSite, story: Story, traffic: Traffic, took_s: float) ->
         print(f"  {words}")
     is_good = not late and not early and not left
     print("everything holds" if is_good else "NOT everything holds")
-    return 0 if is_good else 1
+    return is_good
 
 
 def arrived_s(record: JobRecord, image: Image, there: dict[str, dict[str, float]]) -> float:

@@ -10,7 +10,6 @@ Bytes are what the image server's link has sent. Needs root, Slurm and curl; a f
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import statistics
@@ -22,11 +21,12 @@ from pathlib import Path
 from time import time_ns
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.slurm_records import lacking, load, path_of, starts_s, traffic_of  # noqa: E402
-from testbed.site import Image, OutriderSite, site_cluster  # noqa: E402
-from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, SlurmCluster, missing  # noqa: E402
+from bench.frame import NOT_MEASURED, Arguments, lacking
+from bench.slurm_records import load, path_of, starts_s, traffic_of
+from testbed.site import Image, OutriderSite, site_cluster
+from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, SlurmCluster, missing
 
 NODES = 4
 RATE_BITS_PER_S = 100_000_000
@@ -107,13 +107,13 @@ class Sites:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--megabytes", type=int, default=20, help="the size of an image")
+    parser = Arguments(__doc__)
+    parser.add("--rounds", 3, 1)
+    parser.add("--megabytes", 20, 1, "the size of an image")
     parser.add_argument("--figure", type=Path, help=f"draw it there, such as {FIGURE}")
-    given = parser.parse_args()
-    if lacking(lambda: missing() or (None if shutil.which("curl") else "needs curl: apt install curl")):
-        return 2
+    given = parser.given()
+    if lacking(missing() or (None if shutil.which("curl") else "needs curl: apt install curl")):
+        return NOT_MEASURED
     with ExitStack() as stack:
         naive = stack.enter_context(
             SlurmCluster(
@@ -196,6 +196,13 @@ def reserved(site: OutriderSite, image: Image) -> tuple[str, float]:
 
     site.cluster.wait_for("a promise", is_accepted, ROUND_S, lambda: told)
     answer = json.loads(told)
+    # The promise is written down first; the batch system has it a moment later.
+    shown = ["scontrol", "show", "reservation", str(answer["name"])]
+    site.cluster.wait_for(
+        "the batch system's reservation",
+        lambda: site.cluster.run(HEAD, shown, check=False).returncode == 0,
+        ROUND_S,
+    )
     return str(answer["name"]), float(answer["start_s"])
 
 

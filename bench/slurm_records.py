@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -131,14 +131,6 @@ def quantiles(values: Sequence[float]) -> str:
 def load() -> str:
     """How busy the machine is, for the reader to judge by."""
     return f"load {', '.join(f'{each:.1f}' for each in os.getloadavg())} on {os.cpu_count()} processors"
-
-
-def lacking(missing: Callable[[], str | None]) -> bool:
-    """Whether this machine cannot run the benchmark; says what it lacks."""
-    words = missing()
-    if words is not None:
-        print(f"nothing was measured: {words}")
-    return words is not None
 
 
 def _names(hostlist: str) -> list[str]:

@@ -22,11 +22,12 @@ from pathlib import Path
 from random import Random
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.slurm_records import CLOCK, lacking, load, path_of, quantiles  # noqa: E402
-from testbed.site import Image, OutriderSite, site_cluster  # noqa: E402
-from testbed.slurm import HEAD, SlurmCluster, missing  # noqa: E402
+from bench.frame import NOT_MEASURED, Arguments, judged, lacking
+from bench.slurm_records import CLOCK, load, path_of, quantiles
+from testbed.site import Image, OutriderSite, site_cluster
+from testbed.slurm import HEAD, SlurmCluster, missing
 
 DECISION_S = 1.0
 RATE_BITS_PER_S = 200_000_000
@@ -71,16 +72,17 @@ class Watched:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--nodes", type=int, default=5000)
-    parser.add_argument("--jobs", type=int, default=3000)
-    parser.add_argument("--images", type=int, default=60)
-    parser.add_argument("--seconds", type=int, default=60, help="to watch after all jobs are handed in")
-    given = parser.parse_args()
-    if lacking(missing):
-        return 2
+    parser = Arguments(__doc__)
+    parser.add("--nodes", 5000, 20)
+    parser.add("--jobs", 3000, 12)
+    parser.add("--images", 60, 2)
+    parser.add("--seconds", 60, 5, "to watch after all jobs are handed in")
+    given = parser.given()
+    if lacking(missing()):
+        return NOT_MEASURED
     with site_cluster(1, rate_bits_per_s=RATE_BITS_PER_S, slurm_conf_lines=lines(given.nodes)) as cluster:
-        site = ScaleSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="4GiB", settings=SETTINGS)
+        settings = {**SETTINGS, "backend": {"kind": "slurm", "nodes": f"c[0001-{given.nodes:04}]"}}
+        site = ScaleSite(cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="4GiB", settings=settings)
         site.names = [f"c{number:04}" for number in range(1, given.nodes + 1)]
         began_s = CLOCK.monotonic_s()
         site.install()
@@ -89,10 +91,9 @@ def main() -> int:
         return measured(site, given)
 
 
-# 5,000 nodes are not asked every few seconds what they have.
+# Thousands of nodes are not asked every few seconds what they have.
 SETTINGS = {
     "timings": {"look": "2s", "progress": "2s", "call": "20s", "away": "60s", "reconcile": "5m"},
-    "backend": {"kind": "slurm", "nodes": "c[0001-5000]"},
     "limits": {"calls": 64},
 }
 
@@ -151,7 +152,7 @@ def measured(site: OutriderSite, given: argparse.Namespace) -> int:
     finally:
         is_over.set()
         watcher.join()
-    return told(site, watched, submits_s)
+    return judged(given, is_good=told(site, watched, submits_s))
 
 
 def watch(site: OutriderSite, image: Image, watched: Watched, is_over: threading.Event) -> None:
@@ -238,7 +239,7 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def told(site: OutriderSite, watched: Watched, submits_s: list[float]) -> int:
+def told(site: OutriderSite, watched: Watched, submits_s: list[float]) -> bool:
     path = path_of(site.cluster, HEAD, "/run/outrider/outriderd.sock")
     text, _ = asked(path, "GET", "/metrics")
     print("in s: smallest / median / 95th of a hundred / largest")
@@ -264,7 +265,7 @@ def told(site: OutriderSite, watched: Watched, submits_s: list[float]) -> int:
         print(f"  not answered: {words}")
     slow = [each for each in (*watched.decision_s, *watched.status_s) if each > DECISION_S]
     print(f"  {len(slow)} answers and {over} events of the desk took longer than {DECISION_S:g} s")
-    return 1 if slow or over or watched.failures else 0
+    return not (slow or over or watched.failures)
 
 
 def desk_told(text: str) -> int:

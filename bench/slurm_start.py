@@ -10,7 +10,6 @@ of the job's script runs. Needs root and Slurm.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -22,11 +21,12 @@ from pathlib import Path
 from random import Random
 
 # Run as a script, Python looks for modules in this folder only.
-sys.path[:0] = [str(Path(__file__).parents[1])]
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.slurm_records import CLOCK, lacking, load, starts_s  # noqa: E402
-from testbed.site import Image, OutriderSite, site_cluster  # noqa: E402
-from testbed.slurm import HEAD, SlurmCluster, missing  # noqa: E402
+from bench.frame import NOT_MEASURED, Arguments, judged, lacking
+from bench.slurm_records import CLOCK, load, starts_s
+from testbed.site import Image, OutriderSite, site_cluster
+from testbed.slurm import HEAD, SlurmCluster, missing
 
 BOUND_MS = 60
 RATE_BITS_PER_S = 1_000_000_000
@@ -101,11 +101,11 @@ class Seen:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=40)
-    given = parser.parse_args()
-    if lacking(missing):
-        return 2
+    parser = Arguments(__doc__)
+    parser.add("--rounds", 40, 2)
+    given = parser.given()
+    if lacking(missing()):
+        return NOT_MEASURED
     with ExitStack() as stack:
         plain = stack.enter_context(SlurmCluster(nodes=NODES, rate_bits_per_s=RATE_BITS_PER_S))
         idle = stack.enter_context(
@@ -124,7 +124,7 @@ def main() -> int:
         seen = measured(kinds, clients, given.rounds, site)
         print(f"at the end {load()}")
         started = {"plain": starts_s(plain), "idle": starts_s(idle), "outrider": starts_s(cluster)}
-    return told(kinds, seen, started)
+    return judged(given, is_good=told(kinds, seen, started))
 
 
 def prepared(plain: SlurmCluster, site: OutriderSite) -> list[Kind]:
@@ -215,7 +215,7 @@ def measured(
     return seen
 
 
-def told(kinds: list[Kind], seen: list[Seen], started: dict[str, dict[str, float]]) -> int:
+def told(kinds: list[Kind], seen: list[Seen], started: dict[str, dict[str, float]]) -> bool:
     times = {kind.name: Times() for kind in kinds}
     where = {kind.name: kind.where for kind in kinds}
     for each in seen:
@@ -239,11 +239,9 @@ def told(kinds: list[Kind], seen: list[Seen], started: dict[str, dict[str, float
         )
         if "warm" in kind.name:
             more_ms = max(more_ms, begin_more)
-    judged = "within" if more_ms <= BOUND_MS else "ABOVE"
-    print(
-        f"a warm job's first line comes {more_ms:+.1f} ms later after its start, {judged} the {BOUND_MS} ms"
-    )
-    return 0 if more_ms <= BOUND_MS else 1
+    words = "within" if more_ms <= BOUND_MS else "ABOVE"
+    print(f"a warm job's first line comes {more_ms:+.1f} ms later after its start, {words} the {BOUND_MS} ms")
+    return more_ms <= BOUND_MS
 
 
 if __name__ == "__main__":

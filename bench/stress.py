@@ -7,7 +7,6 @@ was done and what is wrong: nothing may be. The tests run the same for seconds.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import signal
@@ -21,6 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.frame import Arguments
 from cachemgr import room
 from cachemgr.check import check, check_contents
 from cachemgr.clock import SystemClock
@@ -264,13 +267,13 @@ def make_pool(root: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Stress one pool with many processes.")
-    parser.add_argument("--processes", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser = Arguments(__doc__)
+    parser.add("--processes", 16, 4)
+    parser.add("--seconds", 60, 2, kind=float)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kill", action="store_true", help="kill all of them about ten times a second")
     parser.add_argument("--root", help="an empty folder for the pool; otherwise a temporary one")
-    arguments = parser.parse_args()
+    arguments = parser.given()
     with tempfile.TemporaryDirectory() as folder:
         root = arguments.root or f"{folder}/pool"
         make_pool(root)

@@ -9,7 +9,6 @@ jobs are held by their user, so that none of them runs. Needs root and Slurm.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import statistics
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from bench.frame import NOT_MEASURED, Arguments, judged, lacking, without_root
 from tests.plugins_slurm.slurm_site import ADA, PATH, Site, loader, missing, site
 
 if TYPE_CHECKING:
@@ -64,12 +64,13 @@ KINDS = {
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=300)
-    given = parser.parse_args()
-    if os.geteuid() != 0 or missing():
-        print(f"needs root and Slurm: nothing was measured ({', '.join(missing())})")
-        return 2
+    parser = Arguments(__doc__)
+    parser.add("--rounds", 300, 10)
+    given = parser.given()
+    if without_root("for private Slurms") or lacking(
+        ", ".join(missing()) and f"needs {', '.join(missing())}"
+    ):
+        return NOT_MEASURED
     with ExitStack() as stack:
         submit = {"job_submit.lua": loader("job_submit.lua")}
         client = {"cli_filter.lua": loader("cli_filter.lua")}
@@ -86,7 +87,7 @@ def main() -> int:
         }
         timers = {name: stack.enter_context(timer(each)) for name, each in sites.items()}
         times_ms = measured(sites, timers, given.rounds)
-    return told(times_ms, given.rounds)
+    return judged(given, is_good=told(times_ms, given.rounds))
 
 
 @contextmanager
@@ -137,7 +138,7 @@ def is_large(kind: str) -> bool:
     return "MB" in kind
 
 
-def told(times_ms: dict[str, list[float]], rounds: int) -> int:
+def told(times_ms: dict[str, list[float]], rounds: int) -> bool:
     medians = {kind: statistics.median(each) for kind, each in times_ms.items()}
     bare_ms = statistics.median(times_ms["no filter"] + times_ms["no filter, again"])
     print(f"sbatch, median of {rounds} rounds; the filter may add {BOUND_MS} ms")
@@ -150,9 +151,9 @@ def told(times_ms: dict[str, list[float]], rounds: int) -> int:
             f"  {kind:20} {median_ms:7.2f} ms  {median_ms - base_ms:+6.2f} ms  x {median_ms / base_ms:.3f}"
             f"   (quartiles {', '.join(f'{each:.2f}' for each in statistics.quantiles(times_ms[kind], n=4))})"
         )
-    judged = "within" if worst_ms <= BOUND_MS else "ABOVE"
-    print(f"  the filter adds up to {worst_ms:+.2f} ms: {judged} the bound")
-    return 0 if worst_ms <= BOUND_MS else 1
+    words = "within" if worst_ms <= BOUND_MS else "ABOVE"
+    print(f"  the filter adds up to {worst_ms:+.2f} ms: {words} the bound")
+    return worst_ms <= BOUND_MS
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.frame import NOT_MEASURED, lacking
 from bench.physical import experiments, measured, report
-from bench.slurm_records import lacking, load
+from bench.slurm_records import load
 from cachemgr.clock import SystemClock
 from testbed.gridengine import missing
 
@@ -29,8 +30,8 @@ POLL_S = 0.2
 
 def main() -> int:
     given = _arguments()
-    if lacking(missing):
-        return 2
+    if lacking(missing()):
+        return NOT_MEASURED
     if given.one:
         clock = SystemClock()
         outcome = measured.measure(given.one, factor=given.factor, clock=clock, most_requests=given.requests)
