@@ -180,6 +180,7 @@ STEPS = {
     "ls": ["ls"],
     "show": ["show", "a.img"],
     "instances": ["instances"],
+    "shares": ["shares"],
     "unpin": ["unpin", "a.img", "--owner", "o"],
     "release": ["release", "job"],
     "forget": ["forget", "./a.img"],

@@ -21,6 +21,7 @@ from tests.cli.samples import (
     LIST,
     NOW_S,
     REFUSED,
+    SHARES,
     STATUS,
     TIMELINE,
     TRANSFERS,
@@ -55,6 +56,7 @@ def test_screens_are_what_the_program_prints(
         service.on("GET", "/v1/reservations", LIST)
         service.on("GET", "/v1/timeline", TIMELINE)
         service.on("GET", "/v1/transfers", TRANSFERS)
+        service.on("GET", "/v1/shares", SHARES)
         main(shlex.split(command)[1:])
 
     assert capsys.readouterr().out == screen

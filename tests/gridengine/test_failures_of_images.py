@@ -34,7 +34,7 @@ def test_who_names_what_is_not_there_is_told_so_and_others_are_not_kept(site: Gr
 
     assert ended(site, good)["exit_status"] == "0", report(site, good)
     assert "404" in wait_told(site, lost, "it stays held")
-    assert "pool" in wait_told(site, unfit, "larger.qcow2 waits")
+    assert "at most 200.0 MiB are staged here" in wait_told(site, unfit, "it stays held")
     assert "correct the digest" in wait_told(site, mistaken, "it stays held")
     assert [site.cluster.job_state(job) for job in (mistaken, lost, unfit)] == ["hqw"] * 3
     assert site.arrived_s(wrong) == {}

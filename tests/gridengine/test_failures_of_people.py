@@ -47,12 +47,16 @@ def test_job_whose_user_ends_the_filters_hold_does_not_run_without_its_image(sit
     job = submit(site, image, "-q", "all.q@n2")
     site.cluster.run(HEAD, ["qrls", "-h", "u", job], user="ada", check=False)
     wait_arriving(site, image)
-    state = site.cluster.job_state(job)
+    # If it came as far as its prolog, that sends it back, or stops it until its image is there.
+    site.cluster.wait_for(
+        "the job's being held, or stopped",
+        lambda: site.cluster.job_state(job) in ("hqw", "hRq", "Eqw"),
+        60,
+        lambda: report(site, job),
+    )
     site.let_go(image)
     end = ended(site, job, timeout_s=120)
 
-    # If it came as far as its prolog, that sent it back, or stopped it until its image is there.
-    assert state in ("hqw", "hRq", "Eqw")
     assert site.arrived_s(image)["n2"] <= start_s(end)
     assert "QFI" in output(site, job), report(site, job)
 

@@ -21,7 +21,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -97,19 +97,34 @@ class Line(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(PATIENCE_S)
-        self.sock.connect(str(self._path))
+        until_s = time.monotonic() + PATIENCE_S  # noqa: TID251 - a test's own deadline
+        while True:
+            try:
+                self.sock.connect(str(self._path))
+                return
+            except BlockingIOError:
+                # So many connect at this moment that the kernel keeps no more of them waiting.
+                if time.monotonic() > until_s:  # noqa: TID251
+                    raise
+                threading.Event().wait(0.02)
 
 
 class Siege:
     """The service, and the ways to it."""
 
-    def __init__(self, folder: Path, *, uid: int = 0, nodes: str = "n[1-2]") -> None:
+    def __init__(
+        self, folder: Path, *, uid: int = 0, nodes: str = "n[1-2]", changes: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.uid = uid
         self.socket = folder / "o.sock"
         self.log = folder / "log"
         self.file = folder / "o.yaml"
-        self.file.write_text(CONFIG.format(folder=folder, nodes=nodes))
+        text = CONFIG.format(folder=folder, nodes=nodes)
+        for before, after in (changes or {}).items():
+            assert before in text
+            text = text.replace(before, after)
+        self.file.write_text(text)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, **options: Any) -> Siege:
@@ -236,17 +251,66 @@ class Siege:
 
 
 @contextmanager
-def siege(uid: int = 0, nodes: str = "n[1-2]", **options: Any) -> Iterator[Siege]:
-    """A service under siege, and nothing of it afterwards."""
+def siege(
+    uid: int = 0, nodes: str = "n[1-2]", changes: Mapping[str, str] | None = None, **options: Any
+) -> Iterator[Siege]:
+    """A service under siege, and nothing of it afterwards. `changes` are words of its configuration."""
     folder = Path(tempfile.mkdtemp(prefix="sec", dir="/tmp"))
     folder.chmod(0o755)
     os.chown(folder, uid, uid)
-    made = Siege(folder, uid=uid, nodes=nodes)
+    made = Siege(folder, uid=uid, nodes=nodes, changes=changes)
     try:
         yield made.start(**options)
     finally:
         made.end()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+MEMBER = """
+import json, os, socket, sys
+uid, path, *requests = json.loads(sys.stdin.readline())
+os.setgroups([])
+os.setresgid(uid, uid, uid)
+os.setresuid(uid, uid, uid)
+held = []
+for each in requests:
+    line = socket.socket(socket.AF_UNIX)
+    line.settimeout(5)
+    try:
+        line.connect(path)
+        line.sendall(bytes.fromhex(each))
+    except OSError:
+        continue
+    held.append(line)
+print(len(held), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def crowd(service: Siege, uids: Iterable[int], requests: Callable[[int], Iterable[bytes]]) -> Iterator[None]:
+    """Each of these users opens a connection for each request, and holds on to all until the block's end."""
+    members = []
+    try:
+        for uid in uids:
+            member = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", MEMBER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            members.append(member)
+            assert member.stdin is not None
+            order = [uid, str(service.socket), *(each.hex() for each in requests(uid))]
+            member.stdin.write(json.dumps(order) + "\n")
+            member.stdin.flush()
+        for member in members:
+            assert member.stdout is not None
+            assert member.stdout.readline(), "one of the crowd has died"
+        yield
+    finally:
+        for member in members:
+            member.communicate()
 
 
 def workspace(

@@ -13,7 +13,7 @@ def test_each_test_that_the_page_names_is_there() -> None:
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
     defined = {
         name
-        for path in (ROOT / "tests").glob("*/test_*.py")
+        for path in (ROOT / "tests").glob("**/test_*.py")
         for name in re.findall(r"^def (test_\w+)\(", path.read_text(), re.MULTILINE)
     }
 

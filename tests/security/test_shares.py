@@ -20,14 +20,14 @@ from outrider.rms.base import Refused, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher, journal
 from outrider.rms.embedded.launching import Command
 from outrider.rms.embedded.system import MOST_BYTES_OF_ONE, MOST_JOBS_OF_ONE
+from outrider.service.crew import Crew
 from outrider.service.daemon.backups import copy_asked_for
-from outrider.service.daemon.crew import Crew
 from outrider.service.daemon.inbox import Inbox
 from outrider.service.daemon.reception import MOST_KEYS, Reception
 from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.ports import ImageTrouble, Readers
 from outrider.service.requests import Caller
-from outrider.service.web.front import NotDone, Submit
+from outrider.service.web.front import Busy, NotDone, Submit
 from tests.node.daemons import needs_root
 from tests.ops.fakes import eventually
 
@@ -59,7 +59,7 @@ def test_slow_lookups_of_one_user_leave_threads_to_others() -> None:
     crew.add(quick, ALICE)
     try:
         assert quick.has_begun.wait(10)
-        assert sum(each.has_begun.is_set() for each in tarpits) == 1
+        eventually(lambda: sum(each.has_begun.is_set() for each in tarpits) == 1, "the first of them")
     finally:
         gate.set()
     eventually(lambda: all(each.has_begun.is_set() for each in tarpits), "the others' turn")
@@ -77,6 +77,84 @@ def test_user_with_many_requests_waits_for_those_of_others() -> None:
 
     assert taken == ["mallory 0", "alice 0", "mallory 1", "alice 1", "mallory 2"]
     assert len(inbox) == 61
+
+
+def test_request_of_who_asks_for_little_is_next_after_the_one_in_hand() -> None:
+    inbox: Inbox[str] = Inbox(1_000)
+    hostile = range(2_000, 2_010)
+    for uid in hostile:
+        for _ in range(20):
+            inbox.put_request(str(uid), uid)
+    for _ in range(35):
+        inbox.charge(int(inbox.take(0) or 0), 0.128)
+    inbox.put_request("alice", ALICE)
+    before = []
+    while (taken := inbox.take(0)) != "alice":
+        before.append(taken)
+        inbox.charge(int(taken or 0), 0.128)
+
+    assert len(before) <= 5, "those who have had one search less than the others"
+
+
+def test_users_with_most_give_way_where_all_places_of_the_desk_are_taken() -> None:
+    inbox: Inbox[str] = Inbox(100)
+    for uid in (2_000, 2_001):
+        for number in range(64):
+            with suppress(Busy):
+                inbox.put_request(f"{uid} {number}", uid)
+    displaced = inbox.put_request("alice", ALICE)
+    for _ in range(25):
+        inbox.put_request("root", 0, is_privileged=True)
+
+    # The second has already got as many of the 75 as the first, but for one.
+    assert displaced == "2000 37"
+    assert len(inbox) == 100
+    assert {share.user: share.held for share in inbox.shares()}["1001"] == 1
+    assert [inbox.take(0) for _ in range(4)] == ["2000 0", "2001 0", "alice", "root"]
+
+
+def test_site_program_asks_of_one_user_leave_threads_to_others() -> None:
+    gate = threading.Event()
+    crew = Crew("the program", 4, clock=SystemClock(), most_of_one=16, most_running_of_one=1, kept_threads=1)
+    tasks = {uid: Slow(gate) for uid in (*range(2_000, 2_010), 0)}
+    for uid, each in tasks.items():
+        crew.add(each, uid)
+    try:
+        assert tasks[0].has_begun.wait(10)
+        # One of the four is kept for root, whenever it comes.
+        eventually(lambda: sum(each.has_begun.is_set() for each in tasks.values()) >= 3, "the threads")
+    finally:
+        gate.set()
+    eventually(lambda: all(each.has_begun.is_set() for each in tasks.values()), "the others' turn")
+    crew.close()
+
+
+def test_batch_system_is_asked_for_the_service_between_submissions_of_users() -> None:
+    order: list[str] = []
+    first = Slow(threading.Event())
+
+    class Noting:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def run(self) -> None:
+            order.append(self.name)
+
+        def give_up(self, words: str) -> None: ...
+
+    crew = Crew("the batch system", 1, clock=SystemClock(), most_of_one=16)
+    crew.add(first, MALLORY)
+    assert first.has_begun.wait(10)
+    for uid in range(2_000, 2_010):
+        for _ in range(16):
+            crew.add(Noting("submission"), uid)
+    for _ in range(3):
+        crew.add(Noting("service"))
+    first.gate.set()
+    eventually(lambda: len(order) == 163, "all of them")
+    crew.close()
+
+    assert [at for at, name in enumerate(order) if name == "service"] == [0, 2, 4]
 
 
 class Door:
@@ -97,7 +175,14 @@ def test_keys_of_one_user_do_not_push_out_those_of_others() -> None:
     nothing: Any = None
     workers: Any = door
     reception = Reception(
-        loop=nothing, workers=workers, config=nothing, policies=nothing, metrics=nothing, log=nothing
+        loop=nothing,
+        workers=workers,
+        config=nothing,
+        policies=nothing,
+        metrics=nothing,
+        log=nothing,
+        shares=nothing,
+        recent=nothing,
     )
 
     def submitted(uid: int, key: str) -> str:

@@ -37,7 +37,7 @@ def test_who_names_what_is_not_there_is_told_so_and_others_are_not_kept(site: Ou
     assert ended(site, good).state == "COMPLETED"
     assert "404" in wait_told(site, lost, "it stays held")
     assert "digest" in wait_told(site, unsaid, "it stays held")
-    assert "pool" in wait_told(site, unfit, "larger.qcow2 waits")
+    assert "at most 200.0 MiB are staged here" in wait_told(site, unfit, "it stays held")
     assert "correct the digest" in wait_told(site, mistaken, "it stays held")
     for job in (mistaken, lost, unsaid, unfit):
         assert seen(site, job).state == "PENDING"

@@ -60,6 +60,26 @@ def test_what_cannot_be_there_in_time_is_refused_with_a_start_that_is_accepted(s
     wait_in_slurm(site, str(again["name"]), is_there=False)
 
 
+def test_job_without_lines_is_given_back_to_its_user_when_its_reservation_is_over(
+    site: OutriderSite,
+) -> None:
+    workspace(site, "over", 5 * MB)
+    name = str(reserve(site, "over", "--start=now+1hour", "-t10m")["name"])
+    wait_in_slurm(site, name, is_there=True)
+    plain = "#!/bin/sh\necho alone\n"
+    job = site.submit(plain, "-t1", f"--reservation={name}", "--comment=mine")
+    site.outrider("cancel", name)
+    wait_in_slurm(site, name, is_there=False)
+    held = seen(site, job)
+    site.cluster.run(HEAD, ["scontrol", "release", job], user="ada")
+    found = ended(site, job)
+
+    assert (held.state, held.reason) == ("PENDING", "JobHeldUser")
+    assert held.comment == "mine"
+    assert held.admin_comment in ("", "(null)")
+    assert found.state == "COMPLETED"
+
+
 def test_only_its_user_may_use_a_reservation(site: OutriderSite) -> None:
     workspace(site, "mine", 5 * MB)
     name = str(reserve(site, "mine", "--start=now+1hour", "-t10m")["name"])

@@ -31,6 +31,7 @@ TEXTS = sorted(
 FORBIDDEN = {
     r"(?<![\w.~/])/(?:home|root|work|Users)(?:/|\b)": "a path of somebody's own machine",
     r"(?<![\w&#;])#\d{1,4}\b": "the number of an issue: say what it is about",
+    r"pip install[^#\n]*['\" ]outrider\b": "a name on a package index that the project does not own",
     r"\b(?:TODO|FIXME|XXX|HACK)\b": "a leftover: do it, or describe the limit",
 }
 # Calls that assert: of pytest, and of Hypothesis, whose state machines hold the assertions.
