@@ -202,6 +202,20 @@ def test_whole_nodes_are_reserved_by_the_sites_environment_that_lets_programs_st
     assert plan(with_environments(**found), WISHES).environments == ((4, chosen),)
 
 
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [({"loose": "FALSE"}, ["loose"]), ({"loose": "FALSE", "mpi": "TRUE"}, []), ({"outrider4": "FALSE"}, [])],
+    ids=str,
+)
+def test_environment_that_lets_no_program_start_others_is_named_with_its_remedy(
+    found: dict[str, str], named: list[str]
+) -> None:
+    told = [each for each in plan(with_environments(**found), WISHES).advice if "control_slaves" in each]
+
+    assert [each.split()[1].rstrip(",") for each in told] == named
+    assert all("qconf -mp loose" in each for each in told)
+
+
 def test_environment_that_is_made_lets_programs_start_others() -> None:
     (made,) = [each for each in plan(with_environments(), WISHES).objects if each.kind == "environment"]
 

@@ -27,7 +27,7 @@ KEY = "0123456789abcdef0123456789abcdef"
 # The grammar of answers, written down anew: what Grid Engine takes without a complaint.
 ANSWER = re.compile(
     r"PARAM ac (?:[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*"
-    r"|PARAM h u|ENV ADD OUTRIDER_TICKET \S+|ENV DEL OUTRIDER_TICKET"
+    r"|PARAM h u|ENV ADD OUTRIDER_TICKET \S+|ENV DEL OUTRIDER_TICKET|ENV ADD OUTRIDER_RESERVED 1"
 )
 STATE = re.compile(r"RESULT STATE (?:ACCEPT|CORRECT|REJECT outrider: [ -~]+)")
 NOW_S = 1_800_000_000
@@ -89,10 +89,29 @@ def test_no_job_brings_forth_a_line_that_grid_engine_would_stumble_over(lines: l
     assert wrong(answered(*lines)) == []
 
 
-@given(st.lists(PARAMETER.filter(lambda line: "OUTRIDER=" not in line), max_size=10))
+@given(
+    st.lists(PARAMETER.filter(lambda line: "OUTRIDER=" not in line and line.split()[1] != "ar"), max_size=10)
+)
 @settings(max_examples=100, deadline=None)
 def test_job_without_an_image_is_accepted_as_it_is(lines: list[str]) -> None:
     assert answered(*lines) == ["RESULT STATE ACCEPT"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "answer"),
+    [
+        (("PARAM ar 12",), ["ENV ADD OUTRIDER_RESERVED 1", "RESULT STATE CORRECT"]),
+        (("PARAM ar 0",), ["RESULT STATE ACCEPT"]),
+        (
+            ("PARAM ar 12", "ENV ADD OUTRIDER_TICKET 1.x"),
+            ["ENV DEL OUTRIDER_TICKET", "ENV ADD OUTRIDER_RESERVED 1", "RESULT STATE CORRECT"],
+        ),
+    ],
+)
+def test_job_in_an_advance_reservation_is_marked_for_its_other_nodes(
+    lines: tuple[str, ...], answer: list[str]
+) -> None:
+    assert answered(*lines) == answer
 
 
 @given(MANAGED, st.lists(PARAMETER.filter(lambda line: line.split()[1] not in ("ac", "ar", "h")), max_size=5))

@@ -22,7 +22,7 @@ from outrider.service.answers import (
 )
 from outrider.service.desk.documents import Document, read_document, read_record
 from outrider.service.desk.progress import Progress
-from outrider.service.desk.replies import image_view
+from outrider.service.desk.replies import image_view, whole_nodes
 from outrider.service.desk.rights import is_request, may_read, may_see
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
@@ -121,6 +121,8 @@ class Views:
             transfers=self._progress.transfers_of(found),
             odds_percent=found.odds_percent if found.record.state is State.ENDANGERED else None,
             receipt=None,
+            key=found.key,
+            **whole_nodes(self._site, found.nodes),
         )
 
     def explanation(self, name: str, caller: Caller) -> Explanation | Trouble:

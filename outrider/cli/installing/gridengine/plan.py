@@ -317,6 +317,14 @@ def _foreign_filter(site: GridSite, wishes: GridWishes) -> Iterator[str]:
 def _advice(site: GridSite) -> Iterator[str]:
     if "v" in words(value(site.configuration, "jsv_allowed_mod")):
         yield "jsv_allowed_mod names v: with qalter -v a user can take a job's ticket away; take it out"
+    for _, name in _environments(site):
+        text = site.environments.get(name, "")
+        if text and not name.startswith("outrider") and not _controls_slaves(text):
+            yield (
+                f"environment {name}, of whole nodes, has control_slaves FALSE: in reservations no program "
+                "can start others on its nodes (qrsh -inherit, tightly integrated MPI); say TRUE by "
+                f"qconf -mp {name}, unless its jobs are to be suspended on several nodes"
+            )
     for name, text in site.environments.items():
         start = value(text, "start_proc_args")
         if start not in (*NO_START, PE_START):
