@@ -107,7 +107,8 @@ def jobs(
         before = seen.get(job.key)
         if before is not None:
             kept = before if before.state is JobState.PENDING else job
-            job = replace(kept, tasks=before.tasks + job.tasks)
+            has_failed = before.has_failed or job.has_failed
+            job = replace(kept, tasks=before.tasks + job.tasks, has_failed=has_failed)
         seen[job.key] = job
     return tuple(sorted(seen.values(), key=lambda job: (job.submitted_s, job.key)))
 

@@ -153,8 +153,8 @@ class GridEngine:
         if context.HELD in snapshot.details[_number(job)].context:
             self._commands.ask("qrls", "-h", "u", _number(job))
             self._commands.ask("qalter", "-dc", context.HELD, _number(job))
-        if found.state is JobState.HELD:
-            # Ends the state E of a start that failed; there may be none.
+        if found.has_failed:
+            # Of a job in another state it would be a warning among the qmaster's messages.
             self._commands.attempt("qmod", "-cj", job)
 
     def note(self, job: str, text: str) -> None:
