@@ -170,6 +170,34 @@ def test_shepherd_of_the_sites_own_is_kept_and_named_with_what_it_has_to_call() 
     assert "prolog" in {each.key for each in chained.hooks}
 
 
+@pytest.mark.parametrize(
+    ("params", "after"),
+    [
+        ("none", "DURATION_OFFSET=5"),
+        ("MONITOR=1", "MONITOR=1,DURATION_OFFSET=5"),
+        ("MONITOR=1 duration_offset=60", "MONITOR=1 DURATION_OFFSET=5"),
+    ],
+)
+def test_long_offset_of_a_new_site_becomes_short(params: str, after: str) -> None:
+    found = replace(site(), duration_offset_s=60, scheduler=f"algorithm default\nparams {params}\n")
+    planned = plan(found, WISHES)
+
+    assert [(each.before, each.after) for each in planned.objects if each.kind == "scheduler"] == [
+        (params, after)
+    ]
+    assert planned.duration_offset_s == 5
+    assert not any("DURATION_OFFSET" in each for each in planned.advice)
+
+
+def test_offset_by_which_there_are_reservations_stays_and_is_named() -> None:
+    found = replace(site(reserved=PROLOG), duration_offset_s=60, scheduler="params none\n")
+    planned = plan(found, WISHES)
+
+    assert [each for each in planned.objects if each.kind == "scheduler"] == []
+    assert planned.duration_offset_s == 60
+    assert any("DURATION_OFFSET is 60 s" in each for each in planned.advice)
+
+
 @pytest.mark.parametrize(("said", "seconds"), [("00:00:40", 45), ("0:1:0", 65), ("2", 7), ("", 5)], ids=str)
 def test_change_is_heard_of_after_one_load_report(said: str, seconds: int) -> None:
     assert heard_s(site(configuration=f"load_report_time {said}")) == seconds

@@ -33,6 +33,7 @@ class GridSite:
     reservers: frozenset[str]
     hosts: tuple[str, ...]
     duration_offset_s: int
+    scheduler: str = ""
 
     @property
     def work(self) -> str:
@@ -64,6 +65,7 @@ def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridS
         known = " ".join(asked("-sql").split())
         raise InputError(f"there is no queue {work_queue}: name one of {known} with --work-queue")
     named = [name for name in words(value(queues[work_queue], "pe_list")) if name not in NOTHING]
+    scheduler = asked("-ssconf")
     ours = [name for name in asked("-spl").split() if name.startswith("outrider")]
     return GridSite(
         version=(asked("-help").split() or ["", "unknown"])[1],
@@ -76,7 +78,8 @@ def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridS
         managers=frozenset(asked("-sm").split()),
         reservers=frozenset(words(value(asked("-su", "arusers"), "entries"))),
         hosts=tuple(asked("-sel").split()),
-        duration_offset_s=_offset(asked("-ssconf")),
+        duration_offset_s=_offset(scheduler),
+        scheduler=scheduler,
     )
 
 
@@ -90,6 +93,14 @@ def _host_hooks(asked: object, hosts: list[str]) -> list[str]:
             if value(text, key) not in NOTHING
         ]
     return found
+
+
+def with_offset(params: str, seconds: int) -> str:
+    """The scheduler's params with that DURATION_OFFSET."""
+    said = f"DURATION_OFFSET={seconds}"
+    if _OFFSET.search(params):
+        return _OFFSET.sub(said, params)
+    return said if params in NOTHING else f"{params},{said}"
 
 
 def _offset(text: str) -> int:
