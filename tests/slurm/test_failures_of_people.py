@@ -196,3 +196,41 @@ def test_second_service_on_the_same_head_does_not_start(site: OutriderSite) -> N
     assert done.returncode not in (0, 124)
     assert "outriderd" in done.stderr
     assert site.is_promising()
+
+
+@pytest.mark.parametrize("is_service_there", [True, False])
+def test_job_with_an_image_that_root_moves_into_a_foreign_reservation_is_held_and_told(
+    site: OutriderSite, is_service_there: bool
+) -> None:
+    image = site.image(f"moved-{is_service_there}.qcow2", 5 * MB)
+    theirs = f"night-{1 + is_service_there}"
+    argv = ["StartTime=now", "Duration=60", "Nodes=n3", "Users=ada"]
+    for name in ("night", theirs):
+        given = [f"ReservationName={name}", *argv, "Flags=IGNORE_JOBS,OVERLAP"]
+        site.cluster.run(HEAD, ["scontrol", "create", "reservation", *given])
+    kill_service(site)
+    job = site.submit(script(image), "-t1")
+    update = ["scontrol", "update", f"JobId={job}"]
+    with pytest.raises(CommandFailed):
+        site.cluster.run(HEAD, [*update, "ReservationName=night"])
+    # By its name it could be one of ours.
+    site.cluster.run(HEAD, [*update, f"ReservationName={theirs}"])
+    if is_service_there:
+        site.start_service()
+        wait_told(
+            site, job, f"it stays held: reservation {theirs} is not made by Outrider, so no image comes"
+        )
+    else:
+        site.cluster.run(HEAD, [*update, "StartTime=now"])
+        said = wait_told(site, job, "it went back to the queue")
+        assert f"no image is held on this node for reservation {theirs}" in said
+        site.start_service()
+    held = wait_for(site, job, "PENDING")
+    site.cluster.run(HEAD, [*update, "ReservationName="])
+    for name in ("night", theirs):
+        site.cluster.run(HEAD, ["scontrol", "delete", f"ReservationName={name}"])
+    found = ended(site, job)
+
+    assert held.nodes == ""
+    assert found.state == "COMPLETED", output(site, job)
+    assert "QFI" in output(site, job)
