@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import pytest
 
 from testbed.site import CACHEMGR, CONFIGURATION, NODE_DAEMON, PROGRAMS, SERVICE, Image, OutriderSite
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, SERVER
@@ -21,11 +18,6 @@ STATE, KEPT = "/var/lib/slurm/slurmctld", "/var/lib/slurm/kept"
 MARK = "mark"
 SECOND = "second"
 SERVED = ["/usr/bin/python3", "-I", "-S", SERVER, IMAGES_FOLDER, str(IMAGES_PORT)]
-
-
-long = pytest.mark.skipif(
-    os.environ.get("OUTRIDER_SLURM_LONG") != "1", reason="the short run has its like: OUTRIDER_SLURM_LONG=1"
-)
 
 
 def stop_images(site: OutriderSite) -> None:

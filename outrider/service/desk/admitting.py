@@ -272,10 +272,10 @@ class Admitting:
 
     def _too_much_for_pools(self, workspace: Workspace) -> str:
         """Why its image could not be on so many nodes even if nothing else were there."""
-        image, limits = workspace.image, [pool.limit_bytes for pool in self._site.book.pools.pools]
+        image = workspace.image
         if image is None:
             return ""
-        large = sum(limit is None or image.size_bytes <= limit for limit in limits)
+        large = self._site.book.pools.count_of_size(image.size_bytes)
         if large >= workspace.instances:
             return ""
         return (

@@ -283,7 +283,7 @@ class Desk:
         if listed.limit_bytes != report.limit_bytes:
             listed = replace(listed, limit_bytes=report.limit_bytes)
             number = parts.site.book.timeline.number_of[report.node]
-            parts.site.book.pools.pools[number].limit_bytes = report.limit_bytes
+            parts.site.book.pools.limit(number, report.limit_bytes)
         if (room := parts.rooms.heard(member, report.used_bytes)) is not None:
             listed = replace(listed, room=room)
         if listed is not known:
