@@ -50,11 +50,7 @@ Done = Callable[[Result], None]
 EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 """What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
 
-MOST_SUBMISSIONS_OF_ONE = 16
-"""Of one user, running and waiting: the batch system is asked one thing at a time."""
 MOST_PROGRAMS = 4
-MOST_PROGRAMS_OF_ONE = 16
-"""Of one user's requests, running and waiting; one of them runs."""
 KEPT = 64
 """Places in each queue that are for root and the service itself."""
 
@@ -74,6 +70,8 @@ class Workers:
         meter: Meter,
         call_timeout_s: float = 120,
         effort: Effort | None = None,
+        most_submissions_of_one: int = 16,
+        most_decisions_of_one: int = 16,
     ) -> None:
         self._world = world
         self._carry_effect = carry_effect
@@ -87,7 +85,7 @@ class Workers:
             1,
             clock=clock,
             timeout_s=call_timeout_s,
-            most_of_one=MOST_SUBMISSIONS_OF_ONE,
+            most_of_one=most_submissions_of_one,
             kept=KEPT,
         )
         self._programs = Crew(
@@ -95,7 +93,7 @@ class Workers:
             MOST_PROGRAMS,
             clock=clock,
             timeout_s=call_timeout_s,
-            most_of_one=MOST_PROGRAMS_OF_ONE,
+            most_of_one=most_decisions_of_one,
             most_running_of_one=1,
             kept=KEPT,
             kept_threads=1,
