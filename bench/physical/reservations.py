@@ -16,7 +16,7 @@ from bench.physical.engine import Engine
 from bench.physical.events import Events, Happened, Said
 from bench.physical.scale import TraceTime
 from bench.physical.site import SLOTS, PhysicalImage, PhysicalSite
-from outrider.sim.experiments.stager import Request, Sending, Stager, Strategy
+from outrider.sim.experiments.stager import Sending, StagedRequest, Stager, Strategy
 
 LEASE_S = 86_400
 RESERVED_S = 300
@@ -40,7 +40,9 @@ class Staged:
     fetched_bytes: int
 
 
-def places(requests: Sequence[Request], hosts: int, reserved_s: int = RESERVED_S) -> list[tuple[int, ...]]:
+def places(
+    requests: Sequence[StagedRequest], hosts: int, reserved_s: int = RESERVED_S
+) -> list[tuple[int, ...]]:
     """Whole hosts for each request, two instances a host, the longest idle first; in the order of starts."""
     free_s = [0] * hosts
     found: dict[int, tuple[int, ...]] = {}
@@ -64,7 +66,7 @@ class RealReservations:
     def __init__(
         self,
         site: PhysicalSite,
-        requests: Sequence[Request],
+        requests: Sequence[StagedRequest],
         strategy: Strategy,
         rate_bytes_per_s: int,
         *,

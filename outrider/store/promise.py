@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.kept import KeptReservation, KeptRun, KeptTransfer, Stage
+from outrider.core.kept import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
 from outrider.store import forms, rows
 from outrider.store import statements as sql
 from outrider.store.database import Database
@@ -76,7 +76,7 @@ class Progress:
     def drop_node(self, name: str) -> None:
         self._database.execute(sql.DROP_NODE, (name,))
 
-    def put_run(self, kept: KeptRun) -> None:
+    def put_run(self, kept: KeptBestEffort) -> None:
         """Best effort that reservations must respect from now on."""
         check_text("a run's name", kept.name)
         self._database.execute(sql.SET_RUN, (kept.name, forms.write_run(kept)))
@@ -110,7 +110,7 @@ class Progress:
             _check_transfer_step(transfer.number, before, state)
         elif before.is_final:
             return
-        if begun_s is None and kept.stage is not Stage.WAITING:
+        if begun_s is None and kept.stage is not TransferStage.WAITING:
             begun_s = now_s
         ended_s = now_s if state.is_final else None
         changed = (state.value, begun_s, ended_s, text, transfer.number)

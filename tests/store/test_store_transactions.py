@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.kept import KeptPool, KeptRun
+from outrider.core.kept import KeptBestEffort, KeptPool
 from outrider.store import statements as sql
 from outrider.store.errors import Conflict, TooMuch
 from outrider.store.records import MOST_DOCUMENT, Effect, NodeProgress, NodeRecord, Owner
@@ -226,7 +226,7 @@ def test_effects_do_not_pile_up_without_end(tmp_path: Path, monkeypatch: pytest.
 
 def test_nodes_pools_and_runs_are_read_back(tmp_path: Path) -> None:
     pool = KeptPool(node="n1", uses=(("sha256:5", 3),))
-    run = KeptRun(name="77/0", until_s=900, holds=reservation("x", 1).holds)
+    run = KeptBestEffort(name="77/0", until_s=900, holds=reservation("x", 1).holds)
     with new_store(tmp_path) as store:
         with store.progress() as progress:
             progress.put_transfers([transfer(1, is_done=True)], 1)
