@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.physical.jobs import RealJobs, Told
+from bench.physical.jobs import JobsResult, RealJobs
 from bench.physical.reservations import RealReservations, Staged, places
 from bench.physical.site import PhysicalSite
 from cachemgr.clock import SystemClock
@@ -27,7 +27,7 @@ TESTBED = replace(Testbed(), hosts=HOSTS, pool_bytes=2 * IMAGE_BYTES, copy_bytes
 RESERVED_S = 900
 
 
-Runs = tuple[Told, Staged, tuple[str, ...], str]
+Runs = tuple[JobsResult, Staged, tuple[str, ...], str]
 
 
 def job(image: str) -> BatchRequest:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
@@ -91,7 +91,7 @@ class Providers:
     make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
     make_desk: MakeDesk
     carry_effect: Callable[[Effect, BatchSystem, Sign | None], None]
-    ask_program: Callable[[AskProgram], Allowed | Refused]
+    ask_program: Callable[[AskProgram], Allowed | PolicyRefusal]
 
 
 @dataclass(kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from cachemgr.shares import Share
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import BatchSystem, RmsError, Unavailable
 from outrider.service.answers import Trouble
 from outrider.service.crew import Crew, FutureTask, MonotonicClock
@@ -64,7 +64,7 @@ class Workers:
         settings: Settings,
         *,
         carry_effect: Callable[[Effect, BatchSystem, Sign | None], None],
-        ask_program: Callable[[AskProgram], Allowed | Refused],
+        ask_program: Callable[[AskProgram], Allowed | PolicyRefusal],
         clock: MonotonicClock,
         log: TracingLog,
         meter: Meter,
