@@ -25,7 +25,7 @@ from bench.frame import NOT_MEASURED, Arguments, judged, lacking
 from bench.slurm_records import CLOCK, load
 from testbed import gridenginesite, slurm
 from testbed.batchcluster import HEAD, BatchCluster
-from testbed.clustersite import Image
+from testbed.clustersite import ServedImage
 from testbed.gridenginesite import GridEngineSite
 from testbed.site import OutriderSite
 from testbed.site import site_cluster as slurm_site_cluster
@@ -139,7 +139,7 @@ def client(cluster: BatchCluster) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def argv_of(system: str, image: Image | None, node: str | None = None) -> tuple[list[str], str]:
+def argv_of(system: str, image: ServedImage | None, node: str | None = None) -> tuple[list[str], str]:
     """The command and the script of a job that wants one slot."""
     if system == "slurm":
         lines = "" if image is None else image.lines
@@ -150,7 +150,7 @@ def argv_of(system: str, image: Image | None, node: str | None = None) -> tuple[
 
 
 def bring(
-    site: OutriderSite | GridEngineSite, system: str, image: Image, process: subprocess.Popen[str]
+    site: OutriderSite | GridEngineSite, system: str, image: ServedImage, process: subprocess.Popen[str]
 ) -> None:
     """The image on all nodes."""
     for number, node in enumerate(site.cluster.nodes):
@@ -182,13 +182,13 @@ def run(
 def measured(
     site: OutriderSite | GridEngineSite,
     system: str,
-    image: Image,
+    image: ServedImage,
     process: subprocess.Popen[str],
     rounds: int,
     jobs: int,
 ) -> tuple[dict[str, list[float]], dict[str, list[int]]]:
     """By kind of round, how long each took in ms, and on how many nodes its jobs ran."""
-    kinds: dict[str, tuple[Image | None, int]] = {
+    kinds: dict[str, tuple[ServedImage | None, int]] = {
         "one job, no image": (None, 1),
         "one job, image on all nodes": (image, 1),
         f"{jobs} jobs, no image": (None, jobs),

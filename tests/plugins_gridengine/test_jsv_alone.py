@@ -458,14 +458,13 @@ def test_service_is_woken_when_the_verdict_is_written_that_holds_a_job(
     config.write_text(json.dumps({"wake": str(tmp_path / "wake")}))
     opened = os.open
     # What has been written by the time that the file is opened.
-    monkeypatch.setattr(
-        jsv.os,
-        "open",
-        lambda path, *rest: (
-            written.append(os.read(from_filter, 65536)) if str(path).endswith("wake") else None,
-            opened(path, *rest),
-        )[1],
-    )
+
+    def noted(path: str, *rest: int) -> int:
+        if path.endswith("wake"):
+            written.append(os.read(from_filter, 65536))
+        return opened(path, *rest)
+
+    monkeypatch.setattr(jsv.os, "open", noted)
     os.write(to_filter, job(*described))
     conversation = jsv.Conversation(jsv.Site(str(config)), lambda: NOW_S)
     wake = conversation.wake
