@@ -24,6 +24,9 @@ import select
 import time
 
 CONFIG = "/etc/outrider/jsv.json"
+WAKE = "/run/outrider/wake"
+"""Opened and closed when a job is held: the service hears of that, and looks for the job."""
+HOLD = "PARAM h u"
 METADATA = "OUTRIDER"
 HELD = "OUTRIDER_HELD"
 TICKET = "OUTRIDER_TICKET"
@@ -144,6 +147,15 @@ class Site:
             return None
         return next((line for line in lines if len(line) >= 16), None)
 
+    def wake(self):
+        """Let the service look at once. Nothing is read or written, and nobody is waited for."""
+        try:
+            path = self.get("wake", WAKE)
+            if path:
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY))
+        except (OSError, ValueError, Mistake):
+            """It looks every few seconds anyhow."""
+
     def uid(self, user):
         if user not in self._uids:
             if len(self._uids) >= MOST_USERS:
@@ -254,7 +266,7 @@ class Job:
         if not in_reservation and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
-            lines.append("PARAM h u")
+            lines.append(HOLD)
         if added:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
@@ -405,6 +417,10 @@ class Conversation:
         lines = [b"\n".join(parts).decode("utf-8", "surrogateescape") for parts in kept]
         return [] if self._is_answered else verdict(lines, self._site, self._now_s())
 
+    def wake(self):
+        """A job that is held is about to be there."""
+        self._site.wake()
+
 
 NEW, WRITING, WELCOMED, IN_JOB = range(4)
 
@@ -431,8 +447,11 @@ def talk(source, target, conversation, state):
         if conversation.is_in_job:
             state[0] = IN_JOB
         if conversation.is_asked and lines.is_between and not select.select([source], [], [], QUIET_S)[0]:
-            answer = "".join(line + "\n" for line in conversation.answer())
+            lines_of_answer = conversation.answer()
+            answer = "".join(line + "\n" for line in lines_of_answer)
             write(target, answer.encode("utf-8", "surrogateescape") + (WELCOME if answer else b""), state)
+            if HOLD in lines_of_answer:
+                conversation.wake()
 
 
 def write(target, data, state):

@@ -150,8 +150,8 @@ class Leading:
     def turn(self, job: str) -> None:
         """The agenda says that it is time for a job."""
         led = self.led.get(job)
-        if led is not None and led.stage is Stage.RESOLVING:
-            # It may be time to say whom it waits for.
+        if led is not None and led.stage in (Stage.RESOLVING, Stage.STAGING):
+            # It may be time to say whom it waits for, or to wait for no more nodes.
             self._jobs.touch(led)
         if led is None or led.retry_s is None or led.retry_s > self._site.now_s:
             return
