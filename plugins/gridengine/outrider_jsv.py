@@ -34,7 +34,11 @@ ENCODED = "base64:"
 NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
-HEARD = re.compile(rb"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? ")
+HEARD = re.compile(
+    rb"PARAM (?:ac|ar|h|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+)
+OF_RESERVATIONS = ("outrider_reservation", "orsv")
+"""The request without which the queue of Outrider's reservations takes no job, and its short name."""
 CONTEXT_LINE = b"PARAM ac "
 OPTION_LINES = (b"PARAM ", b"ENV ADD ", b"BEGIN")
 WELCOME = b"SEND ENV\nSTARTED\n"
@@ -252,7 +256,13 @@ class Job:
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
         lines = []
         # What belongs to a reservation has its image there when that begins.
-        in_reservation = self.parameters.get("ar", "0") not in ("", "0")
+        reservation = self.parameters.get("ar", "0")
+        in_reservation = reservation not in ("", "0")
+        if in_reservation and not self._asks_for_ours():
+            raise Mistake(
+                f"no image comes to the nodes of reservation {reservation[:10]}, if it is not Outrider's: "
+                f"leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
+            )
         if not in_reservation and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
@@ -261,6 +271,11 @@ class Job:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
+
+    def _asks_for_ours(self):
+        """Whether it can run in a reservation of Outrider's; in another one it cannot then."""
+        asked = ",".join(self.parameters.get(name, "") for name in ("l_hard", "global_l_hard"))
+        return any(word.partition("=")[0] in OF_RESERVATIONS for word in asked.split(","))
 
     def _with_context(self, added):
         before = self.parameters.get("ac", "")

@@ -245,7 +245,19 @@ local function is_manager(job_record, uid)
   return type(owner) == "number" and owner ~= uid
 end
 
+-- Whether a change binds a managed job to a reservation that is certainly none of ours: nobody may.
+local function strands(job_desc, job_record)
+  local reservation = read(job_desc, "reservation")
+  return type(reservation) == "string" and reservation ~= "" and not may_be_ours(reservation)
+    and has(read(job_record, "admin_comment"), MARK .. '1,"metadata":', MOST_NOTE_BYTES)
+end
+
 local function modify(job_desc, job_record, uid)
+  if strands(job_desc, job_record) then
+    tell("reservation " .. metadata.shown(read(job_desc, "reservation")) .. " is not made by Outrider, so no image "
+      .. "comes to its nodes: the job stays where it is")
+    return slurm.ERROR
+  end
   if is_manager(job_record, uid) then return slurm.SUCCESS end
   local what = protected(job_desc, job_record)
   if not what then return slurm.SUCCESS end

@@ -150,7 +150,19 @@ def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
     assert answered(managed) == HELD
     assert answered(managed, "PARAM h n") == HELD
     assert answered(managed, "PARAM h u") == [UNSIGNED, "RESULT STATE CORRECT"]
-    assert answered(managed, "PARAM ar 7") == [UNSIGNED, "RESULT STATE CORRECT"]
+    for request in ("PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1"):
+        assert answered(managed, "PARAM ar 7", request) == [UNSIGNED, "RESULT STATE CORRECT"]
+
+
+@pytest.mark.parametrize("requests", [[], ["PARAM l_hard h_rt=5,outrider_reservations=TRUE"]])
+def test_image_in_a_reservation_that_is_not_outriders_is_refused(requests: list[str]) -> None:
+    (line,) = answered("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7", *requests)
+
+    assert line.startswith(
+        "RESULT STATE REJECT outrider: no image comes to the nodes of reservation 7, if it is"
+    )
+    assert "add -l outrider_reservation=TRUE" in line
+    assert answered("PARAM ar 7", *requests) == ["RESULT STATE ACCEPT"]
 
 
 def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,9 +93,10 @@ class Leading:
         for key in [key for key in self.led if key not in ours]:
             self._forget(self.led[key])
         self._choosing.look(sight)
+        foreign = frozenset(each.name for each in sight.reservations if not each.is_ours)
         for job in sight.jobs:
             if job.reservation is not None:
-                self._binding.seen(job)
+                self._binding.seen(job, foreign)
             elif job.metadata is not None:
                 self._see(job, is_first=is_first)
         self._reviewing.begin()
