@@ -1,4 +1,4 @@
-"""Grid Engine's submit filter wakes the service once a job's verdict is written, and costs nobody anything."""
+"""Grid Engine's submit filter wakes the service once a verdict is written, and costs nobody anything."""
 
 from __future__ import annotations
 
