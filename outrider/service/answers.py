@@ -231,7 +231,11 @@ class ReservationList:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageOnNodes:
-    """An image, where it is, and what needs it."""
+    """An image, where it is, and what needs it.
+
+    `is_private`: not everybody may use it; `owners` are those whose it is then, and of them only
+    whoever asks, unless that is an administrator.
+    """
 
     digest: str
     uri: str
@@ -241,6 +245,8 @@ class ImageOnNodes:
     coming_nodes: str
     reservations: int
     is_private: bool
+    jobs: int = 0
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

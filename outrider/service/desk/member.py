@@ -61,6 +61,8 @@ class Member:
     limit_bytes: int | None = None
     used_bytes: int | None = None
     images: dict[str, NodeImage] = field(default_factory=dict)
+    come: dict[str, Need] = field(default_factory=dict)
+    """By digest, what has come since the node has said which images it has."""
     arriving: tuple[Arriving, ...] = ()
     words: str = ""
     promised_bytes: int = 0

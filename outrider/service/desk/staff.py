@@ -246,7 +246,7 @@ class Staff:
         self._promised(member, call, now_s)
         member.room = report.room or member.room
         if report.images is not None:
-            member.images = {image.digest: image for image in report.images}
+            member.images, member.come = {image.digest: image for image in report.images}, {}
             self._forget_others(member, now_s)
             member.compare_s = now_s + self._settings.reconcile_every_s
         news = self._results(member, report, now_s)
@@ -365,6 +365,7 @@ class Staff:
         if not code:
             member.full_until_s = member.full_until_s if need.is_there else 0
             was_there, need.is_there = need.is_there, True
+            member.come[need.digest] = need
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
             # What lasts as long as it is needed is not renewed.
