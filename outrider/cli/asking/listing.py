@@ -23,8 +23,8 @@ _NODES = """examples:
   outrider nodes 'n[1-4]'
   outrider nodes --noheader
 """
-_IMAGES = """Those that everybody may use, and of the private ones your own; administrators see all, and whose they
-are. NEEDED are the reservations and jobs that have it.
+_IMAGES = """Those that everybody may use, and of the private ones your own; administrators see all, and whose
+they are. NEEDED are the reservations and jobs that have it.
 
 examples:
   outrider images
@@ -150,7 +150,8 @@ def images(arguments: argparse.Namespace) -> None:
     rows: list[tuple[object, ...]] = [
         (
             short(each.digest), _size(each.size_bytes), each.node_count, each.nodes, each.coming_nodes,
-            each.reservations + each.jobs, "yes" if each.is_private else "no", ",".join(each.owners), each.uri,
+            each.reservations + each.jobs, "yes" if each.is_private else "no", ",".join(each.owners),
+            each.uri,
         )
         for each in found.images
     ]  # fmt: skip

@@ -25,6 +25,8 @@ class Need:
     """The nodes before it in the chain, the nearest first."""
     since_s: int = 0
     is_there: bool = False
+    there_s: int | None = None
+    """Since when that is known."""
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0

@@ -125,9 +125,14 @@ class Views:
             ended_s=found.record.ended_s,
             staging=self._progress.staging(found, is_shown=may_read(found.record, caller)),
             transfers=self._progress.transfers_of(found),
-            odds_percent=found.odds_percent if found.record.state is State.ENDANGERED else None,
+            odds_percent=self._odds(found),
             receipt=None,
         )
+
+    def _odds(self, live: Live) -> int | None:
+        """Once its time has come there is nothing left to be guessed."""
+        is_open = live.record.state is State.ENDANGERED and self._site.now_s < live.reservation.start_s
+        return live.odds_percent if is_open else None
 
     def explanation(self, name: str, caller: Caller) -> Explanation | Trouble:
         site = self._site
