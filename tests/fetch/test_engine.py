@@ -477,7 +477,7 @@ def test_rate_of_a_silent_source_falls_to_nothing() -> None:
 
     assert rates_between(told, 10, 19) == {0}
     assert {each.source for _, each in told} == {"origin"}
-    assert [each.finish_s for at_s, each in told if 10 <= at_s < 19][0] is None
+    assert next(each.finish_s for at_s, each in told if 10 <= at_s < 19) is None
 
 
 @pytest.mark.parametrize("how", ["paused", "refused"])
