@@ -30,7 +30,7 @@ from outrider.service.desk.rights import may_see
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
-from outrider.store.records import Decision
+from outrider.store.records import RecordedDecision
 
 MOST_DECISIONS = 100
 OVER = "over"
@@ -182,7 +182,7 @@ class JobViews:
         return tuple(found)
 
 
-def _lines(found: Iterable[Decision]) -> tuple[DecisionLine, ...]:
+def _lines(found: Iterable[RecordedDecision]) -> tuple[DecisionLine, ...]:
     return tuple(
         DecisionLine(
             number=each.number,
