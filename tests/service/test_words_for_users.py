@@ -123,3 +123,21 @@ def test_job_that_nobody_knows_is_not_found(sandbox: Sandbox) -> None:
     assert isinstance(sandbox.ask(ShowJob(job="4711")), Trouble)
     reserve(sandbox)
     assert isinstance(sandbox.ask(Cancel(name="render-1")), ReservationDetails)
+
+
+def test_image_that_no_pool_holds_is_said_never_to_fit(sandbox: Sandbox) -> None:
+    for pool in sandbox.pools.values():
+        pool.limit_bytes = 20 * RATE
+    sandbox.sleep(400)
+    sandbox.sizes["https://images.example.org/huge"] = 30 * RATE
+    key = sandbox.submit("huge")
+    fits = sandbox.submit("ubuntu")
+    sandbox.sleep(60)
+
+    found = job(sandbox, key).job
+    assert found.state == "waiting"
+    assert "it has 3.0 GB and never fits: the pools of 0 of the nodes" in found.words
+    assert "the largest pool has 2.0 GB" in found.words
+    assert "will be free" not in found.words
+    assert sandbox.notes[key][-1].startswith("outrider: image huge waits: it has 3.0 GB and never fits")
+    assert job(sandbox, fits).job.state in ("staged", "running")
