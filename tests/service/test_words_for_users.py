@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from outrider.service.answers import JobDetails, ReservationDetails, Trouble
-from outrider.service.requests import Cancel, ShowJob
-from tests.service.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show
+from outrider.service.answers import Decision, JobDetails, ReservationDetails, Trouble
+from outrider.service.requests import Cancel, Plan, ShowJob
+from tests.service.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
 
 
 def until(sandbox: Sandbox, state: str, name: str = "render-1") -> ReservationDetails:
@@ -141,3 +141,24 @@ def test_image_that_no_pool_holds_is_said_never_to_fit(sandbox: Sandbox) -> None
     assert "will be free" not in found.words
     assert sandbox.notes[key][-1].startswith("outrider: image huge waits: it has 3.0 GB and never fits")
     assert job(sandbox, fits).job.state in ("staged", "running")
+
+
+def test_start_that_is_named_is_the_first_that_is_accepted(sandbox: Sandbox) -> None:
+    """Nothing else fits into the pools until the image of another reservation may go."""
+    for pool in sandbox.pools.values():
+        pool.limit_bytes = 110 * RATE
+    sandbox.sleep(400)
+    other = reserve(sandbox, image="o", size_bytes=100 * RATE, start="now+5minutes", duration="10m", nodes=4)
+    assert (other.result, other.end_s) == ("accepted", sandbox.now_s + 900)
+
+    def planned(start_s: int) -> Decision:
+        start = f"now+{start_s - sandbox.now_s}seconds"
+        answer = sandbox.ask(Plan(wanted=wanted(sandbox, size_bytes=100 * RATE, start=start)))
+        assert isinstance(answer, Decision)
+        return answer
+
+    named_s = planned(sandbox.now_s + 60).earliest_start_s
+
+    assert named_s is not None
+    assert planned(named_s).result == "accepted"
+    assert {planned(named_s - each).result for each in (1, 10, 60, 100, 159)} == {"refused"}
