@@ -203,6 +203,17 @@ def test_image_that_no_pool_can_hold_is_named_at_submission(clients: Site) -> No
     assert f"outrider: its image cannot come to any nodes: {reason}" in said
 
 
+def test_fault_that_the_service_finds_with_an_image_is_told_at_submission(clients: Site) -> None:
+    fault = "the image http://h/a.qcow2 has 9 TiB: at most 1 TiB are staged here; make it smaller"
+    write(clients, "outrider", f"#!/bin/sh\necho '--image: {fault}'\necho outrider: faults >&2\nexit 4\n")
+
+    answer = submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SERVER="x")
+
+    assert f"outrider: its image cannot be had as it is named, so the job stays held: {fault}" in answer.said
+    assert "faults" not in answer.said
+    assert metadata(clients, answer.job) == "image: e.qcow2"
+
+
 def held(slurm: Site, key: str) -> dict[str, str]:
     """A job that is held, after Slurm has had time to start what it would."""
     other = slurm.run("sbatch", "--parsable", "--wrap=true", "--comment=plain").job
