@@ -99,6 +99,7 @@ class Staff:
             self._behind[need.upstream[0], need.owner] = node
         member.unpins.pop((need.digest, need.owner), None)
         member.stops.pop(need.digest, None)
+        member.has_new |= before is None
         if before is None and is_to_begin_anew(member, need):
             member.stops[need.digest] = None
             for other in member.needs.values():
@@ -225,7 +226,7 @@ class Staff:
                 promised_bytes=member.to_keep_bytes if member.to_keep_bytes or member.kept_bytes else None,
                 promised_until_s=now_s + self._settings.pin_lease_s,
             )
-            member.call, member.called_s = call, now_s
+            member.call, member.called_s, member.has_new = call, now_s, False
             self._under_way += 1
             # Should no answer come, it is told anew.
             member.due_s = None
@@ -462,8 +463,9 @@ class Staff:
             instants.append(now_s)
         if member.promise_s is not None:
             instants.append(member.promise_s)
-        # Once a second at most, whatever a node answers.
-        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
+        # Once a second at most, whatever a node answers; what is new was asked for by somebody.
+        least_s = now_s if member.has_new else member.called_s + 1
+        self._plan_at(member, max(now_s, min(instants), least_s))
 
     def _plan_at(self, member: Member, at_s: int) -> None:
         if member.due_s is None or at_s < member.due_s:
