@@ -82,6 +82,7 @@ class Pump:
         self._pace.note(count or 0, clock.monotonic_s() - begin_s)
         self._refuse_trickle()
         if count is None:
+            job.tell()
             return self._when_silent()
         if count == 0:
             raise SourceFault(f"it ended after {job.sink.offset} of {job.sink.size_bytes} bytes")
