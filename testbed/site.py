@@ -14,7 +14,7 @@ from testbed.clustersite import (
     PROGRAMS,
     SERVICE,
     ClusterSite,
-    Image,
+    ServedImage,
 )
 from testbed.slurm import HEAD, SlurmCluster
 
@@ -28,8 +28,8 @@ __all__ = [
     "POOL",
     "PROGRAMS",
     "SERVICE",
-    "Image",
     "OutriderSite",
+    "ServedImage",
     "site_cluster",
 ]
 SLURM_LIBRARY = f"{LIBRARY}/slurm"

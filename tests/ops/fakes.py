@@ -12,7 +12,7 @@ from pathlib import Path
 from cachemgr.clock import SystemClock
 from cachemgr.shares import Share
 from outrider.core.model import Resources
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, RmsNode
 from outrider.rms.twin.system import Twin
@@ -228,7 +228,7 @@ def carry_nothing(effect: Effect, rms: BatchSystem, sign: Sign | None) -> None:
     pass
 
 
-def allow(call: AskProgram) -> Allowed | Refused:
+def allow(call: AskProgram) -> Allowed | PolicyRefusal:
     return Allowed(rule="external")
 
 

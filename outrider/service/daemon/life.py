@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
@@ -91,7 +91,7 @@ class Providers:
     make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
     make_desk: MakeDesk
     carry_effect: Callable[[Effect, BatchSystem, Sign | None], None]
-    ask_program: Callable[[AskProgram], Allowed | Refused]
+    ask_program: Callable[[AskProgram], Allowed | PolicyRefusal]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -193,6 +193,8 @@ class _Service:
             meter=self._metrics,
             call_timeout_s=config.timings.call_s,
             effort=effort_of(config),
+            most_submissions_of_one=config.limits.user_submissions,
+            most_decisions_of_one=config.limits.user_decisions,
         )
         self._board = FolderBoard(config.socket, log)
         self._board.check()
@@ -298,6 +300,7 @@ class _Service:
         return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
 
     def _app(self) -> Any:
+        limits = self._config.limits
         app = make_app(
             self._reception,
             administrators=administrators_of(self._config),
@@ -305,10 +308,17 @@ class _Service:
             log=self._log,
             munge=Munge() if self._config.tcp is not None else None,
             limits=Limits(
-                connections=self._config.limits.connections,
-                remote_connections=self._config.limits.connections,
-                connections_per_user=self._config.limits.user_connections,
-                requests_per_user=self._config.limits.user_requests,
+                connections=limits.connections,
+                remote_connections=limits.connections,
+                connections_per_user=limits.user_connections,
+                connections_per_host=limits.host_connections,
+                requests_per_user=limits.user_requests,
+                requests_per_host=limits.host_requests,
+                kept=limits.kept,
+                probes=limits.probes,
+                bodies_bytes=limits.bodies_bytes,
+                polls=limits.polls,
+                polls_per_user=limits.user_polls,
             ),
         )
         self._shares.learn("api", app)

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cachemgr.shares import Share
-from outrider.metadata.decision import Allowed
-from outrider.metadata.decision import Refused as PolicyRefused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
@@ -206,7 +205,7 @@ class Desk:
         self._settle(inquiry, answer)
 
     def _answer(
-        self, asked: Asked, program: PolicyRefused | None, *, is_judged: bool, is_sure: bool = False
+        self, asked: Asked, program: PolicyRefusal | None, *, is_judged: bool, is_sure: bool = False
     ) -> Answer | AskProgram | Doubtful:
         request, caller, answering = asked.request, asked.caller, self._answering
         if isinstance(request, ShowStatus):
@@ -253,9 +252,9 @@ class Desk:
         asked = self._parked.pop(call.ticket, None)
         if asked is None:
             return
-        program = result if isinstance(result, PolicyRefused) else None
+        program = result if isinstance(result, PolicyRefusal) else None
         if program is None and not isinstance(result, Allowed):
-            program = PolicyRefused(
+            program = PolicyRefusal(
                 rule="external", sentence=f"the site's own policy gave no answer: {result}"
             )
         answer = self._answer(asked, program, is_judged=True)
@@ -283,7 +282,7 @@ class Desk:
         if listed.limit_bytes != report.limit_bytes:
             listed = replace(listed, limit_bytes=report.limit_bytes)
             number = parts.site.book.timeline.number_of[report.node]
-            parts.site.book.pools.pools[number].limit_bytes = report.limit_bytes
+            parts.site.book.pools.limit(number, report.limit_bytes)
         if (room := parts.rooms.heard(member, report.used_bytes)) is not None:
             listed = replace(listed, room=room)
         if listed is not known:

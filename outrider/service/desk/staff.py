@@ -140,6 +140,11 @@ class Staff:
             member.promise_s = now_s
             self._plan(member, now_s)
 
+    def spared_bytes(self, node: str) -> int:
+        """How much of a node's pool it leaves to users in no case, as far as it has said."""
+        member = self.members.get(node)
+        return 0 if member is None or member.room is None else member.room.spared_bytes
+
     def keep_for(self, ticket: int, node: str, size_bytes: int, now_s: int) -> None:
         """Let a node keep so much, and say what others hold, while a request is not decided."""
         member = self.members.get(node)
