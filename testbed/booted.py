@@ -28,9 +28,27 @@ BOOT_S = 60
 STOP_S = 20
 COMMAND_S = 60
 PAUSE_S = 0.05
+# What no machine shares with this one, whatever is asked for.
+OWN = {
+    *(
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/tmp",
+    ),
+    *("/usr", "/var"),
+}
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
 # Arguments: the tree, a folder for what is made, a control group of its own, then words: -PATH is empty in
-# the machine, SOURCE=PATH is seen there.
+# the machine, rSOURCE=PATH is read there, wSOURCE=PATH is written to as well.
 OUTER = """
 tree=$1 folder=$2 group=$3 root=$2/root; shift 3
 mount --make-rprivate /
@@ -41,14 +59,21 @@ mount -t overlay -o "$layers" outrider-testbed "$root"
 for word; do
     case $word in
     -*) rm -rf "$root${word#-}"; mkdir -p "$root${word#-}" ;;
-    *) mkdir -p "$root${word#*=}"; mount --rbind "${word%%=*}" "$root${word#*=}" ;;
+    *)
+        kind=${word%"${word#?}"} at=$root${word#*=} word=${word#?}
+        mkdir -p "$at"
+        mount --bind "${word%%=*}" "$at"
+        [ $kind = w ] || mount -o remount,bind,ro "$at"
+        ;;
     esac
 done
 echo $$ >"$group/cgroup.procs"
 exec unshare --cgroup sh -euc "$INNER" sh "$root"
 """
+# Nothing is written, and no systemd begins, where another file system than an overlay is the root.
 INNER = """
 cd "$1"
+[ "$(stat --file-system --format=%T .)" = overlayfs ]
 mount -t proc proc proc
 mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
@@ -75,8 +100,8 @@ exec env -i container=outrider PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
 
 class BootedMachine:
     """
-    Boots when it is entered. `shared` are folders that it sees where this machine has them, `elsewhere` some
-    that it sees at another path, `empty` those in which it finds nothing of the tree's.
+    Boots when it is entered. `shared` are folders that it reads where this machine has them, `elsewhere` some
+    that it sees at another path and writes to, `empty` those in which it finds nothing of the tree's.
     """
 
     def __init__(
@@ -88,8 +113,16 @@ class BootedMachine:
         empty: Sequence[str] = (),
     ) -> None:
         self._tree = tree
-        seen = {**{path: str(path) for path in shared}, **(elsewhere or {})}
-        self._places = [*(f"-{path}" for path in empty), *(f"{path}={at}" for path, at in seen.items())]
+        read = [("r", path, str(path)) for path in shared]
+        written = [("w", path, at) for path, at in (elsewhere or {}).items()]
+        for _, path, at in (*read, *written):
+            if os.path.realpath(path) in OWN or os.path.normpath(at) in OWN:
+                raise TestbedError(
+                    f"{path} cannot be {at} of a machine, which has its own: name a folder below"
+                )
+        self._places = [f"-{path}" for path in empty] + [
+            f"{kind}{path}={at}" for kind, path, at in (*read, *written)
+        ]
         self._clock = SystemClock()
         self._folder = Path()
         self._group = Path()

@@ -82,6 +82,11 @@ class BootedCluster(BatchCluster):
 
     def _furnish(self, host: str) -> None:
         self.run(host, ["hostname", host])
+        # Users walk down to programs also where this machine's own may not. What is shared cannot be changed.
+        above = dict.fromkeys(
+            str(each) for path in births.programs(self.record) for each in Path(path).parents
+        )
+        self.run(host, ["sh", "-c", 'chmod -f o+x "$@" || :', "sh", *above])
         for folder in self.folders():
             owner = ["-o", str(folder.uid), "-g", str(folder.gid)]
             self.run(host, ["install", "-d", "-m", f"{folder.mode:o}", *owner, folder.path])

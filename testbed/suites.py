@@ -16,7 +16,7 @@ from testbed.records import TestbedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-CACHE = Path("/var/cache/outrider-testbed")
+CACHE = Path(os.environ.get("OUTRIDER_TESTBED_CACHE") or "/var/cache/outrider-testbed")
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libslurm-dev"),

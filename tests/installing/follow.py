@@ -138,6 +138,10 @@ class Walk:
                 take(step.at(self._table), self._type)
             self._done.append(title)
 
+    def lines(self) -> list[str]:
+        """All of the page's commands."""
+        return [each.line for each in self._steps]
+
     def rest(self) -> list[str]:
         """The sections that have not been followed yet, or not in the page's order."""
         wanted = list(dict.fromkeys(each.section for each in self._steps))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from testbed import gridengine, slurm
+from testbed.booted import BootedMachine
 from testbed.bootedcluster import BootedCluster, BootedGridEngine, BootedSlurm
+from testbed.records import TestbedError
 
 
 def slurm_job(cluster: BootedCluster) -> str:
@@ -20,6 +23,15 @@ def grid_job(cluster: BootedCluster) -> str:
     script = "#!/bin/sh\nhostname\ncat /proc/self/cgroup\n"
     cluster.wait_job(cluster.qsub(script, "-cwd", "-j", "y", "-o", "out", "-q", "all.q@n2"))
     return cluster.read("head", f"{cluster.people.of('ada').home}/out")
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/var", "/srv/../tmp", "/usr/"])
+def test_machine_shares_nothing_that_it_has_itself(path: str) -> None:
+    """A systemd that finds another machine's files in the place of its own tidies these up."""
+    with pytest.raises(TestbedError, match="which has its own"):
+        BootedMachine(shared=[Path(path)])
+    with pytest.raises(TestbedError, match="which has its own"):
+        BootedMachine(elsewhere={Path("/srv"): path})
 
 
 @pytest.mark.parametrize(
