@@ -32,15 +32,14 @@ WHERE = (
 LATER = "n3"
 PATIENCE_S = 300
 WORDS = {"nodes deploy n17": f"nodes deploy {LATER}", "hostlist n17": f"hostlist {LATER}"}
-# The site's own, for programs on several nodes.
-MPI = {"pe_name": "mpi", "slots": "999", "allocation_rule": "2", "control_slaves": "TRUE"}
+# The site's own, for programs on several nodes, which they have alone.
+MPI = {"pe_name": "mpi", "slots": "999", "allocation_rule": "4", "control_slaves": "TRUE"}
 READS = 'sha256sum <"$OUTRIDER_IMAGE"\n'
 # As mpirun does: one program on each node of the job, begun by the first.
 PROGRAM = """#!/bin/sh
-for node in $(cut -d' ' -f1 "$PE_HOSTFILE"); do
-    qrsh -inherit "$node" sh -c 'echo $(hostname) $(sha256sum <"$OUTRIDER_IMAGE")' </dev/null
-done
+for node in $(cut -d' ' -f1 "$PE_HOSTFILE"); do qrsh -inherit "$node" "$HOME/rank" </dev/null; done
 """
+RANK = '#!/bin/sh\necho $(hostname) $(sha256sum <"$OUTRIDER_IMAGE")\n'
 # A session whose user does not hang up.
 PRESENT = 'exec timeout --kill-after=1 250 qrsh "$@" < <(exec sleep 250 2>/dev/null)'
 
@@ -55,7 +54,7 @@ def cluster(long: None) -> Iterator[BootedGridEngine]:
     with BootedGridEngine(nodes=3, shared=shared_of(Path(sys.prefix))) as made:
         as_a_site_has_it(made)
         let_in(made)
-        made.run(HEAD, ["qconf", "-dattr", "hostgroup", "hostlist", LATER, "@allhosts"])
+        away(made)
         plain = made.run(HEAD, ["qconf", "-sp", "make"]).stdout
         made.write(HEAD, f"{FOLDER}/mpi", changed(plain, MPI))
         made.run(HEAD, ["qconf", "-Ap", f"{FOLDER}/mpi"])
@@ -74,18 +73,27 @@ def test_site_is_installed_used_and_left_as_the_page_says(cluster: BootedGridEng
     page.go("See what it would change", "Prepare the head", "Prepare the nodes", "Let Grid Engine know")
     page.go("Start the service", "The first job")
     use(cluster, "one")
+    cluster.run(HEAD, ["qconf", "-Ae", f"{FOLDER}/host-{LATER}"])
+    cluster.start_execd(LATER)
     page.go("One more node")
-    parallel(cluster, "all", 6)
+    parallel(cluster, "all", 3)
     page.go("The next version", "The version before")
     use(cluster, "two")
-    cluster.run(HEAD, ["qconf", "-dattr", "hostgroup", "hostlist", LATER, "@allhosts"])
     cluster.run(HEAD, ["outrider", "nodes", "deploy", LATER, "--remove"])
+    away(cluster)
     page.go("Away again")
 
     assert page.rest() == []
     assert objects(cluster) == had
     assert differences(before, {host: tree(cluster, host, *WHERE) for host in hosts}) == []
     cluster.wait_job(cluster.qsub("#!/bin/sh\ntrue\n"), timeout_s=PATIENCE_S)
+
+
+def away(cluster: BootedGridEngine) -> None:
+    """The site's last node is none of its nodes any more."""
+    cluster.run(HEAD, ["qconf", "-dattr", "hostgroup", "hostlist", LATER, "@allhosts"])
+    cluster.kill_execd(LATER, "TERM")
+    cluster.run(HEAD, ["qconf", "-de", LATER])
 
 
 def use(cluster: BootedGridEngine, name: str) -> None:
@@ -95,7 +103,7 @@ def use(cluster: BootedGridEngine, name: str) -> None:
     sessions(cluster, image, digest)
     cluster.wait_job(job, timeout_s=PATIENCE_S)
     assert printed(cluster, f"batch-{name}") == [f"{digest} -"]
-    parallel(cluster, name, 4)
+    parallel(cluster, name, 2)
     reserved(cluster, name, image, digest)
     doctor = cluster.run(HEAD, ["outrider", "doctor", "--quiet"], check=False)
     assert (doctor.returncode, doctor.stdout) == (0, ""), doctor.stdout
@@ -115,14 +123,15 @@ def sessions(cluster: BootedGridEngine, image: str, digest: str) -> None:
     assert led.stdout.split() == [digest, "-"]
 
 
-def parallel(cluster: BootedGridEngine, name: str, slots: int) -> None:
+def parallel(cluster: BootedGridEngine, name: str, nodes: int) -> None:
     """A program on two or three nodes sees the image on each."""
     image, digest = published(cluster, f"mpi-{name}")
-    options = ["-pe", "mpi", str(slots), "-ac", f"OUTRIDER={image}"]
+    cluster.write(HEAD, f"{cluster.people.of('ada').home}/rank", RANK, mode=0o755)
+    options = ["-pe", "mpi", str(4 * nodes), "-ac", f"OUTRIDER={image}"]
     job = cluster.qsub(PROGRAM, *options, *output(f"mpi-{name}"))
     cluster.wait_job(job, timeout_s=PATIENCE_S)
     lines = [line.split() for line in printed(cluster, f"mpi-{name}")]
-    assert len({node for node, *_ in lines}) == slots // 2, lines
+    assert len({node for node, *_ in lines}) == nodes, lines
     assert {each for _, each, *_ in lines} == {digest}, lines
 
 
