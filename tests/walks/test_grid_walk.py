@@ -138,8 +138,17 @@ def parallel(cluster: BootedGridEngine, name: str, nodes: int) -> None:
 def reserved(cluster: BootedGridEngine, name: str, image: str, digest: str) -> None:
     """Reserve, submit into it as the answer says, and find the image there."""
     options = ["--image", image, "--nodes", "1", "-t", "3m", "--start", "now+20s", "--json"]
-    answer = json.loads(cluster.run(HEAD, ["outrider", "reserve", *options], user="ada").stdout)
-    assert answer["result"] == "accepted"
+    answer: dict[str, object] = {}
+
+    def is_accepted() -> bool:
+        nonlocal answer
+        done = cluster.run(HEAD, ["outrider", "reserve", *options], user="ada", check=False)
+        answer = json.loads(done.stdout)
+        return answer["result"] == "accepted"
+
+    # That jobs without a limit have ended the service learns at its next look.
+    cluster.wait_for("jobs to end", lambda: not any(cluster.jobs_on().values()), PATIENCE_S, cluster.logs)
+    cluster.wait_for("the reservation to be accepted", is_accepted, PATIENCE_S, lambda: str(answer))
     home = cluster.people.of("ada").home
     script = f"#!/bin/sh\nexec >reserved-{name} 2>&1\n{READS}"
     cluster.write(HEAD, f"{home}/reserved-{name}.sh", script, mode=0o755)
