@@ -4,6 +4,7 @@
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make spank  the option --workspace= for the installed Slurm
+# make test-long   every test in its long form, for an hour and more
 # make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots), walks through
 #   the installation pages, and the upgrade from BEFORE: a wheel or a revision, the last tag if there is one
 
@@ -24,7 +25,7 @@ AT_ONCE ?= 3
 # The version from which an upgrade is tried.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 
-.PHONY: demo demo-embedded demo-sim test test-versions lint bench tools clean man spank cachemgr.pyz
+.PHONY: demo demo-embedded demo-sim test test-long test-versions lint bench tools clean man spank cachemgr.pyz
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -36,9 +37,17 @@ demo-embedded: $(READY)
 demo-sim: $(READY)
 	$(BIN)/outrider sim demo
 
-# Many tests wait for real daemons: some files at a time, each file by itself.
+# Many tests wait for real daemons: some files at a time, each file by itself. What failed is run once more
+# alone, since a daemon can be late on a busy machine: what fails twice fails, and both results are printed.
+PYTEST = $(BIN)/python -m pytest
+AGAIN  = $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 10
 test: $(READY) tools lint
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
+	$(PYTEST) -n $(AT_ONCE) --dist loadfile || $(AGAIN)
+
+# The short siblings are in `make test`.
+test-long: export OUTRIDER_TEST_LONG = 1
+test-long: $(READY) tools
+	$(PYTEST) -n 2 --dist loadfile || $(AGAIN)
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \

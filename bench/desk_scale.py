@@ -77,7 +77,7 @@ MOST_TICKS = 10_000
 USER = Caller(uid=1000, user="ada")
 
 
-class Clock:
+class StoryClock:
     """Time as the story has it."""
 
     def __init__(self) -> None:
@@ -117,10 +117,10 @@ class Nothing:
     def observe(self, name: str, value: float, *labels: str) -> None: ...
 
 
-class Crowd:
+class BusyBatchSystem:
     """A batch system that starts what may start, first come, first served, on whole nodes."""
 
-    def __init__(self, nodes: int, others: int, clock: Clock) -> None:
+    def __init__(self, nodes: int, others: int, clock: StoryClock) -> None:
         self._clock = clock
         self._random = Random(2)
         self.nodes = tuple(
@@ -216,17 +216,17 @@ class Profile(cProfile.Profile):
         self.kind = kind
 
 
-class Story:
+class SiteStory:
     """One site from its first look on."""
 
     def __init__(self, folder: Path, nodes: int, jobs: int, others: int, profile: Profile | None) -> None:
-        self.clock = Clock()
+        self.clock = StoryClock()
         self.nodes, self.jobs = nodes, jobs
         self.costs = Costs()
         self._profile = profile
         self._random = Random(1)
         self._store = Store.create(folder / f"store{nodes}.sqlite", self.clock.at_s)
-        self.crowd = Crowd(nodes, others, self.clock)
+        self.crowd = BusyBatchSystem(nodes, others, self.clock)
         self._pools = MemoryNodes([each.name for each in self.crowd.nodes], self.clock, NoJournal(folder))  # type: ignore[arg-type]
         self._settings = Settings(
             link_rate_bytes_per_s=LINK_BYTES_PER_S, look_every_s=2, progress_every_s=2, away_after_s=60
@@ -350,7 +350,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _told(options: argparse.Namespace, share: int, folder: Path, profile: Profile | None) -> Costs:
-    story = Story(folder, options.nodes // share, options.jobs // share, options.others // share, profile)
+    story = SiteStory(folder, options.nodes // share, options.jobs // share, options.others // share, profile)
     gc.collect()
     gc.freeze()
     try:

@@ -46,7 +46,7 @@ BLOCK_BYTES = 4 << 20
 
 
 @dataclass
-class Times:
+class HookTimes:
     """Milliseconds of each run."""
 
     wall_ms: list[float]
@@ -146,7 +146,7 @@ def added(folder: Path, path: str, size_bytes: int) -> str:
 
 def measure(kind: str, path: str, name: str, python: str, runs: int) -> float:
     """The larger of the two ratios to their bounds."""
-    hook, bare = Times([], []), Times([], [])
+    hook, bare = HookTimes([], []), HookTimes([], [])
     scripts = Scripts(Path(path).parent, path, name, python)
     method = ""
     with Client(path) as client:
@@ -203,7 +203,7 @@ class Scripts:
             self._paths[name] = folder / name
             self._paths[name].write_text(text)
             self._paths[name].chmod(0o755)
-        self.prolog, self.epilog, self.others = Times([], []), Times([], []), Times([], [])
+        self.prolog, self.epilog, self.others = HookTimes([], []), HookTimes([], []), HookTimes([], [])
         self.both_ms: list[float] = []
 
     def run(self, number: int) -> None:

@@ -22,7 +22,7 @@ from outrider.sim.experiments.mixed import ranked_by
 from outrider.sim.setup import Setup
 from outrider.sim.workload.synthetic import synthetic_leases
 from outrider.sim.workload.trace import Trace
-from outrider.sim.world import World
+from outrider.sim.world import Simulation
 
 TARGETS = {8: 5_000, 64: 1_000}
 POOL_BYTES = 20 * 10**9
@@ -38,7 +38,7 @@ def requests_per_cpu_second(setup: Setup, trace: Trace, repeats: int) -> float:
     """The best of a few runs: what disturbs a run only makes it slower."""
     best = 0.0
     for _ in range(repeats):
-        world = World(setup, trace.nodes, trace)
+        world = Simulation(setup, trace.nodes, trace)
         began = process_time()
         world.run()
         best = max(best, len(trace.submissions) / (process_time() - began))

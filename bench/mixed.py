@@ -17,7 +17,7 @@ from bench.frame import Arguments
 from outrider.sim.experiments.mixed import CONFIGURATIONS
 from outrider.sim.setup import thesis_nodes
 from outrider.sim.workload.mixed import ROWS, mixed_trace, row_parameters
-from outrider.sim.world import World
+from outrider.sim.world import Simulation
 
 LIMIT_S = 20
 NAMES = ("no virtualisation", "predeployed", "no reuse", "reuse")
@@ -31,7 +31,7 @@ def main() -> int:
         trace = mixed_trace(row_parameters(row, 1), name=row)
         for name in NAMES:
             began = process_time()
-            outcome = World(CONFIGURATIONS[name], thesis_nodes(), trace).run()
+            outcome = Simulation(CONFIGURATIONS[name], thesis_nodes(), trace).run()
             spent[name] += process_time() - began
             instances += len(outcome.done)
     total = sum(spent.values())

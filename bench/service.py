@@ -28,14 +28,14 @@ from bench.frame import Arguments
 from bench.service_load import (
     Asks,
     Body,
-    Taken,
+    RequestTimes,
     command_line,
     crowd,
     in_turn,
     interpreter,
 )
-from bench.service_process import Service
-from bench.service_site import Place
+from bench.service_process import BenchedService
+from bench.service_site import BenchedSite
 
 DECISION_MS = 50
 START_MS = 5_000
@@ -52,9 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add("--times", 10, 1, "how often everything is repeated, in tens")
     options = parser.given(argv)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="outrider-bench-") as folder:
-        place = Place(folder=Path(folder), nodes=options.nodes)
+        place = BenchedSite(folder=Path(folder), nodes=options.nodes)
         _prepare(place, options.reservations, options.filled)
-        service = Service(place)
+        service = BenchedService(place)
         try:
             _measure(service, options.times)
         finally:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _prepare(place: Place, reservations: int, filled: Path | None) -> None:
+def _prepare(place: BenchedSite, reservations: int, filled: Path | None) -> None:
     """The store is made in memory, where nobody waits for a disk, and then copied."""
     from bench.service_site import write_config
 
@@ -83,7 +83,7 @@ def _prepare(place: Place, reservations: int, filled: Path | None) -> None:
     print(f"store: {place.store.stat().st_size / 1e6:.0f} MB in {place.folder}", flush=True)
 
 
-def _measure(service: Service, times: int) -> None:
+def _measure(service: BenchedService, times: int) -> None:
     print(f"a million additions take {_additions_ms():.0f} ms of processor here and now")
     print(f"{'':52} {'n':>5} {'median':>9} {'p99':>9} {'worst':>9}   {'limit':>7}  of it", flush=True)
     _starts(service, max(2, times // 2))
@@ -93,7 +93,7 @@ def _measure(service: Service, times: int) -> None:
     _crowd(service, 2.0 * times)
 
 
-def _starts(service: Service, times: int) -> None:
+def _starts(service: BenchedService, times: int) -> None:
     for words, by in (("SIGTERM", signal.SIGTERM), ("SIGKILL", signal.SIGKILL)):
         # So that there is something to be written and lost, or not.
         service.start()
@@ -110,7 +110,7 @@ def _starts(service: Service, times: int) -> None:
     print(f"  memory of the service: {memory / 1e6:.0f} MB", flush=True)
 
 
-def _decisions(service: Service, times: int) -> None:
+def _decisions(service: BenchedService, times: int) -> None:
     asks, before = Asks(service.place, 1000), service.used()
     for verb, make, count in (
         ("reservations", asks.usual, 50 * times),
@@ -126,12 +126,12 @@ def _decisions(service: Service, times: int) -> None:
     _say_used(service, before.cpu_s, before.queued_s)
 
 
-def _taken(words: str, taken: Taken) -> None:
+def _taken(words: str, taken: RequestTimes) -> None:
     _row(words, taken.wall_ms, DECISION_MS)
     _row("    processor time of it", taken.cpu_ms, DECISION_MS)
 
 
-def _command_lines(service: Service, times: int) -> None:
+def _command_lines(service: BenchedService, times: int) -> None:
     before, asks = service.used(), Asks(service.place, 2000)
     bare = [interpreter() for _ in range(5 * times)]
     _row("python -c pass", [each.wall_ms for each in bare], STATUS_MS)
@@ -155,7 +155,7 @@ def _command_lines(service: Service, times: int) -> None:
     _say_used(service, before.cpu_s, before.queued_s)
 
 
-def _crowd(service: Service, seconds: float) -> None:
+def _crowd(service: BenchedService, seconds: float) -> None:
     before = service.used()
     found = crowd(service.place, CLIENTS, seconds)
     count = sum(len(each) for each in found.wall_ms.values())
@@ -192,7 +192,7 @@ def _row(words: str, values: list[float], limit: float | None) -> None:
     )
 
 
-def _say_used(service: Service, cpu_s: float, queued_s: float) -> None:
+def _say_used(service: BenchedService, cpu_s: float, queued_s: float) -> None:
     used = service.used()
     print(
         f"  the service used {used.cpu_s - cpu_s:.1f} s of processor and waited "

@@ -12,7 +12,7 @@ from random import Random
 # Run as a script, Python looks for modules in this folder only.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.service_site import POLICIES, Place, images, understood, wish, write_config
+from bench.service_site import POLICIES, BenchedSite, images, understood, wish, write_config
 from cachemgr.clock import SystemClock
 from outrider.metadata.policies import parse_policies
 from outrider.service.answers import Answer, Decision
@@ -47,7 +47,7 @@ class Silent:
     def error(self, event: str, **fields: object) -> None: ...
 
 
-class Clock(SystemClock):
+class FillClock(SystemClock):
     """Stands still until it is set."""
 
     def __init__(self, at_s: int) -> None:
@@ -60,7 +60,7 @@ class Clock(SystemClock):
 class Filler:
     """A desk whose calls are carried out on the spot."""
 
-    def __init__(self, place: Place, clock: Clock) -> None:
+    def __init__(self, place: BenchedSite, clock: FillClock) -> None:
         self._clock = clock
         self._nodes = place.pools(clock)
         self._rms = place.batch_system(clock)
@@ -100,12 +100,12 @@ class Filler:
         return self._nodes.tell(call)
 
 
-def fill(place: Place, reservations: int) -> tuple[int, int]:
+def fill(place: BenchedSite, reservations: int) -> tuple[int, int]:
     """How many requests it took, and how many nodes all reservations have together."""
     write_config(place)
     place.store.parent.mkdir(exist_ok=True)
     now_s = SystemClock().now_s()
-    filler, random, known = Filler(place, Clock(now_s - LEAD_S)), Random(1), images()
+    filler, random, known = Filler(place, FillClock(now_s - LEAD_S)), Random(1), images()
     sizes = {each.uri: FoundImage(size_bytes=each.size_bytes, digest=each.digest) for each in known}
     filler.pass_until(now_s)
     accepted = number = slots = 0
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--reservations", type=int, required=True)
     options = parser.parse_args(argv)
-    asked, slots = fill(Place(folder=options.folder, nodes=options.nodes), options.reservations)
+    asked, slots = fill(BenchedSite(folder=options.folder, nodes=options.nodes), options.reservations)
     print(asked, slots)
     return 0
 

@@ -16,8 +16,8 @@ from random import Random
 from time import thread_time
 from typing import Any
 
-from bench.service_process import Service, get
-from bench.service_site import Place, images, wish
+from bench.service_process import BenchedService, get
+from bench.service_site import BenchedSite, images, wish
 from cachemgr.clock import SystemClock
 from outrider.cli.client import Client
 from outrider.core.model import Image
@@ -31,7 +31,7 @@ LISTED = 50
 
 
 @dataclass(slots=True)
-class Taken:
+class RequestTimes:
     """Milliseconds of each request, and what the service used for them in processor time."""
 
     wall_ms: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ def body_of(wanted: dict[str, Any], **deployment: str | int) -> Body:
 class Asks:
     """Bodies of requests of several kinds, always the same for one seed."""
 
-    def __init__(self, place: Place, seed: int) -> None:
+    def __init__(self, place: BenchedSite, seed: int) -> None:
         self._nodes = place.nodes
         self._random = Random(seed)
         self._images: list[Image] = images()
@@ -87,10 +87,10 @@ class Asks:
         return wish(self._number, self._random, self._images)
 
 
-def in_turn(service: Service, verb: str, bodies: Iterator[Body]) -> dict[str, Taken]:
+def in_turn(service: BenchedService, verb: str, bodies: Iterator[Body]) -> dict[str, RequestTimes]:
     """One client, one request after the other, each over a connection of its own as the CLI does."""
     client = Client(str(service.place.socket), SystemClock())
-    found: dict[str, Taken] = {}
+    found: dict[str, RequestTimes] = {}
     for body in bodies:
         before = service.used().cpu_s
         began = monotonic_s()
@@ -101,7 +101,7 @@ def in_turn(service: Service, verb: str, bodies: Iterator[Body]) -> dict[str, Ta
         kind = str(answer["result"])
         if kind == "refused" and answer["earliest_start_s"] is not None:
             kind = f"refused for {answer['cause']}, with its earliest start"
-        taken = found.setdefault(kind, Taken())
+        taken = found.setdefault(kind, RequestTimes())
         taken.wall_ms.append(1000 * wall_s)
         taken.cpu_ms.append(1000 * cpu_s)
     return found
@@ -134,7 +134,7 @@ def run(command: list[str], environment: dict[str, str]) -> Ran:
     return Ran(wall_ms=1000 * wall_s, cpu_ms=1000 * cpu_s, code=process.returncode)
 
 
-def command_line(place: Place, words: list[str]) -> Ran:
+def command_line(place: BenchedSite, words: list[str]) -> Ran:
     """`outrider …` as a user's shell starts it."""
     environment = {**os.environ, "OUTRIDER_SOCKET": str(place.socket), "TZ": "UTC"}
     code = "from outrider.cli.main import run; run()"
@@ -147,7 +147,7 @@ def interpreter() -> Ran:
 
 
 @dataclass(slots=True)
-class Crowd:
+class CrowdResult:
     """What many clients at once saw."""
 
     seconds: float = 0.0
@@ -157,9 +157,9 @@ class Crowd:
     asked_again: int = 0
 
 
-def crowd(place: Place, clients: int, seconds: float) -> Crowd:
+def crowd(place: BenchedSite, clients: int, seconds: float) -> CrowdResult:
     """So many clients at once, of several users, each asking again as soon as it is answered."""
-    found = Crowd()
+    found = CrowdResult()
     users = [each.pw_uid for each in pwd.getpwall()][:10] if os.geteuid() == 0 else [os.geteuid()]
     listed = get(place.socket, "/v1/reservations?most=1000")["reservations"]
     known = [each["name"] for each in listed]
@@ -170,7 +170,7 @@ def crowd(place: Place, clients: int, seconds: float) -> Crowd:
 
 
 async def _crowd(
-    place: Place, clients: int, users: list[int], known: list[str], until: float, found: Crowd
+    place: BenchedSite, clients: int, users: list[int], known: list[str], until: float, found: CrowdResult
 ) -> None:
     everybody = [
         _client(place, users[number % len(users)], number + 2, known, until, found)
@@ -179,7 +179,9 @@ async def _crowd(
     await asyncio.gather(*everybody)
 
 
-async def _client(place: Place, uid: int, seed: int, known: list[str], until: float, found: Crowd) -> None:
+async def _client(
+    place: BenchedSite, uid: int, seed: int, known: list[str], until: float, found: CrowdResult
+) -> None:
     random, asks = Random(seed), Asks(place, seed)
     reader, writer = await _connected(place.socket, uid)
     while monotonic_s() < until:
@@ -219,7 +221,7 @@ async def _connected(path: Path, uid: int) -> tuple[asyncio.StreamReader, asynci
 
 
 async def _again(
-    writer: asyncio.StreamWriter, place: Place, uid: int
+    writer: asyncio.StreamWriter, place: BenchedSite, uid: int
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     writer.close()
     return await _connected(place.socket, uid)

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
-from bench.service_site import Place
+from bench.service_site import BenchedSite
 from cachemgr.clock import SystemClock
 
 START_S = 120.0
@@ -23,7 +23,7 @@ monotonic_s = SystemClock().monotonic_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class ServiceStart:
     """How long a start took: until the first answer, and until something is promised again."""
 
     answers_s: float
@@ -39,15 +39,15 @@ class Used:
     queued_s: float
 
 
-class Service:
+class BenchedService:
     """One outriderd over a site's folder."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BenchedSite) -> None:
         self.place = place
         self._log = (place.folder / "log").open("ab")
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> Start:
+    def start(self) -> ServiceStart:
         script = Path(__file__).with_name("service_site.py")
         command = [sys.executable, str(script), "--folder", str(self.place.folder)]
         command += ["--nodes", str(self.place.nodes)]
@@ -60,7 +60,7 @@ class Service:
                 answered = answered or monotonic_s() - began
                 if status["is_promising"]:
                     promised = monotonic_s() - began
-                    return Start(answers_s=answered, promises_s=promised, cpu_s=self.used().cpu_s)
+                    return ServiceStart(answers_s=answered, promises_s=promised, cpu_s=self.used().cpu_s)
             if self._process.poll() is not None:
                 break
             sleep(POLL_S)

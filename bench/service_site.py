@@ -24,7 +24,7 @@ from bench.admission import request, site
 from bench.service_world import POOL_BYTES, BookingSystem, Journal, MemoryNodes
 from cachemgr.clock import SystemClock
 from outrider.core.model import Image, Resources, Workspace
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.rms.base import RmsNode
@@ -37,7 +37,7 @@ POLICIES = "version: 1\nrules:\n  - {name: everybody, reservations: 100000}\n"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class BenchedSite:
     """Where everything of one benchmarked service is, and how large the site is."""
 
     folder: Path
@@ -86,7 +86,7 @@ def images() -> list[Image]:
     ]
 
 
-def write_config(place: Place) -> None:
+def write_config(place: BenchedSite) -> None:
     """The configuration, whose one node only satisfies its form: the batch system says which there are."""
     (place.folder / "policies.yaml").write_text(POLICIES)
     settings: dict[str, Any] = {
@@ -145,11 +145,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--nodes", type=int, required=True)
     options = parser.parse_args(argv)
-    place = Place(folder=options.folder, nodes=options.nodes)
+    place = BenchedSite(folder=options.folder, nodes=options.nodes)
     return _serve(place)
 
 
-def _serve(place: Place) -> int:
+def _serve(place: BenchedSite) -> int:
     """outriderd's own main, over another world."""
     from outrider.service.daemon.backends import catalogue_of, make_desk
     from outrider.service.daemon.catalogued import CataloguedNodes
@@ -178,7 +178,7 @@ def _serve(place: Place) -> int:
         nodes = CataloguedNodes(place.pools(clock), catalogue)
         return Backend(World(rms=place.batch_system(clock), nodes=nodes, resolve=resolver))
 
-    def ask_program(call: AskProgram) -> Allowed | Refused:
+    def ask_program(call: AskProgram) -> Allowed | PolicyRefusal:
         raise AssertionError("there is no program")
 
     providers = Providers(

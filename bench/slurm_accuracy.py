@@ -37,7 +37,7 @@ from bench.slurm_records import (
 )
 from testbed.records import TestbedError
 from testbed.site import POOL as POOL_FOLDER
-from testbed.site import Image, OutriderSite, site_cluster
+from testbed.site import OutriderSite, ServedImage, site_cluster
 from testbed.slurm import HEAD, missing
 
 RATE_BITS_PER_S = 100_000_000
@@ -66,27 +66,27 @@ class Arrival:
     at_s: float
     kind: str
     user: str
-    image: Image
+    image: ServedImage
     nodes: int
 
 
 @dataclass(slots=True)
-class Promise:
+class AcceptedReservation:
     """A reservation that was accepted, with or without Outrider."""
 
     name: str
     start_s: int
     job: str
-    image: Image | None
+    image: ServedImage | None
     nodes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
-class Story:
+class AccuracyRun:
     """What happened."""
 
-    promises: list[Promise] = field(default_factory=list)
-    plain: list[Promise] = field(default_factory=list)
+    promises: list[AcceptedReservation] = field(default_factory=list)
+    plain: list[AcceptedReservation] = field(default_factory=list)
     jobs: dict[str, Arrival] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
     asked: int = 0
@@ -133,9 +133,9 @@ def main() -> int:
         return judged(given, is_good=holds(site, story, traffic, took_s))
 
 
-def made_images(site: OutriderSite, random: Random) -> list[tuple[str | None, Image]]:
+def made_images(site: OutriderSite, random: Random) -> list[tuple[str | None, ServedImage]]:
     """Images that all may use, and some of one user each."""
-    found: list[tuple[str | None, Image]] = []
+    found: list[tuple[str | None, ServedImage]] = []
     for number in range(SHARED_IMAGES):
         found.append((None, site.image(f"shared{number}.qcow2", random.randrange(4, 24) * 1_000_000)))
     for number in range(PRIVATE_IMAGES):
@@ -144,7 +144,7 @@ def made_images(site: OutriderSite, random: Random) -> list[tuple[str | None, Im
     return found
 
 
-def catalogue(images: list[tuple[str | None, Image]]) -> dict[str, object]:
+def catalogue(images: list[tuple[str | None, ServedImage]]) -> dict[str, object]:
     """The private ones by name, each with its only reader."""
     return {
         image.name: {
@@ -159,7 +159,7 @@ def catalogue(images: list[tuple[str | None, Image]]) -> dict[str, object]:
 
 
 def arrivals(
-    given: argparse.Namespace, random: Random, images: list[tuple[str | None, Image]]
+    given: argparse.Namespace, random: Random, images: list[tuple[str | None, ServedImage]]
 ) -> Iterator[Arrival]:
     """What is asked for, and when."""
     for kind, count in (("reserve", given.reservations), ("job", given.jobs), ("plain", given.plain)):
@@ -174,9 +174,9 @@ def arrivals(
             )
 
 
-def told_story(site: OutriderSite, plan: list[Arrival], random: Random, ahead_s: int) -> Story:
+def told_story(site: OutriderSite, plan: list[Arrival], random: Random, ahead_s: int) -> AccuracyRun:
     """Ask for everything at its time, or as soon after it as this process gets round to."""
-    story, began_s = Story(), CLOCK.monotonic_s()
+    story, began_s = AccuracyRun(), CLOCK.monotonic_s()
     for number, each in enumerate(plan):
         now_s, lead_s = CLOCK.monotonic_s() - began_s, random.randrange(LEAST_LEAD_S, ahead_s)
         if now_s < each.at_s:
@@ -200,7 +200,7 @@ def width(each: Arrival) -> tuple[str, ...]:
     return (f"-N{each.nodes}", f"-n{each.nodes}", "--ntasks-per-node=1")
 
 
-def reserve(site: OutriderSite, story: Story, each: Arrival, number: int, lead_s: int) -> None:
+def reserve(site: OutriderSite, story: AccuracyRun, each: Arrival, number: int, lead_s: int) -> None:
     """Ask for a reservation; when refused, for the earliest start that was named instead, some times."""
     is_private = each.kind.startswith("private")
     named = {"uri": each.image.name, "private": True}
@@ -222,7 +222,7 @@ def reserve(site: OutriderSite, story: Story, each: Arrival, number: int, lead_s
         if answer["result"] == "accepted":
             name, start_s = str(answer["name"]), int(answer["start_s"])
             job = in_reservation(site, each, name, SCRIPT.format(lines="", seconds=1))
-            story.promises.append(Promise(name=name, start_s=start_s, job=job, image=each.image))
+            story.promises.append(AcceptedReservation(name=name, start_s=start_s, job=job, image=each.image))
             return
         story.refused[str(answer["cause"])] += 1
         if answer["earliest_start_s"] is None:
@@ -240,7 +240,7 @@ def in_reservation(site: OutriderSite, each: Arrival, name: str, script: str) ->
     return site.submit(script, "-t1", *width(each), f"--reservation={name}", user=each.user)
 
 
-def reserve_plainly(site: OutriderSite, story: Story, each: Arrival, number: int, lead_s: int) -> None:
+def reserve_plainly(site: OutriderSite, story: AccuracyRun, each: Arrival, number: int, lead_s: int) -> None:
     """As an administrator does: some nodes that are not reserved yet, whatever runs there."""
     start_s = CLOCK.now_s() + lead_s
     for node in site.cluster.nodes:
@@ -256,7 +256,7 @@ def reserve_plainly(site: OutriderSite, story: Story, each: Arrival, number: int
         )
         if done.returncode == 0:
             job = site.submit(PLAIN, "-t1", f"--reservation={name}", user=each.user)
-            story.plain.append(Promise(name=name, start_s=start_s, job=job, image=None))
+            story.plain.append(AcceptedReservation(name=name, start_s=start_s, job=job, image=None))
             return
 
 
@@ -280,7 +280,7 @@ def reservations(site: OutriderSite) -> list[str]:
     return [line.split()[0] for line in text.splitlines() if line.startswith("ReservationName=")]
 
 
-def holds(site: OutriderSite, story: Story, traffic: Traffic, took_s: float) -> bool:
+def holds(site: OutriderSite, story: AccuracyRun, traffic: Traffic, took_s: float) -> bool:
     """Print the tables; whether everything holds."""
     started, records, there = starts_s(site.cluster), jobs_of(site.cluster), arrivals_s(site.cluster)
     late = promises_told(site, story, started, records, there)
@@ -295,7 +295,7 @@ def holds(site: OutriderSite, story: Story, traffic: Traffic, took_s: float) -> 
     return is_good
 
 
-def arrived_s(record: JobRecord, image: Image, there: dict[str, dict[str, float]]) -> float:
+def arrived_s(record: JobRecord, image: ServedImage, there: dict[str, dict[str, float]]) -> float:
     """When the last of a job's nodes had the image."""
     digest = image.digest.removeprefix("sha256:")
     return max((there[node].get(digest, float("inf")) for node in record.nodes), default=float("inf"))
@@ -303,7 +303,7 @@ def arrived_s(record: JobRecord, image: Image, there: dict[str, dict[str, float]
 
 def promises_told(
     site: OutriderSite,
-    story: Story,
+    story: AccuracyRun,
     started: dict[str, float],
     records: dict[str, JobRecord],
     there: dict[str, dict[str, float]],
@@ -337,7 +337,7 @@ def promises_told(
 
 def jobs_told(
     site: OutriderSite,
-    story: Story,
+    story: AccuracyRun,
     started: dict[str, float],
     records: dict[str, JobRecord],
     there: dict[str, dict[str, float]],
@@ -372,7 +372,9 @@ def can_read(site: OutriderSite, job: str, record: JobRecord) -> bool:
     return False
 
 
-def bytes_told(story: Story, traffic: Traffic, there: dict[str, dict[str, float]], took_s: float) -> None:
+def bytes_told(
+    story: AccuracyRun, traffic: Traffic, there: dict[str, dict[str, float]], took_s: float
+) -> None:
     """What was moved, against what cannot be avoided, and against fetching for each job."""
     sizes = {each.image.digest.removeprefix("sha256:"): each.image for each in story.jobs.values()}
     sizes |= {each.image.digest.removeprefix("sha256:"): each.image for each in story.promises if each.image}

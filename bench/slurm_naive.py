@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking
 from bench.slurm_records import load, path_of, starts_s, traffic_of
-from testbed.site import Image, OutriderSite, site_cluster
+from testbed.site import OutriderSite, ServedImage, site_cluster
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, SlurmCluster, missing
 
 NODES = 4
@@ -69,7 +69,7 @@ srun --quiet sh -c 'image={image}; {fetch} && head -c4096 "$image" >/dev/null &&
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WayCost:
     """What one way cost under one load."""
 
     delays_s: list[float]
@@ -79,7 +79,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ImageWay:
     """Where and how jobs get their image."""
 
     cluster: SlurmCluster
@@ -95,12 +95,12 @@ class Sites:
         self.naive, self.site, self._size_bytes = naive, site, size_bytes
         self._numbers = 0
 
-    def image(self) -> Image:
+    def image(self) -> ServedImage:
         """An image that nobody has seen."""
         self._numbers += 1
         return self.site.image(f"image{self._numbers}.qcow2", self._size_bytes)
 
-    def shared(self, image: Image) -> None:
+    def shared(self, image: ServedImage) -> None:
         """Put it on the other cluster's server, too."""
         content = path_of(self.site.cluster, IMAGES, f"{IMAGES_FOLDER}/{image.name}")
         self.naive.publish(image.name, content.read_bytes())
@@ -128,7 +128,7 @@ def main() -> int:
         site.install()
         sites = Sites(naive, site, given.megabytes * 1_000_000)
         print(f"{NODES} nodes, links of {RATE_BITS_PER_S / 1e6:g} Mbit/s, {given.rounds} rounds; {load()}")
-        found: dict[tuple[str, str], list[Outcome]] = {}
+        found: dict[tuple[str, str], list[WayCost]] = {}
         for _ in range(given.rounds):
             for name, (jobs, width) in LOADS.items():
                 for way, outcome in once(sites, jobs, width):
@@ -142,7 +142,7 @@ def main() -> int:
     return 0
 
 
-def once(sites: Sites, jobs: int, width: int) -> Iterable[tuple[str, Outcome]]:
+def once(sites: Sites, jobs: int, width: int) -> Iterable[tuple[str, WayCost]]:
     """Every way in turn, each alone on its cluster."""
     site, image = sites.site, sites.image()
     sites.shared(image)
@@ -157,18 +157,18 @@ def once(sites: Sites, jobs: int, width: int) -> Iterable[tuple[str, Outcome]]:
     led = JOB.format(lines=image.lines, image="$OUTRIDER_IMAGE", fetch="true", clean="true")
     inside = JOB.format(lines="", image="$OUTRIDER_IMAGE", fetch="true", clean="true")
     # Where the naive ways run, nothing of Outrider runs.
-    yield WAYS[0], run(Way(sites.naive, fetched, wide), image, jobs, width)
+    yield WAYS[0], run(ImageWay(sites.naive, fetched, wide), image, jobs, width)
     comment = f"--comment=fetch={image.uri}"
-    yield WAYS[1], run(Way(sites.naive, at_hand, (*wide, comment)), image, jobs, width)
-    yield WAYS[2], run(Way(site.cluster, led, wide), image, jobs, width)
-    yield WAYS[3], run(Way(site.cluster, led, wide), image, jobs, width)
+    yield WAYS[1], run(ImageWay(sites.naive, at_hand, (*wide, comment)), image, jobs, width)
+    yield WAYS[2], run(ImageWay(site.cluster, led, wide), image, jobs, width)
+    yield WAYS[3], run(ImageWay(site.cluster, led, wide), image, jobs, width)
     other = sites.image()
     before = traffic_of(site.cluster)
     name, start_s = reserved(site, other)
-    way = Way(site.cluster, inside, (*wide, f"--reservation={name}"), start_s)
+    way = ImageWay(site.cluster, inside, (*wide, f"--reservation={name}"), start_s)
     outcome = run(way, other, jobs, width)
     served = traffic_of(site.cluster).since(before).served_bytes
-    yield WAYS[4], Outcome(outcome.delays_s, outcome.clocks_s, served, outcome.needed_bytes)
+    yield WAYS[4], WayCost(outcome.delays_s, outcome.clocks_s, served, outcome.needed_bytes)
     site.outrider("cancel", name, check=False)
     site.cluster.wait_for(
         "the reservation to go",
@@ -178,7 +178,7 @@ def once(sites: Sites, jobs: int, width: int) -> Iterable[tuple[str, Outcome]]:
     )
 
 
-def reserved(site: OutriderSite, image: Image) -> tuple[str, float]:
+def reserved(site: OutriderSite, image: ServedImage) -> tuple[str, float]:
     """All nodes, from a little later on."""
     text = (
         f"version: 1\nmetadata: {{name: lecture, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"
@@ -206,7 +206,7 @@ def reserved(site: OutriderSite, image: Image) -> tuple[str, float]:
     return str(answer["name"]), float(answer["start_s"])
 
 
-def run(way: Way, image: Image, jobs: int, width: int) -> Outcome:
+def run(way: ImageWay, image: ServedImage, jobs: int, width: int) -> WayCost:
     """Hand the jobs in at once, and wait until all have ended."""
     cluster = way.cluster
     before = traffic_of(cluster)
@@ -218,7 +218,7 @@ def run(way: Way, image: Image, jobs: int, width: int) -> Outcome:
     waited_for_end(cluster)
     started_s = starts_s(cluster)
     served = traffic_of(cluster).since(before).served_bytes
-    return Outcome(
+    return WayCost(
         [ready_s[job] - (way.from_s or since_s) for job, since_s in called_s.items()],
         [ready_s[job] - started_s[job] for job in called_s],
         served,
@@ -248,11 +248,11 @@ def waited_for_end(cluster: SlurmCluster) -> None:
     )
 
 
-def table(found: dict[tuple[str, str], list[Outcome]]) -> dict[tuple[str, str], Outcome]:
+def table(found: dict[tuple[str, str], list[WayCost]]) -> dict[tuple[str, str], WayCost]:
     """Print what was measured; the rounds of each way as one."""
     rows = {}
     for key, outcomes in found.items():
-        rows[key] = Outcome(
+        rows[key] = WayCost(
             [each for outcome in outcomes for each in outcome.delays_s],
             [each for outcome in outcomes for each in outcome.clocks_s],
             sum(outcome.served_bytes for outcome in outcomes),
@@ -272,7 +272,7 @@ def table(found: dict[tuple[str, str], list[Outcome]]) -> dict[tuple[str, str], 
     return rows
 
 
-def draw(rows: dict[tuple[str, str], Outcome], path: Path, megabytes: int) -> None:
+def draw(rows: dict[tuple[str, str], WayCost], path: Path, megabytes: int) -> None:
     """Bars of delays, of which the dark part is paid by the user; beside it bytes, in images."""
     from outrider.sim.plots.style import BLUE, GREEN, ORANGE, grid, new_figure, save, title
 

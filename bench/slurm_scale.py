@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, judged, lacking
 from bench.slurm_records import CLOCK, load, path_of, quantiles
-from testbed.site import Image, OutriderSite, site_cluster
+from testbed.site import OutriderSite, ServedImage, site_cluster
 from testbed.slurm import HEAD, SlurmCluster, missing
 
 DECISION_S = 1.0
@@ -155,7 +155,7 @@ def measured(site: OutriderSite, given: argparse.Namespace) -> int:
     return judged(given, is_good=told(site, watched, submits_s))
 
 
-def watch(site: OutriderSite, image: Image, watched: Watched, is_over: threading.Event) -> None:
+def watch(site: OutriderSite, image: ServedImage, watched: Watched, is_over: threading.Event) -> None:
     """Once a second what the service says of itself, and how long it takes for it, and a decision."""
     pid = process_of(site.cluster)
     path = path_of(site.cluster, HEAD, "/run/outrider/outriderd.sock")

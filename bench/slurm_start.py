@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, judged, lacking
 from bench.slurm_records import CLOCK, load, starts_s
-from testbed.site import Image, OutriderSite, site_cluster
+from testbed.site import OutriderSite, ServedImage, site_cluster
 from testbed.slurm import HEAD, SlurmCluster, missing
 
 BOUND_MS = 60
@@ -39,7 +39,6 @@ IDLE = (
     "Prolog=/bin/true",
     "Epilog=/bin/true",
     "TaskProlog=/bin/true",
-    "PrologSlurmctld=/bin/true",
 )
 ROUND_S = 60
 # Runs on the head as the user: a line of options in; job, and when it was called and answered, out.
@@ -157,7 +156,7 @@ def prepared(plain: SlurmCluster, site: OutriderSite) -> list[Kind]:
     ]
 
 
-def reserved(site: OutriderSite, image: Image) -> tuple[str, str]:
+def reserved(site: OutriderSite, image: ServedImage) -> tuple[str, str]:
     """A reservation that has begun, and its node, with the image there."""
     text = (
         f"version: 1\nmetadata: {{name: mine, image: {{uri: '{image.uri}', digest: '{image.digest}'}}}}\n"

@@ -172,7 +172,7 @@ class Worker:
 
 
 @dataclass
-class Told:
+class StressAnswers:
     """What the workers were told, over all rounds."""
 
     # Owner and image: held for sure, or in the middle of becoming or ceasing to be held.
@@ -213,7 +213,9 @@ def child(root: str, owner: str, seed: int, pipe: int, end_s: float) -> None:
         os._exit(code)
 
 
-def round_of(root: str, told: Told, owners: list[str], seed: int, seconds: float, *, is_killed: bool) -> None:
+def round_of(
+    root: str, told: StressAnswers, owners: list[str], seed: int, seconds: float, *, is_killed: bool
+) -> None:
     """Let one process for each owner act for so long; kill them, or let them end by themselves."""
     end_s = CLOCK.monotonic_s() + (3600 if is_killed else seconds)
     started = []
@@ -237,7 +239,7 @@ def round_of(root: str, told: Told, owners: list[str], seed: int, seconds: float
             told.wrong.append(f"{owner} ended with {status}")
 
 
-def faults(root: str, told: Told) -> list[str]:
+def faults(root: str, told: StressAnswers) -> list[str]:
     """What is wrong now that everybody is gone."""
     pool = open_pool(root)
     try:
@@ -277,7 +279,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         root = arguments.root or f"{folder}/pool"
         make_pool(root)
-        told, random, rounds, wrong = Told(), Random(arguments.seed), 0, list[str]()
+        told, random, rounds, wrong = StressAnswers(), Random(arguments.seed), 0, list[str]()
         owners = [f"job {number}" for number in range(arguments.processes)]
         end_s = CLOCK.monotonic_s() + arguments.seconds
         while not wrong and CLOCK.monotonic_s() < end_s:

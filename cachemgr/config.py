@@ -235,6 +235,10 @@ OPTIONS = (
     ),
     Option("user_instances", _count, "64", "instances that one user may have; 0 is no limit"),
     Option("user_pins", _count, "256", "pins that one user may have on all images together; 0 is no limit"),
+    Option("user_image_pins", _count, "64", "pins that one user may have on one image; 0 is no limit"),
+    Option(
+        "user_lease", _lasting, "31d", "for how long a user may keep something without asking again", "_s"
+    ),
     Option(
         "user_names",
         _count,
@@ -355,6 +359,8 @@ class Config:
     user_stall_s: int
     user_instances: int
     user_pins: int
+    user_image_pins: int
+    user_lease_s: int
     user_names: int
     user_transfers: int
     user_transfers_waiting: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from testbed.births import File, Folder
+from testbed.births import Folder, InitialFile
 from testbed.cluster import Cluster
 from testbed.people import USERS
 from testbed.records import TestbedError
@@ -88,12 +88,12 @@ class BatchCluster(Cluster):
         """The ends of the daemons' logs, for an error's text."""
         raise NotImplementedError
 
-    def files(self, host: str) -> list[File]:
+    def files(self, host: str) -> list[InitialFile]:
         server = Path(__file__).with_name("imageserver.py").read_bytes()
         return [
             *super().files(host),
             *(plain_file(path, content) for path, content in self._given.items()),
-            *([File(path=SERVER, content=server)] if host == IMAGES else []),
+            *([InitialFile(path=SERVER, content=server)] if host == IMAGES else []),
         ]
 
     def folders(self) -> list[Folder]:
@@ -117,7 +117,7 @@ def node_names(nodes: int) -> list[str]:
     return [f"n{number}" for number in range(1, nodes + 1)]
 
 
-def plain_file(path: str, content: str | bytes) -> File:
+def plain_file(path: str, content: str | bytes) -> InitialFile:
     """Root's; what is a program, or begins with #!, can be executed."""
     data = content.encode() if isinstance(content, str) else content
-    return File(path=path, content=data, mode=0o755 if data.startswith(PROGRAMS) else 0o644)
+    return InitialFile(path=path, content=data, mode=0o755 if data.startswith(PROGRAMS) else 0o644)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from testbed.hosts import JUMBO_BYTES, HostsError, batch, limit
 from testbed.inits import DEVICES
 from testbed.people import HOMES
-from testbed.records import Process, Record, TestbedError
+from testbed.records import ClusterRecord, HostProcess, TestbedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ HIDDEN = (*PRIVATE, "/dev", "/proc", "/run", "/sys", "/tmp")
 
 
 @dataclass(frozen=True, kw_only=True)
-class File:
+class InitialFile:
     """A file that a host has from its first boot."""
 
     path: str
@@ -75,11 +75,11 @@ def devices() -> str:
 
 
 def bear(
-    record: Record,
+    record: ClusterRecord,
     names: Sequence[str],
-    files: Mapping[str, Sequence[File]],
+    files: Mapping[str, Sequence[InitialFile]],
     folders: Sequence[Folder],
-) -> tuple[Process, dict[str, Process]]:
+) -> tuple[HostProcess, dict[str, HostProcess]]:
     """Make hosts, and the site if there is none yet; gives the site and the hosts' first processes."""
     owner = os.getpid() if record.is_kept() else record.owner.pid
     wanted = {
@@ -118,13 +118,13 @@ def bear(
     if done.returncode != 0:
         raise TestbedError(f"hosts of {record.name} cannot be made: {done.stderr.strip()}")
     pids: dict[str, int] = json.loads(done.stdout)
-    made = {name: Process.of(pid) for name, pid in pids.items()}
+    made = {name: HostProcess.of(pid) for name, pid in pids.items()}
     site = made.pop("site", None) or record.site
     assert site is not None
     return site, made
 
 
-def join(record: Record, names: Sequence[str]) -> None:
+def join(record: ClusterRecord, names: Sequence[str]) -> None:
     """Connect hosts to the switch; their site and first processes are in the record."""
     assert record.site is not None
     switch = _in_network(record.site)
@@ -147,7 +147,7 @@ def join(record: Record, names: Sequence[str]) -> None:
             _told(record, [*inside, "tc"], [" ".join(limit("add", "eth0", rate))])
 
 
-def part(record: Record, name: str) -> None:
+def part(record: ClusterRecord, name: str) -> None:
     """Take away a dead host's end of its cable, which the kernel would do only in its own time."""
     assert record.site is not None
     subprocess.run(
@@ -158,20 +158,20 @@ def part(record: Record, name: str) -> None:
     )
 
 
-def set_rate(record: Record, name: str, rate_bits_per_s: int) -> None:
+def set_rate(record: ClusterRecord, name: str, rate_bits_per_s: int) -> None:
     """Another rate for a host's link, in both directions."""
     assert record.site is not None
     for place, device in ((record.site, _port(name)), (record.hosts[name], "eth0")):
         _told(record, [*_in_network(place), "tc"], [" ".join(limit("replace", device, rate_bits_per_s))])
 
 
-def set_link(record: Record, name: str, *, is_up: bool) -> None:
+def set_link(record: ClusterRecord, name: str, *, is_up: bool) -> None:
     """Pull a host's cable, or put it in again."""
     assert record.site is not None
     _told(record, [*_in_network(record.site), "ip"], [f"link set {_port(name)} {'up' if is_up else 'down'}"])
 
 
-def programs(record: Record) -> list[str]:
+def programs(record: ClusterRecord) -> list[str]:
     """What users of the hosts may want to run: the repository, and this Python where it is the tree's."""
     paths = [path for path, _ in record.binds]
     if record.tree == "/":
@@ -179,14 +179,14 @@ def programs(record: Record) -> list[str]:
     return paths
 
 
-def _told(record: Record, argv: list[str], lines: list[str]) -> None:
+def _told(record: ClusterRecord, argv: list[str], lines: list[str]) -> None:
     try:
         batch(argv, lines)
     except HostsError as error:
         raise TestbedError(f"the network of {record.name}: {error}") from error
 
 
-def _in_network(process: Process) -> list[str]:
+def _in_network(process: HostProcess) -> list[str]:
     return ["nsenter", f"--net=/proc/{process.pid}/ns/net", "--"]
 
 
@@ -195,9 +195,9 @@ def _port(name: str) -> str:
     return f"p-{name}"
 
 
-def _has_switch(site: Process) -> bool:
+def _has_switch(site: HostProcess) -> bool:
     return "switch:" in Path(f"/proc/{site.pid}/net/dev").read_text()
 
 
-def _plain(file: File) -> dict[str, object]:
+def _plain(file: InitialFile) -> dict[str, object]:
     return {**vars(file), "content": base64.b64encode(file.content).decode()}

@@ -15,7 +15,7 @@ from testbed.batchcluster import BOOT_S, HEAD, IMAGES, BatchCluster
 from testbed.booted import BootedMachine
 from testbed.gridengine import DAEMONS, PROGRAMS, VARIABLES, GridEngineCluster
 from testbed.people import HOMES
-from testbed.records import Process, TestbedError
+from testbed.records import HostProcess, TestbedError
 from testbed.slurm import SlurmCluster
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class BootedCluster(BatchCluster):
                 Path(self.record.tree), shared, elsewhere={homes: HOMES}, empty=births.PRIVATE
             )
             self._machines.enter_context(machine)
-            made[host] = Process.of(machine.pid)
+            made[host] = HostProcess.of(machine.pid)
         self._record(hosts=made)
         births.join(self.record, hosts)
         for host in hosts:
@@ -111,10 +111,10 @@ class BootedSlurm(BootedCluster, SlurmCluster):
 class BootedGridEngine(BootedCluster, GridEngineCluster):
     """Its daemons are units of the site's: Debian has scripts of System V for them."""
 
-    def files(self, host: str) -> list[births.File]:
+    def files(self, host: str) -> list[births.InitialFile]:
         variables = " ".join(f"{key}={value}" for key, value in VARIABLES.items())
         units = [
-            births.File(
+            births.InitialFile(
                 path=f"/etc/systemd/system/{_unit(daemon)}.service",
                 content=UNIT.format(
                     daemon=daemon,

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Self
 
 from cachemgr.clock import SystemClock
 from testbed import births, commands, records
-from testbed.births import File, Folder
+from testbed.births import Folder, InitialFile
 from testbed.commands import CommandFailed
 from testbed.people import USERS, People
-from testbed.records import Process, Record, Service, TestbedError
+from testbed.records import ClusterRecord, HostProcess, HostService, TestbedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,11 +75,11 @@ class Cluster:
             *((path, True) for path in writable),
         ]
         self._use(
-            Record(
+            ClusterRecord(
                 name=name or f"t-{secrets.token_hex(4)}",
                 kind=self.kind,
                 tree=str(tree),
-                owner=Process.of(os.getpid()),
+                owner=HostProcess.of(os.getpid()),
                 rate_bits_per_s=rate_bits_per_s,
                 addresses=dict(addresses),
                 users=tuple(users),
@@ -101,7 +101,7 @@ class Cluster:
         cluster._use(record, clock or SystemClock())
         return cluster
 
-    def _use(self, record: Record, clock: Clock) -> None:
+    def _use(self, record: ClusterRecord, clock: Clock) -> None:
         self.record = record
         self.clock = clock
         self.people = People(Path(record.tree), record.users)
@@ -229,7 +229,7 @@ class Cluster:
         at_boot: bool = False,
     ) -> None:
         """Start a program that goes on; its output is in `log`. `at_boot`: again after each reboot."""
-        service = Service(
+        service = HostService(
             name=name, argv=tuple(argv), user=user, environment=tuple((environment or {}).items())
         )
         self._start(host, service)
@@ -321,16 +321,16 @@ class Cluster:
     def boot(self, hosts: Sequence[str]) -> None:
         """What a batch system starts on hosts that have just come up."""
 
-    def files(self, host: str) -> list[File]:
+    def files(self, host: str) -> list[InitialFile]:
         """What a host has from its first boot, beside its tree."""
         names = [f"{address} {name}\n" for name, address in self.record.addresses.items()]
         return [
-            File(path="/etc/hosts", content=("127.0.0.1 localhost\n" + "".join(names)).encode()),
-            File(path="/etc/hostname", content=f"{host}\n".encode()),
-            File(path="/etc/nsswitch.conf", content=NSSWITCH),
-            File(path="/etc/resolv.conf", content=b""),
-            File(path="/etc/passwd", content=self.people.passwd()),
-            File(path="/etc/group", content=self.people.group()),
+            InitialFile(path="/etc/hosts", content=("127.0.0.1 localhost\n" + "".join(names)).encode()),
+            InitialFile(path="/etc/hostname", content=f"{host}\n".encode()),
+            InitialFile(path="/etc/nsswitch.conf", content=NSSWITCH),
+            InitialFile(path="/etc/resolv.conf", content=b""),
+            InitialFile(path="/etc/passwd", content=self.people.passwd()),
+            InitialFile(path="/etc/group", content=self.people.group()),
         ]
 
     def folders(self) -> list[Folder]:
@@ -353,7 +353,7 @@ class Cluster:
         users = [f"install -d -m 755 -o {each.uid} -g {each.gid} {each.home}" for each in self.people.users]
         return " && ".join(users) or "true"
 
-    def _start(self, host: str, service: Service) -> None:
+    def _start(self, host: str, service: HostService) -> None:
         if self.is_running(host, service.name):
             raise TestbedError(f"{service.name} runs on {host} already: kill it first")
         person = self.people.of(service.user)
@@ -368,7 +368,7 @@ class Cluster:
     def _signal(self, host: str, name: str, signal: str) -> bool:
         return self.run(host, [*commands.SIGNALLED, name, signal], check=False).returncode == 0
 
-    def _first(self, host: str) -> Process:
+    def _first(self, host: str) -> HostProcess:
         """A host's first process, by which its namespaces are entered."""
         if host not in self.record.addresses:
             raise TestbedError(f"no host {host} in {self.name}: there are {' '.join(self.hosts)}")

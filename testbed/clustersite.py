@@ -48,7 +48,7 @@ sweep_interval = 5s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image:
+class ServedImage:
     """An image on the server of images."""
 
     name: str
@@ -149,25 +149,25 @@ class ClusterSite(Generic[C]):
     def home(self, user: str = "ada") -> str:
         return self.cluster.people.of(user).home
 
-    def image(self, name: str, content_bytes: int) -> Image:
+    def image(self, name: str, content_bytes: int) -> ServedImage:
         """A disk full of random bytes on the server of images."""
         with tempfile.TemporaryDirectory(prefix="outrider-image-") as folder:
             path = Path(folder, name)
             write_image(path, content_bytes)
             digest = Path(f"{path}.sha256").read_text().split()[0]
             self.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{name}", path.read_bytes())
-            return Image(
+            return ServedImage(
                 name=name,
                 uri=f"http://{IMAGES}:{IMAGES_PORT}/{name}",
                 digest=f"sha256:{digest}",
                 size_bytes=path.stat().st_size,
             )
 
-    def hold_back(self, image: Image) -> None:
+    def hold_back(self, image: ServedImage) -> None:
         """Let an image arrive by half, and go on only when it is let go: something can happen meanwhile."""
         self.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{image.name}.held", "")
 
-    def let_go(self, image: Image) -> None:
+    def let_go(self, image: ServedImage) -> None:
         self.cluster.run(IMAGES, ["rm", f"{IMAGES_FOLDER}/{image.name}.held"])
 
     def start_images(self) -> None:
@@ -180,7 +180,7 @@ class ClusterSite(Generic[C]):
         assert isinstance(answer, dict)
         return answer
 
-    def arrived_s(self, image: Image) -> dict[str, int]:
+    def arrived_s(self, image: ServedImage) -> dict[str, int]:
         """On which nodes an image is, and since when."""
         found: dict[str, int] = {}
         for node in self.cluster.nodes:
@@ -191,7 +191,7 @@ class ClusterSite(Generic[C]):
                     found[node] = added_s
         return found
 
-    def arriving(self, image: Image) -> list[str]:
+    def arriving(self, image: ServedImage) -> list[str]:
         """On which nodes some bytes of an image are that is not there yet."""
         found = []
         for node in self.cluster.nodes:

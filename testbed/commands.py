@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from testbed.people import Person
-    from testbed.records import Process
+    from testbed.records import HostProcess
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
@@ -44,13 +44,13 @@ class CommandFailed(TestbedError):
         self.done = done
 
 
-def entering(first: Process, person: Person, argv: Sequence[str]) -> list[str]:
+def entering(first: HostProcess, person: Person, argv: Sequence[str]) -> list[str]:
     """What runs a command on a host from this machine, and kills it when its own process is killed."""
     words = ["nsenter", "--target", str(first.pid), *SPACES, "--", "setpriv", "--pdeathsig", "KILL"]
     return [*words, *acting_as(person), *AT_HOME, *argv]
 
 
-def starting(first: Process, person: Person, name: str, argv: Sequence[str]) -> list[str]:
+def starting(first: HostProcess, person: Person, name: str, argv: Sequence[str]) -> list[str]:
     """What leaves a command running on a host, under a name."""
     words = ["nsenter", "--target", str(first.pid), *SPACES, "--", *IN_BACKGROUND, name]
     return [*words, "setpriv", *acting_as(person), *AT_HOME, *argv]

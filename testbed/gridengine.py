@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from testbed import gridengineconf as conf
 from testbed.batchcluster import BOOT_S, HEAD, IMAGES, BatchCluster, plain_file
-from testbed.births import File, Folder
+from testbed.births import Folder, InitialFile
 from testbed.cluster import TOOLS, WAIT_S
 from testbed.commands import PATH
 from testbed.people import USERS
@@ -109,14 +109,14 @@ class GridEngineCluster(BatchCluster):
         found = {"PATH": f"{PROGRAMS}:{PATH}", **VARIABLES, **(environment or {})}
         return super().command(host, argv, user=user, environment=found)
 
-    def files(self, host: str) -> list[File]:
+    def files(self, host: str) -> list[InitialFile]:
         admin = self.people.of("sgeadmin")
         objects = conf.objects(self.nodes, self._configuration)
         bootstrap = (conf.TEMPLATES / "default-bootstrap").read_text()
         cell = {f"{COMMON}/bootstrap": bootstrap, f"{COMMON}/act_qmaster": f"{HEAD}\n"}
         return [
             *(
-                File(path=path, content=text.encode(), uid=admin.uid, gid=admin.gid)
+                InitialFile(path=path, content=text.encode(), uid=admin.uid, gid=admin.gid)
                 for path, text in cell.items()
             ),
             plain_file(conf.SAVE, conf.SAVE_TEXT),

@@ -37,7 +37,7 @@ class HostsError(Exception):
 
 
 @dataclass(frozen=True)
-class Owner:
+class NamespaceOwner:
     """The process to which namespaces belong. Process numbers are used again; start times tell them apart."""
 
     pid: int
@@ -60,7 +60,7 @@ class Hosts:
         self._rate_bits_per_s = rate_bits_per_s
         self._mtu_bytes = mtu_bytes
         pid = os.getpid()
-        self._prefix = Owner(pid, start_ticks(pid) or 0).prefix()
+        self._prefix = NamespaceOwner(pid, start_ticks(pid) or 0).prefix()
 
     def __enter__(self) -> Hosts:
         try:
@@ -144,7 +144,7 @@ def remove_leftovers() -> list[str]:
     found = []
     for name in _names("outrider-"):
         match = NAME.fullmatch(name)
-        if match is not None and not Owner(int(match[1]), int(match[2])).is_alive():
+        if match is not None and not NamespaceOwner(int(match[1]), int(match[2])).is_alive():
             _remove(name)
             found.append(name)
     return found

@@ -100,7 +100,7 @@ def _is_held(file: BinaryIO) -> bool:
     return os.path.exists(f"{file.name}.held")
 
 
-class Server(http.server.ThreadingHTTPServer):
+class ImageServer(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
@@ -108,7 +108,7 @@ class Server(http.server.ThreadingHTTPServer):
 def main() -> None:
     folder, port = sys.argv[1], int(sys.argv[2])
     os.chdir(folder)
-    Server(("", port), Handler).serve_forever()
+    ImageServer(("", port), Handler).serve_forever()
 
 
 if __name__ == "__main__":

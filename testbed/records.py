@@ -40,14 +40,14 @@ class TestbedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process:
+class HostProcess:
     """A process for certain: numbers are used again, but not with the same start."""
 
     pid: int
     start_ticks: int
 
     @classmethod
-    def of(cls, pid: int) -> Process:
+    def of(cls, pid: int) -> HostProcess:
         return cls(pid=pid, start_ticks=start_ticks(pid) or 0)
 
     def is_alive(self) -> bool:
@@ -60,7 +60,7 @@ class Process:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class HostService:
     """A program that runs on a host until it is stopped."""
 
     name: str
@@ -70,22 +70,22 @@ class Service:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class ClusterRecord:
     """A cluster as it was last written down; `site` and `hosts` are empty while it is being made."""
 
     name: str
     kind: str
     tree: str
-    owner: Process
+    owner: HostProcess
     rate_bits_per_s: int | None
     addresses: dict[str, str]
     users: tuple[str, ...]
     # What of the machine each host sees: the path, and whether hosts may write to it.
     binds: tuple[tuple[str, bool], ...]
-    site: Process | None = None
-    hosts: dict[str, Process] = field(default_factory=dict)
+    site: HostProcess | None = None
+    hosts: dict[str, HostProcess] = field(default_factory=dict)
     # What starts again when a host does, in this order.
-    services: dict[str, tuple[Service, ...]] = field(default_factory=dict)
+    services: dict[str, tuple[HostService, ...]] = field(default_factory=dict)
     # Settings that not every cluster has, as text: those of a batch system, and the size of pools.
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -109,13 +109,13 @@ class Record:
         return self.site.is_alive() and (self.is_kept() or self.owner.is_alive())
 
 
-def write(record: Record) -> None:
+def write(record: ClusterRecord) -> None:
     beside = record.folder / f"record.{os.getpid()}"
     beside.write_text(_text(record))
     beside.rename(record.folder / "record")
 
 
-def read(name: str) -> Record:
+def read(name: str) -> ClusterRecord:
     """Raises TestbedError if there is no such cluster."""
     path = FOLDER / name / "record"
     try:
@@ -127,21 +127,21 @@ def read(name: str) -> Record:
         ) from None
     if found.pop("version") != VERSION:
         raise TestbedError(f"{path} is of another version of the testbed: remove it with that one")
-    known = {each.name for each in fields(Record)}
-    return Record(
+    known = {each.name for each in fields(ClusterRecord)}
+    return ClusterRecord(
         **{
             **{key: value for key, value in found.items() if key in known},
-            "owner": Process(**found["owner"]),
-            "site": None if found["site"] is None else Process(**found["site"]),
+            "owner": HostProcess(**found["owner"]),
+            "site": None if found["site"] is None else HostProcess(**found["site"]),
             "users": tuple(found["users"]),
             "binds": tuple((path, is_writable) for path, is_writable in found["binds"]),
-            "hosts": {host: Process(**each) for host, each in found["hosts"].items()},
+            "hosts": {host: HostProcess(**each) for host, each in found["hosts"].items()},
             "services": {host: tuple(map(_service, each)) for host, each in found["services"].items()},
         }
     )
 
 
-def alive() -> list[Record]:
+def alive() -> list[ClusterRecord]:
     """The clusters that stand, by name."""
     found = []
     for path in sorted(FOLDER.glob("*/record")):
@@ -150,7 +150,7 @@ def alive() -> list[Record]:
     return [record for record in found if record.is_alive()]
 
 
-def enter(record: Record, clock: Clock) -> None:
+def enter(record: ClusterRecord, clock: Clock) -> None:
     """Take a name for a cluster that is about to be made. Raises TestbedError if it is taken."""
     if NAME.fullmatch(record.name) is None:
         raise TestbedError(
@@ -168,7 +168,7 @@ def enter(record: Record, clock: Clock) -> None:
         beside.rename(record.folder)
 
 
-def remove(record: Record, clock: Clock) -> None:
+def remove(record: ClusterRecord, clock: Clock) -> None:
     """End every process of a cluster, wait until they are gone, and forget it."""
     if not record.folder.exists():
         return
@@ -207,36 +207,36 @@ def locked() -> Iterator[None]:
         yield
 
 
-def site_written(folder: Path) -> Process | None:
+def site_written(folder: Path) -> HostProcess | None:
     """The site as its own maker wrote it down, for when that was killed before it could tell."""
     with contextlib.suppress(OSError, ValueError):
         pid, ticks = (folder / "site").read_text().split()
-        return Process(pid=int(pid), start_ticks=int(ticks))
+        return HostProcess(pid=int(pid), start_ticks=int(ticks))
     return None
 
 
-def replaced(record: Record, **changes: object) -> Record:
+def replaced(record: ClusterRecord, **changes: object) -> ClusterRecord:
     changed = replace(record, **changes)  # type: ignore[arg-type]
     write(changed)
     return changed
 
 
-def _processes(record: Record) -> list[Process]:
+def _processes(record: ClusterRecord) -> list[HostProcess]:
     sites = [record.site, site_written(record.folder)]
     return [*record.hosts.values(), *(site for site in sites if site is not None)]
 
 
-def _service(found: dict[str, object]) -> Service:
+def _service(found: dict[str, object]) -> HostService:
     kept = {key: value for key, value in found.items() if key not in {"argv", "environment"}}
     argv, environment = cast("list[str]", found["argv"]), cast("list[tuple[str, str]]", found["environment"])
-    return Service(
+    return HostService(
         argv=tuple(argv),
         environment=tuple((key, value) for key, value in environment),
         **cast("dict[str, str]", kept),
     )
 
 
-def _text(record: Record) -> str:
+def _text(record: ClusterRecord) -> str:
     return json.dumps({"version": VERSION, **asdict(record)}, indent=1)
 
 

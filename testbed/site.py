@@ -14,7 +14,7 @@ from testbed.clustersite import (
     PROGRAMS,
     SERVICE,
     ClusterSite,
-    Image,
+    ServedImage,
 )
 from testbed.slurm import HEAD, SlurmCluster
 
@@ -28,8 +28,8 @@ __all__ = [
     "POOL",
     "PROGRAMS",
     "SERVICE",
-    "Image",
     "OutriderSite",
+    "ServedImage",
     "site_cluster",
 ]
 SLURM_LIBRARY = f"{LIBRARY}/slurm"
@@ -40,7 +40,6 @@ SLURM_LINES = (
     f"Prolog={SLURM_LIBRARY}/prolog",
     f"Epilog={SLURM_LIBRARY}/epilog",
     f"TaskProlog={SLURM_LIBRARY}/task-prolog",
-    f"PrologSlurmctld={SLURM_LIBRARY}/prolog-slurmctld",
     "PrologEpilogTimeout=60",
     "BatchStartTimeout=120",
 )

@@ -19,7 +19,7 @@ from testbed.batchcluster import (
     BatchCluster,
     plain_file,
 )
-from testbed.births import File, Folder
+from testbed.births import Folder, InitialFile
 from testbed.cluster import TOOLS, WAIT_S
 from testbed.commands import CommandFailed
 from testbed.people import USERS
@@ -96,7 +96,7 @@ class SlurmCluster(BatchCluster):
     def system(self) -> str:
         return f"Slurm {self.version}"
 
-    def files(self, host: str) -> list[File]:
+    def files(self, host: str) -> list[InitialFile]:
         munge = self.people.of("munge")
         plain: dict[str, str | bytes] = {
             CONF: self._conf,
@@ -107,7 +107,7 @@ class SlurmCluster(BatchCluster):
             *(plain_file(path, content) for path, content in plain.items()),
             # After these, since the caller may have files of his own in their places.
             *super().files(host),
-            File(
+            InitialFile(
                 path="/etc/munge/munge.key", content=self._munge_key, mode=0o400, uid=munge.uid, gid=munge.gid
             ),
         ]

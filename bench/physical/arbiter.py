@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BUFFERS = "net.ipv4.tcp_rmem=4096 65536 131072"
 
 
-class Lane(Protocol):
+class NodeLane(Protocol):
     """Where a transfer to a node goes."""
 
     def __call__(self, node: str) -> AbstractContextManager[None]: ...

@@ -17,7 +17,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from bench.physical.events import Failed
+from bench.physical.events import ThreadFailure
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Submission
 from outrider.rms.commands import Account, Output
@@ -215,4 +215,4 @@ class Engine:
             try:
                 work()
             except Exception as error:  # noqa: BLE001 - the main thread raises it
-                self._events.put(Failed(error))
+                self._events.put(ThreadFailure(error))

@@ -16,7 +16,7 @@ MOST_LINE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class JobWord:
     """A job's own word, from the host on which it runs."""
 
     number: int
@@ -31,13 +31,13 @@ class Happened:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ThreadFailure:
     """A thread could not carry out what it was to."""
 
     error: BaseException
 
 
-Event = Said | Happened | Failed
+Event = JobWord | Happened | ThreadFailure
 
 
 class Events:
@@ -55,7 +55,7 @@ class Events:
             event = self._queue.get(timeout=max(0.0, timeout_s))
         except queue.Empty:
             return None
-        if isinstance(event, Failed):
+        if isinstance(event, ThreadFailure):
             raise event.error
         return event
 
@@ -66,7 +66,7 @@ class Events:
             try:
                 self.put(Happened(work()))
             except Exception as error:  # noqa: BLE001 - the main thread raises it
-                self.put(Failed(error))
+                self.put(ThreadFailure(error))
 
         threading.Thread(target=carried_out, daemon=True).start()
 
@@ -81,6 +81,6 @@ class Events:
                 *lines, rest = (rest + os.read(descriptor, MOST_LINE_BYTES)).split(b"\n")
                 for line in lines:
                     word, _, number = line.decode().partition(" ")
-                    self.put(Said(int(number), word))
+                    self.put(JobWord(int(number), word))
 
         threading.Thread(target=listened, daemon=True).start()

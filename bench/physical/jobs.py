@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.physical.arbiter import Lane, own_link
+from bench.physical.arbiter import NodeLane, own_link
 from bench.physical.engine import Engine
-from bench.physical.events import Events, Happened, Said
+from bench.physical.events import Events, Happened, JobWord
 from bench.physical.scale import TraceTime
 from bench.physical.site import SCRATCH, PhysicalImage, PhysicalSite
 from cachemgr.errors import Missing
@@ -34,7 +34,7 @@ SOON_S = 600
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class JobsResult:
     """What a run of jobs has found out beside its deployments."""
 
     run: DeploymentRun
@@ -53,7 +53,7 @@ class RealJobs:
         testbed: Testbed,
         *,
         nodes: Sequence[str] = (),
-        lane: Lane = own_link,
+        lane: NodeLane = own_link,
     ) -> None:
         """`nodes` are those of the site that run jobs, all if none is named."""
         odd = [each for each in requests if each.nodes % testbed.slots_per_host]
@@ -73,7 +73,7 @@ class RealJobs:
         self._images = self._put_images()
         self._time = TraceTime(site.scale)
 
-    def run(self, within_s: int) -> Told:
+    def run(self, within_s: int) -> JobsResult:
         """`within_s` is in the trace's time."""
         self._time = TraceTime(self._site.scale)
         before = self._site.served_bytes()
@@ -86,12 +86,12 @@ class RealJobs:
                 self._submit(coming.pop(0)[0])
             self._dispatcher.step(now_s)
             event = self._events.take(self._time.wait_s(coming[0][1].submit_s if coming else within_s + 1))
-            if isinstance(event, Said):
+            if isinstance(event, JobWord):
                 self._heard(event)
             elif isinstance(event, Happened):
                 event.then()
         self._engine.empty()
-        return Told(
+        return JobsResult(
             run=deployment_run(self._requests, self._dispatcher.done),
             served_bytes=self._site.served_bytes() - before,
             fetched_bytes=self._fetched_bytes,
@@ -119,7 +119,7 @@ class RealJobs:
         self._engine.submit_held(number, nodes=self._requests[number].nodes // slots, slots=slots)
         self._dispatcher.submitted(number)
 
-    def _heard(self, said: Said) -> None:
+    def _heard(self, said: JobWord) -> None:
         if said.word == "started":
             self._dispatcher.job_started(said.number, self._time.now_s())
         elif said.word == "ended":

@@ -26,7 +26,7 @@ from outrider.sim.experiments.satisfaction import (
     client_satisfaction,
     satisfaction_of,
 )
-from outrider.sim.experiments.stager import Request, Strategy
+from outrider.sim.experiments.stager import StagedRequest, Strategy
 from outrider.sim.experiments.together import run_together
 from outrider.sim.workload.thesis import published_trace
 
@@ -100,7 +100,7 @@ def _reserved(experiment: Experiment, factor: int, clock: Clock, most: int | Non
 
 
 def _rows(
-    requests: Sequence[Request], told: Staged, got: Satisfaction, simulated: Sequence[Satisfaction]
+    requests: Sequence[StagedRequest], told: Staged, got: Satisfaction, simulated: Sequence[Satisfaction]
 ) -> list[dict[str, object]]:
     return [
         {
@@ -117,7 +117,7 @@ def _rows(
     ]
 
 
-def _delays_s(requests: Sequence[Request], told: Staged) -> list[int]:
+def _delays_s(requests: Sequence[StagedRequest], told: Staged) -> list[int]:
     """How long after the starts of their reservations jobs said that they run."""
     return [
         begun_s - request.start_s

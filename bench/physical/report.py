@@ -61,9 +61,7 @@ def print_all(found: Sequence[Found]) -> None:
 
 
 def write_all(found: Sequence[Found], folder: Path) -> None:
-    """CSV in results/, figures in figures/ of a folder."""
-    from bench.physical import plots
-
+    """CSV in results/ of a folder, and the tables of its page."""
     results = folder / "results"
     _write(results / "physical-summary.csv", SUMMARY, summary(found))
     runs = ({**{key: each[key] for key in RUNS[1:]}, "run": each["name"]} for each in found)
@@ -75,7 +73,6 @@ def write_all(found: Sequence[Found], folder: Path) -> None:
             header = ("run", *some[0]["rows"][0])
             rows = ({"run": each["name"], **row} for each in some for row in each["rows"])
             _write(results / f"physical-{name}.csv", header, rows)
-    plots.draw_all(found, folder / "figures")
     page = folder / "physical.md"
     if page.exists():
         page.write_text(_with_tables(page.read_text(), found))

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bench.physical.arbiter import Lane, own_link
+from bench.physical.arbiter import NodeLane, own_link
 from bench.physical.engine import Engine
-from bench.physical.events import Events, Happened, Said
+from bench.physical.events import Events, Happened, JobWord
 from bench.physical.scale import TraceTime
 from bench.physical.site import SLOTS, PhysicalImage, PhysicalSite
-from outrider.sim.experiments.stager import Request, Sending, Stager, Strategy
+from outrider.sim.experiments.stager import Sending, StagedRequest, Stager, Strategy
 
 LEASE_S = 86_400
 RESERVED_S = 300
@@ -40,7 +40,9 @@ class Staged:
     fetched_bytes: int
 
 
-def places(requests: Sequence[Request], hosts: int, reserved_s: int = RESERVED_S) -> list[tuple[int, ...]]:
+def places(
+    requests: Sequence[StagedRequest], hosts: int, reserved_s: int = RESERVED_S
+) -> list[tuple[int, ...]]:
     """Whole hosts for each request, two instances a host, the longest idle first; in the order of starts."""
     free_s = [0] * hosts
     found: dict[int, tuple[int, ...]] = {}
@@ -64,14 +66,14 @@ class RealReservations:
     def __init__(
         self,
         site: PhysicalSite,
-        requests: Sequence[Request],
+        requests: Sequence[StagedRequest],
         strategy: Strategy,
         rate_bytes_per_s: int,
         *,
         is_relayed: bool = False,
         reserved_s: int = RESERVED_S,
         nodes: Sequence[str] = (),
-        lane: Lane = own_link,
+        lane: NodeLane = own_link,
     ) -> None:
         """`nodes` are those of the site that are reserved, all if none is named."""
         self._site, self._requests, self._is_relayed = site, requests, is_relayed
@@ -112,7 +114,7 @@ class RealReservations:
             self._clear(now_s)
             wakes += [min(self._ends_s.values())] if self._ends_s else []
             event = self._events.take(self._time.wait_s(min(wakes)))
-            if isinstance(event, Said):
+            if isinstance(event, JobWord):
                 self._heard(event)
             elif isinstance(event, Happened):
                 event.then()
@@ -128,7 +130,7 @@ class RealReservations:
         nodes = [self._nodes[host] for host in self._places[number]]
         self._engine.reserve(number, nodes, start_s, start_s + self._reserved_s, slots=SLOTS)
 
-    def _heard(self, said: Said) -> None:
+    def _heard(self, said: JobWord) -> None:
         if said.word == "started":
             self._job_start_s[said.number] = self._time.now_s()
             if said.number in self._ready_s:

@@ -18,7 +18,7 @@ NANOSECONDS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scale:
+class TraceClock:
     """A trace's time since `origin_s` of the machine's, both in seconds since the epoch."""
 
     factor: int
@@ -27,7 +27,7 @@ class Scale:
     _begun_s: float = field(repr=False)
 
     @classmethod
-    def begun(cls, factor: int, clock: Clock) -> Scale:
+    def begun(cls, factor: int, clock: Clock) -> TraceClock:
         """Both times were the same when this second began."""
         now_ns, now_s = time_ns(), clock.monotonic_s()
         origin_s, past_ns = divmod(now_ns, NANOSECONDS)
@@ -47,7 +47,7 @@ class Scale:
 class TraceTime:
     """The trace's own time: it begins when the experiment does."""
 
-    def __init__(self, scale: Scale) -> None:
+    def __init__(self, scale: TraceClock) -> None:
         self.scale = scale
         self._begun_s = scale.clock.monotonic_s()
         self.epoch_s = scale.now_s()

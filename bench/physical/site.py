@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.physical.scale import Scale
+from bench.physical.scale import TraceClock
 from cachemgr.client import Client
 from testbed import hurry
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT
@@ -58,7 +58,7 @@ log_level = warning
 class HurriedCluster(GridEngineCluster):
     """A Grid Engine whose daemons live in the trace's time."""
 
-    def __init__(self, scale: Scale, *, nodes: int, rate_bits_per_s: int, clock: Clock) -> None:
+    def __init__(self, scale: TraceClock, *, nodes: int, rate_bits_per_s: int, clock: Clock) -> None:
         self._scale = scale
         super().__init__(
             nodes=nodes,
@@ -125,7 +125,7 @@ class PhysicalSite:
     ) -> None:
         """`pools` has the bytes of each host's."""
         self.clock = clock
-        self.scale = Scale.begun(factor, clock)
+        self.scale = TraceClock.begun(factor, clock)
         self._pools, self._policy = pools, policy
         self.cluster = HurriedCluster(
             self.scale, nodes=len(pools), rate_bits_per_s=rate_bits_per_s, clock=clock

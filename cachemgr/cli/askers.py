@@ -13,11 +13,36 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+    from typing import Protocol
 
     from cachemgr.cli.answers import Result
-    from cachemgr.cli.session import Asker
     from cachemgr.clock import Clock
     from cachemgr.config import Config
+
+    class Asker(Protocol):
+        """Who carries a verb out: the daemon, or the same code in this process."""
+
+        @property
+        def where(self) -> str:
+            """For people: who it is."""
+
+        @property
+        def opens_files(self) -> bool:
+            """Whether a local file has to be opened by the caller and passed on."""
+
+        def ask(
+            self,
+            request: dict[str, object],
+            on_progress: Callable[[Result], None] | None = None,
+            file: int | None = None,
+        ) -> Result:
+            """The result. The open file proves the right to read it."""
+
+        def interrupted(self, last: Result) -> str:
+            """Ctrl-C while a transfer was being waited for: what becomes of it, in a sentence."""
+
+        def close(self) -> None: ...
+
 
 # Who types a command can end it; this is for scripts, should a daemon hang.
 ANSWER_S = 600.0

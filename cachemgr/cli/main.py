@@ -95,7 +95,7 @@ def parser() -> Parser:
     add_common(found, is_hidden=False)
     found.add_argument("--version", action="version", version=f"cachemgr {__version__}")
     below = found.add_subparsers(metavar="VERB", title="verbs", parser_class=Parser)
-    found.set_defaults(command=_no_verb)
+    found.set_defaults(command=_no_verb, parser=found)
     commands = Commands(below)
     for module in (adding, images, leases, instances, mounting, transfers, node, shares):
         module.add(commands)

@@ -178,7 +178,6 @@ def _version(session: Session, arguments: argparse.Namespace) -> None:
 
 def _completion(session: Session, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.completion import script
-    from cachemgr.cli.main import parser
 
-    text = script(arguments.shell, parser())
+    text = script(arguments.shell, arguments.parser)
     session.show({"text": text}, text.rstrip("\n"))

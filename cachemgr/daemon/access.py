@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from cachemgr.pool import Pool
     from cachemgr.records import Image
 
-# Nobody but root and the service keeps something for longer than this without asking again.
-LONGEST_USER_LEASE_S = 31 * 86_400
-MOST_PINS_OF_A_USER = 64
-
 
 def require_privilege(caller: Caller, what: str) -> None:
     if not caller.is_privileged:
@@ -199,27 +195,28 @@ def check_pin_quota(node: Node, caller: Caller, folder: str, owner: str) -> None
         return
     if not node.pool.disk.exists(pins.pin_path(folder, owner)):
         node.pins.check(caller.uid)
+    most = node.config.user_image_pins
+    if not most:
+        return
     disk, now_s = node.pool.disk, past_s(node.clock)
     with disk_errors("counting pins"):
         mine = [pin for pin in pins.read_pins(disk, folder) if pin.uid == caller.uid and pin.owner != owner]
         mine = [pin for pin in mine if pin.kind != "instance"]
-        if len(mine) < MOST_PINS_OF_A_USER:
+        if len(mine) < most:
             return
         over = [pin for pin in mine if pin.expires_s <= now_s]
         for pin in over:
             pins.remove_pin(disk, folder, pin.owner)
-    if len(mine) - len(over) >= MOST_PINS_OF_A_USER:
+    if len(mine) - len(over) >= most:
         raise NotAllowed(
-            f"you have {len(mine) - len(over)} pins on this image and may have {MOST_PINS_OF_A_USER}: "
+            f"you have {len(mine) - len(over)} pins on this image and may have {most}: "
             "give some back, or renew one"
         )
 
 
 def checked_until(node: Node, caller: Caller, until_s: int) -> int:
     """A user's lease ends some time; who is privileged is bound by the pool's own limit only."""
-    longest_s = node.clock.now_s() + LONGEST_USER_LEASE_S
-    if not caller.is_privileged and until_s > longest_s:
-        raise NotAllowed(
-            f"a lease of yours may last {LONGEST_USER_LEASE_S // 86_400} days: renew it when needed"
-        )
+    longest_s = node.config.user_lease_s
+    if not caller.is_privileged and until_s > node.clock.now_s() + longest_s:
+        raise NotAllowed(f"a lease of yours may last {longest_s / 86_400:g} days: renew it when needed")
     return until_s

@@ -13,13 +13,13 @@ from enum import Enum
 
 from outrider.core.book import Book, Plan
 from outrider.core.model import Image, Reservation, Resources, Transfer
-from outrider.core.queue.board import Board
+from outrider.core.queue.board import QueueBoard
 from outrider.core.reuse import Life, Lingering
 from outrider.core.staging.links import Standing
 from outrider.core.timeline import numbers
 
 
-class Stage(Enum):
+class TransferStage(Enum):
     """How far a transfer is."""
 
     WAITING = "waiting"
@@ -60,7 +60,7 @@ class KeptSlot:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptRun:
+class KeptBestEffort:
     """Best effort as far as reservations must respect it: copies it uses, and slots if it cannot
     be suspended."""
 
@@ -86,10 +86,10 @@ class KeptTransfer:
     unwanted: tuple[tuple[str, int, int], ...] = ()
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> TransferStage:
         if self.standing is None:
-            return Stage.DONE
-        return Stage.RUNNING if self.standing.has_begun else Stage.WAITING
+            return TransferStage.DONE
+        return TransferStage.RUNNING if self.standing.has_begun else TransferStage.WAITING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,14 +122,14 @@ class KeptBook:
 
     reservations: tuple[KeptReservation, ...] = ()
     transfers: tuple[KeptTransfer, ...] = ()
-    runs: tuple[KeptRun, ...] = ()
+    runs: tuple[KeptBestEffort, ...] = ()
     pools: tuple[KeptPool, ...] = ()
     unavailable: tuple[str, ...] = ()
     used_lately: tuple[str, ...] = ()
     next_transfer: int = 1
 
 
-def keep(book: Book, now_s: int, runs: Iterable[KeptRun] = ()) -> KeptBook:
+def keep(book: Book, now_s: int, runs: Iterable[KeptBestEffort] = ()) -> KeptBook:
     """Everything at once."""
     return KeptBook(
         reservations=tuple(keep_reservation(book, name) for name in book.entries),
@@ -156,11 +156,11 @@ def keep_reservation(book: Book, name: str) -> KeptReservation:
     return KeptReservation(reservation=entry.reservation, holds=_holds(book, entry.lives))
 
 
-def keep_runs(board: Board) -> tuple[KeptRun, ...]:
+def keep_runs(board: QueueBoard) -> tuple[KeptBestEffort, ...]:
     """The runs of a board that hold anything in its book."""
     book = board.book
     nodes, unpack = book.timeline.nodes, book.timeline.layout.unpack
-    found: list[KeptRun] = []
+    found: list[KeptBestEffort] = []
     for run in board.runs.values():
         slots = tuple(
             KeptSlot(
@@ -175,7 +175,9 @@ def keep_runs(board: Board) -> tuple[KeptRun, ...]:
         )
         if slots or run.lives:
             until_s = max(life.users[run.name] for _, life in run.lives) if run.lives else run.end_s
-            found.append(KeptRun(name=run.name, until_s=until_s, holds=_holds(book, run.lives), slots=slots))
+            found.append(
+                KeptBestEffort(name=run.name, until_s=until_s, holds=_holds(book, run.lives), slots=slots)
+            )
     return tuple(found)
 
 

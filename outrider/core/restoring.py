@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from outrider.core.book import Book, Entry, Terms
 from outrider.core.fitting import Fit
 from outrider.core.kept import (
+    KeptBestEffort,
     KeptBook,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptRun,
     KeptSlot,
     KeptTransfer,
-    Stage,
+    TransferStage,
 )
 from outrider.core.model import Node, Reservation
 from outrider.core.reuse import Life, Pools
@@ -151,7 +151,7 @@ class _Shelf:
                 held.append(copy)
         return held
 
-    def guest(self, run: KeptRun) -> Guest:
+    def guest(self, run: KeptBestEffort) -> Guest:
         lives = tuple(self.hold(run.name, run.holds, run.until_s))
         return Guest(name=run.name, lives=lives, slots=run.slots)
 
@@ -168,7 +168,7 @@ class _Shelf:
         """The same for what was under way to a reservation that cannot be put back."""
         for hold in kept.holds:
             transfer = None if hold.transfer is None else self._transfers.get(hold.transfer)
-            if transfer is not None and transfer.stage is Stage.RUNNING:
+            if transfer is not None and transfer.stage is TransferStage.RUNNING:
                 unwanted = tuple((name, number, transfer.ready_s) for name, number in hold.copies)
                 self.take_unwanted(replace(transfer, unwanted=unwanted))
 
@@ -221,7 +221,7 @@ def _life(hold: KeptHold, number: int, kept: KeptTransfer | None) -> Life:
 def _needed(book: Book, kept: KeptTransfer) -> Standing | None:
     """Where a transfer stands, unless it waits for a deadline of somebody who is not there any more."""
     has_deadline = kept.transfer.deadline_s is not None
-    if kept.stage is Stage.WAITING and has_deadline and not book.lives_of(kept.transfer.number):
+    if kept.stage is TransferStage.WAITING and has_deadline and not book.lives_of(kept.transfer.number):
         return None
     return kept.standing
 
@@ -251,7 +251,7 @@ def _fault(book: Book, kept: KeptReservation, transfers: dict[int, KeptTransfer]
     return f"nothing is known of transfer {missing[0]}, which it needs" if missing else ""
 
 
-def _is_sound(run: KeptRun, number_of: dict[str, int], transfers: dict[int, KeptTransfer]) -> bool:
+def _is_sound(run: KeptBestEffort, number_of: dict[str, int], transfers: dict[int, KeptTransfer]) -> bool:
     return all(slot.node in number_of for slot in run.slots) and all(
         (hold.transfer is None or hold.transfer in transfers)
         and all(name in number_of for name, _ in hold.copies)
@@ -262,7 +262,7 @@ def _is_sound(run: KeptRun, number_of: dict[str, int], transfers: dict[int, Kept
 def _put_slots(
     book: Book,
     kept: list[KeptReservation],
-    runs: list[KeptRun],
+    runs: list[KeptBestEffort],
     doubtful: frozenset[str],
     now_s: int,
     lost: list[Lost],

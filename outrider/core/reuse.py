@@ -14,6 +14,7 @@ been accepted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -78,6 +79,13 @@ class Pool:
         self.encumbrance = NOTHING
         """What others hold of it, as its node has reported."""
         self.foreign_bytes = 0
+        self.room_bytes = limit_bytes
+        """What it can hold in all: its limit, or less if its disk has less room than that."""
+
+    def limit(self, limit_bytes: int | None) -> None:
+        """It is as large as that from now on."""
+        self.limit_bytes = limit_bytes
+        self.encumber(self.encumbrance)
 
     def life_at(self, key: str, at_s: int) -> Life | None:
         """The life that guarantees the image at `at_s` (thesis, Algorithm 4, line 4)."""
@@ -92,12 +100,6 @@ class Pool:
         return min(later, key=lambda life: life.ready_s, default=None)
 
     @property
-    def room_bytes(self) -> int | None:
-        """What it can hold in all: its limit, or less if its disk has less room than that."""
-        capacity_bytes, limit_bytes = self.encumbrance.capacity_bytes, self.limit_bytes
-        return limit_bytes if capacity_bytes is None else min(capacity_bytes, limit_bytes or capacity_bytes)
-
-    @property
     def is_roomy(self) -> bool:
         """Whether all that is promised, whenever it is, has room beside all that others hold."""
         most = self.room_bytes
@@ -106,6 +108,9 @@ class Pool:
     def encumber(self, encumbrance: Encumbrance) -> None:
         """This is what others hold from now on."""
         self.encumbrance, self.foreign_bytes = encumbrance, encumbrance.size_bytes
+        capacity_bytes, limit_bytes = encumbrance.capacity_bytes, self.limit_bytes
+        is_less = capacity_bytes is not None and (limit_bytes is None or capacity_bytes < limit_bytes)
+        self.room_bytes = capacity_bytes if is_less else limit_bytes
 
     def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int, key: str = "") -> bool:
         """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit.
@@ -151,20 +156,17 @@ class Pool:
             if hold.key != key or not key:
                 same = [(life.start_s, life.expires_s) for life in self.lives.get(hold.key, ())]
                 taken += [(*each, hold.size_bytes) for each in beside(same, hold, from_s)]
-        return _highest(
-            (max(start_s, first_s, from_s), min(end_s, last_s), size_bytes)
-            for start_s, end_s, size_bytes in taken
-        )
+        return _highest(taken, max(first_s, from_s), last_s)
 
     def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
         """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""
         taken = [
-            (max(life.start_s, from_s), max(life.expires_s, from_s), life.image.size_bytes)
+            (life.start_s, life.expires_s, life.image.size_bytes)
             for lives in self.lives.values()
             for life in lives
         ]
-        taken += [(max(start_s, from_s), max(end_s, from_s), size) for start_s, end_s, size in extra]
-        return _highest(taken)
+        taken += extra
+        return _highest(taken, from_s)
 
     def held_bytes(self, now_s: int) -> int:
         """Bytes on the disk now: lives that have begun and what lingers."""
@@ -178,17 +180,25 @@ class Pool:
         return min((life.ready_s for life in self.lives.get(key, ()) if life.start_s > now_s), default=None)
 
 
-def _highest(taken: Iterable[tuple[int, int, int]]) -> int:
-    """The largest sum of what overlaps, of `(start_s, end_s, size_bytes)`."""
+def _highest(taken: Iterable[tuple[int, int, int]], from_s: int, until_s: int = FOREVER) -> int:
+    """The largest sum of what overlaps within an interval, of `(start_s, end_s, size_bytes)`."""
+    held = 0
     changes: list[tuple[int, int]] = []
     for start_s, end_s, size_bytes in taken:
-        if start_s < end_s:
-            changes += [(start_s, size_bytes), (end_s, -size_bytes)]
+        if start_s >= until_s or end_s <= from_s or start_s >= end_s:
+            continue
+        if start_s <= from_s:
+            held += size_bytes
+        else:
+            changes.append((start_s, size_bytes))
+        # At the same instant what ends comes first: it has the smaller amount.
+        changes.append((end_s, -size_bytes))
     changes.sort()
-    peak = held = 0
+    peak = held
     for _, size_bytes in changes:
         held += size_bytes
-        peak = max(peak, held)
+        if held > peak:
+            peak = held
     return peak
 
 
@@ -224,6 +234,18 @@ class Pools:
         self._added = 0
         self.changed: set[int] = set()
         """Nodes whose lives have changed since somebody last looked and emptied this."""
+        self._limits = Counter(pool.limit_bytes for pool in self.pools)
+
+    def limit(self, node: int, limit_bytes: int | None) -> None:
+        """A node's pool is as large as that from now on."""
+        self._limits[self.pools[node].limit_bytes] -= 1
+        self._limits[limit_bytes] += 1
+        self.pools[node].limit(limit_bytes)
+        self._limits = +self._limits
+
+    def count_of_size(self, size_bytes: int) -> int:
+        """How many pools could hold so much if nothing else were there."""
+        return sum(count for limit, count in self._limits.items() if limit is None or size_bytes <= limit)
 
     def nodes_with(self, key: str) -> list[int]:
         """The nodes whose pool has, will have or has kept the image."""

@@ -13,7 +13,7 @@ from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.book import Book
 from outrider.core.model import Reservation, Workspace
 from outrider.core.queue.besteffort import BestEffort
-from outrider.core.queue.board import Board, QueueRules, Run
+from outrider.core.queue.board import BestEffortRun, QueueBoard, QueueRules
 from outrider.core.queue.notice import give_back, hold_nodes
 
 FORGET_EVERY_S = 6 * 3600
@@ -21,11 +21,11 @@ FORGET_EVERY_S = 6 * 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class Decided:
     """What became of a request for a reservation, and which runs had to move for it."""
 
     admission: Accepted | Rejected
-    moved: tuple[Run, ...] = ()
+    moved: tuple[BestEffortRun, ...] = ()
 
 
 class Scheduler:
@@ -33,7 +33,7 @@ class Scheduler:
 
     def __init__(self, book: Book, rules: QueueRules, policy: Policy | None = None) -> None:
         self.book = book
-        self.board = Board(book, rules)
+        self.board = QueueBoard(book, rules)
         self.queue = BestEffort(self.board)
         self._policy = policy
         self._forgotten_s = 0
@@ -46,19 +46,19 @@ class Scheduler:
         give_back(self.board, holds)
         return answer
 
-    def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Answer:
+    def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Decided:
         """Accept or refuse a reservation; if accepted, best effort makes way for it."""
         self.book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
         admission = admit(self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest)
         give_back(self.board, holds)
         if isinstance(admission, Rejected):
-            return Answer(admission=admission)
+            return Decided(admission=admission)
         plan = admission.plan
         self.book.expect_arrivals(now_s)
         need = self.book.entries[workspace.name].need
         moved = self.queue.make_room(plan.fits, need, plan.start_s, plan.end_s, now_s)
-        return Answer(admission=admission, moved=tuple(moved))
+        return Decided(admission=admission, moved=tuple(moved))
 
     def end_reservation(self, name: str, now_s: int) -> None:
         """A reservation is cancelled, or its user is done before its end, or it is over."""
@@ -67,7 +67,7 @@ class Scheduler:
         self.queue.give_back(entry.fits, entry.need, start_s, end_s)
         self.book.cancel(name, now_s)
 
-    def node_failed(self, name: str, now_s: int) -> tuple[list[Run], list[Reservation]]:
+    def node_failed(self, name: str, now_s: int) -> tuple[list[BestEffortRun], list[Reservation]]:
         """A node is gone: the runs that wait again, and the reservations that lost their place.
 
         Those reservations are out of the book; whoever made the promise decides what to try.
@@ -99,7 +99,7 @@ class Scheduler:
         self.queue.submit(workspace)
         return True
 
-    def schedule(self, now_s: int) -> list[Run]:
+    def schedule(self, now_s: int) -> list[BestEffortRun]:
         """Place what can be placed now."""
         self.book.pools.settle(now_s)
         if now_s - self._forgotten_s > FORGET_EVERY_S:

@@ -14,7 +14,7 @@ from outrider.metadata.workspace import DeploymentSection, FileSection, ImageSec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Instance:
+class InstanceSpec:
     """What one instance is told when it is made from the image: it is *bound*, as the thesis says.
 
     `number` counts from 0 through all roles in the order in which they are written.
@@ -87,7 +87,7 @@ def deployment_of(file: WorkspaceFile) -> DeploymentSection:
     return file.deployment
 
 
-def instances_of(file: WorkspaceFile) -> tuple[Instance, ...]:
+def instances_of(file: WorkspaceFile) -> tuple[InstanceSpec, ...]:
     """One value for each instance wanted; empty if all are alike, because there are no roles.
 
     Hosts are taken in the order written, so a deployment smaller than the metadata gets the
@@ -100,7 +100,7 @@ def instances_of(file: WorkspaceFile) -> tuple[Instance, ...]:
         for number, host in enumerate(role.hosts)
     )
     return tuple(
-        Instance(
+        InstanceSpec(
             number=number,
             role=role.name,
             host=host,

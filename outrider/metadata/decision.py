@@ -28,7 +28,7 @@ class Requester:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class PolicyRequest:
     """A reservation that somebody asks for. `finish_by_s`: it may start later than `start_s`.
 
     `nodes` counts what each node has to give as one, however many instances share it.
@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class BookedUsage:
     """What is booked without the request. The two peaks are over [start_s, end_s) of the request.
 
     `reservations` and `node_seconds` are the user's own that have not ended.
@@ -84,36 +84,42 @@ class Allowed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refused:
+class PolicyRefusal:
     """`sentence` names the rule, what it does not allow, and what would be allowed."""
 
     rule: str
     sentence: str
 
 
-def decide(policies: Policies, request: Request, standing: Standing, *, now_s: int) -> Allowed | Refused:
+def decide(
+    policies: Policies, request: PolicyRequest, standing: BookedUsage, *, now_s: int
+) -> Allowed | PolicyRefusal:
     """What the policies say: denials first, then the first rule that is about whoever asks."""
     who = (request.who.user, request.who.groups, request.who.account)
     for denial in policies.deny:
         if denial.is_about(*who):
-            return Refused(rule="deny", sentence=f"{request.who.user} may not reserve: {denial.because}")
+            return PolicyRefusal(
+                rule="deny", sentence=f"{request.who.user} may not reserve: {denial.because}"
+            )
     rule = next((each for each in policies.rules if each.is_about(*who)), None)
     if rule is None:
-        return Refused(
+        return PolicyRefusal(
             rule="",
             sentence=f"no policy lets {request.who.user} reserve: {_OTHERWISE}",
         )
     if not rule.may_reserve:
         because = rule.because or _OTHERWISE
-        return Refused(rule=rule.name, sentence=f"rule {rule.name} lets nobody reserve: {because}")
+        return PolicyRefusal(rule=rule.name, sentence=f"rule {rule.name} lets nobody reserve: {because}")
     excesses = [*_of_request(rule, request, now_s), *_of_user(rule, request, standing)]
     excesses += _of_machine(policies, rule, request, standing)
     if excesses:
-        return Refused(rule=rule.name, sentence=f"rule {rule.name}: {'; '.join(excesses)}")
+        return PolicyRefusal(rule=rule.name, sentence=f"rule {rule.name}: {'; '.join(excesses)}")
     return Allowed(rule=rule.name)
 
 
-def core_policy(policies: Policies, who: Requester, standing: Callable[[Request], Standing]) -> Policy:
+def core_policy(
+    policies: Policies, who: Requester, standing: Callable[[PolicyRequest], BookedUsage]
+) -> Policy:
     """The policies in the form in which admission asks for them.
 
     `standing` is handed the request and counts what is booked in the time that it may take.
@@ -123,17 +129,17 @@ def core_policy(policies: Policies, who: Requester, standing: Callable[[Request]
     def policy(workspace: Workspace, now_s: int) -> str:
         request = request_of(workspace, who)
         answer = decide(policies, request, standing(request), now_s=now_s)
-        return answer.sentence if isinstance(answer, Refused) else ""
+        return answer.sentence if isinstance(answer, PolicyRefusal) else ""
 
     return policy
 
 
-def request_of(workspace: Workspace, who: Requester) -> Request:
+def request_of(workspace: Workspace, who: Requester) -> PolicyRequest:
     """A workspace as policies look at it; it has to have a start."""
     if workspace.start_s is None:
         raise ValueError(f"workspace {workspace.name} is best effort: policies are about reservations")
     image = workspace.image
-    return Request(
+    return PolicyRequest(
         who=who,
         workspace=workspace.name,
         nodes=workspace.instances,
@@ -146,7 +152,7 @@ def request_of(workspace: Workspace, who: Requester) -> Request:
     )
 
 
-def _of_request(rule: RuleSection, request: Request, now_s: int) -> list[str]:
+def _of_request(rule: RuleSection, request: PolicyRequest, now_s: int) -> list[str]:
     """In what the request alone is too much."""
     excesses = []
     ahead_s = request.latest_start_s - now_s
@@ -170,7 +176,7 @@ def _of_request(rule: RuleSection, request: Request, now_s: int) -> list[str]:
     return excesses
 
 
-def _of_user(rule: RuleSection, request: Request, standing: Standing) -> list[str]:
+def _of_user(rule: RuleSection, request: PolicyRequest, standing: BookedUsage) -> list[str]:
     """In what the request is too much beside what the user has booked."""
     excesses = []
     if rule.reservations is not None and standing.reservations >= rule.reservations:
@@ -193,7 +199,9 @@ def _of_user(rule: RuleSection, request: Request, standing: Standing) -> list[st
     return excesses
 
 
-def _of_machine(policies: Policies, rule: RuleSection, request: Request, standing: Standing) -> list[str]:
+def _of_machine(
+    policies: Policies, rule: RuleSection, request: PolicyRequest, standing: BookedUsage
+) -> list[str]:
     """In what the request takes too much of the machine, at its busiest instant."""
     excesses = []
     shares = [
@@ -209,7 +217,9 @@ def _of_machine(policies: Policies, rule: RuleSection, request: Request, standin
     return excesses
 
 
-def _share(of_whom: str, percent: int, taken: int, request: Request, standing: Standing) -> list[str]:
+def _share(
+    of_whom: str, percent: int, taken: int, request: PolicyRequest, standing: BookedUsage
+) -> list[str]:
     most = standing.machine_nodes * percent // 100
     room = max(most - taken, 0)
     if request.nodes <= room:

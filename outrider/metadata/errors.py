@@ -22,7 +22,7 @@ class TextError(MetadataError, ValueError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class TextPosition:
     """Where something was written: a line and a column from 1 on, or an option of the command line."""
 
     line: int = 0
@@ -31,11 +31,11 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Problem:
+class FileProblem:
     """One fault of a file. `path` is the key that it is about, empty for the file as a whole."""
 
     file: str
-    place: Place
+    place: TextPosition
     path: Path
     message: str
 
@@ -49,13 +49,13 @@ class Problem:
 class FaultyFileError(MetadataError):
     """A file with faults, all of them, in the order of their places."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[FileProblem]) -> None:
         assert problems
         self.problems = tuple(sorted(problems, key=_order))
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def _order(problem: Problem) -> tuple[int, int, str, str]:
+def _order(problem: FileProblem) -> tuple[int, int, str, str]:
     return problem.place.line, problem.place.column, problem.place.option, problem.message
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
-from outrider.metadata.decision import Allowed, Refused, Request, Standing, decide
+from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, PolicyRequest, decide
 from outrider.metadata.errors import MetadataError, shown
 from outrider.metadata.policies import ExternalSection, Policies
 
@@ -33,27 +33,29 @@ class ProgramError(MetadataError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
+class ProgramResult:
     exit_code: int
     stdout: bytes
     stderr: bytes
 
 
-Run = Callable[[Sequence[str], bytes, int], Finished]
+Run = Callable[[Sequence[str], bytes, int], ProgramResult]
 """Runs an argument list with these bytes on stdin for so many seconds, or raises ProgramError."""
 
 
-def ask(external: ExternalSection, request: Request, run: Run, *, now_s: int) -> Allowed | Refused:
+def ask(
+    external: ExternalSection, request: PolicyRequest, run: Run, *, now_s: int
+) -> Allowed | PolicyRefusal:
     """What the site's program says, or what is to be done when it says nothing."""
     try:
         finished = run(external.command, _question(request, now_s), external.timeout_s)
         if finished.exit_code == 0:
             return Allowed(rule=RULE)
-        return Refused(rule=RULE, sentence=f"the site's own policy: {_reason(finished)}")
+        return PolicyRefusal(rule=RULE, sentence=f"the site's own policy: {_reason(finished)}")
     except ProgramError as error:
         if external.when_it_fails == "allow":
             return Allowed(rule=RULE, remark=f"the site's own policy gave no answer ({error})")
-        return Refused(
+        return PolicyRefusal(
             rule=RULE,
             sentence=f"the site's own policy gave no answer ({error}): "
             "tell the administrators, and try again later",
@@ -61,8 +63,8 @@ def ask(external: ExternalSection, request: Request, run: Run, *, now_s: int) ->
 
 
 def judge(
-    policies: Policies, request: Request, standing: Standing, run: Run, *, now_s: int
-) -> Allowed | Refused:
+    policies: Policies, request: PolicyRequest, standing: BookedUsage, run: Run, *, now_s: int
+) -> Allowed | PolicyRefusal:
     """The policies, and after them the site's own program if they name one."""
     answer = decide(policies, request, standing, now_s=now_s)
     if isinstance(answer, Allowed) and policies.external is not None:
@@ -77,7 +79,7 @@ def program_runner(monotonic: Callable[[], float]) -> Run:
     two variables. What it writes is read up to a limit.
     """
 
-    def run(arguments: Sequence[str], question: bytes, timeout_s: int) -> Finished:
+    def run(arguments: Sequence[str], question: bytes, timeout_s: int) -> ProgramResult:
         deadline = monotonic() + timeout_s
         with tempfile.TemporaryFile() as stdin:
             stdin.write(question)
@@ -101,7 +103,7 @@ def program_runner(monotonic: Callable[[], float]) -> Run:
                 if process.returncode is None:
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
-        return Finished(exit_code=process.returncode, stdout=stdout, stderr=stderr)
+        return ProgramResult(exit_code=process.returncode, stdout=stdout, stderr=stderr)
 
     return run
 
@@ -130,13 +132,13 @@ def _outputs(process: subprocess.Popen[bytes], seconds_left: Callable[[], float]
     return bytes(stdout), bytes(stderr)
 
 
-def _question(request: Request, now_s: int) -> bytes:
+def _question(request: PolicyRequest, now_s: int) -> bytes:
     """The request as the program reads it: one JSON object, of which names will not change."""
     asked = {"version": 1, "now_s": now_s, **asdict(request)}
     return json.dumps(asked, ensure_ascii=True).encode() + b"\n"
 
 
-def _reason(finished: Finished) -> str:
+def _reason(finished: ProgramResult) -> str:
     """The reason of a refusal, on one line; a program that gives none has failed."""
     said = finished.stderr.decode(errors="replace").strip().splitlines()
     blame = f"exit {finished.exit_code}" + (f", {shown(said[-1])}" if said else "")

@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
 
 from outrider.metadata.errors import Path, shown
-from outrider.metadata.yamlfile import MOST_PROBLEMS, Document
+from outrider.metadata.yamlfile import MOST_PROBLEMS, YamlDocument
 
 Model = TypeVar("Model", bound=BaseModel)
 Schema = Mapping[str, object]
@@ -38,7 +38,9 @@ class Circumstances:
     zone: tzinfo
 
 
-def validated(model: type[Model], document: Document, circumstances: Circumstances | None = None) -> Model:
+def validated(
+    model: type[Model], document: YamlDocument, circumstances: Circumstances | None = None
+) -> Model:
     """The document as this model. All of its faults are raised together."""
     checked = None
     # A file that is not YAML, or is empty, has no data; what it lacks is not worth a word.
@@ -80,7 +82,7 @@ def json_schema(model: type[BaseModel]) -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **written}
 
 
-def _note_all(document: Document, errors: list[ErrorDetails], schema: Schema) -> None:
+def _note_all(document: YamlDocument, errors: list[ErrorDetails], schema: Schema) -> None:
     """Note every error, but not that a key is missing of which a misspelt one was meant."""
     meant = {
         (*each["loc"][:-1], near)
@@ -95,7 +97,7 @@ def _note_all(document: Document, errors: list[ErrorDetails], schema: Schema) ->
             _note(document, each, schema)
 
 
-def _note(document: Document, error: ErrorDetails, schema: Schema) -> None:
+def _note(document: YamlDocument, error: ErrorDetails, schema: Schema) -> None:
     kind, path = error["type"], error["loc"]
     context = error.get("ctx", {})
     if path and path[-1] == "[key]":

@@ -19,7 +19,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, ValidationInfo, model_validator
 
 from outrider.metadata.durations import format_duration
-from outrider.metadata.errors import Place
+from outrider.metadata.errors import TextPosition
 from outrider.metadata.fields import (
     MOST_INSTANCES,
     MOST_TEXT,
@@ -37,7 +37,7 @@ from outrider.metadata.fields import (
 )
 from outrider.metadata.times import format_instant
 from outrider.metadata.validation import Circumstances, Section, contradiction, validated
-from outrider.metadata.yamlfile import Document, parse_yaml, read_bytes, scalar
+from outrider.metadata.yamlfile import YamlDocument, parse_yaml, read_bytes, scalar
 
 MOST_ROLES = 64
 MOST_FILES = 64
@@ -232,7 +232,7 @@ def read_workspace(
     return parse_workspace(read_bytes(path), circumstances, file=os.fspath(path), options=options)
 
 
-def _apply(options: Options, document: Document) -> None:
+def _apply(options: Options, document: YamlDocument) -> None:
     """Put what options say in the place of what the file says."""
     if not options or not isinstance(document.data, dict):
         return
@@ -245,5 +245,5 @@ def _apply(options: Options, document: Document) -> None:
             continue
         deployment[key] = scalar(text)
         path = ("deployment", key)
-        document.values[path] = document.keys[path] = Place(option=f"--{key.replace('_', '-')}")
+        document.values[path] = document.keys[path] = TextPosition(option=f"--{key.replace('_', '-')}")
         document.problems = [each for each in document.problems if each.path[:2] != path]

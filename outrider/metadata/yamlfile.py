@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from outrider.metadata.errors import FaultyFileError, Path, Place, Problem, shown
+from outrider.metadata.errors import FaultyFileError, FileProblem, Path, TextPosition, shown
 
 MOST_BYTES = 256 * 1024
 MOST_VALUES = 20_000
@@ -33,22 +33,22 @@ _NEVER = "nothing of a value that was refused"
 
 
 @dataclass(kw_only=True)
-class Document:
+class YamlDocument:
     """A file's data: dictionaries, lists, texts, whole numbers and booleans, and where each stands."""
 
     file: str
     data: object = None
-    keys: dict[Path, Place] = field(default_factory=dict)
-    values: dict[Path, Place] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    keys: dict[Path, TextPosition] = field(default_factory=dict)
+    values: dict[Path, TextPosition] = field(default_factory=dict)
+    problems: list[FileProblem] = field(default_factory=list)
 
-    def place(self, path: Path, *, of_key: bool = False) -> Place:
+    def place(self, path: Path, *, of_key: bool = False) -> TextPosition:
         """Where a value stands, or its key; for what is not there, what it would have stood in."""
         if of_key and path in self.keys:
             return self.keys[path]
         while path and path not in self.values:
             path = path[:-1]
-        return self.values.get(path, Place(line=1, column=1))
+        return self.values.get(path, TextPosition(line=1, column=1))
 
     def add_problem(self, path: Path, message: str, *, of_key: bool = False) -> None:
         """Note a fault, unless there is one already of the same value or of what it is in."""
@@ -56,7 +56,7 @@ class Document:
             return
         if len(self.problems) < MOST_PROBLEMS:
             place = self.place(path, of_key=of_key)
-            self.problems.append(Problem(file=self.file, place=place, path=path, message=message))
+            self.problems.append(FileProblem(file=self.file, place=place, path=path, message=message))
 
     def raise_problems(self) -> None:
         if self.problems:
@@ -73,9 +73,9 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         return file.read(MOST_BYTES + 1)
 
 
-def parse_yaml(content: bytes, *, file: str) -> Document:
+def parse_yaml(content: bytes, *, file: str) -> YamlDocument:
     """The document in these bytes. Its faults are noted in it, and the rest of it is still read."""
-    document = Document(file=file)
+    document = YamlDocument(file=file)
     text = _decoded(content, document)
     if text is None:
         return document
@@ -87,7 +87,7 @@ def parse_yaml(content: bytes, *, file: str) -> Document:
         _note_syntax(document, text, error)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         # What the parser says without a place, such as a code point that does not exist.
-        _note(document, Place(line=1, column=1), f"is not YAML: {_one_line(str(error))}")
+        _note(document, TextPosition(line=1, column=1), f"is not YAML: {_one_line(str(error))}")
     return document
 
 
@@ -101,7 +101,7 @@ def scalar(text: str) -> str | int | bool:
 class _Reader:
     """Events become data. Depth and number of values are limited while they come in."""
 
-    def __init__(self, document: Document, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, document: YamlDocument, events: Iterator[yaml.Event]) -> None:
         self._document = document
         self._events = events
         self._values = 0
@@ -109,7 +109,7 @@ class _Reader:
     def read(self) -> None:
         self._next(yaml.StreamStartEvent)
         if not isinstance(next(self._events), yaml.DocumentStartEvent):
-            _note(self._document, Place(line=1, column=1), "is empty: nothing is written in it")
+            _note(self._document, TextPosition(line=1, column=1), "is empty: nothing is written in it")
             return
         self._document.data = self._value(next(self._events), ())
         self._next(yaml.DocumentEndEvent)
@@ -206,11 +206,11 @@ def _events(text: str) -> Iterator[yaml.Event]:
     return yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _decoded(content: bytes, document: Document) -> str | None:
+def _decoded(content: bytes, document: YamlDocument) -> str | None:
     if len(content) > MOST_BYTES:
         _note(
             document,
-            Place(line=1, column=1),
+            TextPosition(line=1, column=1),
             f"is larger than {MOST_BYTES // 1024} KiB: no such file is read",
         )
         return None
@@ -230,7 +230,7 @@ def _decoded(content: bytes, document: Document) -> str | None:
     return text
 
 
-def _note_syntax(document: Document, text: str, error: yaml.MarkedYAMLError) -> None:
+def _note_syntax(document: YamlDocument, text: str, error: yaml.MarkedYAMLError) -> None:
     """A fault of the syntax, after which nothing can be read."""
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
@@ -242,22 +242,22 @@ def _note_syntax(document: Document, text: str, error: yaml.MarkedYAMLError) -> 
     elif "expected <block end>" in str(error.problem) or "mapping values" in str(error.problem):
         hint = "; look at the indentation, and quote a text with a colon"
     words = ": ".join(_one_line(each) for each in (error.context, error.problem) if each)
-    _note(document, Place(line=line + 1, column=column + 1), f"is not YAML: {words}{hint}")
+    _note(document, TextPosition(line=line + 1, column=column + 1), f"is not YAML: {words}{hint}")
 
 
-def _note(document: Document, place: Place, message: str, path: Path = ()) -> None:
+def _note(document: YamlDocument, place: TextPosition, message: str, path: Path = ()) -> None:
     if len(document.problems) < MOST_PROBLEMS:
-        document.problems.append(Problem(file=document.file, place=place, path=path, message=message))
+        document.problems.append(FileProblem(file=document.file, place=place, path=path, message=message))
 
 
-def _place(event: yaml.Event) -> Place:
+def _place(event: yaml.Event) -> TextPosition:
     mark = event.start_mark
     assert mark is not None
-    return Place(line=mark.line + 1, column=mark.column + 1)
+    return TextPosition(line=mark.line + 1, column=mark.column + 1)
 
 
-def _place_after(text: str) -> Place:
-    return Place(line=text.count("\n") + 1, column=len(text) - (text.rfind("\n") + 1) + 1)
+def _place_after(text: str) -> TextPosition:
+    return TextPosition(line=text.count("\n") + 1, column=len(text) - (text.rfind("\n") + 1) + 1)
 
 
 def _one_line(text: str) -> str:

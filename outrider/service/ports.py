@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cachemgr.shares import Share
-from outrider.metadata.decision import Allowed, Refused, Request
+from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight
 from outrider.store.records import Effect
@@ -223,10 +223,10 @@ class TellNode:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskProgram:
-    """Ask the site's own policy program: Allowed or Refused of `outrider.metadata.decision`."""
+    """Ask the site's own policy program: Allowed or PolicyRefusal of `outrider.metadata.decision`."""
 
     external: ExternalSection
-    request: Request
+    request: PolicyRequest
     ticket: int
     uid: int
     """Whose request it is."""
@@ -269,7 +269,7 @@ class FoundImage:
     format: str = ""
 
 
-Result = Sight | NodeReport | Allowed | Refused | FoundImage | Exception | None
+Result = Sight | NodeReport | Allowed | PolicyRefusal | FoundImage | Exception | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from outrider.core.model import Node
 from outrider.core.reuse import Stay
-from outrider.sim.world import Outcome
+from outrider.sim.world import SimulationResult
 
 
 def processor_resource(nodes: Iterable[Node]) -> str:
@@ -20,12 +20,12 @@ def processor_resource(nodes: Iterable[Node]) -> str:
     return "cpus" if "cpus" in names else next(iter([*likely, *names]), "cpus")
 
 
-def use_over_time(outcome: Outcome, resource: str) -> list[tuple[int, int]]:
+def use_over_time(outcome: SimulationResult, resource: str) -> list[tuple[int, int]]:
     """How much of a resource is in use: (instant, amount from then on), from 0 to the last change."""
     return _steps(_changes(outcome, resource))
 
 
-def _changes(outcome: Outcome, resource: str) -> Iterator[tuple[int, int]]:
+def _changes(outcome: SimulationResult, resource: str) -> Iterator[tuple[int, int]]:
     for reservation in outcome.kept:
         workspace = reservation.workspace
         amount = workspace.resources[resource] * workspace.instances
@@ -39,7 +39,7 @@ def _changes(outcome: Outcome, resource: str) -> Iterator[tuple[int, int]]:
             yield segment.end_s, -amount
 
 
-def utilisation(outcome: Outcome, resource: str) -> float:
+def utilisation(outcome: SimulationResult, resource: str) -> float:
     """The share of a resource in use, on average from 0 to the last change (thesis, section 8.3.1)."""
     steps = use_over_time(outcome, resource)
     last_s = steps[-1][0]

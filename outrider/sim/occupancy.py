@@ -13,7 +13,7 @@ from itertools import pairwise
 from outrider.sim.batch import BatchLog, BatchResult, Intervals, assign_processors
 from outrider.sim.joblog import JobRow
 from outrider.sim.measures import processor_resource
-from outrider.sim.world import Outcome
+from outrider.sim.world import SimulationResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class Bar:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Occupancy:
+class Schedule:
     """A whole schedule, job by job and bar by bar. What was suspended has several bars."""
 
     jobs: tuple[JobRow, ...]
@@ -50,7 +50,7 @@ class _Piece:
     is_reservation: bool
 
 
-def batch_occupancy(log: BatchLog, result: BatchResult, capacity: int, workload: str) -> Occupancy:
+def batch_occupancy(log: BatchLog, result: BatchResult, capacity: int, workload: str) -> Schedule:
     """A log over a counted pool."""
     taken = assign_processors(result.start_s, result.end_s, log.processors)
     jobs, bars = [], []
@@ -64,10 +64,10 @@ def batch_occupancy(log: BatchLog, result: BatchResult, capacity: int, workload:
         )  # fmt: skip
         if end_s > start_s:
             bars.append(Bar(job=index + 1, start_s=start_s, end_s=end_s, processors=processors))
-    return Occupancy(jobs=tuple(jobs), bars=tuple(bars), processors=capacity)
+    return Schedule(jobs=tuple(jobs), bars=tuple(bars), processors=capacity)
 
 
-def world_occupancy(outcome: Outcome, workload: str) -> Occupancy:
+def world_occupancy(outcome: SimulationResult, workload: str) -> Schedule:
     """A site of nodes: reservations first, then best-effort runs, in the order of their starts.
 
     A job's row spans the time in which it was suspended, and names the processors that it
@@ -126,7 +126,7 @@ def world_occupancy(outcome: Outcome, workload: str) -> Occupancy:
         for job, (_, submit_s, requested_s, start_s, end_s) in enumerate(heads, 1)
     )  # fmt: skip
     names = tuple(name for name, _, _, _, _ in heads)
-    return Occupancy(jobs=jobs, bars=bars, processors=offsets[-1], names=names)
+    return Schedule(jobs=jobs, bars=bars, processors=offsets[-1], names=names)
 
 
 def used_over_time(bars: Sequence[Bar]) -> list[tuple[int, int]]:
@@ -148,7 +148,7 @@ def queued_over_time(jobs: Sequence[JobRow]) -> list[tuple[int, int]]:
     return _summed(changes)
 
 
-def _offsets(outcome: Outcome) -> list[int]:
+def _offsets(outcome: SimulationResult) -> list[int]:
     """The number of each node's first processor, and at the end how many there are."""
     processors = processor_resource(outcome.nodes)
     offsets = [0]

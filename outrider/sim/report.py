@@ -9,12 +9,12 @@ from outrider.sim.batch import BatchLog, BatchResult
 from outrider.sim.measures import peak_disk_bytes, processor_resource, utilisation
 from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
 from outrider.sim.metrics import utilisation as batch_utilisation
-from outrider.sim.workload.trace import Submission
-from outrider.sim.world import Outcome
+from outrider.sim.workload.trace import TraceSubmission
+from outrider.sim.world import SimulationResult
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refused:
+class RefusedReservation:
     """A reservation that was not promised, and why."""
 
     workspace: str
@@ -29,7 +29,7 @@ class Reservations:
     """Accepted ones that began without their image on every node."""
     broken: int
     """Accepted ones that lost a node, with no other to take its place."""
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedReservation, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +75,11 @@ def batch_report(
 
 
 def world_report(
-    workload: str, outcome: Outcome, submissions: Sequence[Submission], *, never_fit: Sequence[str] = ()
+    workload: str,
+    outcome: SimulationResult,
+    submissions: Sequence[TraceSubmission],
+    *,
+    never_fit: Sequence[str] = (),
 ) -> RunReport:
     """Of a site with nodes. `submissions` are as handed in; what could never run is named as well."""
     jobs = [
@@ -142,7 +146,7 @@ def _report(
     )
 
 
-def _reservations(outcome: Outcome) -> Reservations | None:
+def _reservations(outcome: SimulationResult) -> Reservations | None:
     if not outcome.kept and not outcome.refused and not outcome.broken:
         return None
     return Reservations(
@@ -150,7 +154,7 @@ def _reservations(outcome: Outcome) -> Reservations | None:
         late=len(outcome.late),
         broken=len(outcome.broken),
         refused=tuple(
-            Refused(
+            RefusedReservation(
                 workspace=submission.workspace.name,
                 start_s=submission.workspace.start_s or 0,
                 reason=rejected.refusal.sentence(in_hours),
@@ -160,7 +164,7 @@ def _reservations(outcome: Outcome) -> Reservations | None:
     )
 
 
-def _images(outcome: Outcome) -> Images | None:
+def _images(outcome: SimulationResult) -> Images | None:
     if all(workspace.image is None for workspace in outcome.workspaces.values()):
         return None
     peaks = peak_disk_bytes(outcome.stays)

@@ -53,14 +53,14 @@ class SharedTransfer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finished:
+class FinishedTransfer:
     """A transfer that has ended, and the whole second by which it had."""
 
     key: str
     finish_s: int
 
 
-class SharedLink:
+class FluidLink:
     """A server's link, and any receivers' links behind it, over time."""
 
     def __init__(self, rate_bytes_per_s: int, receivers_bytes_per_s: Mapping[str, int] | None = None) -> None:
@@ -72,7 +72,7 @@ class SharedLink:
         self._now = Fraction(0)
         self._groups: dict[tuple[str | None, int], _Group] = {}
         self._active: set[str] = set()
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedTransfer] = []
 
     def add(self, transfer: SharedTransfer) -> None:
         """Start a transfer at its `start_s`, no sooner than any earlier call's time."""
@@ -113,7 +113,7 @@ class SharedLink:
             return None
         return math.ceil(min(group.finish for group in self._groups.values()))
 
-    def advance(self, now_s: int) -> list[Finished]:
+    def advance(self, now_s: int) -> list[FinishedTransfer]:
         """What has ended by `now_s` and was not reported yet, in order of its end."""
         self._run_until(now_s)
         finished, self._finished = self._finished, []
@@ -141,7 +141,7 @@ class SharedLink:
                     del self._groups[identity]
         self._active.difference_update(keys)
         finish_s = math.ceil(self._now)
-        self._finished += [Finished(key=key, finish_s=finish_s) for key in sorted(keys)]
+        self._finished += [FinishedTransfer(key=key, finish_s=finish_s) for key in sorted(keys)]
 
     def _share(self) -> None:
         """Give every group its max-min rate.
@@ -230,7 +230,7 @@ def shared_finish_times(
     receivers_bytes_per_s: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """When each of these transfers ends, by key, if all start when they say."""
-    link = SharedLink(rate_bytes_per_s, receivers_bytes_per_s)
+    link = FluidLink(rate_bytes_per_s, receivers_bytes_per_s)
     for transfer in sorted(transfers, key=lambda each: (each.start_s, each.key)):
         link.add(transfer)
     finished: dict[str, int] = {}

@@ -15,15 +15,15 @@ from heapq import heappop, heappush
 from outrider.core.admission import Accepted, Rejected
 from outrider.core.book import Entry
 from outrider.core.model import Node, Reservation, Transfer, Workspace
-from outrider.core.queue.board import Run
+from outrider.core.queue.board import BestEffortRun
 from outrider.core.queue.suspension import Segment
 from outrider.core.reuse import Stay
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
-from outrider.sim.workload.trace import Submission, Trace
+from outrider.sim.workload.trace import Trace, TraceSubmission
 
 
-class Order(IntEnum):
+class EventOrder(IntEnum):
     """What comes first among events at the same instant."""
 
     END = 0
@@ -34,7 +34,7 @@ class Order(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Done:
+class FinishedRun:
     """A best-effort run as it really was."""
 
     workspace: str
@@ -54,16 +54,16 @@ class Done:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationResult:
     """Everything a simulation found out."""
 
     nodes: tuple[Node, ...]
     workspaces: dict[str, Workspace] = field(default_factory=dict)
     """What was handed in, as this site ran it."""
-    done: list[Done] = field(default_factory=list)
+    done: list[FinishedRun] = field(default_factory=list)
     kept: list[Reservation] = field(default_factory=list)
-    refused: list[tuple[Submission, Rejected]] = field(default_factory=list)
-    impossible: list[Submission] = field(default_factory=list)
+    refused: list[tuple[TraceSubmission, Rejected]] = field(default_factory=list)
+    impossible: list[TraceSubmission] = field(default_factory=list)
     late: list[Reservation] = field(default_factory=list)
     """Kept, but their images were not all there when they began."""
     broken: list[Reservation] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Outcome:
     end_s: int = 0
 
 
-class World:
+class Simulation:
     """One run of a trace on a site."""
 
     def __init__(
@@ -86,12 +86,12 @@ class World:
     ) -> None:
         self.setup = setup
         self.scheduler = setup.scheduler(nodes)
-        self.outcome = Outcome(nodes)
+        self.outcome = SimulationResult(nodes)
         self.now_s = 0
         self._heap: list[tuple[int, int, int, Callable[..., None], tuple[object, ...]]] = []
         self._sequence = 0
         self._scheduled_at_s: int | None = None
-        self._submissions: dict[str, Submission] = {}
+        self._submissions: dict[str, TraceSubmission] = {}
         self._links_at_s: int | None = None
         for submission in trace.submissions:
             submission = self._as_run_here(submission)
@@ -100,16 +100,16 @@ class World:
                 raise ValueError(f"trace {trace.name}: two workspaces are named {name}")
             self._submissions[name] = submission
             self.outcome.workspaces[name] = submission.workspace
-            self._at(submission.at_s, Order.SUBMIT, self._submit, submission)
+            self._at(submission.at_s, EventOrder.SUBMIT, self._submit, submission)
         self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
         self._away: dict[str, list[NodeFault]] = {}
         for fault in faults:
             if isinstance(fault, NodeFault):
                 self._away.setdefault(fault.node, []).append(fault)
-                self._at(fault.at_s, Order.FAULT, self._node_fails, fault.node)
-                self._at(fault.until_s, Order.FAULT, self._node_returns, fault.node)
+                self._at(fault.at_s, EventOrder.FAULT, self._node_fails, fault.node)
+                self._at(fault.until_s, EventOrder.FAULT, self._node_returns, fault.node)
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationResult:
         """Until nothing more happens."""
         heap = self._heap
         while heap:
@@ -121,7 +121,7 @@ class World:
         outcome.end_s = self.now_s
         return outcome
 
-    def _as_run_here(self, submission: Submission) -> Submission:
+    def _as_run_here(self, submission: TraceSubmission) -> TraceSubmission:
         """The submission with what this site makes of it: stretched, and without its image."""
         setup, workspace = self.setup, submission.workspace
         if not setup.has_images:
@@ -135,11 +135,11 @@ class World:
             )
         return replace(submission, workspace=workspace)
 
-    def _at(self, at_s: int, order: Order, happen: Callable[..., None], *arguments: object) -> None:
+    def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
         self._sequence += 1
         heappush(self._heap, (at_s, order, self._sequence, happen, arguments))
 
-    def _submit(self, submission: Submission) -> None:
+    def _submit(self, submission: TraceSubmission) -> None:
         workspace = submission.workspace
         if workspace.is_best_effort:
             if self.scheduler.submit(workspace):
@@ -155,11 +155,13 @@ class World:
         assert reservation is not None
         self._accepted(reservation, submission, answer.moved)
 
-    def _accepted(self, reservation: Reservation, submission: Submission, moved: Sequence[Run]) -> None:
+    def _accepted(
+        self, reservation: Reservation, submission: TraceSubmission, moved: Sequence[BestEffortRun]
+    ) -> None:
         """A reservation begins and ends; the runs that made way for it go on elsewhere or later."""
-        self._at(reservation.start_s, Order.BEGIN, self._reservation_begins, reservation)
+        self._at(reservation.start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
         end_s = reservation.start_s + submission.run_s
-        self._at(end_s, Order.END, self._reservation_ends, reservation)
+        self._at(end_s, EventOrder.END, self._reservation_ends, reservation)
         for run in moved:
             self._follow(run)
         self._watch_links()
@@ -187,7 +189,7 @@ class World:
         at_s = self.scheduler.book.links.next_event_s(self.now_s)
         if at_s is not None and at_s != self._links_at_s:
             self._links_at_s = at_s
-            self._at(max(at_s, self.now_s), Order.END, self._links_move, at_s)
+            self._at(max(at_s, self.now_s), EventOrder.END, self._links_move, at_s)
 
     def _links_move(self, at_s: int) -> None:
         if at_s != self._links_at_s:
@@ -215,7 +217,7 @@ class World:
         tick_s = -(-self.now_s // quantum_s) * quantum_s
         if self._scheduled_at_s is None or tick_s < self._scheduled_at_s:
             self._scheduled_at_s = tick_s
-            self._at(tick_s, Order.SCHEDULE, self._schedule)
+            self._at(tick_s, EventOrder.SCHEDULE, self._schedule)
 
     def _schedule(self) -> None:
         if self._scheduled_at_s != self.now_s:
@@ -228,16 +230,16 @@ class World:
             self._watch_links()
         if self.scheduler.queue.waiting and self.setup.quantum_s > 1:
             self._scheduled_at_s = self.now_s + self.setup.quantum_s
-            self._at(self._scheduled_at_s, Order.SCHEDULE, self._schedule)
+            self._at(self._scheduled_at_s, EventOrder.SCHEDULE, self._schedule)
 
-    def _follow(self, run: Run) -> None:
+    def _follow(self, run: BestEffortRun) -> None:
         """A run begins and ends where its segments say now; what was expected before is void."""
         if not run.has_begun:
-            self._at(run.start_s, Order.BEGIN, self._run_begins, run, run.changes)
+            self._at(run.start_s, EventOrder.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
         end_s = _instant_of(run.segments, run_s)
         # What runs for no time begins before it ends.
-        order = Order.END if end_s > run.start_s else Order.BEGIN
+        order = EventOrder.END if end_s > run.start_s else EventOrder.BEGIN
         self._at(end_s, order, self._run_ends, run, run.changes)
 
     def _stall(self, transfer: Transfer) -> None:
@@ -275,10 +277,10 @@ class World:
         self.scheduler.node_returned(name)
         self._wake()
 
-    def _is_void(self, run: Run, changes: int) -> bool:
+    def _is_void(self, run: BestEffortRun, changes: int) -> bool:
         return run.changes != changes or self.scheduler.board.runs.get(run.name) is not run
 
-    def _run_begins(self, run: Run, changes: int) -> None:
+    def _run_begins(self, run: BestEffortRun, changes: int) -> None:
         if self._is_void(run, changes):
             return
         ready_s = self.scheduler.queue.image_ready_s(run, self.now_s)
@@ -289,14 +291,14 @@ class World:
         else:
             self._wake()
 
-    def _run_ends(self, run: Run, changes: int) -> None:
+    def _run_ends(self, run: BestEffortRun, changes: int) -> None:
         if self._is_void(run, changes):
             return
         at_once = replace(run.segments[0], end_s=run.start_s, resume_s=0, suspend_s=0, disk=())
         self.scheduler.queue.finish(run, self.now_s)
         submission = self._submissions[run.workspace.name]
         self.outcome.done.append(
-            Done(
+            FinishedRun(
                 workspace=run.workspace.name,
                 index=run.index,
                 submit_s=submission.at_s,

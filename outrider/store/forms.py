@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import TypeVar
 
 from outrider.core.kept import (
+    KeptBestEffort,
     KeptCopy,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptRun,
     KeptSlot,
     KeptTransfer,
 )
@@ -113,7 +113,7 @@ def _read_transfer(fields: Fields) -> KeptTransfer:
     )
 
 
-def write_run(kept: KeptRun) -> str:
+def write_run(kept: KeptBestEffort) -> str:
     return _dump(
         {
             "name": kept.name,
@@ -132,12 +132,12 @@ def write_run(kept: KeptRun) -> str:
     )
 
 
-def read_run(text: str) -> KeptRun:
+def read_run(text: str) -> KeptBestEffort:
     return _read("a run", text, _read_run)
 
 
-def _read_run(fields: Fields) -> KeptRun:
-    return KeptRun(
+def _read_run(fields: Fields) -> KeptBestEffort:
+    return KeptBestEffort(
         name=fields.text("name"),
         until_s=fields.number("until_s"),
         holds=_read_holds(fields),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.kept import KeptReservation, KeptRun, KeptTransfer, Stage
+from outrider.core.kept import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
 from outrider.store import forms, rows
 from outrider.store import statements as sql
 from outrider.store.database import Database
@@ -16,12 +16,12 @@ from outrider.store.errors import Conflict, TooMuch
 from outrider.store.records import (
     EMPTY_DOCUMENT,
     MOST_REASON,
-    Answer,
-    Decision,
     Effect,
     NodeProgress,
     NodeRecord,
-    Owner,
+    RecordedAnswer,
+    RecordedDecision,
+    ReservationOwner,
     ReservationRecord,
     check_document,
     check_text,
@@ -33,7 +33,7 @@ MOST_EFFECTS = 100_000
 NEXT_TRANSFER = "next_transfer"
 
 
-class Progress:
+class ProgressWrites:
     """What happens by itself: transfers move, nodes report, effects are carried out."""
 
     def __init__(self, database: Database) -> None:
@@ -76,7 +76,7 @@ class Progress:
     def drop_node(self, name: str) -> None:
         self._database.execute(sql.DROP_NODE, (name,))
 
-    def put_run(self, kept: KeptRun) -> None:
+    def put_run(self, kept: KeptBestEffort) -> None:
         """Best effort that reservations must respect from now on."""
         check_text("a run's name", kept.name)
         self._database.execute(sql.SET_RUN, (kept.name, forms.write_run(kept)))
@@ -110,7 +110,7 @@ class Progress:
             _check_transfer_step(transfer.number, before, state)
         elif before.is_final:
             return
-        if begun_s is None and kept.stage is not Stage.WAITING:
+        if begun_s is None and kept.stage is not TransferStage.WAITING:
             begun_s = now_s
         ended_s = now_s if state.is_final else None
         changed = (state.value, begun_s, ended_s, text, transfer.number)
@@ -125,7 +125,7 @@ class Progress:
         return TransferState(found[0]), begun_s
 
 
-class Promise(Progress):
+class PromiseWrites(ProgressWrites):
     """One decision with all that follows from it."""
 
     def next_reservation_number(self) -> int:
@@ -144,7 +144,7 @@ class Promise(Progress):
             self._database.execute(sql.SKIP_FIRST_NUMBERS, (last,))
 
     def add_reservation(
-        self, kept: KeptReservation, owner: Owner, now_s: int, *, document: str = EMPTY_DOCUMENT
+        self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
     ) -> int:
         """A reservation is accepted; its number. `document` is what the user asked for."""
         workspace = kept.reservation.workspace
@@ -224,7 +224,7 @@ class Promise(Progress):
         for number in numbers:
             self.end_transfer(number, TransferState.WITHDRAWN, now_s)
 
-    def decide(self, decision: Decision) -> int:
+    def decide(self, decision: RecordedDecision) -> int:
         """Write down what was answered and why; the decision's number."""
         return self._database.add(
             sql.ADD_DECISION,
@@ -239,14 +239,14 @@ class Promise(Progress):
             ),
         )
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: RecordedAnswer) -> None:
         """Remember an answer, so that the same request gets it again."""
         if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is not None:
             raise Conflict(f"the idempotency key {answer.key} has been answered already: use a new one")
         values = (answer.uid, answer.key, answer.request_hash, answer.text, answer.at_s)
         self._database.execute(sql.ADD_ANSWER, values)
 
-    def change_answer(self, answer: Answer) -> None:
+    def change_answer(self, answer: RecordedAnswer) -> None:
         """Let a request that is remembered be answered otherwise from now on: more is known of it."""
         if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is None:
             raise Conflict(f"nothing was answered under the idempotency key {answer.key}")

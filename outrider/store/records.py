@@ -39,7 +39,7 @@ def check_document(what: str, text: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Owner:
+class ReservationOwner:
     """Who a reservation belongs to, as the batch system knows them."""
 
     uid: int
@@ -61,7 +61,7 @@ class ReservationRecord:
     """
 
     kept: KeptReservation
-    owner: Owner
+    owner: ReservationOwner
     state: State
     version: int
     number: int
@@ -110,7 +110,7 @@ class TransferRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
+class RecordedDecision:
     """What was answered to whom, and why. `number` is given by the store."""
 
     at_s: int
@@ -131,7 +131,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class RecordedAnswer:
     """What a request with an idempotency key was answered: said again when it is asked again."""
 
     uid: int

@@ -12,12 +12,12 @@ from outrider.store import statements as sql
 from outrider.store.database import Database, Row
 from outrider.store.errors import Damaged
 from outrider.store.records import (
-    Answer,
-    Decision,
     Effect,
     NodeProgress,
     NodeRecord,
-    Owner,
+    RecordedAnswer,
+    RecordedDecision,
+    ReservationOwner,
     ReservationRecord,
     TransferRecord,
 )
@@ -28,7 +28,7 @@ def reservation_record(row: Row) -> ReservationRecord:
     values: list[Any] = list(row)
     return ReservationRecord(
         kept=forms.read_reservation(values[0]),
-        owner=Owner(uid=values[1], user=values[2], account=values[3]),
+        owner=ReservationOwner(uid=values[1], user=values[2], account=values[3]),
         state=State(values[4]),
         version=values[5],
         number=values[6],
@@ -66,9 +66,9 @@ def node_progress(row: Row) -> NodeProgress:
     )
 
 
-def decision(row: Row) -> Decision:
+def decision(row: Row) -> RecordedDecision:
     values: list[Any] = list(row)
-    return Decision(
+    return RecordedDecision(
         number=values[0],
         at_s=values[1],
         uid=values[2],
@@ -80,9 +80,11 @@ def decision(row: Row) -> Decision:
     )
 
 
-def answer(row: Row) -> Answer:
+def answer(row: Row) -> RecordedAnswer:
     values: list[Any] = list(row)
-    return Answer(uid=values[0], key=values[1], request_hash=values[2], text=values[3], at_s=values[4])
+    return RecordedAnswer(
+        uid=values[0], key=values[1], request_hash=values[2], text=values[3], at_s=values[4]
+    )
 
 
 def effect(row: Row) -> Effect:

@@ -22,14 +22,14 @@ from outrider.store import rows
 from outrider.store import statements as sql
 from outrider.store.database import Database
 from outrider.store.errors import Conflict
-from outrider.store.promise import Progress, Promise
+from outrider.store.promise import ProgressWrites, PromiseWrites
 from outrider.store.records import (
     LARGEST_NUMBER,
-    Answer,
-    Decision,
     Effect,
     NodeRecord,
     Pruned,
+    RecordedAnswer,
+    RecordedDecision,
     ReservationRecord,
     TransferRecord,
 )
@@ -76,16 +76,16 @@ class Store:
         return self._database.path
 
     @contextmanager
-    def promise(self) -> Iterator[Promise]:
+    def promise(self) -> Iterator[PromiseWrites]:
         """A transaction that is on the disk when it is over."""
         with self._database.transaction(is_safe=True):
-            yield Promise(self._database)
+            yield PromiseWrites(self._database)
 
     @contextmanager
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[ProgressWrites]:
         """A transaction that survives the death of the service, but perhaps not of the machine."""
         with self._database.transaction(is_safe=False):
-            yield Progress(self._database)
+            yield ProgressWrites(self._database)
 
     def kept_book(self, now_s: int, live: Sequence[ReservationRecord] | None = None) -> KeptBook:
         """What the book is restored from. `live` are the live reservations, if they were read already."""
@@ -119,7 +119,7 @@ class Store:
 
     def decisions(
         self, name: str | None = None, *, before: int = LARGEST_NUMBER, most: int = MOST_ROWS
-    ) -> list[Decision]:
+    ) -> list[RecordedDecision]:
         """What was decided (about one reservation), the last first."""
         most = min(most, MOST_ROWS)
         if name is None:
@@ -128,7 +128,7 @@ class Store:
             found = self._database.rows(sql.DECISIONS_ABOUT, (name, before, most))
         return [rows.decision(row) for row in found]
 
-    def decisions_since(self, after: int, *, most: int = MOST_ROWS) -> list[Decision]:
+    def decisions_since(self, after: int, *, most: int = MOST_ROWS) -> list[RecordedDecision]:
         """What was decided after the decision numbered `after`, the first first."""
         found = self._database.rows(sql.DECISIONS_SINCE, (after, min(most, MOST_ROWS)))
         return [rows.decision(row) for row in found]
@@ -137,7 +137,7 @@ class Store:
         """The number of the last decision, even if it has been pruned; 0 before the first."""
         return self._number(sql.LAST_DECISION)
 
-    def answered(self, uid: int, key: str, request_hash: str) -> Answer | None:
+    def answered(self, uid: int, key: str, request_hash: str) -> RecordedAnswer | None:
         """What this very request was answered before; a Conflict if the key was another request's."""
         row = self._database.row(sql.GET_ANSWER, (uid, key))
         if row is None:

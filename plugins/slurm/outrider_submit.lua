@@ -1,6 +1,7 @@
 -- The submit filter: marks and holds jobs that want a workspace, and guards them afterwards.
 --
--- Runs inside slurmctld, which holds locks meanwhile: no input or output, no waiting. Offers two
+-- Runs inside slurmctld, which holds locks meanwhile: no waiting, and no input or output but that one empty
+-- file is opened and closed, by which the service hears of a new job. Offers two
 -- functions to a site's job_submit.lua: outrider_job_submit(job_desc, partitions, uid) and
 -- outrider_job_modify(job_desc, job_record, partitions, uid). Both give slurm.SUCCESS or
 -- slurm.ERROR and never raise. A job that says nothing to Outrider passes untouched, also when
@@ -16,6 +17,7 @@ local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
 local MOST_SPANK_VARIABLES = 256
 local MOST_NOTE_BYTES = 65536
 local MOST_NAME_BYTES = 255
+local WAKE = "/run/outrider/wake"
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
 
 -- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
@@ -139,6 +141,15 @@ local function last_part(address)
   return plain:match("^.*/(.*)$") or plain
 end
 
+-- Lets the service look at once. The file lies in memory, in a folder that is root's, and nothing is read
+-- from it: to open it takes microseconds whether or not there is a service, and waits for nobody. A site
+-- whose service has another folder sets `outrider_wake` before or after loading; false is for none.
+local function wake()
+  if outrider_wake == false then return end
+  local file = io.open(outrider_wake or WAKE, "rb")
+  if file then file:close() end
+end
+
 local function manage(job_desc, statement)
   local values, faults = metadata.checked(statement)
   local reservation = read(job_desc, "reservation")
@@ -153,6 +164,7 @@ local function manage(job_desc, statement)
   if is_held then
     job_desc.admin_comment = record(values, "waits to be planned", begin_s)
     job_desc.begin_time = os.time() + HELD_S
+    pcall(wake)
   else
     job_desc.admin_comment = record(values, "waits for its reservation", begin_s)
   end
@@ -233,7 +245,19 @@ local function is_manager(job_record, uid)
   return type(owner) == "number" and owner ~= uid
 end
 
+-- Whether a change binds a managed job to a reservation that is certainly none of ours: nobody may.
+local function strands(job_desc, job_record)
+  local reservation = read(job_desc, "reservation")
+  return type(reservation) == "string" and reservation ~= "" and not may_be_ours(reservation)
+    and has(read(job_record, "admin_comment"), MARK .. '1,"metadata":', MOST_NOTE_BYTES)
+end
+
 local function modify(job_desc, job_record, uid)
+  if strands(job_desc, job_record) then
+    tell("reservation " .. metadata.shown(read(job_desc, "reservation")) .. " is not made by Outrider, so no image "
+      .. "comes to its nodes: the job stays where it is")
+    return slurm.ERROR
+  end
   if is_manager(job_record, uid) then return slurm.SUCCESS end
   local what = protected(job_desc, job_record)
   if not what then return slurm.SUCCESS end

@@ -12,7 +12,7 @@ from outrider.cli.demo.screen import Screen, prose
 from outrider.cli.errors import EXIT_INTERRUPTED, BrokenError, CommandError
 from testbed.demo.provision import provided
 from testbed.demo.stage import NODES, NoStageError, staged
-from testbed.demo.story import BRIEF, FULL, INTRODUCTION, Story
+from testbed.demo.story import BRIEF, FULL, INTRODUCTION, ClusterDemo
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _shown(asked: argparse.Namespace) -> int:
         took_s = clock.monotonic_s() - began_s
         version = stage.cluster.version
         _say(f"\nSlurm {version} and Outrider run on head and n[1-{NODES}] after {took_s:.0f} s.")
-        Story(stage, Screen(sys.stdout, os.environ, stage.launch, clock), clock, plot).tell()
+        ClusterDemo(stage, Screen(sys.stdout, os.environ, stage.launch, clock), clock, plot).tell()
     if asked.keep:
         _say(BY_HAND.format(python=sys.executable, name=stage.cluster.name))
     else:

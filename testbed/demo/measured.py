@@ -16,7 +16,7 @@ _SENT = re.compile(r"sent bytes=(\d+) path=/(\S+)\.qcow2$", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Start:
+class MeasuredStart:
     """A job's start: milliseconds of waiting, and of its own time until its image was on all nodes."""
 
     waited_ms: int
@@ -29,20 +29,22 @@ class Start:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class ComparedJob:
     """The same job in both ways."""
 
     name: str
-    usual: Start
-    ours: Start
+    usual: MeasuredStart
+    ours: MeasuredStart
 
 
-def start_of(job: str, controller_log: str, output: str, sent_bytes: int, due_ms: int | None = None) -> Start:
+def start_of(
+    job: str, controller_log: str, output: str, sent_bytes: int, due_ms: int | None = None
+) -> MeasuredStart:
     """A job's start; it waits from its submission on, or from when its reservation began."""
     submitted = {found[1]: of_day_ms(found[0]) for found in _SUBMITTED.findall(controller_log)}
     begun = {found[1]: of_day_ms(found[0]) for found in _BEGUN.findall(controller_log)}
     since_ms = submitted[job] if due_ms is None else due_ms
-    return Start(
+    return MeasuredStart(
         waited_ms=_between(since_ms, begun[job]),
         own_ms=max(_between(begun[job], of_day_ms(each)) for each in _IMAGE.findall(output)),
         sent_bytes=sent_bytes,
@@ -61,7 +63,7 @@ def sent_bytes(server_log: str, name: str) -> int:
     return sum(int(sent) for sent, path in _SENT.findall(server_log) if path == name)
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[ComparedJob]) -> str:
     """A line for each job, and what they cost together."""
     lines = [_HEAD, _HEAD_BELOW]
     for row in rows:
@@ -75,13 +77,13 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*(line.rstrip() for line in written), "", _LEGEND])
 
 
-def _cells(start: Start) -> tuple[str, str, str]:
+def _cells(start: MeasuredStart) -> tuple[str, str, str]:
     return _seconds(start.delay_ms), _seconds(start.own_ms), in_words(start.sent_bytes)
 
 
-def _sum(starts: Sequence[Start]) -> tuple[str, str, str]:
+def _sum(starts: Sequence[MeasuredStart]) -> tuple[str, str, str]:
     return _cells(
-        Start(
+        MeasuredStart(
             waited_ms=sum(each.waited_ms for each in starts),
             own_ms=sum(each.own_ms for each in starts),
             sent_bytes=sum(each.sent_bytes for each in starts),

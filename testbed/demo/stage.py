@@ -44,7 +44,7 @@ class NoStageError(Exception):
 @contextmanager
 def staged(
     environment: Mapping[str, str], image_bytes: Mapping[str, int], *, is_kept: bool
-) -> Iterator[Stage]:
+) -> Iterator[DemoCluster]:
     """The stage, ready; whatever happens, nothing of it stays unless it is to be kept.
 
     Raises NoStageError; later CommandError or TestbedError, after the ends of the logs.
@@ -54,7 +54,7 @@ def staged(
     tempfile.tempdir = str(folder)
     watcher = janitor.begin(folder)
     cluster = site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S)
-    stage = Stage(cluster, environment)
+    stage = DemoCluster(cluster, environment)
     with ended_in_order(lambda: _end(cluster, watcher, folder, is_kept=is_kept)):
         try:
             stage.begin(image_bytes)
@@ -67,7 +67,7 @@ def staged(
             raise
 
 
-class Stage:
+class DemoCluster:
     """A cluster on which everything runs, seen from the user's chair."""
 
     def __init__(self, cluster: SlurmCluster, environment: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.errors import BrokenError, RefusedError
 from testbed.demo import files
-from testbed.demo.measured import Row, Start, start_of, table
+from testbed.demo.measured import ComparedJob, MeasuredStart, start_of, table
 from testbed.demo.stage import NODES, RATE_BITS_PER_S
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cachemgr.clock import Clock
     from outrider.cli.demo.screen import Screen
-    from testbed.demo.stage import Stage
+    from testbed.demo.stage import DemoCluster
 
 INTRODUCTION = f"""A job's image takes time to reach its nodes, and a batch system counts that time as the
 job's. Outrider has the image there before the job's clock starts. Below: a private Slurm on this machine,
@@ -29,7 +29,7 @@ _NAMED = re.compile(r"^(\S+) is reserved", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plot:
+class DemoTimes:
     """How large, when and how long. Starts are seconds after the command is typed."""
 
     image_bytes: Mapping[str, int]
@@ -39,13 +39,13 @@ class Plot:
     """The images of reservations, in the order in which they are asked for, and when they start."""
 
 
-FULL = Plot(
+FULL = DemoTimes(
     image_bytes={"render": 60_000_000, "train": 90_000_000, "solve": 48_000_000},
     duration="10s",
     too_soon_in_s=6,
     reserved=(("train", 28), ("solve", 22)),
 )
-BRIEF = Plot(
+BRIEF = DemoTimes(
     image_bytes={"render": 16_000_000, "train": 24_000_000},
     duration="8s",
     too_soon_in_s=3,
@@ -53,17 +53,17 @@ BRIEF = Plot(
 )
 
 
-class Story:
+class ClusterDemo:
     """The demo from its first line to its last."""
 
-    def __init__(self, stage: Stage, screen: Screen, clock: Clock, plot: Plot) -> None:
+    def __init__(self, stage: DemoCluster, screen: Screen, clock: Clock, plot: DemoTimes) -> None:
         self._stage = stage
         self._screen = screen
         self._clock = clock
         self._plot = plot
         self._jobs: dict[str, str] = {}
-        self._usual: dict[str, Start] = {}
-        self._ours: dict[str, Start] = {}
+        self._usual: dict[str, MeasuredStart] = {}
+        self._ours: dict[str, MeasuredStart] = {}
 
     def tell(self) -> None:
         self._open()
@@ -84,7 +84,7 @@ class Story:
         for row, image in (("render, again", "render"), *((f"{each}, reserved", each) for each in names)):
             self._fetch(row, image)
         self._screen.part("What it was good for")
-        rows = [Row(name=each, usual=self._usual[each], ours=self._ours[each]) for each in self._ours]
+        rows = [ComparedJob(name=each, usual=self._usual[each], ours=self._ours[each]) for each in self._ours]
         self._screen.print(f"\n{table(rows)}")
 
     def _open(self) -> None:
@@ -186,7 +186,7 @@ class Story:
     def _submitted(self, command: str) -> str:
         return _found(_JOB, self._screen.run(command), f"`{command}` names no job")
 
-    def _start(self, job: str, image: str, before_bytes: int, due_ms: int | None = None) -> Start:
+    def _start(self, job: str, image: str, before_bytes: int, due_ms: int | None = None) -> MeasuredStart:
         stage = self._stage
         sent_bytes = stage.sent_bytes(image) - before_bytes
         return start_of(job, stage.controller_log(), stage.output_of(job), sent_bytes, due_ms)
@@ -199,7 +199,7 @@ class Story:
             self._clock.sleep(LOOK_S)
 
 
-def _seconds(start: Start) -> str:
+def _seconds(start: MeasuredStart) -> str:
     return f"{start.own_ms / 1_000:.1f}"
 
 

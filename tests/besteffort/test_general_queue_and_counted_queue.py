@@ -17,13 +17,13 @@ import pytest
 
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.queue import Policy
-from outrider.core.queue.board import Backfilling, QueueRules, Run
+from outrider.core.queue.board import Backfilling, BestEffortRun, QueueRules
 from outrider.core.queue.suspension import SuspensionRules
 from outrider.core.scheduler import Scheduler
 from outrider.sim.batch import run_batch
 from outrider.sim.setup import Setup
-from outrider.sim.workload.trace import Submission, Trace
-from outrider.sim.world import World
+from outrider.sim.workload.trace import Trace, TraceSubmission
+from outrider.sim.world import Simulation
 
 ONE = Resources.of(cpus=1)
 POLICIES = {
@@ -42,11 +42,11 @@ class Job:
     requested_s: int
     run_s: int
 
-    def submission(self, number: int) -> Submission:
+    def submission(self, number: int) -> TraceSubmission:
         workspace = Workspace(
             name=f"job-{number:03}", instances=self.width, resources=ONE, duration_s=self.requested_s
         )
-        return Submission(at_s=self.submit_s, workspace=workspace, run_s=self.run_s)
+        return TraceSubmission(at_s=self.submit_s, workspace=workspace, run_s=self.run_s)
 
 
 def random_jobs(random: Random, capacity: int, *, is_exact: bool = False) -> list[Job]:
@@ -74,7 +74,7 @@ def nodes(count: int) -> tuple[Node, ...]:
 
 def starts_of_general(jobs: Sequence[Job], name: str, capacity: int) -> list[int]:
     trace = Trace(name="jobs", submissions=[job.submission(number) for number, job in enumerate(jobs)])
-    outcome = World(setup(name), nodes(capacity), trace).run()
+    outcome = Simulation(setup(name), nodes(capacity), trace).run()
     starts = {done.workspace: done.start_s for done in outcome.done}
     return [starts[f"job-{number:03}"] for number in range(len(jobs))]
 
@@ -122,7 +122,7 @@ class Site:
     def run(self) -> None:
         submissions = [job.submission(number) for number, job in enumerate(self.jobs)]
         real_s = {each.workspace.name: each.run_s for each in submissions}
-        running: list[tuple[int, Run]] = []
+        running: list[tuple[int, BestEffortRun]] = []
         while submissions or running or self.scheduler.board.runs or self.scheduler.queue.waiting:
             coming = [run.start_s for run in self.scheduler.board.runs.values() if not run.has_begun]
             now_s = min([*coming, *(end_s for end_s, _ in running), *(each.at_s for each in submissions)])

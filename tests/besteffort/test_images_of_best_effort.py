@@ -10,7 +10,7 @@ import pytest
 from outrider.core.admission import Accepted
 from outrider.core.book import Shipping
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling, Run
+from outrider.core.queue.board import Backfilling, BestEffortRun
 from outrider.core.scheduler import Scheduler
 from outrider.sim.setup import Setup
 
@@ -161,7 +161,7 @@ def test_where_nothing_is_reused_everybody_has_a_transfer() -> None:
     here.submit("first", RED)
     here.submit("second", RED)
 
-    runs: list[Run] = here.scheduler.schedule(0)
+    runs: list[BestEffortRun] = here.scheduler.schedule(0)
 
     assert [len(run.transfers) for run in runs] == [1, 1]
     assert [run.start_s for run in runs] == [ARRIVAL_S, 2 * ARRIVAL_S]

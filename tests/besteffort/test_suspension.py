@@ -10,16 +10,16 @@ import pytest
 from outrider.core.admission import Accepted, Rejected
 from outrider.core.capacity import Layout
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling, Run
+from outrider.core.queue.board import Backfilling, BestEffortRun
 from outrider.core.queue.suspension import (
     BYTES_PER_MIB,
-    Lane,
+    DiskQueue,
     Segment,
-    Share,
+    SegmentShare,
     SuspensionRules,
     plan_run,
 )
-from outrider.core.scheduler import Answer, Scheduler
+from outrider.core.scheduler import Decided, Scheduler
 from outrider.core.timeline import NodeTimeline
 from outrider.sim.setup import Setup
 
@@ -58,7 +58,7 @@ def workspace(
     )
 
 
-def started(scheduler: Scheduler, *wanted: Workspace, now_s: int = 0) -> list[Run]:
+def started(scheduler: Scheduler, *wanted: Workspace, now_s: int = 0) -> list[BestEffortRun]:
     for each in wanted:
         assert scheduler.submit(each)
     runs = scheduler.schedule(now_s)
@@ -70,11 +70,11 @@ def started(scheduler: Scheduler, *wanted: Workspace, now_s: int = 0) -> list[Ru
 
 def reserve(
     scheduler: Scheduler, start_s: int, *, now_s: int, name: str = "reservation", **more: int
-) -> Answer:
+) -> Decided:
     return scheduler.reserve(workspace(name, 40, start_s, **more), now_s)
 
 
-def spans(run: Run) -> list[tuple[int, int, int, int]]:
+def spans(run: BestEffortRun) -> list[tuple[int, int, int, int]]:
     return [(each.start_s, each.end_s, each.resume_s, each.suspend_s) for each in run.segments]
 
 
@@ -284,9 +284,9 @@ def test_a_planned_run_fits_its_gaps_and_does_all_its_work_in_segments_worth_it(
     for seed in range(1500):
         random = Random(seed)
         rows = [node_row(random_gaps(random)), node_row(random_gaps(random))]
-        lanes = [Lane(), Lane()]
+        lanes = [DiskQueue(), DiskQueue()]
         rules = costly(is_serialised=random.random() < 0.5, least_run_s=random.choice([1, 5, 20]))
-        shares = tuple(Share(node, 1, 1) for node in range(random.randint(1, 2)))
+        shares = tuple(SegmentShare(node, 1, 1) for node in range(random.randint(1, 2)))
         work_s, overhead_s = random.randint(1, 150), random.choice([0, 3, 8])
         start_s = random.randint(0, 40)
 
@@ -317,7 +317,7 @@ def test_a_lane_serves_one_thing_at_a_time_as_late_or_as_early_as_it_can() -> No
     """Against a lane of seconds, each of which is free or not."""
     for seed in range(800):
         random = Random(seed)
-        lane, seconds = Lane(), [False] * 200
+        lane, seconds = DiskQueue(), [False] * 200
         for _ in range(random.randint(0, 6)):
             at_s, length_s = random.randint(0, 90), random.randint(1, 12)
             if not any(seconds[at_s : at_s + length_s]):
@@ -338,7 +338,7 @@ def test_a_lane_serves_one_thing_at_a_time_as_late_or_as_early_as_it_can() -> No
 def test_an_end_that_is_called_safe_leaves_room_for_everything_whenever_it_is() -> None:
     for seed in range(800):
         random = Random(seed)
-        lane = Lane()
+        lane = DiskQueue()
         taken: list[tuple[int, int]] = []
         for _ in range(random.randint(0, 8)):
             at_s, length_s = random.randint(0, 150), random.randint(1, 15)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import pytest
 
-from outrider.rms.twin import GRID_ENGINE, SLURM, Rules
+from outrider.rms.twin import GRID_ENGINE, SLURM, TwinRules
 from tests.contract.embedded_harness import embedded
 from tests.contract.gridengine_harness import CANNOT, gridengine, gridengine_drmaa
 from tests.contract.harness import Harness, Scene
@@ -20,8 +20,8 @@ from tests.contract.twin_harness import TwinHarness
 # What a harness needs is brought up on entry and taken down on exit. One whose daemons are
 # not installed skips, but fails where the environment has CI.
 HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
-    "twin": lambda: nullcontext(TwinHarness(Rules())),
-    "twin-asked-twice": lambda: nullcontext(TwinHarness(Rules(), is_asked_twice=True)),
+    "twin": lambda: nullcontext(TwinHarness(TwinRules())),
+    "twin-asked-twice": lambda: nullcontext(TwinHarness(TwinRules(), is_asked_twice=True)),
     "twin-like-slurm": lambda: nullcontext(TwinHarness(SLURM)),
     "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
     "embedded": embedded,

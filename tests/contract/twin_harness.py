@@ -8,7 +8,7 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
-from outrider.rms.twin import Fault, Rules, Twin
+from outrider.rms.twin import Fault, Twin, TwinRules
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 CAPACITY = Resources.of(cpus=4, memory_mib=8192)
@@ -54,8 +54,8 @@ class AskedTwice:
     def hold(self, job: str, reason: str) -> None:
         self._twice("hold", lambda: self._twin.hold(job, reason))
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
-        self._twice("release", lambda: self._twin.release(job, nodes))
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
+        self._twice("release", lambda: self._twin.release(job, nodes, ticket))
 
     def note(self, job: str, text: str) -> None:
         self._twice("note", lambda: self._twin.note(job, text))
@@ -85,7 +85,7 @@ class AskedTwice:
 class TwinHarness:
     """A twin of four nodes."""
 
-    def __init__(self, rules: Rules, *, is_asked_twice: bool = False) -> None:
+    def __init__(self, rules: TwinRules, *, is_asked_twice: bool = False) -> None:
         self._clock = SetClock()
         nodes = [RmsNode(name=name, capacity=CAPACITY) for name in NODES]
         self.twin = Twin(nodes, clock=self._clock, rules=rules)

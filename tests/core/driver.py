@@ -16,7 +16,7 @@ from re import finditer
 
 from outrider.core.admission import Accepted
 from outrider.core.model import Reservation, Transfer, Workspace
-from outrider.core.queue.board import Run
+from outrider.core.queue.board import BestEffortRun
 from outrider.core.reuse import Life
 from outrider.core.staging.fifo import Scheduled
 from tests.core.sites import Site, steps
@@ -50,7 +50,7 @@ class Copy:
 class Record:
     """What a run has done, one letter a second from `since_s` on."""
 
-    run: Run
+    run: BestEffortRun
     run_s: int
     since_s: int
     work: list[str] = field(default_factory=list)
@@ -222,7 +222,7 @@ class Driver:
                 self._new_run(run)
             self._follow(run)
 
-    def _new_run(self, run: Run) -> None:
+    def _new_run(self, run: BestEffortRun) -> None:
         run_s = min(self._requests[run.workspace.name].run_s, run.workspace.duration_s)
         self.records.append(Record(run, run_s, self.now_s))
         for node, life in run.lives:
@@ -241,7 +241,7 @@ class Driver:
             self._copy(node, life).has_arrived = True
         self._at(self.now_s, SCHEDULE, self._schedule)
 
-    def _follow(self, run: Run) -> None:
+    def _follow(self, run: BestEffortRun) -> None:
         """What was expected of the run before is void."""
         record = next(record for record in self.records if record.run is run)
         record.version += 1
@@ -303,14 +303,14 @@ class Driver:
             assert life.image.key == image.key
         copy.users.add(user)
 
-    def _run(self, name: str) -> Run:
+    def _run(self, name: str) -> BestEffortRun:
         return self.scheduler.board.runs[name]
 
     def _leave(self, user: str) -> None:
         for copy in self.copies.values():
             copy.users.discard(user)
 
-    def _does(self, run: Run, at_s: int) -> str:
+    def _does(self, run: BestEffortRun, at_s: int) -> str:
         """What the run does in the second from `at_s` on, by the plan as it is."""
         for segment in run.segments:
             if segment.start_s <= at_s < segment.end_s:

@@ -7,7 +7,7 @@ import pytest
 from outrider.core.admission import Accepted
 from outrider.core.model import Node, Resources, Workspace
 from outrider.core.queue.suspension import BYTES_PER_MIB, SuspensionRules
-from outrider.core.scheduler import Answer, Scheduler
+from outrider.core.scheduler import Decided, Scheduler
 from tests.core.sites import Site
 
 NODE = Node(name="n0", capacity=Resources.of(cpus=2, memory_mib=9))
@@ -22,7 +22,7 @@ def workspace(name: str, duration_s: int, start_s: int | None = None, cpus: int 
 
 def reserve(
     scheduler: Scheduler, name: str, start_s: int, duration_s: int, now_s: int, cpus: int = 2
-) -> Answer:
+) -> Decided:
     answer = scheduler.reserve(workspace(name, duration_s, start_s, cpus), now_s)
     assert isinstance(answer.admission, Accepted)
     return answer

@@ -111,7 +111,7 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
 def test_no_pool_is_promised_more_than_it_has(limits: list[int], jobs: list[tuple[bool, int, int]]) -> None:
     book, lane = site(len(limits))
     for pool, limit in zip(book.pools.pools, limits, strict=True):
-        pool.limit_bytes = limit
+        pool.limit(limit)
     now_s = 0
     for number, (is_other, nodes, later_s) in enumerate(jobs):
         now_s += later_s

@@ -13,7 +13,7 @@ import pytest
 from outrider.core import timeline as module
 from outrider.core.admission import Accepted, Rejected, admit, assess
 from outrider.core.book import Book
-from outrider.core.kept import KeptBook, Stage, keep, keep_runs
+from outrider.core.kept import KeptBook, TransferStage, keep, keep_runs
 from outrider.core.model import Resources, Workspace
 from outrider.core.queue.board import QueueRules
 from outrider.core.restoring import Restored, dismiss, restore
@@ -167,7 +167,7 @@ class Crashing(Driver):
     def _crash(self, book: Book) -> None:
         self._counts["crashes"] += 1
         kept = keep(book, self.now_s, keep_runs(self.scheduler.board))
-        self._counts["under way"] += any(each.stage is Stage.RUNNING for each in kept.transfers)
+        self._counts["under way"] += any(each.stage is TransferStage.RUNNING for each in kept.transfers)
         self._counts["lingering"] += any(each.lingering for each in kept.pools)
         self._counts["runs"] += bool(kept.runs)
         self._counts["used lately"] += bool(kept.used_lately)
@@ -272,7 +272,7 @@ def test_what_each_decision_changed_is_enough_to_restore_the_book(is_shared: boo
             # How much has been sent changes with every second.
             service.ledger.look_at(book, {each.transfer.number for each in rest.transfers}, now_s)
         kept = service.ledger.kept(rest)
-        counts["done"] += any(each.stage is Stage.DONE for each in kept.transfers)
+        counts["done"] += any(each.stage is TransferStage.DONE for each in kept.transfers)
         counts["unwanted"] += any(each.unwanted for each in kept.transfers)
         counts["best effort"] += any(each.transfer.deadline_s is None for each in rest.transfers)
         restored = again(site, kept, now_s, is_shared=is_shared)

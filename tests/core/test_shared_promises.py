@@ -8,7 +8,7 @@ from outrider.core.admission import Accepted, Rejected
 from outrider.core.book import Book, Terms
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.queue.board import QueueRules
-from outrider.core.scheduler import Answer, Scheduler
+from outrider.core.scheduler import Decided, Scheduler
 from outrider.core.staging.shared import SharedLink
 
 ONE = Resources.of(cpus=1)
@@ -26,7 +26,7 @@ def site(best_effort_percent: int) -> Scheduler:
     return scheduler
 
 
-def reserve(scheduler: Scheduler, name: str, start_s: int, image: Image) -> Answer:
+def reserve(scheduler: Scheduler, name: str, start_s: int, image: Image) -> Decided:
     workspace = Workspace(name=name, instances=1, resources=ONE, duration_s=5, start_s=start_s, image=image)
     return scheduler.reserve(workspace, 0)
 

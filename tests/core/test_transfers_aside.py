@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from outrider.core.admission import Accepted, assess
-from outrider.core.kept import Stage, keep, keep_runs, keep_transfers
+from outrider.core.kept import TransferStage, keep, keep_runs, keep_transfers
 from outrider.core.model import Transfer
 from outrider.core.staging.links import Links, Standing
 from outrider.store.forms import read_transfer, write_transfer
@@ -104,7 +104,7 @@ def test_a_book_with_transfers_aside_is_restored_from_what_is_stored(is_shared: 
         while book.link.running is not None and chance.random() < 0.8:
             number = book.links.set_aside(now_s).number
             (kept,) = keep_transfers(book, now_s, {number})
-            assert (kept.stage, read_transfer(write_transfer(kept))) == (Stage.RUNNING, kept)
+            assert (kept.stage, read_transfer(write_transfer(kept))) == (TransferStage.RUNNING, kept)
             for event in events(book, now_s, now_s):
                 assert event.has_begun
                 book.transfer_begun(event.transfer.number, now_s)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from bench.stress import Told, faults, make_pool, round_of
+from bench.stress import StressAnswers, faults, make_pool, round_of
 from tests.crash.loopdisk import mounted
 
 ROUNDS = int(os.environ.get("OUTRIDER_KILL_ROUNDS", "100"))
@@ -18,7 +18,7 @@ OWNERS = ["job 1", "job 2", "job 3"]
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_nothing_that_was_acknowledged_is_lost_by_killing(kind: str, tmp_path: Path) -> None:
-    random, told = Random(kind), Told()
+    random, told = Random(kind), StressAnswers()
     with mounted(kind, tmp_path) as place:
         root = str(place / "pool")
         make_pool(root)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.demo.measured import Row, Start, sent_bytes, start_of, table
+from testbed.demo.measured import ComparedJob, MeasuredStart, sent_bytes, start_of, table
 
 LOG = """[2026-11-22T23:59:58.900] _slurm_rpc_submit_batch_job: JobId=17 InitPrio=4294901757 usec=512
 [2026-11-22T23:59:59.000] _slurm_rpc_submit_batch_job: JobId=18 InitPrio=4294901756 usec=512
@@ -46,10 +46,15 @@ def test_bytes_are_counted_for_each_image() -> None:
 
 @pytest.mark.parametrize("wanted", ["render    3.50 s   3.00 s     1.0 MiB   0.60 s   0.10 s     0 B"])
 def test_table_sums_up_both_ways(wanted: str) -> None:
-    usual = Start(waited_ms=500, own_ms=3_000, sent_bytes=1 << 20)
-    ours = Start(waited_ms=500, own_ms=100, sent_bytes=0)
+    usual = MeasuredStart(waited_ms=500, own_ms=3_000, sent_bytes=1 << 20)
+    ours = MeasuredStart(waited_ms=500, own_ms=100, sent_bytes=0)
 
-    shown = table([Row(name="render", usual=usual, ours=ours), Row(name="again", usual=usual, ours=ours)])
+    shown = table(
+        [
+            ComparedJob(name="render", usual=usual, ours=ours),
+            ComparedJob(name="again", usual=usual, ours=ours),
+        ]
+    )
 
     assert wanted.split() == next(line for line in shown.splitlines() if line.startswith("render")).split()
     together = next(line for line in shown.splitlines() if line.startswith("together")).split()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from outrider.store.database import Database
 from outrider.store.errors import Failed, Full, ReadOnly
-from outrider.store.promise import Progress, Promise
+from outrider.store.promise import ProgressWrites, PromiseWrites
 from outrider.store.records import Pruned
 from outrider.store.store import MOST_ROWS, Store
 
@@ -47,13 +47,13 @@ class FailingStore(Store):
         return cls(Database(path, now_s, is_new=is_new), fate)
 
     @contextmanager
-    def promise(self) -> Iterator[Promise]:
+    def promise(self) -> Iterator[PromiseWrites]:
         with self._fated(), super().promise() as promise:
             yield promise
             self._end_of_block()
 
     @contextmanager
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> Iterator[ProgressWrites]:
         with self._fated(), super().progress() as progress:
             yield progress
             self._end_of_block()

@@ -25,7 +25,7 @@ from outrider.service.desk.settling import Settling
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.store.errors import StoreError
-from outrider.store.promise import Promise
+from outrider.store.promise import PromiseWrites
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -176,7 +176,7 @@ def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     """Alarms are not written down."""
-    patch.setattr(Promise, "decide", lambda self, decision: 0)
+    patch.setattr(PromiseWrites, "decide", lambda self, decision: 0)
 
 
 def releases_before_the_image(patch: pytest.MonkeyPatch) -> None:

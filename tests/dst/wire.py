@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import assert_never
 
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import RmsError
 from outrider.rms.twin import Fault, Twin
 from outrider.service.desk.effects import RESERVE, carry_out
@@ -84,7 +84,7 @@ class Wire:
             return
         result: Result = Allowed(rule="judge")
         if self._random.random() < 0.2:
-            result = Refused(rule="judge", sentence="not today")
+            result = PolicyRefusal(rule="judge", sentence="not today")
         self._answer(call, result, deliver)
 
     def _resolve(self, call: ResolveImage, deliver: Deliver) -> None:

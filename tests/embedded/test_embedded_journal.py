@@ -9,11 +9,11 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, NodeState, RmsReservation, Submission
-from outrider.rms.embedded.journal import JournalError, Kept, KeptRun, encode, read, write
-from outrider.rms.twin.jobs import Holder, Job, Leaving
+from outrider.rms.embedded.journal import JournalContent, JournaledRun, JournalError, encode, read, write
+from outrider.rms.twin.jobs import Holder, Leaving, TwinJob
 
 # No field has its default, so that none can be forgotten.
-JOB = Job(
+JOB = TwinJob(
     number=7,
     submission=Submission(
         user="alice",
@@ -43,14 +43,14 @@ JOB = Job(
     done_s=7,
     used_s=8,
 )
-KEPT = Kept(
+KEPT = JournalContent(
     jobs=(JOB,),
     ended={"1": "done", "2": "limit reached"},
     reservations=(
         RmsReservation(name="render-1", nodes=("n1",), start_s=1, end_s=2, users=("alice",), is_ours=False),
     ),
     nodes={"n1": NodeState.DOWN, "n2": NodeState.UP},
-    runs={"7": KeptRun(identity="1 2 boot", start_s=4, is_begun=True, is_stopped=True)},
+    runs={"7": JournaledRun(identity="1 2 boot", start_s=4, is_begun=True, is_stopped=True)},
     last_number=9,
 )
 
@@ -68,8 +68,8 @@ def test_everything_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_job_for_a_test_of_all_fields_leaves_none_at_its_default() -> None:
-    plain = Job(number=1, submission=JOB.submission, submitted_s=0, work_s=None, reservation=None)
-    names = [field.name for field in dataclasses.fields(Job)]
+    plain = TwinJob(number=1, submission=JOB.submission, submitted_s=0, work_s=None, reservation=None)
+    names = [field.name for field in dataclasses.fields(TwinJob)]
 
     assert [
         name for name in names if name != "submission" and getattr(plain, name) == getattr(JOB, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.sim.experiments.comparison import Cell, Column, Row, Table, Unit
+from outrider.sim.experiments.comparison import Cell, Column, Table, TableRow, Unit
 from outrider.sim.experiments.disk import run_staging
 from outrider.sim.experiments.submissions import busiest_span, distribution
 from outrider.sim.experiments.tables import beyond, motivation, table_of_the_thesis
@@ -35,7 +35,7 @@ def test_summary_of_a_column_worked_out_by_hand() -> None:
         row_name="row",
         columns=(Column(name="time", unit=Unit.SECONDS),),
         rows=tuple(
-            Row(label=label, cells=(Cell(mean=ours, published=theirs),))
+            TableRow(label=label, cells=(Cell(mean=ours, published=theirs),))
             for label, (ours, theirs) in cells.items()
         ),
     )

@@ -8,22 +8,22 @@ from outrider.core.model import Resources, Workspace
 from outrider.sim.occupancy import queued_over_time, used_over_time, world_occupancy
 from outrider.sim.report import world_report
 from outrider.sim.setup import THESIS, thesis_nodes
-from outrider.sim.workload.trace import Submission, Trace
-from outrider.sim.world import Outcome, World
+from outrider.sim.workload.trace import Trace, TraceSubmission
+from outrider.sim.world import Simulation, SimulationResult
 
 ONE_CPU = Resources.of(cpus=1)
 
 
-def suspended_outcome() -> tuple[Outcome, Trace]:
+def suspended_outcome() -> tuple[SimulationResult, Trace]:
     """One node of two slots: a job of 900 s in the way of a reservation of both from 600 to 900 s."""
     job = Workspace(name="job", instances=1, resources=ONE_CPU, duration_s=900, is_parallel=False)
     reservation = Workspace(name="both", instances=2, resources=ONE_CPU, duration_s=300, start_s=600)
     submissions = tuple(
-        Submission(at_s=0, workspace=workspace, run_s=workspace.duration_s)
+        TraceSubmission(at_s=0, workspace=workspace, run_s=workspace.duration_s)
         for workspace in (reservation, job)
     )
     trace = Trace(name="suspended", submissions=submissions)
-    return World(replace(THESIS, slowdown_percent=0), thesis_nodes(1), trace).run(), trace
+    return Simulation(replace(THESIS, slowdown_percent=0), thesis_nodes(1), trace).run(), trace
 
 
 def test_suspended_job_has_two_bars_around_the_reservation() -> None:

@@ -17,7 +17,7 @@ from cachemgr.index import SqliteIndex
 from cachemgr.ingest import Ingest
 from cachemgr.layout import Settings
 from cachemgr.pool import Pool, Want
-from outrider.sim.experiments.deployment import Deployment, Testbed, run_deployments
+from outrider.sim.experiments.deployment import InstanceDeployment, Testbed, run_deployments
 from outrider.sim.experiments.figures import batch_requests
 from outrider.sim.workload.thesis import published_trace
 
@@ -50,7 +50,7 @@ class Host:
         Pool.create(disk, str(root), Settings(limit_bytes=limit_bytes, policy=testbed.eviction))
         self.pool = Pool(disk, str(root), self.clock, SqliteIndex(f"{root}/index.sqlite"))
 
-    def deploy(self, image: str, deployment: Deployment) -> bool:
+    def deploy(self, image: str, deployment: InstanceDeployment) -> bool:
         """Whether the image was in the pool when the deployment began."""
         content = image.encode().ljust(deployment.size_bytes // SMALLER, b".")
         digest = hashlib.sha256(content).hexdigest()

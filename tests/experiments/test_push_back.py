@@ -7,14 +7,14 @@ from dataclasses import replace
 from outrider.core.book import Shipping
 from outrider.sim.setup import HONEST, thesis_nodes
 from outrider.sim.workload.thesis import published_trace
-from outrider.sim.world import Outcome, World
+from outrider.sim.world import Simulation, SimulationResult
 
 UNICAST = replace(HONEST, shipping=Shipping.PER_NODE, is_reusing=False, slowdown_percent=0)
 
 
-def trace_ii(push_back_s: int | None) -> Outcome:
+def trace_ii(push_back_s: int | None) -> SimulationResult:
     """The thesis' trace II, whose starts come in clusters, each reservation asked for when submitted."""
-    return World(replace(UNICAST, push_back_s=push_back_s), thesis_nodes(), published_trace("II")).run()
+    return Simulation(replace(UNICAST, push_back_s=push_back_s), thesis_nodes(), published_trace("II")).run()
 
 
 def test_pure_just_in_time_refuses_what_edf_accepts() -> None:

@@ -8,7 +8,7 @@ import time
 from xml.etree import ElementTree
 
 from testbed.batchcluster import HEAD
-from testbed.clustersite import Image
+from testbed.clustersite import ServedImage
 from testbed.gridenginesite import GridEngineSite
 
 MB = 1_000_000
@@ -25,7 +25,7 @@ OUTPUT = ("-o", "out-$JOB_ID.$TASK_ID", "-j", "y")
 
 
 def submit(
-    site: GridEngineSite, image: Image | None, *options: str, more: str = "", user: str = "ada"
+    site: GridEngineSite, image: ServedImage | None, *options: str, more: str = "", user: str = "ada"
 ) -> str:
     """A job for an image; its number."""
     named = [] if image is None else ["-ac", f"OUTRIDER=image={image.uri};digest={image.digest}"]
@@ -90,7 +90,7 @@ def wait_output(
     )
 
 
-def wait_arriving(site: GridEngineSite, image: Image) -> str:
+def wait_arriving(site: GridEngineSite, image: ServedImage) -> str:
     """Until bytes of an image are on some node; which."""
     site.cluster.wait_for(f"{image.name} to arrive", lambda: bool(site.arriving(image)), logs=site.logs)
     return site.arriving(image)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from testbed.batchcluster import IMAGES
-from testbed.clustersite import Image
+from testbed.clustersite import ServedImage
 from testbed.gridenginesite import GridEngineSite
 from tests.gridengine.jobs import (
     MB,
@@ -27,7 +27,7 @@ from tests.gridengine.jobs import (
 def test_who_names_what_is_not_there_is_told_so_and_others_are_not_kept(site: GridEngineSite) -> None:
     right, large = site.image("right.qcow2", 5 * MB), site.image("larger.qcow2", 220 * MB)
     wrong = replace(site.image("wrong.qcow2", 5 * MB), digest=f"sha256:{'a' * 64}")
-    none = Image(name="none", uri="http://images:8000/none.qcow2", digest=wrong.digest, size_bytes=1)
+    none = ServedImage(name="none", uri="http://images:8000/none.qcow2", digest=wrong.digest, size_bytes=1)
     mistaken, lost, unfit = (submit(site, each) for each in (wrong, none, large))
 
     good = submit(site, right)

@@ -61,7 +61,7 @@ def folded(text: str) -> object:
 
 
 def finished(text: bytes) -> object:
-    done = external.Finished(exit_code=1, stdout=text[: external.MOST_OUTPUT_BYTES], stderr=b"")
+    done = external.ProgramResult(exit_code=1, stdout=text[: external.MOST_OUTPUT_BYTES], stderr=b"")
     return external._reason(done)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from outrider.cli.main import main
 from outrider.metadata import durations, hostlists
-from outrider.metadata.decision import Allowed, Refused, Request, Requester
+from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest, Requester
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import ExternalSection, Policies
 from outrider.metadata.times import parse_instant
@@ -108,14 +108,14 @@ def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
     path.chmod(0o755)
     section_ = ExternalSection.model_validate({"command": [str(path)], "timeout": "60s"})
 
-    def answer(nodes: int) -> Allowed | Refused:
-        request = Request(
+    def answer(nodes: int) -> Allowed | PolicyRefusal:
+        request = PolicyRequest(
             who=Requester(user="ada"), workspace="web", nodes=nodes, start_s=1_800_000_000, duration_s=60
         )
         return ask(section_, request, program_runner(lambda: 0.0), now_s=1_795_280_400)
 
     assert answer(32) == Allowed(rule="external")
-    assert answer(33) == Refused(
+    assert answer(33) == PolicyRefusal(
         rule="external",
         sentence="the site's own policy: no more than 32 nodes in the week of the conference",
     )
@@ -123,7 +123,7 @@ def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
 
 def test_question_in_the_docs_has_the_keys_of_a_real_one() -> None:
     shown = json.loads(blocks(PAGES[1], "json")[0])
-    names = set(Request.__dataclass_fields__) | {"version", "now_s"}
+    names = set(PolicyRequest.__dataclass_fields__) | {"version", "now_s"}
 
     assert set(shown) == names
     assert set(shown["who"]) == set(Requester.__dataclass_fields__)

@@ -9,11 +9,11 @@ from time import perf_counter
 
 import pytest
 
-from outrider.metadata.decision import Allowed, Refused, Request, Requester, Standing
+from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, PolicyRequest, Requester
 from outrider.metadata.external import (
     MOST_OUTPUT_BYTES,
-    Finished,
     ProgramError,
+    ProgramResult,
     Run,
     ask,
     judge,
@@ -21,7 +21,7 @@ from outrider.metadata.external import (
 )
 from outrider.metadata.policies import ExternalSection, Policies, parse_policies
 
-REQUEST = Request(
+REQUEST = PolicyRequest(
     who=Requester(user="ada", groups=("staff",), account="physics"),
     workspace="web",
     nodes=10,
@@ -30,18 +30,18 @@ REQUEST = Request(
     image_uri="web.qcow2",
     image_size_bytes=1000,
 )
-STANDING = Standing(machine_nodes=100)
+STANDING = BookedUsage(machine_nodes=100)
 Program = Callable[[str], str]
 
 
 def answering(exit_code: int, stdout: bytes = b"", stderr: bytes = b"") -> Run:
-    def run(arguments: Sequence[str], question: bytes, timeout_s: int) -> Finished:
-        return Finished(exit_code=exit_code, stdout=stdout, stderr=stderr)
+    def run(arguments: Sequence[str], question: bytes, timeout_s: int) -> ProgramResult:
+        return ProgramResult(exit_code=exit_code, stdout=stdout, stderr=stderr)
 
     return run
 
 
-def failing(arguments: Sequence[str], question: bytes, timeout_s: int) -> Finished:
+def failing(arguments: Sequence[str], question: bytes, timeout_s: int) -> ProgramResult:
     raise ProgramError(f"{arguments[0]} cannot be started: no such file")
 
 
@@ -78,14 +78,16 @@ def test_exit_1_with_a_reason_refuses_on_one_line() -> None:
         external(), REQUEST, answering(1, b'{"reason": "licences\\nare \\u001b[31mused up"}'), now_s=1000
     )
 
-    assert answer == Refused(rule="external", sentence="the site's own policy: licences are �[31mused up")
+    assert answer == PolicyRefusal(
+        rule="external", sentence="the site's own policy: licences are �[31mused up"
+    )
 
 
 def test_reason_is_cut_to_a_bounded_length() -> None:
     reason = json.dumps({"reason": "x" * 5000}).encode()
     answer = ask(external(), REQUEST, answering(1, reason), now_s=1000)
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, PolicyRefusal)
     assert len(answer.sentence) < 600
 
 
@@ -110,7 +112,7 @@ def test_anything_else_is_a_failure_that_the_policies_decide_about(run: Run) -> 
     refused = ask(external(), REQUEST, run, now_s=1000)
     allowed = ask(external("allow"), REQUEST, run, now_s=1000)
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, PolicyRefusal)
     assert "gave no answer" in refused.sentence
     assert "tell the administrators" in refused.sentence
     assert isinstance(allowed, Allowed)
@@ -120,16 +122,16 @@ def test_anything_else_is_a_failure_that_the_policies_decide_about(run: Run) -> 
 def test_failure_quotes_what_the_program_said_last() -> None:
     answer = ask(external(), REQUEST, answering(1, b"", b"Traceback:\n  x\nKeyError: 'user'\n"), now_s=1000)
 
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, PolicyRefusal)
     assert "exit 1, \"KeyError: 'user'\"" in answer.sentence
 
 
 def test_program_gets_arguments_and_the_request_as_json() -> None:
     seen: list[tuple[Sequence[str], bytes, int]] = []
 
-    def run(arguments: Sequence[str], question: bytes, timeout_s: int) -> Finished:
+    def run(arguments: Sequence[str], question: bytes, timeout_s: int) -> ProgramResult:
         seen.append((arguments, question, timeout_s))
-        return Finished(exit_code=0, stdout=b"", stderr=b"")
+        return ProgramResult(exit_code=0, stdout=b"", stderr=b"")
 
     ask(external(), REQUEST, run, now_s=1000)
 
@@ -152,14 +154,14 @@ def test_program_gets_arguments_and_the_request_as_json() -> None:
 
 
 def test_program_is_asked_after_the_rules_only(policies: Policies) -> None:
-    barred = Standing(machine_nodes=100, peak_nodes=100)
+    barred = BookedUsage(machine_nodes=100, peak_nodes=100)
 
     refused = judge(policies, REQUEST, barred, answering(0), now_s=1000)
     asked = judge(policies, REQUEST, STANDING, answering(1, b'{"reason": "not today"}'), now_s=1000)
 
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, PolicyRefusal)
     assert refused.rule == "physics"
-    assert asked == Refused(rule="external", sentence="the site's own policy: not today")
+    assert asked == PolicyRefusal(rule="external", sentence="the site's own policy: not today")
 
 
 def test_policies_without_a_program_decide_alone(policies_text: str) -> None:
@@ -176,7 +178,7 @@ def test_process_is_run_with_its_question_and_a_bare_environment(
 
     finished = program_runner(perf_counter)([path, "a b; id"], b"question\n", 30)
 
-    assert finished == Finished(exit_code=1, stdout=b"question\n", stderr=b"[] a b; id /\n")
+    assert finished == ProgramResult(exit_code=1, stdout=b"question\n", stderr=b"[] a b; id /\n")
 
 
 def test_program_that_ignores_its_question_is_no_fault(program: Program) -> None:

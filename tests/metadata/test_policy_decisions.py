@@ -11,15 +11,23 @@ from outrider.core.book import Book, Terms
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.refusal import Cause
 from outrider.core.staging.links import ExclusiveLinks
-from outrider.metadata.decision import Allowed, Refused, Request, Requester, Standing, core_policy, decide
+from outrider.metadata.decision import (
+    Allowed,
+    BookedUsage,
+    PolicyRefusal,
+    PolicyRequest,
+    Requester,
+    core_policy,
+    decide,
+)
 from outrider.metadata.errors import FaultyFileError
 from outrider.metadata.policies import Policies, parse_policies
 
 NOW_S = 1_000_000
 HOUR_S, DAY_S = 3600, 86_400
 ADA = Requester(user="ada", groups=("staff",), account="physics")
-REQUEST = Request(who=ADA, workspace="web", nodes=10, start_s=NOW_S + HOUR_S, duration_s=HOUR_S)
-STANDING = Standing(machine_nodes=100)
+REQUEST = PolicyRequest(who=ADA, workspace="web", nodes=10, start_s=NOW_S + HOUR_S, duration_s=HOUR_S)
+STANDING = BookedUsage(machine_nodes=100)
 
 
 @pytest.fixture
@@ -27,16 +35,18 @@ def policies(policies_text: str) -> Policies:
     return parse_policies(policies_text.encode(), file="policies.yaml")
 
 
-def sentence(answer: Allowed | Refused) -> str:
-    assert isinstance(answer, Refused)
+def sentence(answer: Allowed | PolicyRefusal) -> str:
+    assert isinstance(answer, PolicyRefusal)
     return answer.sentence
 
 
-def asked(policies: Policies, standing: Standing = STANDING, request: Request = REQUEST) -> Allowed | Refused:
+def asked(
+    policies: Policies, standing: BookedUsage = STANDING, request: PolicyRequest = REQUEST
+) -> Allowed | PolicyRefusal:
     return decide(policies, request, standing, now_s=NOW_S)
 
 
-def as_user(user: str, groups: tuple[str, ...] = (), account: str = "") -> Request:
+def as_user(user: str, groups: tuple[str, ...] = (), account: str = "") -> PolicyRequest:
     return replace(REQUEST, who=Requester(user=user, groups=groups, account=account))
 
 
@@ -53,7 +63,9 @@ def test_request_within_its_rule_is_allowed(policies: Policies) -> None:
         (as_user("bob", ("staff",), "biology"), "everybody"),
     ],
 )
-def test_first_rule_that_is_about_somebody_counts(policies: Policies, request_: Request, rule: str) -> None:
+def test_first_rule_that_is_about_somebody_counts(
+    policies: Policies, request_: PolicyRequest, rule: str
+) -> None:
     assert asked(policies, request=request_) == Allowed(rule=rule)
 
 
@@ -61,17 +73,17 @@ def test_denial_comes_before_every_rule(policies: Policies) -> None:
     by_name = asked(policies, request=as_user("mallory", ("wheel",)))
     by_group = asked(policies, request=as_user("root", ("wheel", "expired")))
 
-    assert by_name == Refused(
+    assert by_name == PolicyRefusal(
         rule="deny",
         sentence="mallory may not reserve: the account is closed, write to help@example.org",
     )
-    assert isinstance(by_group, Refused)
+    assert isinstance(by_group, PolicyRefusal)
 
 
 def test_those_whom_a_rule_bars_are_told_its_reason(policies: Policies) -> None:
     answer = asked(policies, request=as_user("guest"))
 
-    assert answer == Refused(
+    assert answer == PolicyRefusal(
         rule="guests", sentence="rule guests lets nobody reserve: guests submit as best effort"
     )
 
@@ -104,7 +116,7 @@ def test_whom_no_rule_is_about_may_not_reserve() -> None:
     ],
 )  # fmt: skip
 def test_refusal_names_the_rule_the_limit_and_the_remedy(
-    policies: Policies, change: dict[str, int], standing: Standing, words: str
+    policies: Policies, change: dict[str, int], standing: BookedUsage, words: str
 ) -> None:
     found = sentence(asked(policies, standing, replace(REQUEST, **change)))  # type: ignore[arg-type]
 
@@ -126,7 +138,7 @@ def test_refusal_names_the_rule_the_limit_and_the_remedy(
         ({}, replace(STANDING, peak_nodes_of_account=20)),
     ],
 )
-def test_what_just_fits_is_allowed(policies: Policies, change: dict[str, int], standing: Standing) -> None:
+def test_what_just_fits_is_allowed(policies: Policies, change: dict[str, int], standing: BookedUsage) -> None:
     assert asked(policies, standing, replace(REQUEST, **change)) == Allowed(rule="physics")  # type: ignore[arg-type]
 
 
@@ -147,8 +159,8 @@ def test_share_is_rounded_down() -> None:
     text = b"version: 1\nmachine_share: 50%\nrules: [{name: a}]\n"
     policies = parse_policies(text, file="p.yaml")
 
-    assert isinstance(asked(policies, Standing(machine_nodes=21)), Allowed)
-    assert "50 %, 9 of 19 nodes" in sentence(asked(policies, Standing(machine_nodes=19)))
+    assert isinstance(asked(policies, BookedUsage(machine_nodes=21)), Allowed)
+    assert "50 %, 9 of 19 nodes" in sentence(asked(policies, BookedUsage(machine_nodes=19)))
 
 
 def test_nothing_limits_whom_a_rule_does_not_limit(policies: Policies) -> None:
@@ -156,7 +168,7 @@ def test_nothing_limits_whom_a_rule_does_not_limit(policies: Policies) -> None:
     standing = replace(STANDING, reservations=10**6, node_seconds=10**12, peak_nodes_of_account=100)
 
     assert asked(policies, standing, request) == Allowed(rule="operators")
-    assert isinstance(asked(policies, replace(standing, peak_nodes=75), request), Refused)
+    assert isinstance(asked(policies, replace(standing, peak_nodes=75), request), PolicyRefusal)
 
 
 def test_core_refuses_with_the_policy_s_sentence(policies: Policies) -> None:
@@ -166,9 +178,9 @@ def test_core_refuses_with_the_policy_s_sentence(policies: Policies) -> None:
         name="web", instances=10, resources=Resources.of(cpus=1), duration_s=3 * DAY_S, start_s=NOW_S + 5,
         image=Image(uri="web.qcow2", size_bytes=1000),
     )  # fmt: skip
-    seen: list[Request] = []
+    seen: list[PolicyRequest] = []
 
-    def standing(request: Request) -> Standing:
+    def standing(request: PolicyRequest) -> BookedUsage:
         seen.append(request)
         return STANDING
 

@@ -8,17 +8,17 @@ from time import perf_counter
 import pytest
 import yaml
 
-from outrider.metadata.errors import Place, key_path, shown
+from outrider.metadata.errors import TextPosition, key_path, shown
 from outrider.metadata.yamlfile import (
     MOST_BYTES,
     MOST_DEPTH,
     MOST_PROBLEMS,
     MOST_VALUES,
-    Document,
+    YamlDocument,
     parse_yaml,
 )
 
-Read = Callable[[str | bytes], Document]
+Read = Callable[[str | bytes], YamlDocument]
 
 
 @pytest.fixture(params=["libyaml", "pure"])
@@ -28,13 +28,13 @@ def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Rea
     else:
         assert yaml.__with_libyaml__
 
-    def read_one(content: str | bytes) -> Document:
+    def read_one(content: str | bytes) -> YamlDocument:
         return parse_yaml(content.encode() if isinstance(content, str) else content, file="f.yaml")
 
     return read_one
 
 
-def faults(document: Document) -> list[str]:
+def faults(document: YamlDocument) -> list[str]:
     return [str(problem) for problem in document.problems]
 
 
@@ -71,11 +71,11 @@ def test_plain_words_mean_the_same_to_everybody(read: Read) -> None:
 def test_every_value_and_key_has_its_place(read: Read) -> None:
     document = read("a:\n  - x\n  - bé: {c: 1}\n")
 
-    assert document.place(("a",)) == Place(line=2, column=3)
-    assert document.place(("a",), of_key=True) == Place(line=1, column=1)
-    assert document.place(("a", 1, "bé", "c")) == Place(line=3, column=13)
-    assert document.place(("a", 1, "bé", "c"), of_key=True) == Place(line=3, column=10)
-    assert document.place(("a", 1, "nowhere", 3)) == Place(line=3, column=5)
+    assert document.place(("a",)) == TextPosition(line=2, column=3)
+    assert document.place(("a",), of_key=True) == TextPosition(line=1, column=1)
+    assert document.place(("a", 1, "bé", "c")) == TextPosition(line=3, column=13)
+    assert document.place(("a", 1, "bé", "c"), of_key=True) == TextPosition(line=3, column=10)
+    assert document.place(("a", 1, "nowhere", 3)) == TextPosition(line=3, column=5)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_byte_order_mark_and_windows_line_ends_are_taken(read: Read) -> None:
 
     assert document.problems == []
     assert document.data == {"a": 1, "b": [2]}
-    assert document.place(("b", 0)) == Place(line=3, column=5)
+    assert document.place(("b", 0)) == TextPosition(line=3, column=5)
 
 
 def test_aliases_that_expand_without_end_cost_nothing(read: Read) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from cachemgr.client import Client
-from cachemgr.daemon import access
 from cachemgr.errors import NotAllowed
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
@@ -73,12 +72,12 @@ def test_own_password_for_the_same_address_proves_a_right(inside: Start, carrier
 def test_pins_of_a_user_on_one_image_are_few(daemon: Inside) -> None:
     daemon.ask("add", uri=A)
     daemon.settle()
-    path, until_s = daemon.socket, lease_s()
+    path, until_s, most = daemon.socket, lease_s(), daemon.config.user_image_pins
 
     def pin_again_and_again() -> list[str]:
         told = []
         with Client(path) as client:
-            for number in range(access.MOST_PINS_OF_A_USER + 1):
+            for number in range(most + 1):
                 try:
                     client.ask("pin", {"name": A, "owner": f"o{number}", "until_s": until_s})
                 except NotAllowed as error:
@@ -95,7 +94,7 @@ def test_pins_of_a_user_on_one_image_are_few(daemon: Inside) -> None:
 
     assert len(told) == 2
     assert "give some back" in told[0]
-    assert len(daemon.ask("show", name=A)["pin_list"]) == access.MOST_PINS_OF_A_USER
+    assert len(daemon.ask("show", name=A)["pin_list"]) == most
     assert asks(daemon, BOB, "pin", name=A, owner="o", until_s=until_s)["size_bytes"] == MIB
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import pytest
-
 from bench.physical import report
 from bench.physical.experiments import ALL
 
@@ -40,10 +38,7 @@ def test_lead_of_the_pools_is_what_is_deployed_more_by_then() -> None:
     )  # fmt: skip
 
 
-def test_page_gets_the_table_of_the_run_in_place_of_an_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bench.physical.plots.draw_all", lambda found, folder: None)
+def test_page_gets_the_table_of_the_run_in_place_of_an_old_one(tmp_path: Path) -> None:
     (tmp_path / "physical.md").write_text(PAGE)
 
     report.write_all([found("III/no-pool", 450.0, 100)], tmp_path)

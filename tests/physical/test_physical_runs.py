@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.physical.jobs import RealJobs, Told
+from bench.physical.jobs import JobsResult, RealJobs
 from bench.physical.reservations import RealReservations, Staged, places
 from bench.physical.site import PhysicalSite
 from cachemgr.clock import SystemClock
 from outrider.sim.experiments.deployment import BatchRequest, DeploymentRun, Testbed, run_deployments
 from outrider.sim.experiments.satisfaction import NOMINAL_BYTES_PER_S
-from outrider.sim.experiments.stager import Request, Strategy
+from outrider.sim.experiments.stager import StagedRequest, Strategy
 from testbed.gridengine import missing
 from tests.testbed.clusters import processes
 
@@ -27,7 +27,7 @@ TESTBED = replace(Testbed(), hosts=HOSTS, pool_bytes=2 * IMAGE_BYTES, copy_bytes
 RESERVED_S = 900
 
 
-Runs = tuple[Told, Staged, tuple[str, ...], str]
+Runs = tuple[JobsResult, Staged, tuple[str, ...], str]
 
 
 def job(image: str) -> BatchRequest:
@@ -38,8 +38,8 @@ def job(image: str) -> BatchRequest:
 # the pools are too small, and b, which was used least, has to go.
 JOBS = [job("a"), job("b"), job("a"), job("c"), job("a")]
 RESERVATIONS = [
-    Request(submit_s=0, start_s=210, nodes=2, size_bytes=IMAGE_BYTES, duration_s=1800),
-    Request(submit_s=0, start_s=150, nodes=1, size_bytes=IMAGE_BYTES, duration_s=1800),
+    StagedRequest(submit_s=0, start_s=210, nodes=2, size_bytes=IMAGE_BYTES, duration_s=1800),
+    StagedRequest(submit_s=0, start_s=150, nodes=1, size_bytes=IMAGE_BYTES, duration_s=1800),
 ]
 
 
@@ -107,7 +107,7 @@ def test_runs_leave_nothing_behind(runs: Runs) -> None:
 
 
 def test_reservations_that_do_not_fit_on_whole_hosts_are_refused() -> None:
-    wide = Request(submit_s=0, start_s=100, nodes=4, size_bytes=1, duration_s=1800)
+    wide = StagedRequest(submit_s=0, start_s=100, nodes=4, size_bytes=1, duration_s=1800)
 
     assert places([wide], hosts=2) == [(0, 1)]
     with pytest.raises(ValueError, match="does not fit on 2 hosts"):

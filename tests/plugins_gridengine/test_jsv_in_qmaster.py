@@ -146,6 +146,21 @@ def test_user_binds_to_a_reservation_through_the_clients_filter(cluster: Cluster
     assert (found.reservation, found.nodes) == ("vw-1", ("n1",))
 
 
+def test_image_in_a_foreign_reservation_is_refused_and_a_plain_job_is_not(
+    cluster: Cluster, system: GridEngine
+) -> None:
+    argv = ["qrsub", "-d", "300", "-q", "all.q@n2", "-u", "alice"]
+    number = cluster.run(argv, user="outrider").split()[3]
+    refused = submit(cluster, "-ar", number, "-ac", "OUTRIDER=http://h/a")
+    plain = key_of(submit(cluster, "-ar", number))
+    known = set(states(system))
+    cluster.run(["qdel", plain])
+    cluster.run(["qrdel", number])
+
+    assert f"no image comes to the nodes of reservation {number}" in refused.complaint
+    assert known == {plain}
+
+
 def test_arrays_are_held_and_a_users_hold_is_the_users(cluster: Cluster, system: GridEngine) -> None:
     array = key_of(submit(cluster, "-t", "1-9:2", "-ac", "OUTRIDER=http://h/a"))
     held = key_of(submit(cluster, "-h", "-ac", "OUTRIDER=http://h/a"))

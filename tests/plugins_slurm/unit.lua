@@ -206,9 +206,17 @@ local function modify(change, uid, fields)
 end
 for _, key in ipairs({ "comment", "admin_comment", "reservation", "req_nodes", "exc_nodes" }) do
   claim("a user cannot change " .. key, not modify({ [key] = "" }, 1000))
-  claim("root can change " .. key, modify({ [key] = "x" }, 0))
-  claim("an operator can change " .. key, modify({ [key] = "x" }, 64030))
+  local value = key == "reservation" and "render-1" or "x"
+  claim("root can change " .. key, modify({ [key] = value }, 0))
+  claim("an operator can change " .. key, modify({ [key] = value }, 64030))
 end
+for _, uid in ipairs({ 0, 64030, 1000 }) do
+  claim("nobody binds a job with an image to a site's own reservation", not modify({ reservation = "night" }, uid)
+    and said[1]:find('reservation "night" is not made by Outrider', 1, true))
+end
+claim("root takes it out of one", modify({ reservation = "" }, 0))
+claim("a job without an image may go there", modify({ reservation = "night" }, 0, { admin_comment = "" })
+  and modify({ reservation = "night" }, 0, { admin_comment = '{"outrider":1,"tag":"x"}' }))
 claim("a user cannot change the start", not modify({ begin_time = 12345 }, 1000))
 claim("a user can change the rest", modify({ time_limit = 5, begin_time = NO_VAL }, 1000))
 claim("a running job can shrink", modify({ req_nodes = "n1" }, 1000, { job_state = 1 + 65536 }))

@@ -10,7 +10,7 @@ from time import sleep
 
 import pytest
 
-from bench.stress import CONTENTS, DIGESTS, Told, faults, make_pool, open_pool, round_of
+from bench.stress import CONTENTS, DIGESTS, StressAnswers, faults, make_pool, open_pool, round_of
 from cachemgr import room
 from cachemgr.clock import SystemClock
 from cachemgr.disk import RealDisk
@@ -98,7 +98,7 @@ def bring(pool: Pool, number: int, owner: str) -> int:
 
 
 def test_sixteen_processes_at_random_leave_a_pool_in_order(place: str) -> None:
-    told = Told()
+    told = StressAnswers()
     round_of(place, told, [f"job {number}" for number in range(16)], seed=3, seconds=6, is_killed=False)
 
     assert faults(place, told) == []

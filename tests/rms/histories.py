@@ -20,7 +20,7 @@ from outrider.rms.base import (
     Submission,
     Unavailable,
 )
-from outrider.rms.twin import GRID_ENGINE, SLURM, EpilogFault, Fault, Hooks, NotReady, Rules, Slow, Twin
+from outrider.rms.twin import GRID_ENGINE, SLURM, EpilogFault, Fault, Hooks, NotReady, Slow, Twin, TwinRules
 from outrider.rms.twin.faults import CALLS
 from tests.contract.twin_harness import SetClock
 
@@ -65,9 +65,9 @@ class History:
         """All that was seen and logged, as one text."""
         return "\n".join(map(repr, (*self.sights, *self.twin.log, self.prologs, self.epilogs)))
 
-    def _random_rules(self) -> Rules:
+    def _random_rules(self) -> TwinRules:
         chance = self.chance
-        mixed = Rules(
+        mixed = TwinRules(
             pass_every_s=chance.choice((1, 3)),
             sweep_every_s=chance.choice((1, 7)),
             prolog_s=chance.choice((0, 2)),
@@ -81,7 +81,7 @@ class History:
             reruns_after_failure=chance.random() < 0.5,
             release_ends_all_holds=chance.random() < 0.5,
         )
-        return chance.choice((Rules(), SLURM, GRID_ENGINE, mixed, mixed, mixed))
+        return chance.choice((TwinRules(), SLURM, GRID_ENGINE, mixed, mixed, mixed))
 
     def _prolog(self, job: RmsJob, node: str) -> NotReady | None:
         assert (job.state, node in job.nodes) == (JobState.STARTING, True)

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, Refused, RmsJob, RmsNode, RmsReservation, Submission
-from outrider.rms.twin import Hooks, NotReady, Rules, Twin
+from outrider.rms.twin import Hooks, NotReady, Twin, TwinRules
 from tests.contract.twin_harness import SetClock
 
 BEGIN_S = 1_000_000
@@ -38,7 +38,7 @@ class Calls:
 class Small:
     """Instants are seconds since the beginning."""
 
-    def __init__(self, rules: Rules | None = None) -> None:
+    def __init__(self, rules: TwinRules | None = None) -> None:
         self.clock = SetClock(BEGIN_S)
         self.calls = Calls()
         nodes = [RmsNode(name=name, capacity=Resources.of(cpus=2)) for name in NODES]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.rms.base import JobState, NodeState, RmsJob
-from outrider.rms.twin import Rules
+from outrider.rms.twin import TwinRules
 from tests.rms.small_twin import BEGIN_S, Small, refused
 
 
@@ -20,7 +20,7 @@ def test_prolog_is_asked_on_every_node_before_the_job_runs() -> None:
 
 
 def test_prolog_and_epilog_may_be_on_the_first_node_alone() -> None:
-    small = Small(Rules(is_prolog_on_every_node=False))
+    small = Small(TwinRules(is_prolog_on_every_node=False))
     job = small.submit(10, nodes=2)
     small.to(20)
     small.twin.look()
@@ -70,7 +70,7 @@ def test_room_of_a_job_that_was_not_ready_is_taken_in_the_same_second() -> None:
 
 
 def test_prolog_takes_its_time_of_the_limit_but_not_of_the_work() -> None:
-    small = Small(Rules(prolog_s=5))
+    small = Small(TwinRules(prolog_s=5))
     worker = small.submit(10, cpus=1)
     sluggard = small.submit(1000, cpus=1, limit_s=10)
     small.to(30)
@@ -118,7 +118,7 @@ def test_node_that_fails_runs_no_epilog_and_its_jobs_wait_again() -> None:
 
 
 def test_node_that_fails_may_end_its_jobs() -> None:
-    small = Small(Rules(reruns_after_failure=False))
+    small = Small(TwinRules(reruns_after_failure=False))
     job = small.submit()
     small.to(10)
     small.twin.outside.fail("n1")
@@ -128,7 +128,7 @@ def test_node_that_fails_may_end_its_jobs() -> None:
 
 
 def test_job_that_is_being_killed_does_not_wait_again_because_its_node_fails() -> None:
-    small = Small(Rules(kill_s=10))
+    small = Small(TwinRules(kill_s=10))
     job = small.submit()
     small.to(10)
     small.twin.cancel(job, "given up")
@@ -157,7 +157,7 @@ def test_drained_node_finishes_what_it_has_and_takes_nothing() -> None:
 
 
 def test_suspended_job_goes_on_with_the_work_that_it_had_done() -> None:
-    small = Small(Rules(save_s=3))
+    small = Small(TwinRules(save_s=3))
     job = small.submit(100)
     small.to(41)
     small.twin.suspend(job)
@@ -187,7 +187,7 @@ def test_limit_of_a_resumed_job_is_what_was_left_of_it() -> None:
 
 
 def test_job_resumed_while_it_is_saved_goes_on_afterwards() -> None:
-    small = Small(Rules(save_s=5))
+    small = Small(TwinRules(save_s=5))
     job = small.submit(100)
     small.to(11)
     small.twin.suspend(job)
@@ -200,7 +200,7 @@ def test_job_resumed_while_it_is_saved_goes_on_afterwards() -> None:
 
 
 def test_job_suspended_again_while_it_is_saved_stays_suspended() -> None:
-    small = Small(Rules(save_s=5))
+    small = Small(TwinRules(save_s=5))
     job = small.submit(100)
     small.to(11)
     small.twin.suspend(job)
@@ -213,7 +213,7 @@ def test_job_suspended_again_while_it_is_saved_stays_suspended() -> None:
 
 
 def test_job_that_ends_anyway_is_not_suspended() -> None:
-    small = Small(Rules(kill_s=10))
+    small = Small(TwinRules(kill_s=10))
     job = small.submit()
     small.to(5)
     small.twin.cancel(job, "given up")
@@ -224,7 +224,7 @@ def test_job_that_ends_anyway_is_not_suspended() -> None:
 
 
 def test_cancelling_again_does_not_prolong_the_end() -> None:
-    small = Small(Rules(kill_s=10))
+    small = Small(TwinRules(kill_s=10))
     job = small.submit()
     small.to(5)
     small.twin.cancel(job, "given up")
@@ -237,7 +237,7 @@ def test_cancelling_again_does_not_prolong_the_end() -> None:
 
 
 def test_requeued_job_starts_from_the_beginning_after_its_delay() -> None:
-    small = Small(Rules(requeue_delay_s=121))
+    small = Small(TwinRules(requeue_delay_s=121))
     job = small.submit(100)
     small.to(50)
     small.twin.outside.requeue(job)

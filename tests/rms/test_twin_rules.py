@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.rms.base import JobState, RmsReservation, Unknown
-from outrider.rms.twin import Rules
+from outrider.rms.twin import TwinRules
 from tests.rms.small_twin import BEGIN_S, NODES, Small, refused
 
 
@@ -20,7 +20,7 @@ def test_jobs_start_in_order_in_the_second_after_the_change() -> None:
 
 
 def test_jobs_start_at_multiples_of_the_pass() -> None:
-    small = Small(Rules(pass_every_s=4))
+    small = Small(TwinRules(pass_every_s=4))
     small.to(1)
     first, second = small.submit(5, nodes=3), small.submit(nodes=3)
     small.to(20)
@@ -32,7 +32,7 @@ def test_jobs_start_at_multiples_of_the_pass() -> None:
 
 
 def test_limits_are_enforced_at_multiples_of_the_sweep() -> None:
-    small = Small(Rules(sweep_every_s=30, kill_s=2))
+    small = Small(TwinRules(sweep_every_s=30, kill_s=2))
     job = small.submit(limit_s=60)
     small.to(200)
 
@@ -53,7 +53,7 @@ def test_job_longer_than_its_reservation_is_cut_at_the_end() -> None:
 
 
 def test_job_longer_than_its_reservation_may_have_to_wait_in_vain() -> None:
-    small = Small(Rules(starts_beyond_end=False))
+    small = Small(TwinRules(starts_beyond_end=False))
     small.reserve("vw-1", ("n1",), 10, 50)
     long = small.submit(limit_s=41, reservation="vw-1")
     fitting = small.submit(limit_s=40, reservation="vw-1")
@@ -99,7 +99,7 @@ def test_unbound_job_after_a_deletion_is_held_by_the_system() -> None:
 
 
 def test_reservation_in_use_is_not_deleted() -> None:
-    small = Small(Rules(deletes_in_use=False))
+    small = Small(TwinRules(deletes_in_use=False))
     small.reserve("vw-1", ("n1",), 10, 200)
     job = small.submit(reservation="vw-1")
     small.to(20)
@@ -111,7 +111,7 @@ def test_reservation_in_use_is_not_deleted() -> None:
 
 
 def test_reservation_in_use_is_deleted_with_its_job() -> None:
-    small = Small(Rules(deletes_in_use=True))
+    small = Small(TwinRules(deletes_in_use=True))
     small.reserve("vw-1", ("n1",), 10, 200)
     job = small.submit(reservation="vw-1")
     small.to(20)
@@ -123,7 +123,7 @@ def test_reservation_in_use_is_deleted_with_its_job() -> None:
 
 @pytest.mark.parametrize("ends_all", [False, True])
 def test_hold_by_a_user_survives_our_release_or_does_not(ends_all: bool) -> None:
-    small = Small(Rules(release_ends_all_holds=ends_all))
+    small = Small(TwinRules(release_ends_all_holds=ends_all))
     job = small.submit()
     small.twin.hold(job, "waits")
     small.twin.outside.hold(job)
@@ -199,7 +199,7 @@ def test_overlap_is_refused_with_the_nodes_and_times_in_the_way() -> None:
 
 
 def test_reservation_that_has_ended_is_of_no_use_even_if_it_is_still_shown() -> None:
-    small = Small(Rules(sweep_every_s=30))
+    small = Small(TwinRules(sweep_every_s=30))
     small.reserve("vw-1", ("n1",), 10, 31)
     job = small.submit(nodes=3)
     small.to(40)
@@ -211,11 +211,11 @@ def test_reservation_that_has_ended_is_of_no_use_even_if_it_is_still_shown() -> 
 
 def test_rules_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="pass_every_s and sweep_every_s are 1 or more"):
-        Rules(pass_every_s=0)
+        TwinRules(pass_every_s=0)
     with pytest.raises(ValueError, match="cannot be negative"):
-        Rules(kill_s=-1)
+        TwinRules(kill_s=-1)
     with pytest.raises(ValueError, match="held or ended, not running"):
-        Rules(unstarted_at_end=JobState.RUNNING)
+        TwinRules(unstarted_at_end=JobState.RUNNING)
 
 
 def test_twin_is_found_as_it_was_by_whoever_comes_back() -> None:

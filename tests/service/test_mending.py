@@ -301,11 +301,11 @@ external: {command: [/bin/judge]}
 
 
 def test_the_site_s_program_is_asked_before_anything_is_promised(tmp_path: Path) -> None:
-    from outrider.metadata.decision import Allowed, Refused
+    from outrider.metadata.decision import Allowed, PolicyRefusal
 
     sandbox = Sandbox(tmp_path, policies=PROGRAM)
     sandbox.judge = lambda call: (
-        Refused(rule="external", sentence="the site's own policy: not today")
+        PolicyRefusal(rule="external", sentence="the site's own policy: not today")
         if call.request.nodes > 2
         else Allowed(rule="external")
     )

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.sim.experiments.deployment import (
     BatchRequest,
-    Deployment,
+    InstanceDeployment,
     Testbed,
     lead_bytes,
     run_deployments,
@@ -33,7 +33,7 @@ def request(submit_s: int, image: str, nodes: int, duration_s: int = 100) -> Bat
     )
 
 
-def deploy(testbed: Testbed, *requests: BatchRequest) -> tuple[Deployment, ...]:
+def deploy(testbed: Testbed, *requests: BatchRequest) -> tuple[InstanceDeployment, ...]:
     return run_deployments(requests, testbed).deployments
 
 

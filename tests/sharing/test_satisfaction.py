@@ -13,16 +13,16 @@ from outrider.sim.experiments.satisfaction import (
     TCP_BYTES_PER_S,
     client_satisfaction,
 )
-from outrider.sim.experiments.stager import Request, Stager, Strategy
+from outrider.sim.experiments.stager import StagedRequest, Stager, Strategy
 
 MIB = 1 << 20
 DURATION_S = 1800
 ReadRows = Callable[[str], list[list[str]]]
 
 
-def requests_of(rows: list[list[str]], megabyte: int = 10**6) -> list[Request]:
+def requests_of(rows: list[list[str]], megabyte: int = 10**6) -> list[StagedRequest]:
     return [
-        Request(
+        StagedRequest(
             submit_s=int(row[0]),
             start_s=int(row[0]) + int(row[7]),
             nodes=int(row[3]),
@@ -33,12 +33,12 @@ def requests_of(rows: list[list[str]], megabyte: int = 10**6) -> list[Request]:
     ]
 
 
-def request(submit_s: int, start_s: int, nodes: int = 1) -> Request:
+def request(submit_s: int, start_s: int, nodes: int = 1) -> StagedRequest:
     """At 10 bytes a second, one image of it takes 40 s."""
-    return Request(submit_s=submit_s, start_s=start_s, nodes=nodes, size_bytes=400, duration_s=1000)
+    return StagedRequest(submit_s=submit_s, start_s=start_s, nodes=nodes, size_bytes=400, duration_s=1000)
 
 
-def got_s(strategy: Strategy, *requests: Request) -> list[int]:
+def got_s(strategy: Strategy, *requests: StagedRequest) -> list[int]:
     return list(client_satisfaction(requests, strategy, 10).got_s)
 
 
@@ -130,7 +130,7 @@ def test_schedule_of_trace_2_is_late_only_by_what_no_schedule_can_avoid(
     assert scheduled.fully_satisfied == Fraction(len(requests) - 4, len(requests))
 
 
-def is_within(request: Request, submit_s: int, start_s: int) -> bool:
+def is_within(request: StagedRequest, submit_s: int, start_s: int) -> bool:
     return request.submit_s >= submit_s and request.start_s <= start_s
 
 

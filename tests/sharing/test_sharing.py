@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from outrider.sim.sharing import (
-    Finished,
-    SharedLink,
+    FinishedTransfer,
+    FluidLink,
     SharedTransfer,
     fill_level,
     shared_finish_times,
@@ -71,36 +71,36 @@ def test_three_thousand_staggered_transfers_leave_no_byte_and_no_time_behind() -
 
 
 def test_advance_reports_each_end_once_and_in_order() -> None:
-    link = SharedLink(10)
+    link = FluidLink(10)
     link.add(transfer("long", 0, 100))
     link.add(transfer("b", 0, 20))
     link.add(transfer("a", 0, 20))
 
     assert link.next_finish_s() == 6
     assert link.advance(5) == []
-    assert link.advance(6) == [Finished(key="a", finish_s=6), Finished(key="b", finish_s=6)]
+    assert link.advance(6) == [FinishedTransfer(key="a", finish_s=6), FinishedTransfer(key="b", finish_s=6)]
     assert link.advance(6) == []
     assert link.next_finish_s() == 14
-    assert link.advance(100) == [Finished(key="long", finish_s=14)]
+    assert link.advance(100) == [FinishedTransfer(key="long", finish_s=14)]
     assert link.next_finish_s() is None
 
 
 def test_end_before_a_later_add_is_still_reported() -> None:
-    link = SharedLink(10)
+    link = FluidLink(10)
     link.add(transfer("early", 0, 10))
     link.add(transfer("late", 7, 10))
 
     assert link.next_finish_s() == 7
-    assert link.advance(7) == [Finished(key="early", finish_s=1)]
+    assert link.advance(7) == [FinishedTransfer(key="early", finish_s=1)]
     assert link.next_finish_s() == 8
 
 
 def test_key_may_be_used_again_once_its_transfer_has_ended() -> None:
-    link = SharedLink(10)
+    link = FluidLink(10)
     link.add(transfer("a", 0, 10))
     link.add(transfer("a", 1, 10))
 
-    assert link.advance(2) == [Finished(key="a", finish_s=1), Finished(key="a", finish_s=2)]
+    assert link.advance(2) == [FinishedTransfer(key="a", finish_s=1), FinishedTransfer(key="a", finish_s=2)]
 
 
 def test_level_of_an_ample_link_is_the_largest_limit() -> None:
@@ -120,7 +120,7 @@ def test_level_of_a_scarce_link_splits_what_the_small_ones_leave() -> None:
     ],
 )
 def test_add_refuses_what_cannot_be(key: str, start_s: int, receiver: str | None, message: str) -> None:
-    link = SharedLink(1)
+    link = FluidLink(1)
     link.add(transfer("busy", 5, 10))
 
     with pytest.raises(ValueError, match=message):
@@ -129,7 +129,7 @@ def test_add_refuses_what_cannot_be(key: str, start_s: int, receiver: str | None
 
 def test_link_that_carries_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="n1 carries 0"):
-        SharedLink(10, {"n1": 0})
+        FluidLink(10, {"n1": 0})
 
 
 def test_transfer_that_never_ends_is_refused() -> None:

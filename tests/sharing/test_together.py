@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from outrider.sim.experiments.deployment import BatchRequest, Testbed, run_deployments
-from outrider.sim.experiments.stager import Request
+from outrider.sim.experiments.stager import StagedRequest
 from outrider.sim.experiments.together import run_together
-from outrider.sim.sharing import Finished, SharedLink, SharedTransfer
+from outrider.sim.sharing import FinishedTransfer, FluidLink, SharedTransfer
 
 # An image takes 40 s over all of the link.
 IMAGE_BYTES, RATE = 400, 10
@@ -18,8 +18,8 @@ TESTBED = Testbed(
 )
 
 
-def reservation(start_s: int) -> Request:
-    return Request(submit_s=0, start_s=start_s, nodes=1, size_bytes=IMAGE_BYTES, duration_s=1000)
+def reservation(start_s: int) -> StagedRequest:
+    return StagedRequest(submit_s=0, start_s=start_s, nodes=1, size_bytes=IMAGE_BYTES, duration_s=1000)
 
 
 def job(image: str, submit_s: int = 0) -> BatchRequest:
@@ -27,14 +27,14 @@ def job(image: str, submit_s: int = 0) -> BatchRequest:
 
 
 def test_transfer_goes_on_at_the_rate_that_the_link_has_now() -> None:
-    link = SharedLink(RATE)
+    link = FluidLink(RATE)
     link.add(SharedTransfer(key="image", start_s=0, size_bytes=IMAGE_BYTES))
 
     link.set_rate(20, 5)
     link.set_rate(40, 20)
 
     # 200 bytes in 20 s, 100 in the next 20, and 100 in 5.
-    assert link.advance(100) == [Finished(key="image", finish_s=45)]
+    assert link.advance(100) == [FinishedTransfer(key="image", finish_s=45)]
     assert link.is_idle
 
 

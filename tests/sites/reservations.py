@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from testbed.batchcluster import HEAD
-from testbed.clustersite import ClusterSite, Image
+from testbed.clustersite import ClusterSite, ServedImage
 
 Site = ClusterSite[Any]
 
 
-def workspace(site: Site, name: str, content_bytes: int) -> Image:
+def workspace(site: Site, name: str, content_bytes: int) -> ServedImage:
     """A workspace's file in ada's home, and its image."""
     image = site.image(f"{name}.qcow2", content_bytes)
     text = (

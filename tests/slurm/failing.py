@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
-from testbed.site import CACHEMGR, CONFIGURATION, NODE_DAEMON, PROGRAMS, SERVICE, Image, OutriderSite
+from testbed.site import CACHEMGR, CONFIGURATION, NODE_DAEMON, PROGRAMS, SERVICE, OutriderSite, ServedImage
 from testbed.slurm import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, SERVER
 from tests.slurm.jobs import seen
 
@@ -23,11 +20,6 @@ SECOND = "second"
 SERVED = ["/usr/bin/python3", "-I", "-S", SERVER, IMAGES_FOLDER, str(IMAGES_PORT)]
 
 
-long = pytest.mark.skipif(
-    os.environ.get("OUTRIDER_SLURM_LONG") != "1", reason="the short run has its like: OUTRIDER_SLURM_LONG=1"
-)
-
-
 def stop_images(site: OutriderSite) -> None:
     site.cluster.kill(IMAGES, "images")
 
@@ -36,12 +28,12 @@ def start_images(site: OutriderSite) -> None:
     site.cluster.start(IMAGES, SERVED, name="images")
 
 
-def hold_back(site: OutriderSite, image: Image) -> None:
+def hold_back(site: OutriderSite, image: ServedImage) -> None:
     """Let an image arrive by half, and go on only when it is let go: something can happen meanwhile."""
     site.cluster.write(IMAGES, f"{IMAGES_FOLDER}/{image.name}.held", "")
 
 
-def let_go(site: OutriderSite, image: Image) -> None:
+def let_go(site: OutriderSite, image: ServedImage) -> None:
     site.cluster.run(IMAGES, ["rm", f"{IMAGES_FOLDER}/{image.name}.held"])
 
 
@@ -161,14 +153,14 @@ def call_instead(site: OutriderSite, program: str, arguments: str, script: str) 
         site.cluster.run(HEAD, ["rm", "-f", armed])
 
 
-def arriving_bytes(site: OutriderSite, node: str, image: Image) -> int:
+def arriving_bytes(site: OutriderSite, node: str, image: ServedImage) -> int:
     """How much of an image lies on a node that does not have all of it."""
     found = asked(site, node, "ls")["arriving"]
     assert isinstance(found, list)
     return max((int(each["arrived_bytes"]) for each in found if each["digest"] == image.digest), default=0)
 
 
-def wait_arriving(site: OutriderSite, image: Image) -> str:
+def wait_arriving(site: OutriderSite, image: ServedImage) -> str:
     """Until bytes of an image that is held back are on some node; which."""
     found: list[str] = []
 

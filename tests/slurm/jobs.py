@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from testbed.site import Image, OutriderSite
+from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
@@ -31,7 +31,7 @@ class Seen:
     start_s: int
 
 
-def script(image: Image | None, more: str = "") -> str:
+def script(image: ServedImage | None, more: str = "") -> str:
     return SCRIPT.format(lines="" if image is None else image.lines, more=more)
 
 
@@ -75,7 +75,7 @@ def output(site: OutriderSite, job: str, user: str = "ada") -> str:
     return site.cluster.read(HEAD, f"{site.home(user)}/slurm-{job}.out")
 
 
-def arrived_s(site: OutriderSite, image: Image) -> dict[str, int]:
+def arrived_s(site: OutriderSite, image: ServedImage) -> dict[str, int]:
     """On which nodes an image is, and since when."""
     return site.arrived_s(image)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testbed.site import NODE_DAEMON, SERVICE, OutriderSite
 from testbed.slurm import HEAD
 from tests.sites.reservations import reserve, state, wait_reservation, workspace
@@ -14,7 +16,6 @@ from tests.slurm.failing import (
     kill_node,
     kill_service,
     let_go,
-    long,
     second_service,
     wait_arriving,
     wait_released,
@@ -97,7 +98,7 @@ def test_running_job_keeps_its_disk_when_its_nodes_daemon_is_killed(site: Outrid
     assert output(site, job).count("QFI") == 2
 
 
-@long
+@pytest.mark.long
 def test_job_that_ends_while_its_nodes_daemon_is_dead_leaves_nothing_there(site: OutriderSite) -> None:
     image = site.image("leaves.qcow2", 5 * MB)
     job = site.submit(script(image, "sleep 600"), "-t10", "-wn4")

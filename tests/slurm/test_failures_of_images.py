@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from testbed.site import OutriderSite
 from testbed.slurm import HEAD
 from tests.slurm.failing import (
     MB,
     hold_back,
     let_go,
-    long,
     start_images,
     stop_images,
     told,
@@ -63,7 +64,7 @@ def test_transfer_goes_on_when_the_server_of_images_is_back(site: OutriderSite) 
     assert arrived_s(site, image)[found.nodes] <= found.start_s
 
 
-@long
+@pytest.mark.long
 def test_job_runs_when_a_server_is_there_that_was_away_for_long(site: OutriderSite) -> None:
     image = site.image("before.qcow2", 5 * MB)
     stop_images(site)
@@ -92,7 +93,7 @@ def test_job_waits_while_pools_are_full_of_what_others_wait_for(site: OutriderSi
     assert "n1" not in arrived_s(site, large)
 
 
-@long
+@pytest.mark.long
 def test_image_that_is_put_there_later_is_found(site: OutriderSite) -> None:
     image = site.image("later.qcow2", 5 * MB)
     folder = "/srv/images"

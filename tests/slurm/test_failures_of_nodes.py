@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testbed.site import POOL, OutriderSite
 from testbed.slurm import HEAD
 from tests.sites.reservations import reserve, wait_reservation, workspace
@@ -10,7 +12,6 @@ from tests.slurm.failing import (
     fill,
     hold_back,
     let_go,
-    long,
     wait_arriving,
     wait_released,
     wait_shown,
@@ -44,7 +45,7 @@ def test_image_arrives_after_all_on_a_node_that_reboots_meanwhile(site: Outrider
     assert arrived_s(site, image)["n1"] <= found.start_s
 
 
-@long
+@pytest.mark.long
 def test_job_on_a_node_that_reboots_runs_again_with_a_fresh_disk(site: OutriderSite) -> None:
     image = site.image("twice.qcow2", 5 * MB)
     more = 'test "${SLURM_RESTART_COUNT:-0}" != 0 || sleep 300'
@@ -76,7 +77,7 @@ def test_job_whose_slurmd_dies_leaves_no_instance_when_its_node_is_back(site: Ou
     site.cluster.wait_for("no instance", lambda: instances(site, "n3") == [], logs=site.logs)
 
 
-@long
+@pytest.mark.long
 def test_transfer_over_a_cut_link_goes_on_when_the_link_is_mended(site: OutriderSite) -> None:
     image = site.image("cut.qcow2", 20 * MB)
     hold_back(site, image)
@@ -113,7 +114,7 @@ def test_image_that_vanishes_between_release_and_start_is_brought_again(site: Ou
     assert "QFI" in output(site, job)
 
 
-@long
+@pytest.mark.long
 def test_reservation_survives_a_reboot_of_its_node(site: OutriderSite) -> None:
     image = workspace(site, "reborn", 10 * MB)
     answer = reserve(site, "reborn", "--start=now+40s", "-t60s")

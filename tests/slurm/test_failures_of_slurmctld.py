@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from testbed.site import SERVICE, OutriderSite
 from testbed.slurm import HEAD
 from tests.sites.reservations import reserve, state, workspace
@@ -13,7 +15,6 @@ from tests.slurm.failing import (
     keep_state,
     kill_slurmctld,
     let_go,
-    long,
     put_state_back,
     start_slurmctld,
     wait_arriving,
@@ -79,7 +80,7 @@ def test_release_that_slurmctld_has_forgotten_is_given_again(site: OutriderSite)
     assert "QFI" in output(site, job)
 
 
-@long
+@pytest.mark.long
 def test_image_arrives_while_slurmctld_is_away_and_the_job_starts_when_it_is_back(site: OutriderSite) -> None:
     image = site.image("away.qcow2", 10 * MB)
     hold_back(site, image)

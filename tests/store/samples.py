@@ -7,11 +7,11 @@ from pathlib import Path
 from outrider.core.kept import KeptHold, KeptReservation, KeptTransfer
 from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
 from outrider.core.staging.links import Standing
-from outrider.store.records import Answer, Decision, Effect, Owner
+from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
 from outrider.store.store import Store
 
 IMAGE = Image(uri="registry/ubuntu", size_bytes=2_000_000_000, digest="sha256:" + "5" * 64)
-ALICE = Owner(uid=1001, user="alice", account="physics")
+ALICE = ReservationOwner(uid=1001, user="alice", account="physics")
 
 
 def new_store(folder: Path, now_s: int = 0) -> Store:
@@ -51,12 +51,12 @@ def effect(identity: str, subject: str = "slurm", due_s: int = 0, kind: str = "r
     return Effect(identity=identity, kind=kind, subject=subject, created_s=0, due_s=due_s)
 
 
-def answer(key: str, request_hash: str = "aa", text: str = '{"version":1}') -> Answer:
-    return Answer(uid=1001, key=key, request_hash=request_hash, text=text, at_s=7)
+def answer(key: str, request_hash: str = "aa", text: str = '{"version":1}') -> RecordedAnswer:
+    return RecordedAnswer(uid=1001, key=key, request_hash=request_hash, text=text, at_s=7)
 
 
-def decision(name: str, outcome: str = "accepted", at_s: int = 7) -> Decision:
-    return Decision(at_s=at_s, uid=1001, kind="reserve", name=name, outcome=outcome, reason="it fits")
+def decision(name: str, outcome: str = "accepted", at_s: int = 7) -> RecordedDecision:
+    return RecordedDecision(at_s=at_s, uid=1001, kind="reserve", name=name, outcome=outcome, reason="it fits")
 
 
 def promise_all(store: Store, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:

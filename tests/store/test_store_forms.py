@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.kept import (
+    KeptBestEffort,
     KeptCopy,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptRun,
     KeptSlot,
     KeptTransfer,
 )
@@ -105,7 +105,7 @@ def kept_transfers(draw: st.DrawFn) -> KeptTransfer:
 
 
 runs = st.builds(
-    KeptRun,
+    KeptBestEffort,
     name=names,
     until_s=instants,
     holds=holds,
@@ -149,7 +149,7 @@ def test_a_transfer_is_read_as_it_was_written(kept: KeptTransfer) -> None:
 
 @SETTINGS
 @given(runs)
-def test_a_run_is_read_as_it_was_written(kept: KeptRun) -> None:
+def test_a_run_is_read_as_it_was_written(kept: KeptBestEffort) -> None:
     assert forms.read_run(forms.write_run(kept)) == kept
 
 
@@ -167,7 +167,7 @@ TEXTS: dict[str, tuple[str, Callable[[str], object]]] = {
     ),
     "run": (
         forms.write_run(
-            KeptRun(
+            KeptBestEffort(
                 name="r",
                 until_s=1,
                 holds=reservation("w", 1).holds,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.kept import KeptPool, KeptRun
+from outrider.core.kept import KeptBestEffort, KeptPool
 from outrider.store import statements as sql
 from outrider.store.errors import Conflict, TooMuch
-from outrider.store.records import MOST_DOCUMENT, Effect, NodeProgress, NodeRecord, Owner
+from outrider.store.records import MOST_DOCUMENT, Effect, NodeProgress, NodeRecord, ReservationOwner
 from outrider.store.states import STEPS, TRANSFER_STEPS, State, TransferState
 from outrider.store.store import Store
 from tests.store.samples import (
@@ -73,7 +73,7 @@ def test_a_live_name_is_taken_and_a_past_one_is_free(tmp_path: Path) -> None:
         with store.promise() as promise:
             promise.change_reservation(record, 20, state=State.CANCELLED, why="by its user")
         with store.promise() as promise:
-            promise.add_reservation(reservation("w1"), Owner(uid=5, user="bob"), 30)
+            promise.add_reservation(reservation("w1"), ReservationOwner(uid=5, user="bob"), 30)
 
         last = store.reservation("w1")
         assert last is not None
@@ -226,7 +226,7 @@ def test_effects_do_not_pile_up_without_end(tmp_path: Path, monkeypatch: pytest.
 
 def test_nodes_pools_and_runs_are_read_back(tmp_path: Path) -> None:
     pool = KeptPool(node="n1", uses=(("sha256:5", 3),))
-    run = KeptRun(name="77/0", until_s=900, holds=reservation("x", 1).holds)
+    run = KeptBestEffort(name="77/0", until_s=900, holds=reservation("x", 1).holds)
     with new_store(tmp_path) as store:
         with store.progress() as progress:
             progress.put_transfers([transfer(1, is_done=True)], 1)
@@ -330,8 +330,8 @@ def test_a_transaction_cannot_be_nested_nor_used_when_it_is_over(tmp_path: Path)
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Owner(uid=-1, user="x"),
-        lambda: Owner(uid=1, user="x" * 257),
+        lambda: ReservationOwner(uid=-1, user="x"),
+        lambda: ReservationOwner(uid=1, user="x" * 257),
         lambda: effect("e" * 257),
         lambda: effect("e", due_s=1 << 63),
         lambda: answer("k" * 257),

@@ -9,7 +9,7 @@ from outrider.core.model import Image, Resources, Workspace
 from outrider.sim.workload.convert import Form, form_of, read_trace, trace_log, write_trace
 from outrider.sim.workload.images import uniform_images
 from outrider.sim.workload.thesis import published_trace
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 DATA = Path(__file__).parents[1] / "data"
 EXCERPT, LEASES = DATA / "datastar-excerpt.swf", DATA / "leases.lwf"
@@ -111,7 +111,7 @@ def test_images_and_users_of_a_log_are_numbered_in_order_of_appearance() -> None
     trace = Trace(
         name="t",
         submissions=tuple(
-            Submission(
+            TraceSubmission(
                 at_s=0,
                 workspace=Workspace(
                     name="w",
@@ -153,7 +153,7 @@ def test_reservation_and_serial_workspace_are_refused_in_a_log(tmp_path: Path) -
         is_parallel=False,
     )
     with pytest.raises(WorkloadError, match="s is serial"):
-        trace_log(Trace(name="t", submissions=(Submission(at_s=0, workspace=serial, run_s=1),)))
+        trace_log(Trace(name="t", submissions=(TraceSubmission(at_s=0, workspace=serial, run_s=1),)))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from outrider.core.model import Image, Resources
 from outrider.sim.workload.haizea import read_haizea
-from outrider.sim.workload.trace import Submission, WorkloadError
+from outrider.sim.workload.trace import TraceSubmission, WorkloadError
 
 ROOT = Path(__file__).parents[2]
 LEASES = ROOT / "tests" / "data" / "leases.lwf"
 
 
 @pytest.fixture
-def leases() -> dict[str, Submission]:
+def leases() -> dict[str, TraceSubmission]:
     return {one.workspace.name: one for one in read_haizea(LEASES).submissions}
 
 
@@ -35,7 +35,7 @@ def test_site_becomes_nodes_with_instances_added_up() -> None:
 
 
 def test_empty_start_is_best_effort_with_image_user_and_real_duration(
-    leases: dict[str, Submission],
+    leases: dict[str, TraceSubmission],
 ) -> None:
     one = leases["1"]
 
@@ -47,20 +47,20 @@ def test_empty_start_is_best_effort_with_image_user_and_real_duration(
     assert (one.workspace.duration_s, one.run_s, one.user) == (3600, 2700, "7")
 
 
-def test_exact_start_counts_days_and_hours(leases: dict[str, Submission]) -> None:
+def test_exact_start_counts_days_and_hours(leases: dict[str, TraceSubmission]) -> None:
     one = leases["2"]
 
     assert (one.at_s, one.workspace.start_s, one.run_s) == (600, 86400 + 9000, 1800)
     assert not one.workspace.is_preemptible
 
 
-def test_now_starts_at_its_arrival_rounded_up(leases: dict[str, Submission]) -> None:
+def test_now_starts_at_its_arrival_rounded_up(leases: dict[str, TraceSubmission]) -> None:
     one = leases["3"]
 
     assert (one.at_s, one.workspace.start_s, one.workspace.image) == (1201, 1201, None)
 
 
-def test_deadline_lease_may_start_later(leases: dict[str, Submission]) -> None:
+def test_deadline_lease_may_start_later(leases: dict[str, TraceSubmission]) -> None:
     one = leases["4"]
 
     assert (one.workspace.start_s, one.workspace.finish_by_s) == (3600, 10800)

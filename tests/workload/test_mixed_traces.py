@@ -17,7 +17,7 @@ from outrider.sim.workload.generator import (
     requested_work,
     row_parameters,
 )
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 
 @pytest.fixture(scope="module")
@@ -25,11 +25,11 @@ def rows() -> dict[str, Trace]:
     return dict(all_thirty_six(1))
 
 
-def reserved(trace: Trace) -> list[Submission]:
+def reserved(trace: Trace) -> list[TraceSubmission]:
     return [one for one in trace.submissions if not one.workspace.is_best_effort]
 
 
-def best_effort(trace: Trace) -> list[Submission]:
+def best_effort(trace: Trace) -> list[TraceSubmission]:
     return [one for one in trace.submissions if one.workspace.is_best_effort]
 
 

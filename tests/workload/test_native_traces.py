@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload import native
 from outrider.sim.workload.native import read_native, write_native
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
 HEADER = {"format": "outrider-trace", "version": 1, "name": "t", "images": {
@@ -27,7 +27,7 @@ nodes = st.builds(Node, name=texts, capacity=amounts, pool_bytes=st.none() | st.
 
 
 @st.composite
-def submissions(draw: st.DrawFn) -> Submission:
+def submissions(draw: st.DrawFn) -> TraceSubmission:
     duration_s = draw(st.integers(1, 10**9))
     start_s = draw(st.none() | st.integers(0, 10**10))
     slack_s = draw(st.none() | st.integers(0, 10**9))
@@ -43,7 +43,7 @@ def submissions(draw: st.DrawFn) -> Submission:
         is_parallel=draw(st.booleans()),
         is_preemptible=draw(st.booleans()),
     )
-    return Submission(
+    return TraceSubmission(
         at_s=draw(st.integers(-(10**6), 10**10)),
         workspace=workspace,
         run_s=draw(st.integers(0, duration_s)),

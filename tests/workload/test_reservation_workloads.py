@@ -13,10 +13,10 @@ from outrider.sim.workload.generator import (
     feasible_trace,
     transfers_meet_deadlines,
 )
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 
-def reservation(at_s: int, start_s: int, instances: int = 1) -> Submission:
+def reservation(at_s: int, start_s: int, instances: int = 1) -> TraceSubmission:
     workspace = Workspace(
         name=f"ar-{start_s}",
         instances=instances,
@@ -25,7 +25,7 @@ def reservation(at_s: int, start_s: int, instances: int = 1) -> Submission:
         image=Image(uri="i", size_bytes=1),
         start_s=start_s,
     )
-    return Submission(at_s=at_s, workspace=workspace, run_s=60)
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=60)
 
 
 def most_demanded(trace: Trace, cost_s: int) -> int:

@@ -15,8 +15,8 @@ from outrider.core.queue.suspension import SuspensionRules
 from outrider.core.staging.links import LinkEvent, Links
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
-from outrider.sim.workload.trace import Submission, Trace
-from outrider.sim.world import Order, Outcome, World
+from outrider.sim.workload.trace import Trace, TraceSubmission
+from outrider.sim.world import EventOrder, Simulation, SimulationResult
 
 RATE = 100
 MOST_EVENTS = 20_000
@@ -42,10 +42,10 @@ class RecordedSetup(Setup):
         return links
 
 
-class FiniteWorld(World):
+class FiniteWorld(Simulation):
     """A world that complains instead of going on for ever."""
 
-    def _at(self, at_s: int, order: Order, happen: Callable[..., None], *arguments: object) -> None:
+    def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
         assert at_s >= self.now_s, f"at {self.now_s} something is to happen at {at_s}"
         assert self._sequence < MOST_EVENTS, f"at {self.now_s} after {self._sequence} events"
         super()._at(at_s, order, happen, *arguments)
@@ -60,7 +60,7 @@ class Case:
     trace: Trace
     faults: tuple[Fault, ...] = ()
 
-    def run(self) -> Outcome:
+    def run(self) -> SimulationResult:
         return FiniteWorld(self.setup, self.nodes, self.trace, self.faults).run()
 
 
@@ -106,7 +106,7 @@ def random_trace(random: Random, nodes: Sequence[Node], submissions: int) -> Tra
         Image(uri=f"image-{number}", size_bytes=random.randint(1, 4_000))
         for number in range(random.randint(1, 5))
     ]
-    made: list[Submission] = []
+    made: list[TraceSubmission] = []
     at_s = 0
     for number in range(submissions):
         at_s += random.choice([0, 0, random.randint(0, 30), random.randint(0, 200)])
@@ -125,7 +125,7 @@ def random_trace(random: Random, nodes: Sequence[Node], submissions: int) -> Tra
             is_preemptible=random.random() < 0.8,
         )
         run_s = random.choice([duration_s, duration_s, 0, random.randint(0, duration_s)])
-        made.append(Submission(at_s=at_s, workspace=workspace, run_s=run_s))
+        made.append(TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s))
     return Trace(name="random", submissions=made)
 
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.model import Node, Placement, Reservation, Resources, Workspace
-from outrider.core.queue.suspension import Segment, Share
+from outrider.core.queue.suspension import Segment, SegmentShare
 from outrider.core.reuse import Stay
 from outrider.sim.measures import disk_over_time, peak_disk_bytes, use_over_time, utilisation
-from outrider.sim.world import Done, Outcome
+from outrider.sim.world import FinishedRun, SimulationResult
 
 NODES = tuple(Node(name=f"n{n}", capacity=Resources.of(cpus=4)) for n in range(2))
 
 
-def outcome() -> Outcome:
+def outcome() -> SimulationResult:
     """A reservation of 2 x 2 cpus in [10, 20), and 3 x 1 cpu in [0, 5) and again in [15, 30)."""
     held = Workspace(name="held", instances=2, resources=Resources.of(cpus=2), duration_s=10, start_s=10)
     torn = Workspace(name="torn", instances=3, resources=Resources.of(cpus=1), duration_s=20)
-    made = Outcome(NODES, workspaces={"held": held, "torn": torn})
+    made = SimulationResult(NODES, workspaces={"held": held, "torn": torn})
     made.kept.append(
         Reservation(workspace=held, start_s=10, end_s=20, placements=(Placement(node="n0", instances=2),))
     )
-    shares = (Share(0, 1, 1), Share(1, 2, 2))
+    shares = (SegmentShare(0, 1, 1), SegmentShare(1, 2, 2))
     made.done.append(
-        Done(
+        FinishedRun(
             workspace="torn",
             index=0,
             submit_s=0,
@@ -49,7 +49,7 @@ def test_a_resource_that_nobody_has_is_not_used() -> None:
 
 
 def test_nothing_done_is_no_utilisation() -> None:
-    assert utilisation(Outcome(NODES), "cpus") == 0
+    assert utilisation(SimulationResult(NODES), "cpus") == 0
 
 
 def stay(

@@ -21,29 +21,29 @@ from outrider.core.model import Workspace
 from outrider.core.queue.suspension import BYTES_PER_MIB, Segment
 from outrider.core.reuse import Stay
 from outrider.sim.faults import NodeFault
-from outrider.sim.world import Outcome
+from outrider.sim.world import SimulationResult
 
 SEEDS = range(300)
 # A case of conftest.py, which test modules cannot import.
 Case = Any
 CaseOf = Callable[..., Case]
 
-_outcomes: dict[tuple[int, bool], tuple[Case, Outcome]] = {}
+_outcomes: dict[tuple[int, bool], tuple[Case, SimulationResult]] = {}
 
 
 @pytest.fixture(params=[False, True], ids=["without-faults", "with-faults"])
 def worlds(
     request: pytest.FixtureRequest, case_of: CaseOf
-) -> Callable[[], Iterator[tuple[int, Case, Outcome]]]:
+) -> Callable[[], Iterator[tuple[int, Case, SimulationResult]]]:
     return lambda: run_all(case_of, has_faults=request.param)
 
 
 @pytest.fixture
-def sound_worlds(case_of: CaseOf) -> Callable[[], Iterator[tuple[int, Case, Outcome]]]:
+def sound_worlds(case_of: CaseOf) -> Callable[[], Iterator[tuple[int, Case, SimulationResult]]]:
     return lambda: run_all(case_of, has_faults=False)
 
 
-def run_all(case_of: CaseOf, *, has_faults: bool) -> Iterator[tuple[int, Case, Outcome]]:
+def run_all(case_of: CaseOf, *, has_faults: bool) -> Iterator[tuple[int, Case, SimulationResult]]:
     """Every case and its outcome; each is run once, however many tests look at it."""
     for seed in SEEDS:
         if (seed, has_faults) not in _outcomes:
@@ -52,7 +52,7 @@ def run_all(case_of: CaseOf, *, has_faults: bool) -> Iterator[tuple[int, Case, O
         yield seed, *_outcomes[seed, has_faults]
 
 
-Worlds = Callable[[], Iterator[tuple[int, Case, Outcome]]]
+Worlds = Callable[[], Iterator[tuple[int, Case, SimulationResult]]]
 
 
 def expected_runs(workspace: Workspace) -> int:
@@ -112,7 +112,7 @@ def test_no_capacity_is_exceeded_at_any_instant(worlds: Worlds) -> None:
                     assert held <= case.nodes[node].capacity[resource], f"seed {seed}, n{node} at {at_s}"
 
 
-def taken(outcome: Outcome, resource: str) -> Iterator[tuple[int, int, int, int]]:
+def taken(outcome: SimulationResult, resource: str) -> Iterator[tuple[int, int, int, int]]:
     """Who has how much of which node, from when to when."""
     numbers = {node.name: number for number, node in enumerate(outcome.nodes)}
     for reservation in outcome.kept:

@@ -11,18 +11,18 @@ from outrider.core.queue.board import Backfilling
 from outrider.core.queue.suspension import SuspensionRules
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
-from outrider.sim.workload.trace import Submission, Trace
-from outrider.sim.world import Order, Outcome, World
+from outrider.sim.workload.trace import Trace, TraceSubmission
+from outrider.sim.world import EventOrder, Simulation, SimulationResult
 
 RATE = 10
 IMAGE = Image(uri="image", size_bytes=100)
 NEVER_SUSPENDED = SuspensionRules(is_allowed=False)
 
 
-class FiniteWorld(World):
+class FiniteWorld(Simulation):
     """A world that complains instead of going on for ever."""
 
-    def _at(self, at_s: int, order: Order, happen: Callable[..., None], *arguments: object) -> None:
+    def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
         assert self._sequence < 500, f"at {self.now_s} after {self._sequence} events"
         super()._at(at_s, order, happen, *arguments)
 
@@ -37,7 +37,7 @@ def submission(
     cpus: int = 1,
     instances: int = 1,
     run_s: int | None = None,
-) -> Submission:
+) -> TraceSubmission:
     workspace = Workspace(
         name=name,
         instances=instances,
@@ -46,16 +46,16 @@ def submission(
         image=image,
         start_s=start_s,
     )
-    return Submission(at_s=at_s, workspace=workspace, run_s=duration_s if run_s is None else run_s)
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=duration_s if run_s is None else run_s)
 
 
 def run(
-    submissions: Sequence[Submission],
+    submissions: Sequence[TraceSubmission],
     *,
     nodes: Sequence[Node] | int = 1,
     faults: Sequence[Fault] = (),
     **changes: object,
-) -> Outcome:
+) -> SimulationResult:
     if isinstance(nodes, int):
         nodes = tuple(Node(name=f"n{n}", capacity=Resources.of(cpus=1)) for n in range(nodes))
     given: dict[str, object] = {"rate_bytes_per_s": RATE, "suspension": NEVER_SUSPENDED, **changes}
@@ -63,7 +63,7 @@ def run(
     return FiniteWorld(Setup(**given), tuple(nodes), trace, faults).run()  # type: ignore[arg-type]
 
 
-def spans(outcome: Outcome) -> dict[str, list[tuple[int, int]]]:
+def spans(outcome: SimulationResult) -> dict[str, list[tuple[int, int]]]:
     return {done.workspace: [(each.start_s, each.end_s) for each in done.segments] for done in outcome.done}
 
 

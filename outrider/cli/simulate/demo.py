@@ -12,7 +12,7 @@ from outrider.cli.progress import progress
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.sim.experiments.flagship import Line, RefusedExample
+    from outrider.sim.experiments.flagship import ComparisonLine, RefusedExample
 
 _SEEDS = 3
 _BAR_WIDTH = 16
@@ -47,7 +47,7 @@ def show(arguments: argparse.Namespace) -> None:
     print("\n".join(_text(lines, refused_example())))
 
 
-def _text(lines: tuple[Line, ...], refused: RefusedExample) -> Iterator[str]:
+def _text(lines: tuple[ComparisonLine, ...], refused: RefusedExample) -> Iterator[str]:
     longest_s = max(line.finish_s for line in lines)
     yield f"Hours until all best-effort jobs are done; 8 nodes, 100 Mbit/s, mean of {_SEEDS} draws"
     row = ""

@@ -16,7 +16,7 @@ from outrider.sim.workload.trace import Trace
 
 if TYPE_CHECKING:
     from outrider.sim.batch import BatchLog
-    from outrider.sim.occupancy import Occupancy
+    from outrider.sim.occupancy import Schedule
 
 # What only a site with nodes understands, as attributes and as options.
 _SITE_ONLY = {
@@ -31,7 +31,7 @@ class RunResult:
     """The report, and on demand everything for pictures and logs."""
 
     report: RunReport
-    occupancy: Callable[[], Occupancy]
+    occupancy: Callable[[], Schedule]
     site: str
     """What it ran on, in words."""
     header: tuple[str, ...] = field(default=())
@@ -93,7 +93,7 @@ def _run(
     )
     name = Path(arguments.workload).name
 
-    def occupancy() -> Occupancy:
+    def occupancy() -> Schedule:
         from outrider.sim.occupancy import batch_occupancy
 
         return batch_occupancy(log, result, capacity, name)

@@ -10,7 +10,7 @@ from outrider.cli.output import complete_file, print_json
 from outrider.cli.quantities import in_gigabytes, in_hours
 from outrider.cli.simulate.run_log import RunResult
 from outrider.sim.metrics import Summary
-from outrider.sim.occupancy import Occupancy
+from outrider.sim.occupancy import Schedule
 from outrider.sim.report import RunReport
 
 MOST_REFUSALS = 10
@@ -41,7 +41,7 @@ def deliver(result: RunResult, arguments: argparse.Namespace) -> None:
         print("\n".join(report_lines(result.report, result.site)))
 
 
-def write_schedule(occupancy: Occupancy, header: tuple[str, ...], file: TextIO) -> None:
+def write_schedule(occupancy: Schedule, header: tuple[str, ...], file: TextIO) -> None:
     """The jobs as they were scheduled; the log's own header stays, its waiting times do not."""
     from outrider.sim.workload.swf import COLUMNS, UNKNOWN, SwfLog, write_log
     from outrider.sim.workload.swf_trace import COMPLETED

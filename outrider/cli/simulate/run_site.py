@@ -25,8 +25,8 @@ from outrider.sim.workload.generator import skewed_images, uniform_images
 from outrider.sim.workload.images import THESIS_IMAGE_BYTES
 from outrider.sim.workload.swf import read_log
 from outrider.sim.workload.swf_trace import log_nodes
-from outrider.sim.workload.trace import Submission, Trace
-from outrider.sim.world import World
+from outrider.sim.workload.trace import Trace, TraceSubmission
+from outrider.sim.world import Simulation
 
 
 def run_site(arguments: argparse.Namespace) -> RunResult:
@@ -37,14 +37,14 @@ def run_site(arguments: argparse.Namespace) -> RunResult:
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
     try:
-        world = World(setup, nodes, playable, _faults(arguments, nodes))
+        world = Simulation(setup, nodes, playable, _faults(arguments, nodes))
     except ValueError as error:
         raise InputError(f"{arguments.workload}: {error}") from error
     outcome = world.run()
 
-    from outrider.sim.occupancy import Occupancy, world_occupancy
+    from outrider.sim.occupancy import Schedule, world_occupancy
 
-    def occupancy() -> Occupancy:
+    def occupancy() -> Schedule:
         return world_occupancy(outcome, name)
 
     return RunResult(
@@ -171,7 +171,7 @@ def _playable(trace: Trace, setup: Setup, nodes: tuple[Node, ...]) -> tuple[Trac
         return trace, []
     largest_bytes = max(limit for limit in limits if limit is not None)
 
-    def fits(submission: Submission) -> bool:
+    def fits(submission: TraceSubmission) -> bool:
         workspace = submission.workspace
         image = workspace.image
         return not workspace.is_best_effort or image is None or image.size_bytes <= largest_bytes

@@ -12,7 +12,7 @@ from outrider.cli.progress import progress
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.sim.experiments.comparison import Report
+    from outrider.sim.experiments.comparison import TableReport
     from outrider.sim.experiments.parallel import Progress
 
 TABLES = {
@@ -83,7 +83,7 @@ def show(arguments: argparse.Namespace) -> None:
         print(report_text(report))
 
 
-def measured(arguments: argparse.Namespace, on_progress: Progress) -> Report:
+def measured(arguments: argparse.Namespace, on_progress: Progress) -> TableReport:
     """Run the experiment behind a table."""
     from outrider.sim.experiments import disk, submissions, tables
 

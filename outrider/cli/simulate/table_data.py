@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from outrider.cli.output import plain
-from outrider.sim.experiments.comparison import Cell, Column, Report, Table
+from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport
 
 CSV_HEADER = (
     "table",
@@ -21,7 +21,7 @@ CSV_HEADER = (
 )
 
 
-def report_data(report: Report) -> dict[str, object]:
+def report_data(report: TableReport) -> dict[str, object]:
     """Everything that the text shows, unrounded."""
     return {
         "table": report.name,
@@ -32,7 +32,7 @@ def report_data(report: Report) -> dict[str, object]:
     }
 
 
-def report_rows(report: Report) -> Iterator[tuple[object, ...]]:
+def report_rows(report: TableReport) -> Iterator[tuple[object, ...]]:
     """One cell a line, under `CSV_HEADER`."""
     for table in report.tables:
         for row in table.rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from outrider.sim.experiments.comparison import Cell, Column, Report, Summary, Table, Unit
+from outrider.sim.experiments.comparison import Cell, Column, ColumnSummary, Table, TableReport, Unit
 
 WIDTH = 110
 _GAP = "   "
@@ -13,7 +13,7 @@ _NAME_WIDTH = 14
 _IN_POINTS = (Unit.PERCENT, Unit.MORE_PERCENT)
 
 
-def report_text(report: Report) -> str:
+def report_text(report: TableReport) -> str:
     sections = ["\n".join(_heading(report))]
     for table in report.tables:
         blocks = ["\n".join(_block_lines(table, columns)) for columns in _blocks(table)]
@@ -29,7 +29,7 @@ def report_text(report: Report) -> str:
     return "\n\n".join(sections)
 
 
-def _heading(report: Report) -> list[str]:
+def _heading(report: TableReport) -> list[str]:
     name = f"Table {report.name}" if report.name[0].isdigit() else report.name.capitalize()
     seeds = ""
     if report.seeds is not None:
@@ -94,7 +94,7 @@ def _block_lines(table: Table, columns: Sequence[_Shown]) -> list[str]:
     return lines
 
 
-def _summary_lines(table: Table, summaries: Sequence[Summary]) -> Iterator[str]:
+def _summary_lines(table: Table, summaries: Sequence[ColumnSummary]) -> Iterator[str]:
     """One line a column, then by name whatever seeds do not explain."""
     units = {column.name: column.unit for column in table.columns}
     width = max(len(summary.column) for summary in summaries)

@@ -13,10 +13,10 @@ from dataclasses import replace
 from outrider.core.book import Shipping
 from outrider.core.fitting import Fit
 from outrider.core.model import Workspace
-from outrider.core.queue.board import Backfilling, Board, Run, Waiting
+from outrider.core.queue.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
 from outrider.core.queue.holdings import bring_image, leave, release
 from outrider.core.queue.notice import suspend_in_time, withdraw
-from outrider.core.queue.placement import Place, place_one, place_together
+from outrider.core.queue.placement import RunPlacement, place_one, place_together
 from outrider.core.queue.resuming import resumed
 from outrider.core.queue.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
 
@@ -24,9 +24,9 @@ from outrider.core.queue.suspension import Segment, SuspensionRules, joined, nex
 class BestEffort:
     """The queue and what becomes of it."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: QueueBoard) -> None:
         self.board = board
-        self.waiting: list[Waiting] = []
+        self.waiting: list[WaitingWorkspace] = []
         self._next_order = 0
         self._next_index: dict[str, int] = {}
         self._has_gaps = False
@@ -55,14 +55,14 @@ class BestEffort:
         )
         return room >= wanted
 
-    def schedule(self, now_s: int) -> list[Run]:
+    def schedule(self, now_s: int) -> list[BestEffortRun]:
         """Walk the queue once and place what can be placed."""
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
         futures = self._places_left()
         hopeless: set[tuple[int, int, int, bool]] = set()
         chances: dict[tuple[int, int], list[int]] = {}
-        still: list[Waiting] = []
+        still: list[WaitingWorkspace] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
                 if futures <= 0 and waiting.kind is not None:
@@ -85,7 +85,7 @@ class BestEffort:
         self.waiting = still
         return placed
 
-    def begin(self, run: Run, now_s: int) -> None:
+    def begin(self, run: BestEffortRun, now_s: int) -> None:
         """The run starts. If it cannot be suspended, reservations must now go round it."""
         run.has_begun = True
         if self._is_suspendable(run.workspace):
@@ -95,21 +95,23 @@ class BestEffort:
             start_s = max(segment.start_s, now_s)
             self.board.book.timeline.reserve_all(segment.amounts(), start_s, segment.end_s)
 
-    def finish(self, run: Run, now_s: int) -> None:
+    def finish(self, run: BestEffortRun, now_s: int) -> None:
         """The run is over, at its planned end or before."""
         if now_s < run.end_s:
             release(self.board, run, now_s)
             self._has_gaps = True
         leave(self.board, run, now_s)
 
-    def make_room(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int, now_s: int) -> list[Run]:
+    def make_room(
+        self, fits: Sequence[Fit], need: int, start_s: int, end_s: int, now_s: int
+    ) -> list[BestEffortRun]:
         """Give a new reservation its slots; the runs that had to move, with their new segments.
 
         Of the runs in the way the youngest move first. What cannot be placed anew goes back
         to its place in the queue.
         """
         board = self.board
-        victims: dict[str, Run] = {}
+        victims: dict[str, BestEffortRun] = {}
         for chosen in fits:
             row = board.everything.rows[chosen.node]
             while not row.fits(need * chosen.instances, start_s, end_s):
@@ -133,7 +135,7 @@ class BestEffort:
         """A node can be used again: who waits for others may start earlier on it."""
         self._has_gaps = True
 
-    def image_ready_s(self, run: Run, now_s: int) -> int:
+    def image_ready_s(self, run: BestEffortRun, now_s: int) -> int:
         """When everything that brings the run its image will have ended, by what is known now."""
         numbers = {sent.transfer.number for sent in run.transfers}
         numbers.update(life.transfer for _, life in run.lives if life.transfer is not None)
@@ -141,25 +143,25 @@ class BestEffort:
         ends = [links.end_of(number, now_s) for number in sorted(numbers)]
         return max((end_s for end_s in ends if end_s is not None), default=now_s)
 
-    def postpone(self, run: Run, ready_s: int, now_s: int) -> bool:
+    def postpone(self, run: BestEffortRun, ready_s: int, now_s: int) -> bool:
         """The run's image is late: plan it anew from `ready_s` on. False: back to the queue."""
         release(self.board, run, now_s)
         run.ready_s = ready_s
         return self._place_anew(run, now_s)
 
-    def abandon(self, run: Run, now_s: int) -> None:
+    def abandon(self, run: BestEffortRun, now_s: int) -> None:
         """The run lost a node or its place: what it did is lost and it waits again."""
         release(self.board, run, now_s)
         self._requeue(run, now_s)
 
-    def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> Waiting:
+    def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> WaitingWorkspace:
         together = workspace.instances if workspace.is_parallel else 1
         least_nodes = -(-together // max(1, self.board.largest_room(need)))
         image = workspace.image
         # With one transfer a node, each further transfer is a further possible start; and what
         # is serial is told apart in `_try`.
         is_plain = image is None or self.board.book.terms.shipping is Shipping.RELAY or together == 1
-        return Waiting(
+        return WaitingWorkspace(
             order,
             workspace,
             need,
@@ -181,8 +183,13 @@ class BestEffort:
         return max(0, rules.places - taken)
 
     def _try(
-        self, waiting: Waiting, now_s: int, hopeless: set[tuple[int, int, int, bool]], *, may_wait: bool
-    ) -> Run | None:
+        self,
+        waiting: WaitingWorkspace,
+        now_s: int,
+        hopeless: set[tuple[int, int, int, bool]],
+        *,
+        may_wait: bool,
+    ) -> BestEffortRun | None:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
             place = self._find(waiting, now_s, may_wait=may_wait)
@@ -208,7 +215,7 @@ class BestEffort:
             return None
         return self._take(waiting, place, now_s)
 
-    def _find(self, waiting: Waiting, now_s: int, *, may_wait: bool) -> Place | None:
+    def _find(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
         board, workspace = self.board, waiting.workspace
         if workspace.is_parallel:
             return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
@@ -231,13 +238,13 @@ class BestEffort:
                 longest[index] = max(longest[index], until_s - at_s)
         return longest
 
-    def _take(self, waiting: Waiting, place: Place, now_s: int) -> Run:
+    def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""
         workspace = waiting.workspace
         index = self._next_index.get(workspace.name, 0)
         self._next_index[workspace.name] = index + 1
         waiting.left -= workspace.instances if workspace.is_parallel else 1
-        run = Run(
+        run = BestEffortRun(
             order=waiting.order,
             index=index,
             workspace=workspace,
@@ -262,7 +269,7 @@ class BestEffort:
         rules = self.board.rules.suspension
         return rules if workspace.is_preemptible else replace(rules, is_allowed=False)
 
-    def _youngest(self, node: int, start_s: int, end_s: int) -> Run:
+    def _youngest(self, node: int, start_s: int, end_s: int) -> BestEffortRun:
         """The run with segments on the node in the interval that came last into the queue."""
         return max(
             (
@@ -278,7 +285,7 @@ class BestEffort:
             key=lambda run: (run.order, run.index),
         )
 
-    def _place_anew(self, run: Run, now_s: int) -> bool:
+    def _place_anew(self, run: BestEffortRun, now_s: int) -> bool:
         """Segments for what is left of a run that was in a reservation's way. False: back to the queue."""
         segments = self._rest(run, now_s)
         if segments is None:
@@ -300,7 +307,7 @@ class BestEffort:
             pools.set_user(node, life, run.name, end_s)
         return True
 
-    def _rest(self, run: Run, now_s: int) -> tuple[Segment, ...] | None:
+    def _rest(self, run: BestEffortRun, now_s: int) -> tuple[Segment, ...] | None:
         """How the work still to be done could go on, or None."""
         board, rules = self.board, self._rules(run.workspace)
         overhead_s = rules.overhead_s(run.workspace.resources)
@@ -321,7 +328,7 @@ class BestEffort:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
 
-    def _requeue(self, run: Run, now_s: int) -> None:
+    def _requeue(self, run: BestEffortRun, now_s: int) -> None:
         """Back into the queue, where it stood."""
         leave(self.board, run, now_s)
         same = next((waiting for waiting in self.waiting if waiting.order == run.order), None)
@@ -331,13 +338,13 @@ class BestEffort:
         self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together))
         self.waiting.sort(key=lambda waiting: waiting.order)
 
-    def _reconsider(self, now_s: int) -> list[Run]:
+    def _reconsider(self, now_s: int) -> list[BestEffortRun]:
         """Something ended before its time: let runs that wait for their nodes start earlier.
 
         One after the other, in the order of the queue, so that nobody moves onto the place
         that another one was promised. Those that brought an image to their nodes stay there.
         """
-        moved: list[Run] = []
+        moved: list[BestEffortRun] = []
         late = [
             run
             for run in self.board.runs.values()
@@ -353,7 +360,7 @@ class BestEffort:
                     moved.append(anew)
         return moved
 
-    def _exchanged(self, run: Run, now_s: int) -> Run | None:
+    def _exchanged(self, run: BestEffortRun, now_s: int) -> BestEffortRun | None:
         """Another run of the same, at a place that ends earlier; None if it keeps its own."""
         old = run.segments
         release(self.board, run, now_s)
@@ -367,7 +374,7 @@ class BestEffort:
         leave(self.board, run, now_s)
         return anew
 
-    def _may_start_earlier(self, run: Run, now_s: int) -> bool:
+    def _may_start_earlier(self, run: BestEffortRun, now_s: int) -> bool:
         """Whether at any instant before its start enough nodes are free."""
         everything = self.board.everything
         nodes = -(-run.together // self.board.largest_room(run.need))
@@ -380,7 +387,7 @@ class BestEffort:
                 return True
         return False
 
-    def _pull_forward(self, run: Run, now_s: int) -> bool:
+    def _pull_forward(self, run: BestEffortRun, now_s: int) -> bool:
         """Start a run now, on its nodes, if that ends it earlier."""
         old = run.segments
         release(self.board, run, now_s)

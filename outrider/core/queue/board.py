@@ -8,7 +8,7 @@ from enum import Enum
 
 from outrider.core.book import Book
 from outrider.core.model import Image, Workspace
-from outrider.core.queue.suspension import Lane, Segment, Share, SuspensionRules
+from outrider.core.queue.suspension import DiskQueue, Segment, SegmentShare, SuspensionRules
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
 from outrider.core.timeline import FOREVER, Timeline, numbers
@@ -35,7 +35,7 @@ class QueueRules:
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingWorkspace:
     """A workspace in the queue. `left` counts the instances of a serial one still to place."""
 
     order: int
@@ -52,7 +52,7 @@ class Waiting:
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class BestEffortRun:
     """Best-effort instances that have a place."""
 
     order: int
@@ -61,7 +61,7 @@ class Run:
     need: int
     ready_s: int
     segments: tuple[Segment, ...]
-    first_shares: tuple[Share, ...]
+    first_shares: tuple[SegmentShare, ...]
     """Where it was placed: kept when its segments are taken back before it begins."""
     lives: list[tuple[int, Life]]
     placed_s: int
@@ -94,7 +94,7 @@ class Run:
         return {share.node for segment in self.segments if segment.end_s > now_s for share in segment.shares}
 
 
-class Board:
+class QueueBoard:
     """What placing best effort is decided against, and what it changes."""
 
     def __init__(self, book: Book, rules: QueueRules) -> None:
@@ -103,8 +103,8 @@ class Board:
         self.rules = rules
         self.everything = Timeline(book.timeline.nodes, is_tidy=False)
         self.everything.fill(book.leases(), now_s=0)
-        self.lanes = [Lane() for _ in book.timeline.nodes]
-        self.runs: dict[str, Run] = {}
+        self.lanes = [DiskQueue() for _ in book.timeline.nodes]
+        self.runs: dict[str, BestEffortRun] = {}
         self._free: dict[tuple[int, int], int] = {}
         self._free_times: dict[tuple[int, int], list[int]] = {}
         self._free_state = (-1, 0)
@@ -172,14 +172,14 @@ class Board:
             self._largest[need] = room
         return room
 
-    def occupy(self, run: Run) -> None:
+    def occupy(self, run: BestEffortRun) -> None:
         """Enter a run's segments in the slot table and the disks' lanes."""
         for segment in run.segments:
             self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
             for node, start_s, length_s in segment.disk:
                 self.lanes[node].take(start_s, length_s)
 
-    def vacate(self, run: Run, from_s: int) -> None:
+    def vacate(self, run: BestEffortRun, from_s: int) -> None:
         """Give back what a run has from `from_s` on; its segments are cut accordingly."""
         kept: list[Segment] = []
         for segment in run.segments:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from outrider.core.book import Shipping
 from outrider.core.model import Image, Transfer
-from outrider.core.queue.board import Board, Run
-from outrider.core.queue.placement import Place
+from outrider.core.queue.board import BestEffortRun, QueueBoard
+from outrider.core.queue.placement import RunPlacement
 from outrider.core.reuse import Life, Stay
 from outrider.core.staging.fifo import Scheduled
 
 
-def bring_image(board: Board, run: Run, image: Image, place: Place, now_s: int) -> tuple[Scheduled, ...]:
+def bring_image(
+    board: QueueBoard, run: BestEffortRun, image: Image, place: RunPlacement, now_s: int
+) -> tuple[Scheduled, ...]:
     """Keep the copies of the image that the place uses and add the transfers it lacks."""
     pools = board.book.pools
     run.lives = list(place.joined)
@@ -49,7 +51,7 @@ def bring_image(board: Board, run: Run, image: Image, place: Place, now_s: int) 
     return tuple(scheduled)
 
 
-def release(board: Board, run: Run, now_s: int) -> None:
+def release(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
     """Take back everything the run has from now on."""
     if run.is_in_book:
         for segment in run.segments:
@@ -60,7 +62,7 @@ def release(board: Board, run: Run, now_s: int) -> None:
     board.vacate(run, now_s)
 
 
-def leave(board: Board, run: Run, now_s: int) -> None:
+def leave(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
     """The run is no more, and what it kept in pools is not needed by it."""
     for node, life in run.lives:
         board.book.pools.leave(node, life, run.name, now_s)

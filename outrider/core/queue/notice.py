@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.core.queue.board import Board, Run
+from outrider.core.queue.board import BestEffortRun, QueueBoard
 from outrider.core.queue.suspension import Segment, free_until, suspending
 from outrider.core.timeline import NodeTimeline
 
@@ -17,7 +17,7 @@ Hold = tuple[int, int, int, int]
 """What is kept from reservations for a moment: node, amount, from when to when."""
 
 
-def hold_nodes(board: Board, now_s: int) -> list[Hold]:
+def hold_nodes(board: QueueBoard, now_s: int) -> list[Hold]:
     """Take from the book what no reservation can have because runs could not be written before it."""
     timeline = board.book.timeline
     holds: list[Hold] = []
@@ -28,13 +28,13 @@ def hold_nodes(board: Board, now_s: int) -> list[Hold]:
     return holds
 
 
-def give_back(board: Board, holds: list[Hold]) -> None:
+def give_back(board: QueueBoard, holds: list[Hold]) -> None:
     """The decision has been made."""
     for node, amount, start_s, end_s in holds:
         board.book.timeline.release(node, amount, start_s, end_s)
 
 
-def withdraw(board: Board, run: Run, start_s: int, now_s: int) -> None:
+def withdraw(board: QueueBoard, run: BestEffortRun, start_s: int, now_s: int) -> None:
     """Take back what a run has that is in the way of a reservation.
 
     What runs and takes time to be written goes on until the reservation starts, or until the
@@ -55,7 +55,7 @@ def withdraw(board: Board, run: Run, start_s: int, now_s: int) -> None:
     board.vacate(run, min(current.end_s, start_s))
 
 
-def suspend_in_time(board: Board, run: Run, now_s: int) -> None:
+def suspend_in_time(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
     """End what a run is doing before it is in anybody's way, with its memory written."""
     current = _current(run, now_s)
     if current is None or current.suspend_s:
@@ -74,17 +74,17 @@ def suspend_in_time(board: Board, run: Run, now_s: int) -> None:
     run.segments = (*run.segments[:-1], whole)
 
 
-def _current(run: Run, now_s: int) -> Segment | None:
+def _current(run: BestEffortRun, now_s: int) -> Segment | None:
     return next((each for each in run.segments if each.start_s <= now_s < each.end_s), None)
 
 
-def _overhead_s(board: Board, run: Run) -> int:
+def _overhead_s(board: QueueBoard, run: BestEffortRun) -> int:
     if run.is_in_book or not run.has_begun:
         return 0
     return board.rules.suspension.overhead_s(run.workspace.resources)
 
 
-def _busy_until(board: Board, now_s: int) -> dict[int, int]:
+def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
     """Before when no reservation can begin on a node; of nodes that need notice only."""
     running = [
         (run, current)

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from outrider.core.book import Shipping
 from outrider.core.fitting import fit
 from outrider.core.model import Image, Workspace
-from outrider.core.queue.board import Board
-from outrider.core.queue.suspension import Segment, Share, plan_run
+from outrider.core.queue.board import QueueBoard
+from outrider.core.queue.suspension import Segment, SegmentShare, plan_run
 from outrider.core.reuse import Life
 from outrider.core.sweep import SlotSweep
 from outrider.core.timeline import FOREVER, numbers
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class RunPlacement:
     """A way to run a workspace: its segments, and where its image comes from.
 
     `joined` are stays of the image to be extended, `revived` nodes where it lingers, and
@@ -38,7 +38,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImageSource:
     """When an image can be used on a node, and why then: a stay, lingering, or a transfer."""
 
     ready_s: int
@@ -46,30 +46,30 @@ class Source:
     is_lingering: bool = False
 
 
-def source_on(board: Board, image: Image, node: int, now_s: int) -> Source | None:
+def source_on(board: QueueBoard, image: Image, node: int, now_s: int) -> ImageSource | None:
     """The earliest use of the image on the node without a new transfer; None if there is none."""
     if not board.book.terms.is_reusing:
         return None
     pool = board.book.pools.pools[node]
     life = pool.life_at(image.key, now_s)
     if life is not None and life.transfer is None:
-        return Source(now_s, life)
+        return ImageSource(now_s, life)
     if image.key in pool.lingering:
-        return Source(now_s, None, True)
+        return ImageSource(now_s, None, True)
     # A transfer on the best-effort link may be joined; one with a deadline may still move.
     coming = pool.coming(image.key, now_s)
     if coming is not None and coming.transfer is not None and coming.is_firm:
-        return Source(coming.ready_s, coming)
+        return ImageSource(coming.ready_s, coming)
     return None
 
 
-def place_one(board: Board, workspace: Workspace, need: int, now_s: int) -> Place | None:
+def place_one(board: QueueBoard, workspace: Workspace, need: int, now_s: int) -> RunPlacement | None:
     """The place for one instance that ends first; among equals the first node's."""
     image = workspace.image
     arrival_s = now_s
     if image is not None:
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
-    best: Place | None = None
+    best: RunPlacement | None = None
     best_end_s = FOREVER
     if image is None or not board.book.pools.mask_with(image.key):
         candidates = board.free_nodes(need, arrival_s)
@@ -87,13 +87,19 @@ def place_one(board: Board, workspace: Workspace, need: int, now_s: int) -> Plac
 
 
 def _one_on(
-    board: Board, workspace: Workspace, need: int, node: int, source: Source | None, ready_s: int, now_s: int
-) -> Place | None:
-    shares = (Share(node, 1, need),)
+    board: QueueBoard,
+    workspace: Workspace,
+    need: int,
+    node: int,
+    source: ImageSource | None,
+    ready_s: int,
+    now_s: int,
+) -> RunPlacement | None:
+    shares = (SegmentShare(node, 1, need),)
     segments = _segments(board, workspace, shares, ready_s)
     if segments is None:
         return None
-    place = Place(ready_s=ready_s, segments=segments)
+    place = RunPlacement(ready_s=ready_s, segments=segments)
     if workspace.image is None:
         return place
     if source is None:
@@ -106,8 +112,8 @@ def _one_on(
 
 
 def place_together(
-    board: Board, workspace: Workspace, need: int, now_s: int, *, may_wait: bool
-) -> Place | None:
+    board: QueueBoard, workspace: Workspace, need: int, now_s: int, *, may_wait: bool
+) -> RunPlacement | None:
     """A place for all instances at the same time: at once, or, if it `may_wait`, later."""
     image = workspace.image
     if image is None:
@@ -125,7 +131,7 @@ def place_together(
     return _later(board, workspace, need, arrival_s, now_s)
 
 
-def _is_hopeless(board: Board, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
+def _is_hopeless(board: QueueBoard, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
     """Whether what did not fit where the image is will not fit after a transfer either.
 
     So it is if every free node can use the image now and nothing begins or ends meanwhile.
@@ -136,7 +142,9 @@ def _is_hopeless(board: Board, image: Image, need: int, arrival_s: int, now_s: i
     return len(_sources(board, image, free, FOREVER, now_s)) == free.bit_count()
 
 
-def _where_it_is(board: Board, workspace: Workspace, image: Image, need: int, now_s: int) -> Place | None:
+def _where_it_is(
+    board: QueueBoard, workspace: Workspace, image: Image, need: int, now_s: int
+) -> RunPlacement | None:
     """A place on nodes that have the image now, or will have it by a transfer under way."""
     pools = board.book.pools
     holders = pools.mask_with(image.key)
@@ -150,8 +158,8 @@ def _where_it_is(board: Board, workspace: Workspace, image: Image, need: int, no
 
 
 def _with_transfers(
-    board: Board, workspace: Workspace, image: Image, need: int, now_s: int
-) -> tuple[Place | None, int]:
+    board: QueueBoard, workspace: Workspace, image: Image, need: int, now_s: int
+) -> tuple[RunPlacement | None, int]:
     """A place that begins when the transfers it needs have ended; and the last such moment tried.
 
     More transfers end later, and later other nodes may be free: so the number is raised until
@@ -168,9 +176,11 @@ def _with_transfers(
         count = needed
 
 
-def _sources(board: Board, image: Image | None, nodes: int, start_s: int, now_s: int) -> dict[int, Source]:
+def _sources(
+    board: QueueBoard, image: Image | None, nodes: int, start_s: int, now_s: int
+) -> dict[int, ImageSource]:
     """Where, among `nodes`, the image can be used at `start_s` without a new transfer."""
-    found: dict[int, Source] = {}
+    found: dict[int, ImageSource] = {}
     if image is not None:
         for node in numbers(nodes & board.book.pools.mask_with(image.key)):
             source = source_on(board, image, node, now_s)
@@ -180,8 +190,8 @@ def _sources(board: Board, image: Image | None, nodes: int, start_s: int, now_s:
 
 
 def _together_at(
-    board: Board, workspace: Workspace, need: int, start_s: int, only: int | None, now_s: int
-) -> Place | None:
+    board: QueueBoard, workspace: Workspace, need: int, start_s: int, only: int | None, now_s: int
+) -> RunPlacement | None:
     """A place that begins at `start_s`: whole if possible, else in segments around reservations."""
     available = board.free_nodes(need, start_s) & board.nodes_for(workspace.image)
     if only is not None:
@@ -204,14 +214,14 @@ def _together_at(
 
 
 def _fitted(
-    board: Board,
+    board: QueueBoard,
     workspace: Workspace,
     need: int,
     start_s: int,
     available: int,
-    ready: dict[int, Source],
+    ready: dict[int, ImageSource],
     now_s: int,
-) -> Place | None:
+) -> RunPlacement | None:
     """A place on some of the `available` nodes, those that are `ready` first."""
     windows = [workspace.duration_s]
     suspension = board.rules.suspension
@@ -229,12 +239,14 @@ def _fitted(
         )
         if isinstance(fits, int):
             continue
-        shares = tuple(Share(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
+        shares = tuple(
+            SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits
+        )
         segments = _segments(board, workspace, shares, start_s)
         if segments is None:
             continue
         if workspace.image is None:
-            return Place(ready_s=start_s, segments=segments)
+            return RunPlacement(ready_s=start_s, segments=segments)
         chosen_nodes = sum(1 << share.node for share in shares)
         sources = ready or _sources(board, workspace.image, chosen_nodes, start_s, now_s)
         place = _sourced(shares, segments, sources, start_s)
@@ -244,11 +256,11 @@ def _fitted(
 
 
 def _sourced(
-    shares: Sequence[Share],
+    shares: Sequence[SegmentShare],
     segments: tuple[Segment, ...],
-    ready: dict[int, Source],
+    ready: dict[int, ImageSource],
     ready_s: int,
-) -> Place:
+) -> RunPlacement:
     joined: list[tuple[int, Life]] = []
     revived: list[int] = []
     missing: list[int] = []
@@ -260,7 +272,7 @@ def _sourced(
             revived.append(share.node)
         else:
             joined.append((share.node, source.life))
-    return Place(
+    return RunPlacement(
         ready_s=ready_s,
         segments=segments,
         joined=tuple(joined),
@@ -269,7 +281,9 @@ def _sourced(
     )
 
 
-def _later(board: Board, workspace: Workspace, need: int, arrival_s: int, now_s: int) -> Place | None:
+def _later(
+    board: QueueBoard, workspace: Workspace, need: int, arrival_s: int, now_s: int
+) -> RunPlacement | None:
     """The first place from `arrival_s` on, when every transfer it may need has ended."""
     sweep = SlotSweep(
         board.everything,
@@ -290,7 +304,7 @@ def _later(board: Board, workspace: Workspace, need: int, arrival_s: int, now_s:
 
 
 def _segments(
-    board: Board, workspace: Workspace, shares: tuple[Share, ...], start_s: int
+    board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], start_s: int
 ) -> tuple[Segment, ...] | None:
     rules = board.rules.suspension
     if not workspace.is_preemptible and rules.is_allowed:
@@ -307,7 +321,7 @@ def _segments(
     )
 
 
-def _pools_allow(board: Board, image: Image, place: Place, now_s: int) -> bool:
+def _pools_allow(board: QueueBoard, image: Image, place: RunPlacement, now_s: int) -> bool:
     """Whether every pool has room for what the place keeps or brings, at every instant."""
     pools = board.book.pools.pools
     for node, life in place.joined:

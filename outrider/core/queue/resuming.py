@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from outrider.core.fitting import fit
 from outrider.core.model import Workspace
-from outrider.core.queue.board import Board
-from outrider.core.queue.suspension import Segment, Share, next_fit, plan_run
+from outrider.core.queue.board import QueueBoard
+from outrider.core.queue.suspension import Segment, SegmentShare, next_fit, plan_run
 from outrider.core.sweep import SlotSweep
 
 
 def resumed(
-    board: Board, workspace: Workspace, shares: tuple[Share, ...], work_s: int, from_s: int
+    board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], work_s: int, from_s: int
 ) -> tuple[Segment, ...] | None:
     """Segments for the rest of something suspended, on the same nodes or, if allowed, on others."""
     rules = board.rules.suspension
@@ -44,7 +44,7 @@ def resumed(
         available=board.book.available,
     )
     assert not isinstance(fits, int)
-    others = tuple(Share(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
+    others = tuple(SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
     there = plan_run(rows, board.lanes, others, start_s, work_s, rules, overhead_s, is_resumed=True)
     if there is None or (here is not None and here[-1].end_s <= there[-1].end_s):
         return here

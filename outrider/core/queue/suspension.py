@@ -49,7 +49,7 @@ class SuspensionRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class SegmentShare:
     """What one node gives to a segment: so many instances, so much in all."""
 
     node: int
@@ -63,7 +63,7 @@ class Segment:
 
     start_s: int
     end_s: int
-    shares: tuple[Share, ...]
+    shares: tuple[SegmentShare, ...]
     resume_s: int = 0
     suspend_s: int = 0
     disk: tuple[tuple[int, int, int], ...] = ()
@@ -78,7 +78,7 @@ class Segment:
         return self.end_s - self.start_s - self.resume_s - self.suspend_s
 
 
-class Lane:
+class DiskQueue:
     """One node's disk, which suspends or resumes one thing at a time."""
 
     __slots__ = ("_taken",)
@@ -139,14 +139,14 @@ def joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segmen
     return (*done[:-1], whole, *rest[1:])
 
 
-def free_until(rows: Sequence[NodeTimeline], shares: Sequence[Share], start_s: int, end_s: int) -> int:
+def free_until(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, end_s: int) -> int:
     """The first instant from `start_s` on at which not every share is free; at most `end_s`."""
     for share in shares:
         end_s = rows[share.node].free_until(share.amount, start_s, end_s)
     return end_s
 
 
-def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[Share], start_s: int) -> int:
+def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int) -> int:
     """The first instant from `start_s` on at which every share is free; FOREVER if never."""
     while True:
         later_s = start_s
@@ -159,8 +159,8 @@ def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[Share], start_s: int
 
 def plan_run(
     rows: Sequence[NodeTimeline],
-    lanes: Sequence[Lane],
-    shares: tuple[Share, ...],
+    lanes: Sequence[DiskQueue],
+    shares: tuple[SegmentShare, ...],
     start_s: int,
     work_s: int,
     rules: SuspensionRules,
@@ -216,7 +216,11 @@ _NOTHING = Overhead(0)
 
 
 def suspending(
-    lanes: Sequence[Lane], shares: Sequence[Share], end_s: int, overhead_s: int, rules: SuspensionRules
+    lanes: Sequence[DiskQueue],
+    shares: Sequence[SegmentShare],
+    end_s: int,
+    overhead_s: int,
+    rules: SuspensionRules,
 ) -> Overhead:
     """What must be taken before `end_s` so that every node's disk has written all by then."""
     if not overhead_s or not rules.is_serialised:
@@ -226,7 +230,11 @@ def suspending(
 
 
 def _resuming(
-    lanes: Sequence[Lane], shares: Sequence[Share], start_s: int, overhead_s: int, rules: SuspensionRules
+    lanes: Sequence[DiskQueue],
+    shares: Sequence[SegmentShare],
+    start_s: int,
+    overhead_s: int,
+    rules: SuspensionRules,
 ) -> Overhead:
     """What must be taken after `start_s` so that every node's disk has read all."""
     if not overhead_s or not rules.is_serialised:
@@ -236,7 +244,7 @@ def _resuming(
 
 
 def _on_disks(
-    shares: Sequence[Share], overhead_s: int, start: Callable[[int, int], int]
+    shares: Sequence[SegmentShare], overhead_s: int, start: Callable[[int, int], int]
 ) -> tuple[tuple[int, int, int], ...]:
     """When each share's node is busy with it: (node, start, seconds), one instance after the other."""
     lengths = [(share.node, overhead_s * share.instances) for share in shares]

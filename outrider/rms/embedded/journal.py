@@ -10,7 +10,7 @@ from pathlib import Path
 from cachemgr.disk import RealDisk, replace_file
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, NodeState, RmsError, RmsReservation, Submission
-from outrider.rms.twin.jobs import Holder, Job, Leaving
+from outrider.rms.twin.jobs import Holder, Leaving, TwinJob
 
 VERSION = 1
 MOST_BYTES = 64 << 20
@@ -25,7 +25,7 @@ class JournalError(RmsError):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptRun:
+class JournaledRun:
     """A command that was launched: by what it is found again, and how it stands."""
 
     identity: str
@@ -35,18 +35,18 @@ class KeptRun:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kept:
+class JournalContent:
     """All of it."""
 
-    jobs: tuple[Job, ...] = ()
+    jobs: tuple[TwinJob, ...] = ()
     ended: Mapping[str, str]
     reservations: tuple[RmsReservation, ...] = ()
     nodes: Mapping[str, NodeState]
-    runs: Mapping[str, KeptRun]
+    runs: Mapping[str, JournaledRun]
     last_number: int = 0
 
 
-def encode(kept: Kept) -> bytes:
+def encode(kept: JournalContent) -> bytes:
     plain = {
         "version": VERSION,
         "last_number": kept.last_number,
@@ -71,14 +71,14 @@ def write(path: Path, data: bytes) -> None:
     replace_file(RealDisk(), str(path), data)
 
 
-def read(path: Path) -> Kept | None:
+def read(path: Path) -> JournalContent | None:
     """What an earlier service wrote; None if there was none."""
     try:
         with path.open("rb") as file:
             plain = json.loads(file.read(MOST_BYTES))
         if plain["version"] != VERSION:
             raise JournalError(f"{path} was written by another version: start that, or move the file away")
-        return Kept(
+        return JournalContent(
             jobs=tuple(_job(each) for each in plain["jobs"]),
             ended={str(key): str(why) for key, why in plain["ended"].items()},
             reservations=tuple(_reservation(each) for each in plain["reservations"]),
@@ -95,8 +95,8 @@ def read(path: Path) -> Kept | None:
         ) from error
 
 
-def _run(identity: str, start_s: int, is_begun: bool, is_stopped: bool) -> KeptRun:
-    return KeptRun(identity=identity, start_s=start_s, is_begun=is_begun, is_stopped=is_stopped)
+def _run(identity: str, start_s: int, is_begun: bool, is_stopped: bool) -> JournaledRun:
+    return JournaledRun(identity=identity, start_s=start_s, is_begun=is_begun, is_stopped=is_stopped)
 
 
 def _plain_reservation(each: RmsReservation) -> Plain:
@@ -115,7 +115,7 @@ def _reservation(plain: dict[str, object]) -> RmsReservation:
     return RmsReservation(nodes=_texts(nodes), users=_texts(users), **plain)  # type: ignore[arg-type]
 
 
-def _plain_job(job: Job) -> Plain:
+def _plain_job(job: TwinJob) -> Plain:
     submission, leaving = job.submission, job.leaving
     return {
         "number": job.number,
@@ -150,14 +150,14 @@ def _plain_job(job: Job) -> Plain:
     }
 
 
-def _job(plain: dict[str, object]) -> Job:
+def _job(plain: dict[str, object]) -> TwinJob:
     asked, leaving = plain.pop("submission"), plain.pop("leaving")
     if not isinstance(asked, dict) or not isinstance(leaving, list | None):
         raise TypeError("a job without a submission")
     submission = Submission(
         argv=_texts(asked.pop("argv")), resources=Resources.from_mapping(asked.pop("resources")), **asked
     )
-    return Job(
+    return TwinJob(
         submission=submission,
         state=JobState(plain.pop("state")),
         holders={Holder(each) for each in _texts(plain.pop("holders"))},

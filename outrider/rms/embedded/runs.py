@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from outrider.rms.base import JobState
 from outrider.rms.embedded.launching import Command, Handle, Launcher
-from outrider.rms.twin.jobs import Job
+from outrider.rms.twin.jobs import TwinJob
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class JobRun:
     """One start of a job. `start_s` tells it from an earlier one."""
 
     handle: Handle
@@ -27,13 +27,13 @@ class Runs:
     def __init__(
         self,
         launcher: Launcher,
-        command_of: Callable[[Job], Command],
-        fail: Callable[[Job, str], None],
+        command_of: Callable[[TwinJob], Command],
+        fail: Callable[[TwinJob, str], None],
     ) -> None:
         self._launcher = launcher
         self._command_of = command_of
         self._fail = fail
-        self.all: dict[str, Run] = {}
+        self.all: dict[str, JobRun] = {}
 
     def over(self) -> list[str]:
         """The jobs whose commands have ended."""
@@ -50,7 +50,7 @@ class Runs:
         else:
             self._end(job)
 
-    def follow(self, jobs: Mapping[str, Job]) -> None:
+    def follow(self, jobs: Mapping[str, TwinJob]) -> None:
         """Let each command be as its job is; what is launched waits for `begin`."""
         for key in list(self.all):
             self._follow_one(key, jobs.get(key))
@@ -74,7 +74,7 @@ class Runs:
             run.handle.leave()
         self.all = {}
 
-    def _follow_one(self, key: str, job: Job | None) -> None:
+    def _follow_one(self, key: str, job: TwinJob | None) -> None:
         run = self.all[key]
         if job is None:
             self._end(key)
@@ -91,13 +91,13 @@ class Runs:
         elif not run.is_stopped:
             self.off_nodes(key, job.state)
 
-    def _launch(self, job: Job) -> None:
+    def _launch(self, job: TwinJob) -> None:
         try:
             handle = self._launcher.launch(self._command_of(job))
         except (OSError, KeyError) as error:
             self._fail(job, f"its command cannot be started: {error}")
             return
-        self.all[job.key] = Run(handle, job.start_s or 0)
+        self.all[job.key] = JobRun(handle, job.start_s or 0)
 
     def _end(self, key: str) -> None:
         self.all.pop(key).handle.kill()

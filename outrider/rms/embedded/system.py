@@ -25,15 +25,15 @@ from outrider.rms.base import (
     Unavailable,
 )
 from outrider.rms.embedded import journal
-from outrider.rms.embedded.journal import JournalError, Kept, KeptRun
+from outrider.rms.embedded.journal import JournalContent, JournaledRun, JournalError
 from outrider.rms.embedded.launching import Command, Launcher
-from outrider.rms.embedded.runs import Run, Runs
-from outrider.rms.twin import Hooks, Outside, Rules, Twin
-from outrider.rms.twin.jobs import OCCUPYING, Job
+from outrider.rms.embedded.runs import JobRun, Runs
+from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
+from outrider.rms.twin.jobs import OCCUPYING, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
 from outrider.rms.twin.system import Clock
 
-RULES = Rules(kill_s=2)
+RULES = TwinRules(kill_s=2)
 """A job that has to go is told, and killed two seconds later."""
 TICK_S = 1.0
 MOST_JOBS = 10_000
@@ -81,7 +81,7 @@ class EmbeddedSystem:
         launcher: Launcher,
         log: Log,
         hooks: EmbeddedHooks | None = None,
-        rules: Rules = RULES,
+        rules: TwinRules = RULES,
     ) -> None:
         self._path = path
         self._clock = clock
@@ -153,9 +153,9 @@ class EmbeddedSystem:
         with self._call():
             self._twin.hold(job, reason)
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         with self._call():
-            self._twin.release(job, nodes)
+            self._twin.release(job, nodes, ticket)
 
     def note(self, job: str, text: str) -> None:
         with self._call():
@@ -243,7 +243,7 @@ class EmbeddedSystem:
         """The journal, if anything has changed."""
         world = self._world
         data = journal.encode(
-            Kept(
+            JournalContent(
                 jobs=tuple(world.all_jobs()),
                 ended=world.ended,
                 reservations=tuple(world.all_reservations()),
@@ -281,19 +281,19 @@ class EmbeddedSystem:
         for key, run in kept.runs.items():
             self._adopt(key, run)
 
-    def _adopt(self, key: str, kept: KeptRun) -> None:
+    def _adopt(self, key: str, kept: JournaledRun) -> None:
         """Find a command again. One that is gone has ended its job, however far it came."""
         handle = self._launcher.adopt(kept.identity)
         job = self._world.jobs.get(key)
         if handle is not None:
-            self._runs.all[key] = Run(
+            self._runs.all[key] = JobRun(
                 handle, kept.start_s, is_begun=kept.is_begun, is_stopped=kept.is_stopped
             )
         elif job is not None:
             self._log.warning("command is gone", job=key, has_begun=kept.is_begun)
             self._fail(job, GONE)
 
-    def _command_of(self, job: Job) -> Command:
+    def _command_of(self, job: TwinJob) -> Command:
         seen = job.seen()
         variables = {"OUTRIDER_JOB": job.key, "OUTRIDER_NODES": ",".join(job.nodes)}
         if job.reservation is not None:
@@ -310,7 +310,7 @@ class EmbeddedSystem:
         if state is not JobState.SUSPENDED:
             self._hooks.epilog(job, node)
 
-    def _fail(self, job: Job, why: str) -> None:
+    def _fail(self, job: TwinJob, why: str) -> None:
         self._log.warning("job cannot go on", job=job.key, reason=why)
         self._world.end(job, why)
 
@@ -324,8 +324,8 @@ class EmbeddedSystem:
                 self._log.warning("tick failed", traceback=traceback.format_exc())
 
 
-def _kept(run: Run) -> KeptRun:
-    return KeptRun(
+def _kept(run: JobRun) -> JournaledRun:
+    return JournaledRun(
         identity=run.handle.identity,
         start_s=run.start_s,
         is_begun=run.is_begun,

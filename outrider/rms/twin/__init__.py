@@ -2,7 +2,7 @@
 
 from outrider.rms.twin.faults import EpilogFault, Fault, Faults, Slow
 from outrider.rms.twin.outside import Outside
-from outrider.rms.twin.rules import GRID_ENGINE, SLURM, Hooks, NotReady, Rules
+from outrider.rms.twin.rules import GRID_ENGINE, SLURM, Hooks, NotReady, TwinRules
 from outrider.rms.twin.system import Clock, Twin
 from outrider.rms.twin.world import Happening
 
@@ -17,7 +17,7 @@ __all__ = [
     "Hooks",
     "NotReady",
     "Outside",
-    "Rules",
     "Slow",
     "Twin",
+    "TwinRules",
 ]

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from outrider.rms.base import Refused, RmsReservation, Submission, Unknown
-from outrider.rms.twin.jobs import OCCUPYING, Job
+from outrider.rms.twin.jobs import OCCUPYING, TwinJob
 from outrider.rms.twin.placing import fits
-from outrider.rms.twin.world import World
+from outrider.rms.twin.world import TwinCluster
 
 
-def job(world: World, key: str) -> Job:
+def job(world: TwinCluster, key: str) -> TwinJob:
     """A job that has not ended."""
     found = world.jobs.get(key)
     if found is None:
@@ -20,13 +20,13 @@ def job(world: World, key: str) -> Job:
     return found
 
 
-def check_nodes(world: World, names: Iterable[str]) -> None:
+def check_nodes(world: TwinCluster, names: Iterable[str]) -> None:
     unknown = [name for name in names if name not in world.nodes]
     if unknown:
         raise Unknown(f"there is no node {', '.join(unknown)}")
 
 
-def check_use(world: World, name: str, user: str) -> None:
+def check_use(world: TwinCluster, name: str, user: str) -> None:
     """Whether a user's job may be bound to that reservation."""
     reservation = world.reservations.get(name)
     if reservation is None or reservation.end_s <= world.now_s:
@@ -35,7 +35,7 @@ def check_use(world: World, name: str, user: str) -> None:
         raise Refused(f"reservation {name} is for {', '.join(reservation.users)}, not for {user}")
 
 
-def reserve(world: World, wanted: RmsReservation) -> None:
+def reserve(world: TwinCluster, wanted: RmsReservation) -> None:
     """Makes a reservation, or changes the one of that name."""
     check_nodes(world, wanted.nodes)
     old = world.reservations.get(wanted.name)
@@ -56,7 +56,7 @@ def reserve(world: World, wanted: RmsReservation) -> None:
     world.put_reservation(wanted, "changed" if old is not None else "made")
 
 
-def _check_overlaps(world: World, wanted: RmsReservation) -> None:
+def _check_overlaps(world: TwinCluster, wanted: RmsReservation) -> None:
     for other in world.all_reservations():
         shared = sorted(set(other.nodes) & set(wanted.nodes))
         overlaps = other.start_s < wanted.end_s and wanted.start_s < other.end_s
@@ -67,7 +67,7 @@ def _check_overlaps(world: World, wanted: RmsReservation) -> None:
             )
 
 
-def _check_jobs_inside(world: World, wanted: RmsReservation) -> None:
+def _check_jobs_inside(world: TwinCluster, wanted: RmsReservation) -> None:
     for each in world.bound_to(wanted.name):
         if each.state in OCCUPYING:
             outside = sorted(set(each.nodes) - set(wanted.nodes))
@@ -75,7 +75,7 @@ def _check_jobs_inside(world: World, wanted: RmsReservation) -> None:
                 raise Refused(f"job {each.key} runs in reservation {wanted.name}: end it first")
 
 
-def submit(world: World, submission: Submission, *, eligible: tuple[str, ...] = ()) -> Job:
+def submit(world: TwinCluster, submission: Submission, *, eligible: tuple[str, ...] = ()) -> TwinJob:
     """Takes a job, if it could ever start."""
     check_nodes(world, eligible)
     if submission.reservation is not None:

@@ -31,7 +31,7 @@ class Leaving:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class TwinJob:
     """The twin's own record of a job. `number` is the order of submission."""
 
     number: int

@@ -8,13 +8,13 @@ from dataclasses import replace
 from outrider.rms.base import JobState, NodeState, Refused, RmsReservation, Submission
 from outrider.rms.twin import asking
 from outrider.rms.twin.jobs import OCCUPYING, WAITING, Holder
-from outrider.rms.twin.world import World
+from outrider.rms.twin.world import TwinCluster
 
 
 class Outside:
     """The doings of everybody but the service. They never meet a planned fault."""
 
-    def __init__(self, world: World, catch_up: Callable[[], None]) -> None:
+    def __init__(self, world: TwinCluster, catch_up: Callable[[], None]) -> None:
         self._world = world
         self._catch_up = catch_up
 

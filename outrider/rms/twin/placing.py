@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 from outrider.core.model import Resources
 from outrider.rms.base import NodeState, RmsNode, RmsReservation
-from outrider.rms.twin.jobs import OCCUPYING, Job
-from outrider.rms.twin.rules import Rules
+from outrider.rms.twin.jobs import OCCUPYING, TwinJob
+from outrider.rms.twin.rules import TwinRules
 
 
-class Board:
+class NodesAtInstant:
     """The nodes at one instant: what is free on each, and when each is reserved."""
 
     def __init__(
@@ -18,9 +18,9 @@ class Board:
         now_s: int,
         *,
         nodes: Iterable[RmsNode],
-        jobs: Iterable[Job],
+        jobs: Iterable[TwinJob],
         reservations: Mapping[str, RmsReservation],
-        rules: Rules,
+        rules: TwinRules,
     ) -> None:
         self._now_s = now_s
         self._rules = rules
@@ -34,7 +34,7 @@ class Board:
             if job.state in OCCUPYING:
                 self.take(job)
 
-    def take(self, job: Job) -> None:
+    def take(self, job: TwinJob) -> None:
         """Counts a job's nodes as taken by it."""
         for name in job.nodes:
             free = self._free.get(name)
@@ -42,7 +42,7 @@ class Board:
                 for resource, amount in job.submission.resources.amounts:
                     free[resource] = free.get(resource, 0) - amount
 
-    def nodes_for(self, job: Job) -> tuple[str, ...] | None:
+    def nodes_for(self, job: TwinJob) -> tuple[str, ...] | None:
         """The first nodes, by name, on which the job can start now; None if they do not suffice."""
         reservation = None
         if job.reservation is not None:
@@ -59,7 +59,7 @@ class Board:
                     return tuple(fitting)
         return None
 
-    def _admits(self, reservation: RmsReservation, job: Job) -> bool:
+    def _admits(self, reservation: RmsReservation, job: TwinJob) -> bool:
         if not reservation.start_s <= self._now_s < reservation.end_s:
             return False
         if job.submission.user not in reservation.users:
@@ -67,7 +67,7 @@ class Board:
         end_s = job.limit_from(self._now_s)
         return self._rules.starts_beyond_end or end_s is None or end_s <= reservation.end_s
 
-    def _is_clear(self, name: str, job: Job, own: RmsReservation | None) -> bool:
+    def _is_clear(self, name: str, job: TwinJob, own: RmsReservation | None) -> bool:
         """Whether the job would meet nobody's reservation there; inside its own nobody else's can be."""
         if own is not None:
             return name in own.nodes

@@ -13,7 +13,7 @@ from outrider.rms.base import JobState, RmsJob, Submission
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class TwinRules:
     """How this twin behaves where batch systems differ.
 
     `pass_every_s`: jobs are started at multiples of it. `sweep_every_s`: so are what passed
@@ -50,7 +50,7 @@ class Rules:
             raise ValueError(f"unstarted_at_end is held or ended, not {self.unstarted_at_end.value}")
 
 
-SLURM = Rules(
+SLURM = TwinRules(
     pass_every_s=4,
     sweep_every_s=30,
     prolog_s=1,
@@ -59,7 +59,7 @@ SLURM = Rules(
     requeue_delay_s=121,
     release_ends_all_holds=True,
 )
-GRID_ENGINE = Rules(
+GRID_ENGINE = TwinRules(
     pass_every_s=2,
     prolog_s=1,
     save_s=3,

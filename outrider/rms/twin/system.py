@@ -20,10 +20,10 @@ from outrider.rms.base import (
 )
 from outrider.rms.twin import asking
 from outrider.rms.twin.faults import Fault, Faults, Slow
-from outrider.rms.twin.jobs import OCCUPYING, WAITING, Holder, Job
+from outrider.rms.twin.jobs import OCCUPYING, WAITING, Holder, TwinJob
 from outrider.rms.twin.outside import Outside
-from outrider.rms.twin.rules import Hooks, Rules
-from outrider.rms.twin.world import Happening, World
+from outrider.rms.twin.rules import Hooks, TwinRules
+from outrider.rms.twin.world import Happening, TwinCluster
 
 
 class Clock(Protocol):
@@ -47,15 +47,15 @@ class Twin:
         nodes: Iterable[RmsNode],
         *,
         clock: Clock,
-        rules: Rules | None = None,
+        rules: TwinRules | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         self.faults = Faults()
         self._clock = clock
-        self._world = World(
+        self._world = TwinCluster(
             nodes,
             now_s=clock.now_s(),
-            rules=rules or Rules(),
+            rules=rules or TwinRules(),
             hooks=hooks or Hooks(),
             faults=self.faults,
         )
@@ -67,7 +67,7 @@ class Twin:
         return "twin"
 
     @property
-    def world(self) -> World:
+    def world(self) -> TwinCluster:
         """What goes on behind it, for whoever keeps that or lets it drive something real."""
         return self._world
 
@@ -130,10 +130,11 @@ class Twin:
             self._check_waits(found, "held")
             self._world.hold(found, Holder.OURS, reason)
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         with self._call("release"):
             world, found = self._world, self._found(job)
             asking.check_nodes(world, nodes)
+            found.ticket = ticket or found.ticket
             wanted = found.submission.nodes_wanted
             if nodes and len(set(nodes)) < wanted:
                 raise Refused(f"job {job} wants {wanted} nodes: {', '.join(nodes)} do not suffice")
@@ -209,9 +210,9 @@ class Twin:
         if fault is Fault.ANSWER_LOST:
             raise Unavailable(f"twin's answer to {name} was lost: ask again")
 
-    def _found(self, key: str) -> Job:
+    def _found(self, key: str) -> TwinJob:
         return asking.job(self._world, key)
 
-    def _check_waits(self, job: Job, done: str) -> None:
+    def _check_waits(self, job: TwinJob, done: str) -> None:
         if job.state not in WAITING:
             raise Refused(f"job {job.key} is {job.state.value}: only one that waits can be {done}")

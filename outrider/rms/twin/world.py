@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from cachemgr.steady import STEP_S
 from outrider.rms.base import STEPS, JobState, NodeState, RmsNode, RmsReservation, Submission
 from outrider.rms.twin.faults import Faults
-from outrider.rms.twin.jobs import OCCUPYING, Holder, Job, Leaving
-from outrider.rms.twin.placing import Board
-from outrider.rms.twin.rules import Hooks, Rules
+from outrider.rms.twin.jobs import OCCUPYING, Holder, Leaving, TwinJob
+from outrider.rms.twin.placing import NodesAtInstant
+from outrider.rms.twin.rules import Hooks, TwinRules
 
 MOST_HAPPENINGS = 100_000
 MOST_ENDED = 10_000
@@ -33,14 +33,14 @@ class Happening:
     why: str = ""
 
 
-class World:
+class TwinCluster:
     """What goes on whether or not anybody asks."""
 
     def __init__(
-        self, nodes: Iterable[RmsNode], *, now_s: int, rules: Rules, hooks: Hooks, faults: Faults
+        self, nodes: Iterable[RmsNode], *, now_s: int, rules: TwinRules, hooks: Hooks, faults: Faults
     ) -> None:
         self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, TwinJob] = {}
         self.ended: dict[str, str] = {}
         """Why each ended job did, the oldest first."""
         self.reservations: dict[str, RmsReservation] = {}
@@ -61,7 +61,7 @@ class World:
     def restore(
         self,
         *,
-        jobs: Iterable[Job],
+        jobs: Iterable[TwinJob],
         ended: dict[str, str],
         reservations: Iterable[RmsReservation],
         last_number: int,
@@ -108,7 +108,7 @@ class World:
             elif job.state is JobState.PENDING and job.eligible_s > self.now_s:
                 yield job.eligible_s
 
-    def _instants_on_nodes(self, job: Job) -> Iterator[int]:
+    def _instants_on_nodes(self, job: TwinJob) -> Iterator[int]:
         limit_end_s, work_end_s = job.limit_end_s(), job.work_end_s()
         if limit_end_s is not None:
             yield self._swept(limit_end_s)
@@ -132,7 +132,7 @@ class World:
         if not self._has_changed:
             self._start_jobs()
 
-    def _bring_up_to_date(self, job: Job) -> None:
+    def _bring_up_to_date(self, job: TwinJob) -> None:
         now_s = self.now_s
         if job.leaving is not None:
             if job.leaving.at_s <= now_s:
@@ -166,8 +166,8 @@ class World:
                     self._start(job, nodes)
                     board = self._board()
 
-    def _board(self) -> Board:
-        return Board(
+    def _board(self) -> NodesAtInstant:
+        return NodesAtInstant(
             self.now_s,
             nodes=self.nodes.values(),
             jobs=self.jobs.values(),
@@ -175,7 +175,7 @@ class World:
             rules=self.rules,
         )
 
-    def _start(self, job: Job, nodes: tuple[str, ...]) -> None:
+    def _start(self, job: TwinJob, nodes: tuple[str, ...]) -> None:
         job.nodes, job.start_s = nodes, self.now_s
         job.ready_s = self.now_s + self.rules.prolog_s
         self._move(job, JobState.STARTING, ",".join(nodes))
@@ -189,14 +189,14 @@ class World:
         if self.rules.prolog_s == 0:
             self._move(job, JobState.RUNNING)
 
-    def _hold_back(self, job: Job, reason: str) -> None:
+    def _hold_back(self, job: TwinJob, reason: str) -> None:
         """Takes a job that was starting off its nodes and holds it."""
         job.holders.add(Holder.SYSTEM)
         job.shown = reason
         job.leaving = Leaving(self.now_s, JobState.HELD, reason)
         self._leave_now(job)
 
-    def leave(self, job: Job, to: JobState, why: str) -> None:
+    def leave(self, job: TwinJob, to: JobState, why: str) -> None:
         """Sends a job off its nodes, as soon as the rules let it. What ends a job overrides the rest."""
         if job.leaving is not None and job.leaving.to is JobState.ENDED:
             return
@@ -208,7 +208,7 @@ class World:
         if delay_s == 0:
             self._leave_now(job)
 
-    def _leave_now(self, job: Job) -> None:
+    def _leave_now(self, job: TwinJob) -> None:
         leaving, before = job.leaving, job.seen()
         assert leaving is not None
         assert job.start_s is not None
@@ -228,15 +228,15 @@ class World:
                 for _ in range(self.faults.epilog_runs()):
                     self.hooks.epilog(before, node)
 
-    def go_on(self, job: Job) -> None:
+    def go_on(self, job: TwinJob) -> None:
         """Lets a suspended job wait for nodes; one that is still being saved does so afterwards."""
         job.wants_to_go_on = job.state is not JobState.SUSPENDED
         if job.state is JobState.SUSPENDED:
             self._move(job, JobState.PENDING, "resumed")
 
-    def add_job(self, submission: Submission) -> Job:
+    def add_job(self, submission: Submission) -> TwinJob:
         self._last_number += 1
-        job = Job(
+        job = TwinJob(
             number=self._last_number,
             submission=submission,
             submitted_s=self.now_s,
@@ -247,7 +247,7 @@ class World:
         self.log_change("submitted", job.key, submission.user)
         return job
 
-    def hold(self, job: Job, holder: Holder, reason: str) -> None:
+    def hold(self, job: TwinJob, holder: Holder, reason: str) -> None:
         """Keeps a waiting or suspended job from starting."""
         job.holders.add(holder)
         job.shown = reason
@@ -256,14 +256,14 @@ class World:
         else:
             self._move(job, JobState.HELD, reason)
 
-    def lift(self, job: Job, holders: Iterable[Holder]) -> None:
+    def lift(self, job: TwinJob, holders: Iterable[Holder]) -> None:
         """Ends holds; without any left, the job may start."""
         job.holders.difference_update(holders)
         if job.state is JobState.HELD and not job.holders:
             self._move(job, JobState.PENDING, "released")
         self._has_changed = True
 
-    def end(self, job: Job, why: str) -> None:
+    def end(self, job: TwinJob, why: str) -> None:
         """Ends a job: at once if it has no nodes."""
         if job.state in OCCUPYING:
             self.leave(job, JobState.ENDED, why)
@@ -307,10 +307,10 @@ class World:
                 job.leaving = Leaving(self.now_s, to, f"node {name} failed")
                 self._leave_now(job)
 
-    def bound_to(self, reservation: str) -> list[Job]:
+    def bound_to(self, reservation: str) -> list[TwinJob]:
         return [job for job in self.all_jobs() if job.reservation == reservation]
 
-    def all_jobs(self) -> list[Job]:
+    def all_jobs(self) -> list[TwinJob]:
         """By number, as they were submitted; a copy, since what is done to them may end them."""
         return list(self.jobs.values())
 
@@ -322,7 +322,7 @@ class World:
         self.log.append(Happening(self.now_s, what, subject, why))
         self._has_changed = True
 
-    def _move(self, job: Job, to: JobState, why: str = "") -> None:
+    def _move(self, job: TwinJob, to: JobState, why: str = "") -> None:
         if to not in STEPS[job.state]:
             raise AssertionError(f"job {job.key} cannot go from {job.state.value} to {to.value}: {why}")
         job.state = to

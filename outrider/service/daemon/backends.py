@@ -12,7 +12,7 @@ from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
 from cachemgr.disk import RealDisk, drop_drafts
 from cachemgr.steady import SteadyClock
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
 from outrider.rms.base import RmsError, RmsJob, RmsNode
@@ -40,7 +40,7 @@ from outrider.store.store import Store
 def real_providers() -> Providers:
     clock = SystemClock()
 
-    def ask_program(call: AskProgram) -> Allowed | Refused:
+    def ask_program(call: AskProgram) -> Allowed | PolicyRefusal:
         return ask(call.external, call.request, program_runner(clock.monotonic_s), now_s=clock.now_s())
 
     return Providers(

@@ -217,7 +217,35 @@ class LimitsSection(Section):
         512, ge=64, le=16_384, description="connections of users of this machine, and as many of others"
     )
     user_connections: int = Field(128, ge=1, le=4_096, description="connections of one user")
+    host_connections: int = Field(512, ge=1, le=16_384, description="connections of one other machine")
     user_requests: int = Field(64, ge=1, le=4_096, description="requests of one user under way at once")
+    host_requests: int = Field(
+        512, ge=1, le=16_384, description="requests of one other machine under way at once"
+    )
+    kept: int = Field(
+        32, ge=1, le=1_024, description="of connections and requests, those for root and administrators alone"
+    )
+    probes: int = Field(
+        32, ge=1, le=1_024, description="connections beyond all others that may ask how the service is"
+    )
+    bodies_bytes: Size = Field(
+        256 << 20,
+        ge=16 << 20,
+        alias="bodies",
+        description="bodies of requests in memory, all together: an eighth of it for one user or machine",
+        json_schema_extra=given("256MiB"),
+    )
+    polls: int = Field(256, ge=1, le=16_384, description="requests that wait for something new")
+    user_polls: int = Field(8, ge=1, le=4_096, description="the same of one user")
+    user_lookups: int = Field(
+        8, ge=1, le=1_024, description="images of one user that are looked up or wait for it"
+    )
+    user_submissions: int = Field(
+        16, ge=1, le=1_024, description="jobs that one user submits by the service, waiting ones included"
+    )
+    user_decisions: int = Field(
+        16, ge=1, le=1_024, description="requests of one user at the site's policy program"
+    )
     refusals: int = Field(
         120,
         ge=1,
@@ -420,6 +448,7 @@ def effort_of(config: Config) -> Effort:
     """How much is spent on look-ups of images."""
     return Effort(
         at_once=config.limits.resolving,
+        waiting_of_one=config.limits.user_lookups,
         limit_s=config.timings.lookup_s,
         reading_at_once=config.limits.reading,
         reading_limit_s=config.timings.reading_s,

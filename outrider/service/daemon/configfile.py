@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from outrider.metadata.errors import FaultyFileError, Place, Problem
+from outrider.metadata.errors import FaultyFileError, FileProblem, TextPosition
 from outrider.metadata.errors import Path as KeyPath
 from outrider.metadata.validation import Schema, json_schema, validated
-from outrider.metadata.yamlfile import MOST_PROBLEMS, Document, parse_yaml, read_bytes, scalar
+from outrider.metadata.yamlfile import MOST_PROBLEMS, YamlDocument, parse_yaml, read_bytes, scalar
 from outrider.service.daemon.config import Config
 
 DEFAULT_FILE = Path("/etc/outrider/outriderd.yaml")
@@ -53,7 +53,7 @@ def variables() -> dict[str, KeyPath]:
 
 
 @dataclass(kw_only=True)
-class _Merged(Document):
+class _Merged(YamlDocument):
     """Several files as one document, that knows of each key from which file it is."""
 
     files: dict[KeyPath, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class _Merged(Document):
         super().add_problem(path, message, of_key=of_key)
         if len(self.problems) > before:
             last = self.problems[-1]
-            self.problems[-1] = Problem(
+            self.problems[-1] = FileProblem(
                 file=self._file_of(path), place=last.place, path=last.path, message=last.message
             )
 
@@ -73,7 +73,7 @@ class _Merged(Document):
         return self.files.get(path, self.file)
 
 
-def _read(path: Path) -> Document:
+def _read(path: Path) -> YamlDocument:
     try:
         return parse_yaml(read_bytes(path), file=str(path))
     except OSError as error:
@@ -81,11 +81,11 @@ def _read(path: Path) -> Document:
         raise FaultyFileError([_fault(path, words)]) from error
 
 
-def _fault(path: Path, message: str) -> Problem:
-    return Problem(file=str(path), place=Place(line=1, column=1), path=(), message=message)
+def _fault(path: Path, message: str) -> FileProblem:
+    return FileProblem(file=str(path), place=TextPosition(line=1, column=1), path=(), message=message)
 
 
-def _lay(merged: _Merged, document: Document) -> None:
+def _lay(merged: _Merged, document: YamlDocument) -> None:
     """Put a file over what is there."""
     if document.data is not None and not isinstance(document.data, dict) and not document.problems:
         document.add_problem((), "is no configuration: write keys and values, one a line")
@@ -95,7 +95,7 @@ def _lay(merged: _Merged, document: Document) -> None:
 
 
 def _over(
-    merged: _Merged, document: Document, below: dict[str, object], above: dict[str, object], path: KeyPath
+    merged: _Merged, document: YamlDocument, below: dict[str, object], above: dict[str, object], path: KeyPath
 ) -> None:
     for key, value in above.items():
         here = (*path, key)
@@ -114,7 +114,7 @@ def _over(
                 _note(merged, document, each)
 
 
-def _note(merged: _Merged, document: Document, path: KeyPath) -> None:
+def _note(merged: _Merged, document: YamlDocument, path: KeyPath) -> None:
     merged.values[path] = document.values[path]
     merged.files[path] = document.file
     if path in document.keys:
@@ -130,7 +130,7 @@ def _set(merged: _Merged, path: KeyPath, text: str, variable: str) -> None:
             return
         below = found
     below[str(path[-1])] = scalar(text)
-    merged.values[path] = merged.keys[path] = Place(option=variable)
+    merged.values[path] = merged.keys[path] = TextPosition(option=variable)
 
 
 def _scalars(part: Schema, schema: Schema, path: KeyPath) -> Iterator[KeyPath]:

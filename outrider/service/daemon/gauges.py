@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from outrider.service.answers import Status
 from outrider.service.meter import Meter
 from outrider.service.ports import NodeReport
-from outrider.store.promise import Promise
+from outrider.store.promise import PromiseWrites
 from outrider.store.store import Store
 
 
@@ -68,7 +68,7 @@ class MeteredStore(Store):
         self._monotonic_s = monotonic_s
 
     @contextmanager
-    def promise(self) -> Iterator[Promise]:
+    def promise(self) -> Iterator[PromiseWrites]:
         with super().promise() as promise:
             yield promise
             # What follows is the commit, which the block's end brings about.

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from cachemgr.anchor import FileAnchor
 from cachemgr.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
@@ -35,6 +35,7 @@ from outrider.service.daemon.recent import RecentRequests
 from outrider.service.daemon.reception import PolicyBook, Reception
 from outrider.service.daemon.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
+from outrider.service.daemon.wakefile import WakeFile
 from outrider.service.daemon.web_thread import WebThread
 from outrider.service.daemon.workers import Workers
 from outrider.service.meter import Meter
@@ -91,7 +92,7 @@ class Providers:
     make_backend: Callable[[Config, TracingLog, Mapping[str, str]], Backend]
     make_desk: MakeDesk
     carry_effect: Callable[[Effect, BatchSystem, Sign | None], None]
-    ask_program: Callable[[AskProgram], Allowed | Refused]
+    ask_program: Callable[[AskProgram], Allowed | PolicyRefusal]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -193,6 +194,8 @@ class _Service:
             meter=self._metrics,
             call_timeout_s=config.timings.call_s,
             effort=effort_of(config),
+            most_submissions_of_one=config.limits.user_submissions,
+            most_decisions_of_one=config.limits.user_decisions,
         )
         self._board = FolderBoard(config.socket, log)
         self._board.check()
@@ -227,6 +230,7 @@ class _Service:
             shares=self._shares,
             recent=recent,
         )
+        self._wake_file = WakeFile(config.socket, self._loop.wake, log)
         self._backups = self._make_backups()
         self._chores = Crew("the service's own chores", 1, clock=self._clock, most_waiting=8)
         self._chore: Future[None] | None = None
@@ -240,6 +244,7 @@ class _Service:
         self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
         supervisor = Supervisor(environment)
         try:
+            self._wake_file.start()
             self._web = self._begin_web(sockets)
             supervisor.tell("READY=1")
             self._log.info("service serves", socket=self._config.socket, store=self._config.store_path)
@@ -251,6 +256,7 @@ class _Service:
                 has_web_ended = self._web.stop(STOP_WEB_S)
         finally:
             has_loop_ended = self._loop.stop(STOP_LOOP_S)
+            self._wake_file.stop()
             self._board.clear()
             self._workers.close()
             self._chores.close()
@@ -298,6 +304,7 @@ class _Service:
         return Opened(desk=desk, close=store.close, is_broken=lambda: store.is_broken)
 
     def _app(self) -> Any:
+        limits = self._config.limits
         app = make_app(
             self._reception,
             administrators=administrators_of(self._config),
@@ -305,10 +312,17 @@ class _Service:
             log=self._log,
             munge=Munge() if self._config.tcp is not None else None,
             limits=Limits(
-                connections=self._config.limits.connections,
-                remote_connections=self._config.limits.connections,
-                connections_per_user=self._config.limits.user_connections,
-                requests_per_user=self._config.limits.user_requests,
+                connections=limits.connections,
+                remote_connections=limits.connections,
+                connections_per_user=limits.user_connections,
+                connections_per_host=limits.host_connections,
+                requests_per_user=limits.user_requests,
+                requests_per_host=limits.host_requests,
+                kept=limits.kept,
+                probes=limits.probes,
+                bodies_bytes=limits.bodies_bytes,
+                polls=limits.polls,
+                polls_per_user=limits.user_polls,
             ),
         )
         self._shares.learn("api", app)
@@ -335,6 +349,7 @@ class _Service:
         every_s = min(TEND_S, watchdog_s(environment, 0) or TEND_S)
         while not orders.stop.wait(every_s):
             self._workers.tend()
+            self._wake_file.tend()
             if not self._web.is_running:
                 raise ServiceError("the API's server ended by itself; see the log")
             if not self._loop.is_running:

@@ -21,8 +21,6 @@ from outrider.service.ports import FoundImage, ImageTrouble, Resolve, Unread
 from outrider.service.web.front import Busy
 
 MOST_WAITING = 1_024
-MOST_OF_ONE = 8
-"""Of one user, running and waiting."""
 KEPT = 2
 """Threads and places that are root's."""
 KEPT_WAITING = 32
@@ -39,6 +37,8 @@ class Effort:
     """For one look-up in all, names of hosts and files beside the image included."""
     reading_at_once: int = 32
     reading_limit_s: float = 900
+    waiting_of_one: int = 8
+    """Of one user, running and waiting."""
 
     @property
     def of_one(self) -> int:
@@ -85,7 +85,7 @@ class Lookups:
             clock=clock,
             timeout_s=chosen.limit_s,
             most_waiting=MOST_WAITING,
-            most_of_one=MOST_OF_ONE,
+            most_of_one=chosen.waiting_of_one,
             most_running_of_one=chosen.of_one,
             kept=min(KEPT_WAITING, MOST_WAITING // 4),
             kept_threads=min(KEPT, chosen.at_once // 4),
@@ -98,7 +98,7 @@ class Lookups:
             clock=clock,
             timeout_s=chosen.reading_limit_s,
             most_waiting=MOST_WAITING,
-            most_of_one=MOST_OF_ONE,
+            most_of_one=chosen.waiting_of_one,
             most_running_of_one=max(1, chosen.reading_at_once // 16),
             kept=min(KEPT_WAITING, MOST_WAITING // 4),
             kept_threads=min(KEPT, chosen.reading_at_once // 4),

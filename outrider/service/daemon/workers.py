@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from cachemgr.shares import Share
-from outrider.metadata.decision import Allowed, Refused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import BatchSystem, RmsError, Unavailable
 from outrider.service.answers import Trouble
 from outrider.service.crew import Crew, FutureTask, MonotonicClock
@@ -50,11 +50,7 @@ Done = Callable[[Result], None]
 EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
 """What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
 
-MOST_SUBMISSIONS_OF_ONE = 16
-"""Of one user, running and waiting: the batch system is asked one thing at a time."""
 MOST_PROGRAMS = 4
-MOST_PROGRAMS_OF_ONE = 16
-"""Of one user's requests, running and waiting; one of them runs."""
 KEPT = 64
 """Places in each queue that are for root and the service itself."""
 
@@ -68,12 +64,14 @@ class Workers:
         settings: Settings,
         *,
         carry_effect: Callable[[Effect, BatchSystem, Sign | None], None],
-        ask_program: Callable[[AskProgram], Allowed | Refused],
+        ask_program: Callable[[AskProgram], Allowed | PolicyRefusal],
         clock: MonotonicClock,
         log: TracingLog,
         meter: Meter,
         call_timeout_s: float = 120,
         effort: Effort | None = None,
+        most_submissions_of_one: int = 16,
+        most_decisions_of_one: int = 16,
     ) -> None:
         self._world = world
         self._carry_effect = carry_effect
@@ -87,7 +85,7 @@ class Workers:
             1,
             clock=clock,
             timeout_s=call_timeout_s,
-            most_of_one=MOST_SUBMISSIONS_OF_ONE,
+            most_of_one=most_submissions_of_one,
             kept=KEPT,
         )
         self._programs = Crew(
@@ -95,7 +93,7 @@ class Workers:
             MOST_PROGRAMS,
             clock=clock,
             timeout_s=call_timeout_s,
-            most_of_one=MOST_PROGRAMS_OF_ONE,
+            most_of_one=most_decisions_of_one,
             most_running_of_one=1,
             kept=KEPT,
             kept_threads=1,

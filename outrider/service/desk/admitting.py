@@ -18,8 +18,7 @@ from outrider.core.model import Image, Workspace
 from outrider.core.refusal import Cause, Refusal, size
 from outrider.core.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.metadata.conversion import workspace_of
-from outrider.metadata.decision import Refused as PolicyRefused
-from outrider.metadata.decision import Request, Requester, core_policy, request_of
+from outrider.metadata.decision import PolicyRefusal, PolicyRequest, Requester, core_policy, request_of
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
@@ -30,7 +29,7 @@ from outrider.service.desk.effects import reserve_effect
 from outrider.service.desk.roster import parts, whole
 from outrider.service.desk.site import Live, Site
 from outrider.service.requests import Caller, Modify, Wanted
-from outrider.store.records import Owner
+from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
 
 MOST_ENDS_TRIED = 4
@@ -124,12 +123,12 @@ class Admitting:
             zone=request.zone,
         )
 
-    def plan(self, wish: Wish, program: PolicyRefused | None) -> Decision:
+    def plan(self, wish: Wish, program: PolicyRefusal | None) -> Decision:
         """The answer that `reserve` would give now."""
         return replace(self._decide(wish, program)[0], name="")
 
     def reserve(
-        self, wish: Wish, program: PolicyRefused | None, doubts: Doubts = no_doubts
+        self, wish: Wish, program: PolicyRefusal | None, doubts: Doubts = no_doubts
     ) -> Decision | Doubtful:
         """Accept the reservation, or refuse it. The answer is put together before anything changes.
 
@@ -155,7 +154,7 @@ class Admitting:
         note = self._site.note_refusal if is_bound else self._site.note
         note(kind, name, decision.result, decision.reason, uid=caller.uid)
 
-    def _decide(self, wish: Wish, program: PolicyRefused | None) -> tuple[Decision, Accepted | Rejected]:
+    def _decide(self, wish: Wish, program: PolicyRefusal | None) -> tuple[Decision, Accepted | Rejected]:
         site = self._site
         policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
@@ -164,7 +163,7 @@ class Admitting:
         admission = self._allowed(wish, admission, policy)
         return self._decision(wish, admission), admission
 
-    def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
+    def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         """Renegotiate a reservation, or with `is_plan` say what would become of that."""
         site = self._site
         rejected = self._assess(wish, program)
@@ -226,7 +225,7 @@ class Admitting:
         site.end_transfers(sorted(gone), TransferState.WITHDRAWN)
         site.touch(set(waited) - gone)
 
-    def _assess(self, wish: Wish, program: PolicyRefused | None) -> Rejected | None:
+    def _assess(self, wish: Wish, program: PolicyRefusal | None) -> Rejected | None:
         """What stands in the way before the book is asked."""
         workspace = wish.workspace
         assert workspace.start_s is not None
@@ -272,10 +271,10 @@ class Admitting:
 
     def _too_much_for_pools(self, workspace: Workspace) -> str:
         """Why its image could not be on so many nodes even if nothing else were there."""
-        image, limits = workspace.image, [pool.limit_bytes for pool in self._site.book.pools.pools]
+        image = workspace.image
         if image is None:
             return ""
-        large = sum(limit is None or image.size_bytes <= limit for limit in limits)
+        large = self._site.book.pools.count_of_size(image.size_bytes)
         if large >= workspace.instances:
             return ""
         return (
@@ -309,7 +308,7 @@ class Admitting:
             ),
         )
 
-    def question(self, wish: Wish) -> Request:
+    def question(self, wish: Wish) -> PolicyRequest:
         """What the site's own program is asked."""
         return request_of(wish.workspace, wish.requester)
 
@@ -317,7 +316,7 @@ class Admitting:
         """An accepted reservation, with all that follows from it."""
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
-        owner = Owner(uid=wish.caller.uid, user=wish.caller.user, account=wish.account)
+        owner = ReservationOwner(uid=wish.caller.uid, user=wish.caller.user, account=wish.account)
         record = Record(saved_bytes=self._saved_bytes(wish.document.image, plan))
         live = site.accept(kept, owner, wish.document, record)
         self._touch(plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from outrider.metadata.decision import Refused as PolicyRefused
+from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
 from outrider.service.desk import submitting
@@ -40,7 +40,7 @@ from outrider.service.requests import (
     ShowTimeline,
 )
 from outrider.store.errors import Conflict
-from outrider.store.records import Answer as StoredAnswer
+from outrider.store.records import RecordedAnswer as StoredAnswer
 
 Deciding = Reserve | Plan | Modify
 
@@ -91,7 +91,7 @@ class Answering:
         asked: Asked,
         policies: Policies,
         troubles: tuple[str, ...],
-        program: PolicyRefused | None,
+        program: PolicyRefusal | None,
         *,
         is_judged: bool,
         is_sure: bool = False,
@@ -163,7 +163,7 @@ class Answering:
         self._parts.lifetimes.cancel(found, caller, why)
         return views.details(found.record, caller)
 
-    def _reserve(self, wish: Wish, program: PolicyRefused | None, *, is_sure: bool) -> Decision | Doubtful:
+    def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Decision | Doubtful:
         parts = self._parts
         decision = parts.admitting.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
         if isinstance(decision, Decision) and decision.result == "accepted":
@@ -171,7 +171,7 @@ class Answering:
             parts.executing.arrange(parts.site.live[decision.name])
         return decision
 
-    def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefused | None) -> Answer:
+    def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         parts, before = self._parts, set(live.nodes)
         decision = parts.admitting.modify(live, wish, request, program)
         if not request.is_plan and isinstance(decision, Decision) and decision.result == "accepted":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from outrider.metadata.decision import Request, Standing
+from outrider.metadata.decision import BookedUsage, PolicyRequest
 from outrider.metadata.policies import Policies
 from outrider.service.desk.site import Live, Site
 
 
 def standing_of(
-    site: Site, policies: Policies, uid: int, account: str, request: Request, *, without: Live | None
-) -> Standing:
+    site: Site, policies: Policies, uid: int, account: str, request: PolicyRequest, *, without: Live | None
+) -> BookedUsage:
     """What is booked without the request, and without the reservation that it would replace.
 
     What no rule asks about is not counted, since that takes as long as there are reservations.
@@ -27,7 +27,7 @@ def standing_of(
         peak_nodes = _peak(overlapping, request.start_s)
         of_account = [live for live in overlapping if live.record.owner.account == account]
         peak_nodes_of_account = _peak(of_account, request.start_s)
-    return Standing(
+    return BookedUsage(
         machine_nodes=len(site.book.timeline.nodes),
         peak_nodes=peak_nodes,
         peak_nodes_of_account=peak_nodes_of_account,

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cachemgr.shares import Share
-from outrider.metadata.decision import Allowed
-from outrider.metadata.decision import Refused as PolicyRefused
+from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
@@ -56,6 +55,7 @@ from outrider.service.requests import (
     Reserve,
     ShowStatus,
     Ticked,
+    Woken,
 )
 from outrider.service.settings import Settings
 from outrider.store.errors import StoreError
@@ -63,7 +63,7 @@ from outrider.store.loading import collector_paused
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
-Event = Asked | Finished | Ticked
+Event = Asked | Finished | Ticked | Woken
 
 PROBE_S = 5
 """How often a store that could not be written is tried again."""
@@ -138,6 +138,8 @@ class Desk:
                 self._asked(event, programs)
             elif isinstance(event, Finished):
                 self._finished(event)
+            elif isinstance(event, Woken):
+                self._batch.wants_look = True
             self._run(is_asked=isinstance(event, Asked))
             self._flush()
             calls = [*programs, *self._calls()]
@@ -150,11 +152,8 @@ class Desk:
             return Outcome(
                 replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets))
             )
-        return Outcome(
-            replies=tuple(replies),
-            calls=tuple(calls),
-            begins=self._parts.site.begins() if self._parts is not None else (),
-        )
+        begins = self._parts.site.begins() if self._parts is not None else ()
+        return Outcome(replies=tuple(replies), calls=tuple(calls), begins=begins)
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""
@@ -206,7 +205,7 @@ class Desk:
         self._settle(inquiry, answer)
 
     def _answer(
-        self, asked: Asked, program: PolicyRefused | None, *, is_judged: bool, is_sure: bool = False
+        self, asked: Asked, program: PolicyRefusal | None, *, is_judged: bool, is_sure: bool = False
     ) -> Answer | AskProgram | Doubtful:
         request, caller, answering = asked.request, asked.caller, self._answering
         if isinstance(request, ShowStatus):
@@ -253,9 +252,9 @@ class Desk:
         asked = self._parked.pop(call.ticket, None)
         if asked is None:
             return
-        program = result if isinstance(result, PolicyRefused) else None
+        program = result if isinstance(result, PolicyRefusal) else None
         if program is None and not isinstance(result, Allowed):
-            program = PolicyRefused(
+            program = PolicyRefusal(
                 rule="external", sentence=f"the site's own policy gave no answer: {result}"
             )
         answer = self._answer(asked, program, is_judged=True)
@@ -283,7 +282,7 @@ class Desk:
         if listed.limit_bytes != report.limit_bytes:
             listed = replace(listed, limit_bytes=report.limit_bytes)
             number = parts.site.book.timeline.number_of[report.node]
-            parts.site.book.pools.pools[number].limit_bytes = report.limit_bytes
+            parts.site.book.pools.limit(number, report.limit_bytes)
         if (room := parts.rooms.heard(member, report.used_bytes)) is not None:
             listed = replace(listed, room=room)
         if listed is not known:

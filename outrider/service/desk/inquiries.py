@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from outrider.metadata.decision import Refused
+from outrider.metadata.decision import PolicyRefusal
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.staff import Staff
 from outrider.service.requests import Asked
@@ -24,7 +24,7 @@ class Inquiry:
     """A request with what was known of it, and the nodes that it waits for."""
 
     asked: Asked
-    program: Refused | None = None
+    program: PolicyRefusal | None = None
     is_judged: bool = False
     nodes: dict[str, int] = field(default_factory=dict)
     rounds: int = 0

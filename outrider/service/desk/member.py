@@ -55,6 +55,8 @@ class Member:
     """When all its images are asked for next."""
     call: TellNode | None = None
     called_s: int = 0
+    has_new: bool = False
+    """Whether something is needed that it has not been told of: that does not wait for the next second."""
     heard_s: int | None = None
     silent_since_s: int | None = None
     failures: int = 0

@@ -54,8 +54,11 @@ class Rooms:
             return
         changed, pools.changed = sorted(pools.changed), set()
         for node in changed:
-            name = site.book.timeline.nodes[node].name
-            self._staff.promise(name, pools.pools[node].peak((), site.now_s), site.now_s)
+            name, pool = site.book.timeline.nodes[node].name, pools.pools[node]
+            # What users never get may be kept for longer than needed: that takes nothing from them.
+            is_spared = pool.promised_bytes <= self._staff.spared_bytes(name)
+            kept_bytes = pool.promised_bytes if is_spared else pool.peak((), site.now_s)
+            self._staff.promise(name, kept_bytes, site.now_s)
 
     def heard(self, member: Member, used_bytes: int) -> NodeRoom | None:
         """A node has said what others hold there: as it counts from now on, if that is new to the book."""
@@ -66,6 +69,7 @@ class Rooms:
         is_new = False
         if room != self._last.get(member.name):
             self._last[member.name] = room
+            self._site.book.pools.changed.add(number)
             self._note_full(member.name, number, room)
             is_new = self._encumber(member.name, encumbrance_of(room))
         pool = self._site.book.pools.pools[number]

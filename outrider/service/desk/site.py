@@ -30,13 +30,13 @@ from outrider.service.desk.holding import Holding
 from outrider.service.desk.refusals import Noted, Refusals
 from outrider.service.settings import Settings
 from outrider.store.loading import load_book
-from outrider.store.promise import Progress, Promise
-from outrider.store.records import MOST_REASON, Decision, Effect, Owner, ReservationRecord
+from outrider.store.promise import ProgressWrites, PromiseWrites
+from outrider.store.records import MOST_REASON, Effect, RecordedDecision, ReservationOwner, ReservationRecord
 from outrider.store.states import State, TransferState
 from outrider.store.store import Store
 
-Write = Callable[[Promise], object]
-LightWrite = Callable[[Progress], object]
+Write = Callable[[PromiseWrites], object]
+LightWrite = Callable[[ProgressWrites], object]
 
 REFUSED = "the batch system refuses it"
 KEPT_BYTES = 1 << 62
@@ -232,7 +232,9 @@ class Site:
         """Whether anybody relies on what is to be written."""
         return len(self._light_writes) < len(self._writes)
 
-    def accept(self, kept: KeptReservation, owner: Owner, document: Document, record: Record) -> Live:
+    def accept(
+        self, kept: KeptReservation, owner: ReservationOwner, document: Document, record: Record
+    ) -> Live:
         """A new reservation, in memory and at the end of the event on the disk."""
         number, now_s, text = self.next_number, self.now_s, write_document(document)
         self.next_number += 1
@@ -252,7 +254,7 @@ class Site:
         )
         self._enter(live)
 
-        def write(promise: Promise) -> None:
+        def write(promise: PromiseWrites) -> None:
             given = promise.add_reservation(kept, owner, now_s, document=text)
             assert given == number
 
@@ -357,7 +359,7 @@ class Site:
 
     def note(self, kind: str, name: str, outcome: str, reason: str, *, uid: int = 0) -> None:
         """Write down something that was decided or has happened."""
-        decision = Decision(
+        decision = RecordedDecision(
             at_s=self.now_s, uid=uid, kind=kind, name=name, outcome=outcome, reason=reason[:MOST_REASON]
         )
         self.write(lambda promise: promise.decide(decision))
@@ -383,7 +385,7 @@ def _oldest_first(entry: Lingering, now_s: int) -> tuple[int, ...]:
     return (entry.last_use_s,)
 
 
-def _end(progress: Progress, ended: dict[int, TransferState], now_s: int) -> None:
+def _end(progress: ProgressWrites, ended: dict[int, TransferState], now_s: int) -> None:
     for number in sorted(ended):
         progress.end_transfer(number, ended[number], now_s)
 

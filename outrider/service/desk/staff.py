@@ -102,6 +102,7 @@ class Staff:
             self._behind[need.upstream[0], need.owner] = node
         member.unpins.pop((need.digest, need.owner), None)
         member.stops.pop(need.digest, None)
+        member.has_new |= before is None
         if before is None and is_to_begin_anew(member, need):
             member.stops[need.digest] = None
             for other in member.needs.values():
@@ -139,6 +140,11 @@ class Staff:
         if member.room is not None and promised_bytes > max(member.kept_bytes, member.room.spared_bytes):
             member.promise_s = now_s
             self._plan(member, now_s)
+
+    def spared_bytes(self, node: str) -> int:
+        """How much of a node's pool it leaves to users in no case, as far as it has said."""
+        member = self.members.get(node)
+        return 0 if member is None or member.room is None else member.room.spared_bytes
 
     def keep_for(self, ticket: int, node: str, size_bytes: int, now_s: int) -> None:
         """Let a node keep so much, and say what others hold, while a request is not decided."""
@@ -223,7 +229,7 @@ class Staff:
                 promised_bytes=member.to_keep_bytes if member.to_keep_bytes or member.kept_bytes else None,
                 promised_until_s=now_s + self._settings.pin_lease_s,
             )
-            member.call, member.called_s = call, now_s
+            member.call, member.called_s, member.has_new = call, now_s, False
             self._under_way += 1
             # Should no answer come, it is told anew.
             member.due_s = None
@@ -455,8 +461,9 @@ class Staff:
             instants.append(now_s)
         if member.promise_s is not None:
             instants.append(member.promise_s)
-        # Once a second at most, whatever a node answers.
-        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
+        # Once a second at most, whatever a node answers; what is new was asked for by somebody.
+        least_s = now_s if member.has_new else member.called_s + 1
+        self._plan_at(member, max(now_s, min(instants), least_s))
 
     def _plan_at(self, member: Member, at_s: int) -> None:
         if member.due_s is None or at_s < member.due_s:

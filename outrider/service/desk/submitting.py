@@ -14,7 +14,7 @@ from outrider.service.answers import Answer, Handover, Trouble
 from outrider.service.desk.site import Site
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
 from outrider.store.errors import Conflict
-from outrider.store.records import Answer as StoredAnswer
+from outrider.store.records import RecordedAnswer as StoredAnswer
 
 VERSION = 1
 _BEGUN, _REFUSED, _DONE = "begun", "refused", "done"

@@ -31,7 +31,7 @@ from outrider.service.requests import (
     ListDecisions,
     ListReservations,
 )
-from outrider.store.records import Decision as StoredDecision
+from outrider.store.records import RecordedDecision as StoredDecision
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 

@@ -61,13 +61,13 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class TableRow:
     label: str
     cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summary:
+class ColumnSummary:
     """A column against the thesis, over all rows."""
 
     column: str
@@ -91,7 +91,7 @@ class Table:
     title: str
     row_name: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     is_summed: bool = True
     """Whether the rows are alike, so that what a column comes to over all of them means something."""
 
@@ -104,12 +104,12 @@ class Table:
     def has_published(self) -> bool:
         return any(cell.published is not None for row in self.rows for cell in row.cells)
 
-    def summaries(self) -> tuple[Summary, ...]:
+    def summaries(self) -> tuple[ColumnSummary, ...]:
         """Of each column of which the thesis prints two rows or more."""
         found = (self._summary(index) for index in range(len(self.columns)))
         return tuple(summary for summary in found if summary is not None)
 
-    def _summary(self, index: int) -> Summary | None:
+    def _summary(self, index: int) -> ColumnSummary | None:
         column = self.columns[index]
         compared = [
             (row.label, row.cells[index], error, row.cells[index].published)
@@ -123,7 +123,7 @@ class Table:
         worst = max(compared, key=lambda each: abs(each[2]))
         highest = max(compared, key=lambda each: each[1].mean)
         most = max(compared, key=lambda each: each[3] or 0.0)
-        return Summary(
+        return ColumnSummary(
             column=column.name,
             mean_error_percent=fmean(error for _, _, error, _ in compared),
             mean_absolute_error_percent=fmean(abs(error) for _, _, error, _ in compared),
@@ -139,7 +139,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Report:
+class TableReport:
     """What one `outrider sim table` shows."""
 
     name: str

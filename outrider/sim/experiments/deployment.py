@@ -19,8 +19,8 @@ from functools import partial
 from heapq import heappop, heappush
 
 from cachemgr.policies import POLICIES, Entry, victims
-from outrider.sim.experiments.dispatcher import Dispatcher, Rules, Turn
-from outrider.sim.sharing import SharedLink, SharedTransfer
+from outrider.sim.experiments.dispatcher import Dispatcher, GridRules, Turn
+from outrider.sim.sharing import FluidLink, SharedTransfer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,8 +79,8 @@ class Testbed:
             raise ValueError(f"eviction {self.eviction} is none of {', '.join(POLICIES)}")
 
     @property
-    def rules(self) -> Rules:
-        return Rules(
+    def rules(self) -> GridRules:
+        return GridRules(
             hosts=self.hosts,
             slots_per_host=self.slots_per_host,
             prefers_cached=self.prefers_cached,
@@ -90,7 +90,7 @@ class Testbed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Deployment:
+class InstanceDeployment:
     """One instance: its job got its slot, its own turn came, its image was there."""
 
     request: int
@@ -106,7 +106,7 @@ class Deployment:
 class DeploymentRun:
     """All deployments of an experiment, in the order in which they became ready."""
 
-    deployments: tuple[Deployment, ...]
+    deployments: tuple[InstanceDeployment, ...]
 
     @property
     def hits(self) -> int:
@@ -153,7 +153,7 @@ def run_deployments(requests: Sequence[BatchRequest], testbed: Testbed) -> Deplo
                 f"request {number} asks for {request.nodes} instances, but the testbed has "
                 f"{testbed.hosts * testbed.slots_per_host} slots: it would wait for ever"
             )
-    world = VirtualHosts(requests, testbed, SharedLink(testbed.link_bytes_per_s))
+    world = VirtualHosts(requests, testbed, FluidLink(testbed.link_bytes_per_s))
     while (now_s := world.next_s()) is not None:
         world.happen(now_s)
     return deployment_run(requests, world.done)
@@ -163,7 +163,7 @@ def deployment_run(requests: Sequence[BatchRequest], turns: Iterable[Turn]) -> D
     """What a dispatcher's turns say, in the order in which they became ready."""
     return DeploymentRun(
         deployments=tuple(
-            Deployment(
+            InstanceDeployment(
                 request=turn.request,
                 host=turn.host,
                 size_bytes=requests[turn.request].size_bytes,
@@ -218,7 +218,7 @@ def _expected(entry: Entry, ahead: Sequence[str], now_s: int) -> Entry:
 class VirtualHosts:
     """Virtual hosts over time. Whatever happens at one instant happens before jobs start."""
 
-    def __init__(self, requests: Sequence[BatchRequest], testbed: Testbed, link: SharedLink) -> None:
+    def __init__(self, requests: Sequence[BatchRequest], testbed: Testbed, link: FluidLink) -> None:
         self._requests = requests
         self._testbed = testbed
         self._link = link

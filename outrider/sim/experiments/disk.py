@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from outrider.core.reuse import Stay
-from outrider.sim.experiments.comparison import Cell, Column, Report, Row, Table, Unit
+from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport, TableRow, Unit
 from outrider.sim.experiments.mixed import CONFIGURATIONS
 from outrider.sim.experiments.parallel import Progress, in_parallel
 from outrider.sim.measures import disk_over_time, peak_disk_bytes
@@ -28,7 +28,7 @@ from outrider.sim.workload.generator import (
     mixed_trace,
     row_parameters,
 )
-from outrider.sim.world import Outcome, World
+from outrider.sim.world import Simulation, SimulationResult
 
 GIGABYTE = 10**9
 STAGING = {
@@ -68,7 +68,7 @@ class StagingRun:
 def run_staging(staging: str, seed: int, duration_mean_s: int = DURATION_MEAN_S) -> StagingRun:
     """One draw of the 94 reservations, all known at the beginning."""
     trace = disk_usage_trace(DiskUsageParameters(seed=seed, duration_mean_s=duration_mean_s))
-    outcome = World(STAGING[staging], trace.nodes, trace).run()
+    outcome = Simulation(STAGING[staging], trace.nodes, trace).run()
     files = own_files(outcome, STAGING[staging])
     return StagingRun(
         staging=staging,
@@ -82,7 +82,7 @@ def run_staging(staging: str, seed: int, duration_mean_s: int = DURATION_MEAN_S)
     )
 
 
-def own_files(outcome: Outcome, setup: Setup) -> list[Stay]:
+def own_files(outcome: SimulationResult, setup: Setup) -> list[Stay]:
     """The files of a run without reuse: one for each instance, from its transfer's end on."""
     links = setup.links()
     number_of = {node.name: number for number, node in enumerate(outcome.nodes)}
@@ -115,7 +115,7 @@ def peaks_of_row(row: str, seed: int, names: tuple[str, ...]) -> list[tuple[str,
     found = []
     for name in names:
         setup = _SETUPS[name]
-        outcome = World(setup, thesis_nodes(), trace).run()
+        outcome = Simulation(setup, thesis_nodes(), trace).run()
         files = outcome.stays if setup.is_reusing else own_files(outcome, setup)
         found.append((row, name, max(peak_disk_bytes(files).values(), default=0)))
     return found
@@ -127,7 +127,7 @@ def disk(
     rows: Iterable[str] = tuple(ROWS),
     workers: int | None = None,
     on_progress: Progress | None = None,
-) -> Report:
+) -> TableReport:
     """Peaks of the 36 workloads and of section 8.1, beside the printed ones."""
     pieces = [(row, seed, tuple(MIXED_PUBLISHED_GB)) for row in rows for seed in range(1, seeds + 1)]
     found = in_parallel(peaks_of_row, pieces, workers=workers, on_progress=on_progress)
@@ -136,7 +136,7 @@ def disk(
         peaks[name].setdefault(row, []).append(peak_bytes)
     mixed = tuple(_mixed_row(name, by_row) for name, by_row in peaks.items())
     staging = tuple(_staging_row(name) for name in STAGING)
-    return Report(
+    return TableReport(
         name="disk",
         title="peak disk usage of the fullest node",
         seeds=seeds,
@@ -175,17 +175,17 @@ def disk(
     )
 
 
-def _mixed_row(name: str, by_row: dict[str, list[int]]) -> Row:
+def _mixed_row(name: str, by_row: dict[str, list[int]]) -> TableRow:
     per_seed = list(zip(*by_row.values(), strict=True))
     highest = Cell.of([max(peaks) / GIGABYTE for peaks in per_seed], MIXED_PUBLISHED_GB[name])
     mean = Cell.of([fmean(peaks) / GIGABYTE for peaks in per_seed])
-    return Row(label=name, cells=(highest, mean))
+    return TableRow(label=name, cells=(highest, mean))
 
 
-def _staging_row(name: str) -> Row:
+def _staging_row(name: str) -> TableRow:
     runs = [run_staging(name, seed) for seed in range(1, STAGING_SEEDS + 1)]
     peaks = [run.peak_bytes / GIGABYTE for run in runs]
-    return Row(
+    return TableRow(
         label=name,
         cells=(
             Cell.of(peaks, STAGING_PUBLISHED_GB[name]),

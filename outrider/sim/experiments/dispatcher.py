@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Wanted(Protocol):
+class GridRequest(Protocol):
     """What a request asks for: so many instances of an image."""
 
     @property
@@ -25,7 +25,7 @@ class Wanted(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rules:
+class GridRules:
     """The hosts, and how Grid Engine places jobs on them."""
 
     hosts: int
@@ -47,7 +47,7 @@ class Turn:
     is_hit: bool = False
 
 
-class Body(Protocol):
+class JobCarrier(Protocol):
     """What carries the decisions out, and tells the dispatcher when that has happened."""
 
     def has_image(self, host: int, image: str) -> bool:
@@ -76,7 +76,7 @@ class _Host:
 class Dispatcher:
     """Requests by their number; `step` is to be called after whatever was told at an instant."""
 
-    def __init__(self, requests: Sequence[Wanted], rules: Rules, body: Body) -> None:
+    def __init__(self, requests: Sequence[GridRequest], rules: GridRules, body: JobCarrier) -> None:
         self._requests = requests
         self._rules = rules
         self._body = body

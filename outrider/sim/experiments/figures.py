@@ -18,7 +18,7 @@ from outrider.sim.experiments.satisfaction import (
     NOMINAL_BYTES_PER_S,
     client_satisfaction,
 )
-from outrider.sim.experiments.stager import Request, Strategy
+from outrider.sim.experiments.stager import StagedRequest, Strategy
 from outrider.sim.experiments.submissions import busiest_span, cumulative, rate
 from outrider.sim.workload.thesis import published_trace
 from outrider.sim.workload.trace import Trace
@@ -53,7 +53,7 @@ class Panel:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class FigureNumber:
     """A number that the figure shows, and the thesis' where it has one."""
 
     name: str
@@ -67,9 +67,9 @@ class Figure:
     number: str
     title: str
     panels: tuple[Panel, ...]
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[FigureNumber, ...] = ()
 
-    def finding(self, name: str) -> Finding:
+    def finding(self, name: str) -> FigureNumber:
         return next(finding for finding in self.findings if finding.name == name)
 
 
@@ -97,9 +97,9 @@ def satisfaction(number: str, trace: str) -> Figure:
             )
         )
         findings += [
-            Finding(name=f"{strategy.value}: mean", unit="%", ours=100 * float(result.mean)),
-            Finding(name=f"{strategy.value}: worst", unit="%", ours=100 * float(result.worst)),
-            Finding(
+            FigureNumber(name=f"{strategy.value}: mean", unit="%", ours=100 * float(result.mean)),
+            FigureNumber(name=f"{strategy.value}: worst", unit="%", ours=100 * float(result.worst)),
+            FigureNumber(
                 name=f"{strategy.value}: got all they asked for",
                 unit="% of workspaces",
                 ours=100 * float(result.fully_satisfied),
@@ -113,10 +113,10 @@ def satisfaction(number: str, trace: str) -> Figure:
     )
 
 
-def staging_requests(trace: Trace) -> list[Request]:
+def staging_requests(trace: Trace) -> list[StagedRequest]:
     """The reservations of a trace, by their starts."""
     requests = [
-        Request(
+        StagedRequest(
             submit_s=submission.at_s,
             start_s=submission.workspace.start_s,
             nodes=submission.workspace.instances,
@@ -151,15 +151,15 @@ def disk_usage(*, seed: int = 1, seeds: int = 30) -> Figure:
         peaks = [run_staging(staging, each).peak_bytes / GIGABYTE for each in range(1, seeds + 1)]
         published = STAGING_PUBLISHED_GB[staging]
         findings += [
-            Finding(
+            FigureNumber(
                 name=f"{staging}: peak shown",
                 unit="GB",
                 ours=shown.peak_bytes / GIGABYTE,
                 published=published,
             ),
-            Finding(name=f"{staging}: mean peak", unit="GB", ours=fmean(peaks), published=published),
-            Finding(name=f"{staging}: lowest peak", unit="GB", ours=min(peaks)),
-            Finding(name=f"{staging}: highest peak", unit="GB", ours=max(peaks)),
+            FigureNumber(name=f"{staging}: mean peak", unit="GB", ours=fmean(peaks), published=published),
+            FigureNumber(name=f"{staging}: lowest peak", unit="GB", ours=min(peaks)),
+            FigureNumber(name=f"{staging}: highest peak", unit="GB", ours=max(peaks)),
         ]
     return Figure(
         number="8.4",
@@ -195,10 +195,10 @@ def submissions() -> Figure:
             ),
         ),
         findings=(
-            Finding(name="submissions", unit="submissions", ours=len(trace.submissions), published=62),
-            Finding(name="images", unit="images", ours=by_image[-1][1], published=144),
-            Finding(name="last submission", unit="s", ours=trace.submissions[-1].at_s, published=4700),
-            Finding(name=f"most within 80 s, from {from_s} s on", unit="submissions", ours=flurry),
+            FigureNumber(name="submissions", unit="submissions", ours=len(trace.submissions), published=62),
+            FigureNumber(name="images", unit="images", ours=by_image[-1][1], published=144),
+            FigureNumber(name="last submission", unit="s", ours=trace.submissions[-1].at_s, published=4700),
+            FigureNumber(name=f"most within 80 s, from {from_s} s on", unit="submissions", ours=flurry),
         ),
     )
 
@@ -226,19 +226,19 @@ def deployed(number: str, trace: str) -> Figure:
             ),
         ),
         findings=(
-            Finding(
+            FigureNumber(
                 name=f"lead at {LEAD_AT_S} s", unit="GB", ours=lead, published=PUBLISHED_LEAD_GB[trace]
             ),
-            Finding(
+            FigureNumber(
                 name="mean deployment, not cached", unit="s",
                 ours=float(plain.mean_from_job_start_s), published=published_plain_s,
             ),
-            Finding(
+            FigureNumber(
                 name="mean deployment, cached", unit="s",
                 ours=float(cached.mean_from_job_start_s), published=published_cached_s,
             ),
-            Finding(name="images found in the pool", unit="images", ours=cached.hits),
-            Finding(name="images transferred", unit="images", ours=cached.transfers),
+            FigureNumber(name="images found in the pool", unit="images", ours=cached.hits),
+            FigureNumber(name="images transferred", unit="images", ours=cached.transfers),
         ),
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ CONFIGURATIONS = ("no virtualisation", "predeployed", "no reuse", "reuse", "all 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class ComparisonLine:
     row: str
     configuration: str
     finish_s: float
@@ -36,7 +36,7 @@ class RefusedExample:
 
 def flagship(
     *, seeds: int, workers: int | None = None, on_progress: Progress | None = None
-) -> tuple[Line, ...]:
+) -> tuple[ComparisonLine, ...]:
     """Mean times of both workloads in the thesis' configurations, and with everything we add."""
     runs = run_mixed(CONFIGURATIONS, seeds=seeds, rows=ROWS, workers=workers, on_progress=on_progress)
     printed: dict[str, dict[str, float]] = {}
@@ -49,7 +49,7 @@ def flagship(
             "reuse": reused_s,
         }
     return tuple(
-        Line(
+        ComparisonLine(
             row=row,
             configuration=name,
             finish_s=fmean(run.finish_s for run in runs if (run.row, run.configuration) == (row, name)),

@@ -18,7 +18,7 @@ from outrider.sim.experiments.parallel import in_parallel
 from outrider.sim.measures import peak_disk_bytes, utilisation
 from outrider.sim.setup import MEGABYTE, THESIS, Setup, no_virtualisation, thesis_nodes
 from outrider.sim.workload.mixed import ROWS, mixed_trace, row_parameters
-from outrider.sim.world import World
+from outrider.sim.world import Simulation
 
 IMAGE_BYTES = 600 * MEGABYTE
 _BACKFILLING_ONLY = SuspensionRules(is_allowed=False)
@@ -92,7 +92,7 @@ def run_row(row: str, seed: int, configurations: Sequence[str]) -> list[MixedRun
     runs: list[MixedRun] = []
     for name in configurations:
         setup = CONFIGURATIONS[name]
-        outcome = World(setup, nodes, trace).run()
+        outcome = Simulation(setup, nodes, trace).run()
         last_s = max((done.end_s for done in outcome.done), default=0)
         runs.append(
             MixedRun(

@@ -24,8 +24,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from outrider.sim.experiments.stager import Request, Sending, Stager, Strategy
-from outrider.sim.sharing import SharedLink, SharedTransfer
+from outrider.sim.experiments.stager import Sending, StagedRequest, Stager, Strategy
+from outrider.sim.sharing import FluidLink, SharedTransfer
 
 NOMINAL_BYTES_PER_S = 12_500_000
 # A full Ethernet frame takes 1538 bytes on the wire, 1448 of which TCP's user gets.
@@ -60,7 +60,7 @@ class Satisfaction:
 
 
 def client_satisfaction(
-    requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool = False
+    requests: Sequence[StagedRequest], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool = False
 ) -> Satisfaction:
     if not requests:
         raise ValueError("there is no request whose satisfaction could be measured")
@@ -68,7 +68,9 @@ def client_satisfaction(
     return satisfaction_of(requests, strategy, ready)
 
 
-def satisfaction_of(requests: Sequence[Request], strategy: Strategy, ready_s: Sequence[int]) -> Satisfaction:
+def satisfaction_of(
+    requests: Sequence[StagedRequest], strategy: Strategy, ready_s: Sequence[int]
+) -> Satisfaction:
     """What clients got whose last images were there at these instants."""
     got = [
         max(0, request.duration_s - max(0, each_s - request.start_s))
@@ -81,7 +83,7 @@ def satisfaction_of(requests: Sequence[Request], strategy: Strategy, ready_s: Se
 class VirtualReservations:
     """The stager's body over a virtual link, an instant after the other."""
 
-    def __init__(self, requests: Sequence[Request], stager: Stager, link: SharedLink) -> None:
+    def __init__(self, requests: Sequence[StagedRequest], stager: Stager, link: FluidLink) -> None:
         self._requests, self._stager, self._link = requests, stager, link
         self._under_way: dict[str, Sending] = {}
         self.ready_s = [0] * len(requests)
@@ -103,10 +105,10 @@ class VirtualReservations:
 
 
 def _ready_times(
-    requests: Sequence[Request], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool
+    requests: Sequence[StagedRequest], strategy: Strategy, rate_bytes_per_s: int, *, is_relayed: bool
 ) -> list[int]:
     stager = Stager(requests, strategy, rate_bytes_per_s, is_relayed=is_relayed)
-    world = VirtualReservations(requests, stager, SharedLink(rate_bytes_per_s))
+    world = VirtualReservations(requests, stager, FluidLink(rate_bytes_per_s))
     now_s = 0
     while (next_s := world.next_s()) is not None:
         now_s = max(now_s, next_s)

@@ -22,7 +22,7 @@ class Strategy(Enum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Request:
+class StagedRequest:
     """A reservation of `nodes` instances, each with its own image to be transferred."""
 
     submit_s: int
@@ -55,7 +55,7 @@ class Stager:
 
     def __init__(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[StagedRequest],
         strategy: Strategy,
         rate_bytes_per_s: int,
         *,
@@ -110,7 +110,7 @@ class Stager:
         self._is_busy = False
 
 
-def transfer_start_s(request: Request, strategy: Strategy, rate_bytes_per_s: int, images: int) -> int:
+def transfer_start_s(request: StagedRequest, strategy: Strategy, rate_bytes_per_s: int, images: int) -> int:
     """When a naive strategy starts all transfers of a request, come what may."""
     if strategy is Strategy.JOB_STYLE:
         return request.start_s

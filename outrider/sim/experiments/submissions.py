@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from outrider.sim.experiments.comparison import Cell, Column, Report, Row, Table, Unit
+from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport, TableRow, Unit
 from outrider.sim.workload.thesis import published_trace
 from outrider.sim.workload.trace import Trace
 
@@ -35,7 +35,7 @@ def image_counts(trace: Trace) -> list[tuple[str, int, int]]:
     return [(uri, submissions[uri], images[uri]) for uri in sorted(submissions)]
 
 
-def distribution() -> Report:
+def distribution() -> TableReport:
     """Table 8.2, with the counts behind its percentages."""
     counts = {name: image_counts(published_trace(name)) for name in TRACES}
     columns: list[Column] = []
@@ -52,9 +52,9 @@ def distribution() -> Report:
                     mean=100 * amount / sum(amounts), published=PRINTED_PERCENT[name][place - 1][number]
                 )
                 cells[number] += [Cell(mean=amount), share]
-    rows = tuple(Row(label=f"img.{number}", cells=tuple(row)) for number, row in enumerate(cells, 1))
+    rows = tuple(TableRow(label=f"img.{number}", cells=tuple(row)) for number, row in enumerate(cells, 1))
     table = Table(title="", row_name="image", columns=tuple(columns), rows=rows)
-    return Report(
+    return TableReport(
         name="8.2",
         title="distribution of images in traces III and IV",
         seeds=None,

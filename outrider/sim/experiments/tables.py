@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from outrider.sim.experiments.comparison import Cell, Column, Report, Row, Table, Unit
+from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport, TableRow, Unit
 from outrider.sim.experiments.mixed import MixedRun, run_mixed
 from outrider.sim.experiments.parallel import Progress
 from outrider.sim.experiments.published import MOTIVATIONS, published
@@ -93,7 +93,7 @@ def table_of_the_thesis(
     rows: Iterable[str] = tuple(ROWS),
     workers: int | None = None,
     on_progress: Progress | None = None,
-) -> Report:
+) -> TableReport:
     """Table 8.3 to 8.7. `joins_any_image` keeps a fault of the thesis' simulator in "reuse"."""
     specification = SPECIFICATIONS[name]
     configurations = [
@@ -102,14 +102,14 @@ def table_of_the_thesis(
     ]
     runs = _runs(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
     table = compared(specification, configurations, runs, published(name))
-    return Report(
+    return TableReport(
         name=name, title=specification.title, seeds=seeds, tables=(table,), notes=_reuse_notes(configurations)
     )
 
 
 def motivation(
     name: str, *, seeds: int, workers: int | None = None, on_progress: Progress | None = None
-) -> Report:
+) -> TableReport:
     """Table 4.1 or 4.2: one workload, with nothing suspended."""
     printed = MOTIVATIONS[name]
     row, columns = printed.row, _MOTIVATION.columns
@@ -117,7 +117,7 @@ def motivation(
     times_s = (printed.without_s, printed.predeployed_s, printed.not_predeployed_s)
     table = compared(_MOTIVATION, columns, runs, {row: times_s})
     notes = _MOTIVATION_NOTES[name]
-    return Report(name=name, title=_MOTIVATION_TITLES[name], seeds=seeds, tables=(table,), notes=notes)
+    return TableReport(name=name, title=_MOTIVATION_TITLES[name], seeds=seeds, tables=(table,), notes=notes)
 
 
 def beyond(
@@ -126,7 +126,7 @@ def beyond(
     rows: Iterable[str] = tuple(ROWS),
     workers: int | None = None,
     on_progress: Progress | None = None,
-) -> Report:
+) -> TableReport:
     """What the thesis did not have, over its own workloads: time against predeployed, and bytes."""
     configurations = ("predeployed", *BEYOND)
     runs = _runs(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
@@ -138,7 +138,7 @@ def beyond(
     )
     moved = _per_configuration("moved over the links, GB", runs, Unit.GIGABYTES, _gigabytes_moved)
     late = sum(run.late for found in runs.values() for run in found)
-    return Report(
+    return TableReport(
         name="beyond",
         title="beyond the thesis: pools that keep images, a relay, one link for everything",
         seeds=seeds,
@@ -176,7 +176,7 @@ def compared(
             )
             for above, below in specification.ratios
         ]
-        rows.append(Row(label=label, cells=tuple(cells)))
+        rows.append(TableRow(label=label, cells=tuple(cells)))
     return Table(title="", row_name="workload", columns=tuple(columns), rows=tuple(rows))
 
 
@@ -218,12 +218,13 @@ def _per_configuration(
         for name in BEYOND
     }
     rows = [
-        Row(label=label, cells=tuple(Cell.of(values[label, name]) for name in BEYOND)) for label in labels
+        TableRow(label=label, cells=tuple(Cell.of(values[label, name]) for name in BEYOND))
+        for label in labels
     ]
     over_rows = [
         Cell.of([value for label in labels for value in values[label, name]]).mean for name in BEYOND
     ]
-    rows.append(Row(label=ALL_ROWS, cells=tuple(Cell(mean=mean) for mean in over_rows)))
+    rows.append(TableRow(label=ALL_ROWS, cells=tuple(Cell(mean=mean) for mean in over_rows)))
     columns = tuple(Column(name=name, unit=unit) for name in BEYOND)
     return Table(title=title, row_name="workload", columns=columns, rows=tuple(rows))
 

@@ -17,18 +17,18 @@ from outrider.sim.experiments.deployment import (
     deployment_run,
 )
 from outrider.sim.experiments.satisfaction import Satisfaction, VirtualReservations, satisfaction_of
-from outrider.sim.experiments.stager import Request, Stager, Strategy
-from outrider.sim.sharing import SharedLink
+from outrider.sim.experiments.stager import StagedRequest, Stager, Strategy
+from outrider.sim.sharing import FluidLink
 
 
 def run_together(
-    reservations: Sequence[Request], jobs: Sequence[BatchRequest], testbed: Testbed, share_percent: int
+    reservations: Sequence[StagedRequest], jobs: Sequence[BatchRequest], testbed: Testbed, share_percent: int
 ) -> tuple[Satisfaction, DeploymentRun]:
     """Reservations staged by their deadlines, beside jobs; `share_percent` is promised to the jobs."""
     if not 0 < share_percent < 100:
         raise ValueError(f"a share of {share_percent} % leaves nothing for one class: take 1 to 99")
     rate = testbed.link_bytes_per_s
-    links = {"reserved": SharedLink(rate), "jobs": SharedLink(rate)}
+    links = {"reserved": FluidLink(rate), "jobs": FluidLink(rate)}
     promised = {"reserved": rate * (100 - share_percent) // 100, "jobs": rate * share_percent // 100}
     stager = Stager(reservations, Strategy.SCHEDULED, rate)
     staging = VirtualReservations(reservations, stager, links["reserved"])

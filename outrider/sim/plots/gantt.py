@@ -10,7 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from outrider.sim.occupancy import Bar, Occupancy, queued_over_time, used_over_time
+from outrider.sim.occupancy import Bar, Schedule, queued_over_time, used_over_time
 from outrider.sim.plots.style import (
     BLACK,
     BLUE,
@@ -36,7 +36,7 @@ _MOST_VECTORS = 5_000
 
 
 def draw_schedule(
-    occupancy: Occupancy, path: str | os.PathLike[str], *, name: str, has_gantt: bool = True
+    occupancy: Schedule, path: str | os.PathLike[str], *, name: str, has_gantt: bool = True
 ) -> None:
     """Use and queue as step curves; below them, if wanted, one rectangle for each interval."""
     figure = new_figure(11, 8 if has_gantt else 5)
@@ -89,7 +89,7 @@ def _steps(
     grid(axes)
 
 
-def _bars(axes: Axes, occupancy: Occupancy, unit_s: int) -> None:
+def _bars(axes: Axes, occupancy: Schedule, unit_s: int) -> None:
     """Colours go round by job; a reservation is grey and hatched."""
     for is_reservation in (False, True):
         bars = [bar for bar in _merged(occupancy.bars) if bar.is_reservation is is_reservation]
@@ -140,7 +140,7 @@ def _box(bar: Bar, low: int, high: int, unit_s: int) -> list[tuple[float, float]
     return [(left, low - 0.5), (right, low - 0.5), (right, high + 0.5), (left, high + 0.5)]
 
 
-def _label_bars(axes: Axes, occupancy: Occupancy, unit_s: int) -> None:
+def _label_bars(axes: Axes, occupancy: Schedule, unit_s: int) -> None:
     """Names on the bars that are wide and high enough to carry them."""
     last_s = max((bar.end_s for bar in occupancy.bars), default=1)
     boxes = [

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload.nodes import uniform_nodes
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 from outrider.sim.workload.xml_tree import Element, read_xml
 
 _MEGABYTE = 10**6
@@ -73,7 +73,7 @@ def _node_sets(parent: Element, where: str) -> Iterator[tuple[int, Resources]]:
         yield count, Resources.from_mapping(amounts)
 
 
-def _submission(request: Element, row: int, where: str) -> Submission:
+def _submission(request: Element, row: int, where: str) -> TraceSubmission:
     lease = _child(request, "lease", where)
     at_s = _seconds(request, "arrival", where)
     instances, resources = _shape(lease, where)
@@ -100,7 +100,7 @@ def _submission(request: Element, row: int, where: str) -> Submission:
         )
     except ValueError as error:
         raise WorkloadError(f"{where}, line {lease.line}: {error}") from error
-    return Submission(
+    return TraceSubmission(
         at_s=at_s,
         workspace=workspace,
         run_s=min(run_s, duration_s),

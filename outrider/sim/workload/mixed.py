@@ -13,7 +13,7 @@ from random import Random
 from outrider.core.model import Resources, Workspace
 from outrider.sim.workload.images import ImageShares, skewed_images
 from outrider.sim.workload.nodes import uniform_nodes
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 ONE_CPU = Resources.of(cpus=1)
 
@@ -152,7 +152,7 @@ ROWS = tuple(
 )
 
 
-def requested_work(submissions: list[Submission]) -> tuple[int, int]:
+def requested_work(submissions: list[TraceSubmission]) -> tuple[int, int]:
     """Slot-seconds that best effort and reservations ask for."""
     best_effort = reserved = 0
     for submission in submissions:
@@ -164,7 +164,7 @@ def requested_work(submissions: list[Submission]) -> tuple[int, int]:
     return best_effort, reserved
 
 
-def _is_wanted(submissions: list[Submission], parameters: MixedParameters) -> bool:
+def _is_wanted(submissions: list[TraceSubmission], parameters: MixedParameters) -> bool:
     best_effort, reserved = requested_work(submissions)
     total = best_effort + reserved
     if not parameters.work_low_s <= total / parameters.slots <= parameters.work_high_s:
@@ -172,10 +172,10 @@ def _is_wanted(submissions: list[Submission], parameters: MixedParameters) -> bo
     return abs(best_effort / total - parameters.share_best_effort) <= parameters.share_tolerance
 
 
-def _draw(parameters: MixedParameters, random: Random) -> list[Submission]:
+def _draw(parameters: MixedParameters, random: Random) -> list[TraceSubmission]:
     """One candidate; a request past the end of the trace is dropped, not moved."""
     arrival_s = 0
-    submissions: list[Submission] = []
+    submissions: list[TraceSubmission] = []
     for number in range(1, parameters.requests + 1):
         arrival_s += round(_spread(parameters.interval_mean_s, parameters.spread, random))
         if random.random() < parameters.share_best_effort:
@@ -185,7 +185,7 @@ def _draw(parameters: MixedParameters, random: Random) -> list[Submission]:
             workspace = _reservation(parameters, number, arrival_s, random)
             at_s, last_s = 0, workspace.start_s or 0
         if last_s <= parameters.length_s:
-            submissions.append(Submission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s))
+            submissions.append(TraceSubmission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s))
     return submissions
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload.files import numbered_lines, replace_text
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 FORMAT = "outrider-trace"
 VERSION = 1
@@ -166,7 +166,7 @@ def _node(part: _Object) -> Node:
         raise WorkloadError(f"{part.where}: {error}") from error
 
 
-def _submission(line: _Object, images: Mapping[str, Image]) -> Submission:
+def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
     line.refuse_unknown(_SUBMISSION_KEYS)
     label = line.text("image") if "image" in line.values else None
     if label is not None and label not in images:
@@ -190,7 +190,7 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> Submission:
             is_parallel=is_parallel,
             is_preemptible=is_preemptible,
         )
-        return Submission(at_s=at_s, workspace=workspace, run_s=run_s, user=user)
+        return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user)
     except ValueError as error:
         raise WorkloadError(f"{line.where}: {error}") from error
 
@@ -215,7 +215,7 @@ def _header(trace: Trace, labels: Mapping[Image, str]) -> dict[str, object]:
     return header
 
 
-def _row(submission: Submission, labels: Mapping[Image, str]) -> dict[str, object]:
+def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, object]:
     """The line's keys; what has its usual value is left out."""
     workspace = submission.workspace
     row: dict[str, object] = {

@@ -14,7 +14,7 @@ from random import Random
 from outrider.core.model import Resources, Workspace
 from outrider.sim.workload.images import ImageShares, skewed_images, uniform_images
 from outrider.sim.workload.nodes import uniform_nodes
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 ONE_CPU = Resources.of(cpus=1)
 
@@ -119,7 +119,7 @@ class FeasibleParameters:
 def feasible_trace(parameters: FeasibleParameters) -> Trace:
     """Draw requests one by one and keep those with which all images still come in time."""
     random = Random(parameters.seed)
-    admitted: list[Submission] = []
+    admitted: list[TraceSubmission] = []
     for _ in range(parameters.attempts):
         if len(admitted) == parameters.reservations:
             break
@@ -136,7 +136,9 @@ def feasible_trace(parameters: FeasibleParameters) -> Trace:
     return Trace(name=kind, submissions=tuple(admitted))
 
 
-def transfers_meet_deadlines(submissions: list[Submission], transfer_s: int, overhead_s: int = 0) -> bool:
+def transfers_meet_deadlines(
+    submissions: list[TraceSubmission], transfer_s: int, overhead_s: int = 0
+) -> bool:
     """Whether one link, earliest deadline first, brings every image before its start.
 
     A transfer starts after its submission and is not interrupted. To say yes is a proof,
@@ -165,7 +167,7 @@ def transfers_meet_deadlines(submissions: list[Submission], transfer_s: int, ove
     return True
 
 
-def _candidate(parameters: FeasibleParameters, random: Random, number: int) -> Submission | None:
+def _candidate(parameters: FeasibleParameters, random: Random, number: int) -> TraceSubmission | None:
     instances = random.randint(parameters.nodes_low, parameters.nodes_high)
     tightness = random.uniform(parameters.tightness_low, parameters.tightness_high)
     if parameters.window_s is None:
@@ -188,7 +190,7 @@ def _candidate(parameters: FeasibleParameters, random: Random, number: int) -> S
     return _submission(at_s, workspace)
 
 
-def _is_feasible(submissions: list[Submission], parameters: FeasibleParameters) -> bool:
+def _is_feasible(submissions: list[TraceSubmission], parameters: FeasibleParameters) -> bool:
     newest = submissions[-1].workspace
     start_s = newest.start_s or 0
     # All last equally long, so a peak that the newest adds to is at one of these starts.
@@ -207,5 +209,5 @@ def _is_feasible(submissions: list[Submission], parameters: FeasibleParameters) 
     )
 
 
-def _submission(at_s: int, workspace: Workspace) -> Submission:
-    return Submission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s)
+def _submission(at_s: int, workspace: Workspace) -> TraceSubmission:
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s)

@@ -9,7 +9,7 @@ from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload.images import uniform_images
 from outrider.sim.workload.nodes import uniform_nodes
 from outrider.sim.workload.swf import SwfLog
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 COMPLETED = 1
 # The thesis' stretch of the DataStar log, section 8.2: the end is excluded.
@@ -45,7 +45,7 @@ def log_trace(
     rows = [row for row in range(len(log)) if log.run_s[row] >= 0 and log.processors[row] > 0]
     rows.sort(key=log.submit_s.__getitem__)
     supply = iter(images) if images is not None else repeat(None)
-    submissions: list[Submission] = []
+    submissions: list[TraceSubmission] = []
     for row in rows:
         try:
             image = next(supply)
@@ -98,7 +98,7 @@ def _submission(
     resources: Resources,
     image: Image | None,
     origin_s: int,
-) -> Submission:
+) -> TraceSubmission:
     requested_s = log.requested_s[row]
     duration_s = requested_s if requested_s > 0 else max(log.run_s[row], 1)
     workspace = Workspace(
@@ -108,7 +108,7 @@ def _submission(
         duration_s=duration_s,
         image=image,
     )
-    return Submission(
+    return TraceSubmission(
         at_s=log.submit_s[row] - origin_s,
         workspace=workspace,
         run_s=min(log.run_s[row], duration_s),

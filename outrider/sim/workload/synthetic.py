@@ -7,7 +7,7 @@ from random import Random
 from outrider.core.model import Image, Resources, Workspace
 from outrider.sim.workload.images import uniform_images
 from outrider.sim.workload.nodes import uniform_nodes
-from outrider.sim.workload.trace import Submission, Trace
+from outrider.sim.workload.trace import Trace, TraceSubmission
 
 ONE_CPU = Resources.of(cpus=1)
 _MINUTES = (10, 60)
@@ -69,7 +69,7 @@ def _submission(
     start_s: int | None,
     shape: tuple[int, int, int],
     image: Image | None,
-) -> Submission:
+) -> TraceSubmission:
     instances, duration_s, run_s = shape
     workspace = Workspace(
         name=f"{'be' if start_s is None else 'ar'}{number}",
@@ -79,4 +79,4 @@ def _submission(
         image=image,
         start_s=start_s,
     )
-    return Submission(at_s=at_s, workspace=workspace, run_s=run_s)
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from outrider.core.model import Image, Resources, Workspace
 from outrider.sim.workload.files import numbered_lines
-from outrider.sim.workload.trace import Submission, Trace, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 _FIELDS = (
     "submission time", "image URI", "image size", "nodes", "memory",
@@ -82,7 +82,7 @@ def _submission(
     duration_s: int | None,
     cpus_per_node: int,
     is_parallel: bool,
-) -> Submission:
+) -> TraceSubmission:
     at_s, nodes = _number(words, 0, where), _number(words, 3, where)
     size_bytes = _number(words, 2, where) * _MEGABYTE
     cpus = max(1, _number(words, 5, where) * cpus_per_node // 100)
@@ -106,7 +106,7 @@ def _submission(
         )
     except ValueError as error:
         raise WorkloadError(f"{where}: {error}") from error
-    return Submission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s)
+    return TraceSubmission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s)
 
 
 def _number(words: list[str], place: int, where: str) -> int:

@@ -9,7 +9,7 @@ from outrider.core.model import Node, Workspace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Submission:
+class TraceSubmission:
     """A workspace handed in at `at_s`.
 
     `run_s` is how long it will really run, which the scheduler never sees; it is at most
@@ -34,7 +34,7 @@ class Trace:
     """Submissions in the order of their arrival, and the nodes if the file names them."""
 
     name: str
-    submissions: Sequence[Submission]
+    submissions: Sequence[TraceSubmission]
     nodes: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
