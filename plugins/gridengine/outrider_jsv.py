@@ -77,6 +77,14 @@ VALUES = {
     "private": re.compile(r"true|false|yes|no"),
     "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
 }
+FORMS = {
+    "image": "an address or a name, without blanks and commas",
+    "digest": "sha256: and 64 hexadecimal digits in lower case",
+    "size": "bytes, or a size like 600MB or 2GiB",
+    "format": "qcow2, raw, squashfs, sif or file",
+    "private": "true or false",
+    "name": "up to 200 characters on one line",
+}
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 OURS = ("USER", "JOB_ID")
 NUMBER = re.compile(r"[0-9]{1,10}")
@@ -184,7 +192,7 @@ def parsed(text):
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
         if VALUES[key].fullmatch(value) is None:
-            raise Mistake(f"{value[:60]!r} cannot be its {key}: see outrider help metadata")
+            raise Mistake(f"{value[:60]!r} cannot be its {key}: write {FORMS[key]}")
         found[key] = value
     if "image" not in found:
         raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
@@ -235,11 +243,12 @@ class Job:
                 self.environment[name] = value
 
     def metadata(self):
-        """The text and whether it stands in the context, where the service looks for it."""
+        """The text and whether it stands in the context, where the service looks for it, on one line: several
+        cannot be handed on as they are."""
         for word in self.parameters.get("ac", "").split(","):
             name, _, value = word.partition("=")
             if name == METADATA:
-                return decoded(value), True
+                return decoded(value), "\n" not in value
         value = self.environment.get(METADATA)
         if value is None:
             return None, False
@@ -279,6 +288,8 @@ class Job:
 
     def _with_context(self, added):
         before = self.parameters.get("ac", "")
+        names = {word.partition("=")[0] for word in added}
+        before = ",".join(word for word in before.split(",") if word.partition("=")[0] not in names)
         line = "PARAM ac " + ",".join(filter(None, [before, *added]))
         is_short = len(line) <= MOST_ANSWER_BYTES
         if is_short and before and CONTEXT.fullmatch(before) is None:
