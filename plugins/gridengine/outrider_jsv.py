@@ -31,9 +31,8 @@ METADATA = "OUTRIDER"
 HELD = "OUTRIDER_HELD"
 TICKET = "OUTRIDER_TICKET"
 ENCODED = "base64:"
-RESERVED = "OUTRIDER_RESERVED"
-"""Set for jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
-IN_RESERVATION = "PARAM ar "
+MARKED = "ENV ADD OUTRIDER_RESERVED 1"
+"""For jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
 NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
@@ -55,13 +54,11 @@ MOST_KEPT_BYTES = 1 << 20
 """Of a job, whatever its line breaks make of it: of a line, and of all lines that a verdict depends on."""
 MOST_ANSWER_BYTES = 8000
 """Of a line: Grid Engine reads it into 10000 bytes, and does not count."""
-MOST_LINES = 64
-MOST_DEATHS = 100
+MOST_LINES, MOST_DEATHS = 64, 100
 MOST_METADATA_CHARACTERS = 4000
 MOST_CODED_CHARACTERS = 6 * MOST_METADATA_CHARACTERS
 """Four bytes a character, and four letters for three of these."""
-MOST_FILE_BYTES = 4 << 20
-MOST_USERS = 10000
+MOST_FILE_BYTES, MOST_USERS = 4 << 20, 10000
 TICKET_S = 30 * 86400
 
 # What may stand in an answer, one pattern a kind of line; names and values of ours only.
@@ -69,8 +66,7 @@ LINES = re.compile(
     r"PARAM ac [^\x00-\x1f\x7f]+"
     r"|PARAM h u"
     r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
-    r"|ENV DEL OUTRIDER_TICKET"
-    r"|ENV ADD OUTRIDER_RESERVED 1"
+    r"|ENV DEL OUTRIDER_TICKET|ENV ADD OUTRIDER_RESERVED 1"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
 )
 VALUES = {
@@ -80,6 +76,14 @@ VALUES = {
     "format": re.compile(r"[a-z0-9+_-]{1,32}"),
     "private": re.compile(r"true|false|yes|no"),
     "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
+}
+FORMS = {
+    "image": "an address or a name, without blanks and commas",
+    "digest": "sha256: and 64 hexadecimal digits in lower case",
+    "size": "bytes, or a size like 600MB or 2GiB",
+    "format": "qcow2, raw, squashfs, sif or file",
+    "private": "true or false",
+    "name": "up to 200 characters on one line",
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 OURS = ("USER", "JOB_ID")
@@ -188,7 +192,7 @@ def parsed(text):
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
         if VALUES[key].fullmatch(value) is None:
-            raise Mistake(f"{value[:60]!r} cannot be its {key}: see outrider help metadata")
+            raise Mistake(f"{value[:60]!r} cannot be its {key}: write {FORMS[key]}")
         found[key] = value
     if "image" not in found:
         raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
@@ -239,11 +243,12 @@ class Job:
                 self.environment[name] = value
 
     def metadata(self):
-        """The text and whether it stands in the context, where the service looks for it."""
+        """The text and whether it stands in the context, where the service looks for it, on one line: several
+        cannot be handed on as they are."""
         for word in self.parameters.get("ac", "").split(","):
             name, _, value = word.partition("=")
             if name == METADATA:
-                return decoded(value), True
+                return decoded(value), "\n" not in value
         value = self.environment.get(METADATA)
         if value is None:
             return None, False
@@ -253,24 +258,21 @@ class Job:
     def answer(self, site, now_s):
         """The lines of the answer."""
         text, is_in_context = self.metadata()
-        if text is None:
-            # What a job of ours hands on to jobs that it submits with -V.
-            lines = ["ENV DEL " + TICKET] if TICKET in self.environment else []
-            if self._is_in_reservation():
-                lines.append(f"ENV ADD {RESERVED} 1")
+        if text is None:  # a job of ours hands its ticket on to jobs that it submits with -V
+            lines = ["ENV DEL " + TICKET] * (TICKET in self.environment) + [
+                MARKED
+            ] * self._is_in_reservation()
             return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
-        found = parsed(text)
+        found, lines = parsed(text), []
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
-        lines = []
         # What belongs to a reservation has its image there when that begins.
-        reservation = self.parameters.get("ar", "0")
-        if self._is_in_reservation() and not self._asks_for_ours():
+        is_reserved = self._is_in_reservation()
+        if is_reserved and not self._asks_for_ours():
             raise Mistake(
-                f"no image comes to the nodes of reservation {reservation[:10]}, if it is not Outrider's: "
-                f"leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
+                f"no image comes to the nodes of reservation {self.parameters['ar'][:10]}, if it is not "
+                f"Outrider's: leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
             )
-        is_free = not self._is_in_reservation()
-        if is_free and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
+        if not is_reserved and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
             lines.append(HOLD)
@@ -289,6 +291,8 @@ class Job:
 
     def _with_context(self, added):
         before = self.parameters.get("ac", "")
+        names = {word.partition("=")[0] for word in added}
+        before = ",".join(word for word in before.split(",") if word.partition("=")[0] not in names)
         line = "PARAM ac " + ",".join(filter(None, [before, *added]))
         is_short = len(line) <= MOST_ANSWER_BYTES
         if is_short and before and CONTEXT.fullmatch(before) is None:
@@ -316,7 +320,7 @@ class Job:
 
 def verdict(lines, site, now_s):
     """The whole answer to a job, checked line by line; never an exception."""
-    if not any(METADATA in line or TOO_LONG in line or line.startswith(IN_RESERVATION) for line in lines):
+    if not any(METADATA in line or TOO_LONG in line or line.startswith("PARAM ar ") for line in lines):
         return ACCEPTED
     try:
         job = Job()
@@ -457,10 +461,10 @@ def talk(source, target, conversation, state):
         if conversation.is_in_job:
             state[0] = IN_JOB
         if conversation.is_asked and lines.is_between and not select.select([source], [], [], QUIET_S)[0]:
-            lines_of_answer = conversation.answer()
-            answer = "".join(line + "\n" for line in lines_of_answer)
+            said = conversation.answer()
+            answer = "".join(line + "\n" for line in said)
             write(target, answer.encode("utf-8", "surrogateescape") + (WELCOME if answer else b""), state)
-            if HOLD in lines_of_answer:
+            if HOLD in said:
                 conversation.wake()
 
 

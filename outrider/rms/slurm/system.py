@@ -102,6 +102,8 @@ class SlurmSystem:
             wish = led(known, nodes, self._seen.places.names)
             if found.is_waiting:
                 self._check_waits(found, known, "released")
+                if known.record.is_stopped and found.is_stopped:
+                    found, known = self._held_by_begin(found, known)
                 try:
                     self._release(found, known, wish if nodes else None, ticket)
                 except Refused:
@@ -227,6 +229,13 @@ class SlurmSystem:
             raise
         self._seen.keep(replace(self._seen.job(known.key), is_held_by_us=True, eligible_s=now_s + FAR_S))
 
+    def _held_by_begin(self, found: Standing, known: SlurmJob) -> tuple[Standing, SlurmJob]:
+        """Holds by its begin what the submit filter holds by its priority, as it does others: whatever ends
+        this call halfway, the job is held, and by us."""
+        self._hold(found, known, known.record.sentence)
+        self._commands.ask("scontrol", "release", found.address)
+        return self._standing(found.key), self._seen.job(found.key)
+
     def _free(self, found: Standing, reservation: str) -> None:
         """Unbinds a job whose reservation is taken back, and holds it: for its user, as Slurm does itself
         when a reservation is deleted, if it is none that we manage. Nobody here would ever release that
@@ -259,7 +268,7 @@ class SlurmSystem:
         comment = _with_ticket(known, ticket) if ticket else known.comment
         if comment != known.comment:
             parts.append(f"Comment={comment}")
-        new = replace(record, is_held=False, wish=None if nodes is None else known.wish)
+        new = replace(record, is_held=False, is_stopped=False, wish=None if nodes is None else known.wish)
         self._write(found, known, new if known.is_managed or new != record else None, *parts)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)

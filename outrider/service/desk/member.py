@@ -29,6 +29,8 @@ class Need:
     """The nodes before it in the chain, the nearest first."""
     since_s: int = 0
     is_there: bool = False
+    there_s: int | None = None
+    """Since when that is known."""
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0
@@ -67,6 +69,8 @@ class Member:
     limit_bytes: int | None = None
     used_bytes: int | None = None
     images: dict[str, NodeImage] = field(default_factory=dict)
+    come: dict[str, Need] = field(default_factory=dict)
+    """By digest, what has come since the node has said which images it has."""
     arriving: tuple[Arriving, ...] = ()
     words: str = ""
     promised_bytes: int = 0

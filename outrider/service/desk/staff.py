@@ -91,11 +91,8 @@ class Staff:
             return
         before = member.needs.get(need.owner)
         if before is not None and before.digest == need.digest:
-            need.is_there, need.arrived_bytes, need.source = (
-                before.is_there,
-                before.arrived_bytes,
-                before.source,
-            )
+            need.is_there, need.there_s = before.is_there, before.there_s
+            need.arrived_bytes, need.source = before.arrived_bytes, before.source
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
         if need.upstream:
@@ -260,7 +257,7 @@ class Staff:
         self._promised(member, call, now_s)
         member.room = report.room or member.room
         if report.images is not None:
-            member.images = {image.digest: image for image in report.images}
+            member.images, member.come = {image.digest: image for image in report.images}, {}
             self._forget_others(member, now_s)
             member.compare_s = now_s + self._settings.reconcile_every_s
         news = self._results(member, report, now_s)
@@ -377,10 +374,13 @@ class Staff:
             return []
         if not code and need.is_barred:
             # It is there, and pinned, and not for whoever needs it.
+            need.rate = 0
             return []
         if not code:
             member.full_until_s = member.full_until_s if need.is_there else 0
             was_there, need.is_there = need.is_there, True
+            need.there_s = need.there_s if was_there else now_s
+            member.come[need.digest] = need
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
             # What lasts as long as it is needed is not renewed.
@@ -397,7 +397,9 @@ class Staff:
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
             return self._failed(member, need, found.code, found.words, now_s)
-        if found is not None:
+        if found is None:
+            need.rate = 0
+        else:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
         wait_s = _patience_s(need, now_s, self._settings.progress_every_s)
