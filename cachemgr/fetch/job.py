@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cachemgr.fetch.inquiry import Beside
 from cachemgr.fetch.pace import Odometer
 from cachemgr.fetch.report import Progress
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from cachemgr.clock import Clock
     from cachemgr.fetch.control import Control
+    from cachemgr.fetch.inquiry import Asker
     from cachemgr.fetch.ledger import Entry, Ledger
     from cachemgr.fetch.ports import Sink
     from cachemgr.fetch.rate import RateLimit
@@ -29,6 +31,8 @@ class Trial:
 
     back: Entry
     rate_bytes_per_s: float
+    # The one that is tried is nearer in the plan than the one left for it: so long may it take to catch up.
+    patience_s: float | None = None
 
 
 class Job:
@@ -45,6 +49,7 @@ class Job:
         expected_rate_bytes_per_s: int | None,
         on_progress: Callable[[Progress], None] | None,
         least_rate_bytes_per_s: int = 0,
+        ask: Asker = Beside,
     ) -> None:
         self.sink = sink
         self.ledger = ledger
@@ -53,6 +58,7 @@ class Job:
         self.control = control
         self.clock = clock
         self.least_rate_bytes_per_s = least_rate_bytes_per_s
+        self.ask = ask
         self.trial: Trial | None = None
         self._planned_rate = None if expected_rate_bytes_per_s is None else float(expected_rate_bytes_per_s)
         self._learned_rate: float | None = None
@@ -60,6 +66,7 @@ class Job:
         self._learn_at_s = clock.monotonic_s() + LEARN_S
         self._known: dict[str, tuple[float, int]] = {}
         self._on_progress = on_progress
+        self._source = ""
         self._odometer = Odometer()
         self._tell_at_s = clock.monotonic_s()
         self._buffer = memoryview(bytearray(ROOM_BYTES))
@@ -95,8 +102,9 @@ class Job:
         for limit in self.limits:
             limit.take(count, self.is_interrupted)
 
-    def tell(self, source: str) -> None:
-        """Report progress, now and then and at the end."""
+    def tell(self, source: str = "") -> None:
+        """Report progress, now and then and at the end; also that there is none, from whoever was last."""
+        self._source = source or self._source
         now_s, offset = self.clock.monotonic_s(), self.sink.offset
         if now_s < self._tell_at_s and offset < self.sink.size_bytes:
             return
@@ -107,13 +115,13 @@ class Job:
         rate = self._odometer.rate_bytes_per_s()
         left = self.sink.size_bytes - offset
         finish_s = self.clock.now_s() + -(-left // rate) if rate else None
-        self._on_progress(Progress(offset, self.sink.size_bytes, rate, finish_s, source))
+        self._on_progress(Progress(offset, self.sink.size_bytes, rate, finish_s, self._source))
 
     def other(self, entry: Entry) -> Entry | None:
         return self.ledger.other(entry, self.clock.monotonic_s())
 
-    def begin_trial(self, back: Entry, rate: float) -> None:
-        self.trial = Trial(back, rate)
+    def begin_trial(self, back: Entry, rate: float, *, homeward_s: float | None = None) -> None:
+        self.trial = Trial(back, rate, homeward_s)
 
     def expect_at_most(self, rate: float) -> None:
         """Nobody is faster than this, so it is no reason to leave anybody."""

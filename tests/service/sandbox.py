@@ -17,7 +17,7 @@ from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
-from outrider.service.desk.desk import Desk, Outcome
+from outrider.service.desk.desk import Desk, Event, Outcome
 from outrider.service.desk.effects import carry_out
 from outrider.service.ports import (
     Arriving,
@@ -236,7 +236,7 @@ class Sandbox:
             batch_system="twin",
         )
 
-    def _handle(self, event: Asked | Finished | Ticked) -> None:
+    def _handle(self, event: Event) -> None:
         outcome: Outcome = self.desk.handle(event, self.now_s)
         self._post(outcome)
         calls: list[Call] = list(outcome.calls)
@@ -413,6 +413,7 @@ def wanted(
     *,
     name: str = "render",
     image: str = "ubuntu",
+    server: str = "images.example.org",
     size_bytes: int = 10 * RATE,
     nodes: int = 1,
     cpus: int = 8,
@@ -426,7 +427,7 @@ def wanted(
 version: 1
 metadata:
   name: {name}
-  image: {{uri: "https://images.example.org/{image}", private: {str(is_private).lower()}}}
+  image: {{uri: "https://{server}/{image}", private: {str(is_private).lower()}}}
 deployment: {{nodes: {nodes}, cpus: {cpus}, duration: {duration}, start: {start}}}
 """
     file = parse_workspace(text.encode(), Circumstances(now_s=sandbox.now_s, zone=UTC), file="ws.yaml")
