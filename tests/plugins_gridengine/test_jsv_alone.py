@@ -232,12 +232,6 @@ def test_ticket_of_a_users_own_is_replaced_or_taken_away() -> None:
     assert answered(forged) == ["ENV DEL OUTRIDER_TICKET", "RESULT STATE CORRECT"]
 
 
-def test_line_break_does_not_hide_an_image_in_a_context() -> None:
-    (line,) = answered("PARAM ac K=a", ",OUTRIDER=http://h/a")
-
-    assert line.startswith("RESULT STATE REJECT outrider: its context cannot be added to")
-
-
 def test_context_that_grid_engine_has_no_room_for_is_refused() -> None:
     """It reads a line of an answer into 10000 bytes, however long that is."""
     (line,) = answered("PARAM ac K=" + "é" * 4500 + ",OUTRIDER=http://h/a")

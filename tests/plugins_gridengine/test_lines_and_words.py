@@ -28,3 +28,9 @@ def test_refusal_says_what_to_write(word: str) -> None:
 
     assert ": write " in line
     assert "outrider help" not in line
+
+
+def test_line_break_does_not_hide_an_image_in_a_context() -> None:
+    (line,) = answered("PARAM ac K=a", ",OUTRIDER=http://h/a")
+
+    assert line.startswith("RESULT STATE REJECT outrider: its context cannot be added to")
