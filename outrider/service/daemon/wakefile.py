@@ -87,8 +87,11 @@ class WakeFile:
             self._events = -1
 
     def _listen(self) -> None:
+        poll = select.poll()
+        poll.register(self._events, select.POLLIN)
+        poll.register(self._stop, select.POLLIN)
         while not self._is_stopping.is_set():
-            select.select([self._events, self._stop], [], [])
+            poll.poll()
             if self._is_stopping.is_set():
                 return
             with suppress(BlockingIOError):

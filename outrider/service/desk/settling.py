@@ -101,7 +101,7 @@ class Settling:
         is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen and self._is_over(led))
         if led.released == nodes and (not is_due or led.is_left_to_others):
             return
-        led.is_left_to_others = False
+        led.is_left_to_others, led.enough_s = False, None
         led.released, led.is_ordered, led.looks, led.grace_s = nodes, True, 0, 0
         assert led.image is not None
         ticket = TicketFields(
