@@ -13,11 +13,12 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -35,7 +36,9 @@ PORT = 4711
 SLOWER = 10
 TARGET = 1.05
 MOST_S = 600
-NAMES = ("chain", "killed", "cut", "slow", "http", "torrent")
+# Long enough for a neighbour to ask in vain and to go elsewhere.
+STALL_S = 2.5
+NAMES = ("chain", "killed", "cut", "stalled", "slow", "http", "torrent")
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ class Outcome:
     finish_s: dict[int, float | None]
     user_s: float
     system_s: float
-    said: dict[int, list[str]]
+    attempts: dict[int, list[str]]
+    received_bytes: dict[int, int]
+    sent_bytes: dict[int, int]
 
     def last_s(self, *, but: int | None = None) -> float:
         times = [time for node, time in self.finish_s.items() if node != but]
@@ -93,16 +98,16 @@ class Node:
         self.process.stdin.write(b"go\n")
         self.process.stdin.flush()
 
-    def finish(self) -> tuple[float, float]:
-        """Let it end; gives the seconds of processor that it used itself, and in the kernel."""
+    def finish(self) -> dict[str, float]:
+        """Let it end; gives the seconds of processor that it used itself and in the kernel, and its bytes."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
         line = self.line()
         self.process.stdout.close()
         self.process.wait(timeout=MOST_S)
-        used = json.loads(line or "{}")
-        return used.get("user_s", 0.0), used.get("system_s", 0.0)
+        used: dict[str, float] = json.loads(line or "{}")
+        return used
 
 
 def relayed(
@@ -128,15 +133,22 @@ def relayed(
         timer = threading.Timer(plan.bound_s / 2, lambda: midway and midway(hosts, nodes))
         timer.start()
         finish: dict[int, float | None] = {}
-        said: dict[int, list[str]] = {}
+        attempts: dict[int, list[str]] = {}
         for node in nodes[1:]:
             answer = json.loads(node.line() or "{}")
             is_right = answer.get("is_right", False)
             finish[node.number] = answer["finish_s"] - begin_s if is_right else None
-            said[node.number] = answer.get("said", [answer.get("failed", "gone")])
+            attempts[node.number] = answer.get("attempts", [answer.get("failed", "gone")])
         timer.join()
         used = [node.finish() for node in nodes]
-    return Outcome(finish, sum(user for user, _ in used), sum(system for _, system in used), said)
+    return Outcome(
+        finish,
+        sum(each.get("user_s", 0.0) for each in used),
+        sum(each.get("system_s", 0.0) for each in used),
+        attempts,
+        {number: int(each.get("received_bytes", 0)) for number, each in enumerate(used)},
+        {number: int(each.get("sent_bytes", 0)) for number, each in enumerate(used)},
+    )
 
 
 def _orders(
@@ -182,6 +194,17 @@ def cut(plan: Plan) -> Outcome:
     return relayed(plan, upstream, midway=pull)
 
 
+def stalled(plan: Plan) -> Outcome:
+    """A node that stands still for a moment and goes on, as one that has no processor."""
+
+    def stop(hosts: Hosts, nodes: list[Node]) -> None:
+        process = nodes[plan.victim].process
+        process.send_signal(signal.SIGSTOP)
+        threading.Timer(STALL_S, lambda: process.send_signal(signal.SIGCONT)).start()
+
+    return relayed(plan, upstream, midway=stop)
+
+
 def slow(plan: Plan) -> Outcome:
     return relayed(
         plan, upstream, prepare=lambda hosts: hosts.set_rate(plan.victim, plan.rate_bits_per_s // SLOWER)
@@ -194,7 +217,7 @@ def http(plan: Plan) -> Outcome:
 
 def torrent(plan: Plan) -> Outcome:
     finish = torrent_finishes(plan.image, plan.folder, plan.nodes, plan.rate_bits_per_s, plan.mtu_bytes)
-    return Outcome(dict(enumerate(finish, 1)), 0.0, 0.0, {})
+    return Outcome(dict(enumerate(finish, 1)), 0.0, 0.0, {}, {}, {})
 
 
 def main(arguments: list[str]) -> int:
@@ -205,7 +228,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--mtu", type=int, default=JUMBO_BYTES)
     parser.add_argument("--only", default=",".join(NAMES), help=f"some of {','.join(NAMES)}")
     parser.add_argument("--folder", default="/dev/shm" if Path("/dev/shm").is_dir() else None)
-    parser.add_argument("--says", action="store_true", help="print what the nodes said of their sources")
+    parser.add_argument("--says", action="store_true", help="print the bytes and attempts of each node")
     options = parser.given(arguments)
     if without_root("to make hosts") or lacking(None if shutil.which("ip") else "needs iproute2"):
         return NOT_MEASURED
@@ -235,7 +258,15 @@ def report(plan: Plan, names: list[str]) -> bool:
         f"{plan.size_bytes / 2**20:g} MiB, frames of {plan.mtu_bytes} bytes: "
         f"bound {plan.bound_s:.2f} s, measured on {os.cpu_count()} processors"
     )
-    ways = {"chain": chain, "killed": killed, "cut": cut, "slow": slow, "http": http, "torrent": torrent}
+    ways = {
+        "chain": chain,
+        "killed": killed,
+        "cut": cut,
+        "stalled": stalled,
+        "slow": slow,
+        "http": http,
+        "torrent": torrent,
+    }
     is_good = True
     undisturbed: float | None = None
     for name in names:
@@ -248,6 +279,7 @@ def report(plan: Plan, names: list[str]) -> bool:
         ratio = last_s / plan.bound_s
         line = f"{name:8}  ratio {ratio:6.3f}  last node after {last_s:6.2f} s"
         line += f"  processor {outcome.user_s:.1f} + {outcome.system_s:.1f} s"
+        line += f"  sent {sum(outcome.sent_bytes.values()) / plan.size_bytes / plan.nodes:.2f} times a node"
         if name == "chain":
             undisturbed, is_good = last_s, ratio <= TARGET
         if victim is not None:
@@ -257,11 +289,21 @@ def report(plan: Plan, names: list[str]) -> bool:
                 line += f", the others {last_s / undisturbed - 1:+.0%} against undisturbed"
         print(line, flush=True)
         if plan.says:
-            for node, lines in outcome.said.items():
-                print(f"  node {node} after {outcome.finish_s[node]}: {'; '.join(lines)}")
+            for line in told(outcome):
+                print(line)
         for path in plan.folder.glob("node*"):
             shutil.rmtree(path)
     return is_good
+
+
+def told(outcome: Outcome) -> Iterator[str]:
+    """What each node received and sent, and whom it asked, with the reason for which that ended."""
+    for node, sent in outcome.sent_bytes.items():
+        finish_s = outcome.finish_s.get(node)
+        when = "" if finish_s is None else f" had it after {finish_s:.2f} s,"
+        name = f"node {node}" if node else "origin"
+        yield f"  {name}{when} received {outcome.received_bytes[node] / 1e6:.1f} MB, sent {sent / 1e6:.1f} MB"
+        yield from (f"    {attempt}" for attempt in outcome.attempts.get(node, []))
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def main(orders: Orders) -> int:
     writer = site.reserve(orders) if sources else None
     say("ready")
     sys.stdin.readline()
-    begin = os.times()
+    begin, counts = os.times(), counted()
     if writer is not None:
         try:
             report = transfer(
@@ -128,16 +128,32 @@ def main(orders: Orders) -> int:
             say(json.dumps({"failed": str(error)}))
             return 1
         finish_s = clock.monotonic_s()
-        said = [f"{each.source}: {each.message}" for each in report.said]
         is_right = f"sha256:{image.digest}" == orders["digest"]
-        say(json.dumps({"finish_s": finish_s, "is_right": is_right, "said": said}))
+        attempts = [
+            f"{each.begin_s:.2f} to {each.end_s:.2f} s, {(each.end_bytes - each.start_bytes) / 1e6:.1f} MB "
+            f"from {each.source.rpartition('/')[0]}: {each.reason}"
+            for each in report.attempts
+        ]
+        say(json.dumps({"finish_s": finish_s, "is_right": is_right, "attempts": attempts}))
     sys.stdin.read()
     end = os.times()
     relay.close()
     site.close()
     # The interpreter's own start is not counted: a node's daemon runs anyway.
-    say(json.dumps({"user_s": end.user - begin.user, "system_s": end.system - begin.system}))
+    received, sent = (after - before for after, before in zip(counted(), counts, strict=True))
+    used = {"user_s": end.user - begin.user, "system_s": end.system - begin.system}
+    say(json.dumps({**used, "received_bytes": received, "sent_bytes": sent}))
     return 0
+
+
+def counted() -> tuple[int, int]:
+    """The bytes that this host's link has received and sent, headers and all."""
+    for line in Path("/proc/self/net/dev").read_text().splitlines():
+        device, _, numbers = line.partition(":")
+        if device.strip() == "eth0":
+            fields = numbers.split()
+            return int(fields[0]), int(fields[8])
+    return 0, 0
 
 
 def say(line: str) -> None:

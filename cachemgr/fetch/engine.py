@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 from cachemgr.errors import Cancelled
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
+from cachemgr.fetch.inquiry import Beside
 from cachemgr.fetch.job import Job
 from cachemgr.fetch.ledger import Ledger
 from cachemgr.fetch.pump import Pump
-from cachemgr.fetch.report import Log
+from cachemgr.fetch.report import Attempt, Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from random import Random
 
     from cachemgr.clock import Clock
+    from cachemgr.fetch.inquiry import Asker
     from cachemgr.fetch.ledger import Entry
     from cachemgr.fetch.ports import Sink, Source
     from cachemgr.fetch.rate import RateLimit
@@ -48,6 +50,7 @@ def transfer(
     excluding: Collection[str] = (),
     early_s: float = EARLY_S,
     least_rate_bytes_per_s: int = 0,
+    ask: Asker = Beside,
 ) -> Report:
     """Fill the sink, and say which source delivered what.
 
@@ -73,6 +76,7 @@ def transfer(
         expected_rate_bytes_per_s,
         on_progress,
         least_rate_bytes_per_s,
+        ask,
     )
     return _Transfer(job).carry_out()
 
@@ -99,21 +103,31 @@ class _Transfer:
     def _use(self, entry: Entry) -> Entry | None:
         """One stream of this source; gives whom to ask next, if that is decided."""
         job = self._job
+        offset, begin_s = job.sink.offset, job.clock.monotonic_s()
         try:
-            stream = entry.source.open(job.sink.offset, job.sink.size_bytes, self._patience_s(entry))
+            stream = entry.source.open(offset, job.sink.size_bytes, self._patience_s(entry))
             try:
-                target = Pump(job, entry, stream).run().target
+                ending = Pump(job, entry, stream).run()
             finally:
                 stream.close()
-            if target is None:
-                # Complete or interrupted: after a pause nothing is compared with what was before.
-                job.trial = None
-            return target
         except SourceFault as fault:
             job.trial = None
             job.log.said(entry.source.name, str(fault))
             job.ledger.failed(entry, fault, job.clock.monotonic_s())
+            self._attempted(entry, offset, begin_s, str(fault))
             return None
+        self._attempted(entry, offset, begin_s, ending.reason)
+        if ending.target is None:
+            # Complete or interrupted: after a pause nothing is compared with what was before.
+            job.trial = None
+        return ending.target
+
+    def _attempted(self, entry: Entry, offset: int, begin_s: float, reason: str) -> None:
+        job = self._job
+        since_s, until_s = begin_s - self._begin_s, job.clock.monotonic_s() - self._begin_s
+        job.log.attempted(
+            Attempt(entry.source.name, since_s, until_s, offset, job.sink.offset, reason or "complete")
+        )
 
     def _patience_s(self, entry: Entry) -> float:
         """How long a source may take to answer: never beyond the deadline."""

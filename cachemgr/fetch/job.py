@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cachemgr.fetch.inquiry import Beside
 from cachemgr.fetch.pace import Odometer
 from cachemgr.fetch.report import Progress
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from cachemgr.clock import Clock
     from cachemgr.fetch.control import Control
+    from cachemgr.fetch.inquiry import Asker
     from cachemgr.fetch.ledger import Entry, Ledger
     from cachemgr.fetch.ports import Sink
     from cachemgr.fetch.rate import RateLimit
@@ -29,6 +31,8 @@ class Trial:
 
     back: Entry
     rate_bytes_per_s: float
+    # The one that is tried is nearer in the plan than the one left for it: so long may it take to catch up.
+    patience_s: float | None = None
 
 
 class Job:
@@ -45,6 +49,7 @@ class Job:
         expected_rate_bytes_per_s: int | None,
         on_progress: Callable[[Progress], None] | None,
         least_rate_bytes_per_s: int = 0,
+        ask: Asker = Beside,
     ) -> None:
         self.sink = sink
         self.ledger = ledger
@@ -53,6 +58,7 @@ class Job:
         self.control = control
         self.clock = clock
         self.least_rate_bytes_per_s = least_rate_bytes_per_s
+        self.ask = ask
         self.trial: Trial | None = None
         self._planned_rate = None if expected_rate_bytes_per_s is None else float(expected_rate_bytes_per_s)
         self._learned_rate: float | None = None
@@ -114,8 +120,8 @@ class Job:
     def other(self, entry: Entry) -> Entry | None:
         return self.ledger.other(entry, self.clock.monotonic_s())
 
-    def begin_trial(self, back: Entry, rate: float) -> None:
-        self.trial = Trial(back, rate)
+    def begin_trial(self, back: Entry, rate: float, *, homeward_s: float | None = None) -> None:
+        self.trial = Trial(back, rate, homeward_s)
 
     def expect_at_most(self, rate: float) -> None:
         """Nobody is faster than this, so it is no reason to leave anybody."""

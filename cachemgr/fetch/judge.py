@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # Below this share of the expected rate a stream is slow.
 SLOW_SHARE = 0.5
+# Two chains out of one source get half of the rate each: away from the planned source less is borne.
+DETOUR_SHARE = 0.85
 # Somewhere else has to be better by this much, or the trouble is our own.
 BETTER_FACTOR = 1.3
+# The planned source need not be: with it the one further up sends everything once.
+HOME_FACTOR = 0.9
 # Less than this ahead means that a node has nothing more to give: it is on the way.
 LEAST_AHEAD_BYTES = 512 * 1024
 AHEAD_S = 0.3
@@ -45,27 +45,31 @@ def ahead_bytes(expected_bytes_per_s: float | None) -> int:
     return max(LEAST_AHEAD_BYTES, int((expected_bytes_per_s or 0) * AHEAD_S))
 
 
-def is_slow(rate: float | None, expected: float | None) -> bool:
-    return rate is not None and expected is not None and rate < expected * SLOW_SHARE
+def is_slow(rate: float | None, expected: float | None, share: float = SLOW_SHARE) -> bool:
+    return rate is not None and expected is not None and rate < expected * share
 
 
-def judge(offset: int, direct: int | None, above: Iterable[int | None], margin_bytes: int) -> Judgement:
-    """Find the narrow place.
+class Search:
+    """For the narrow place: told what the present source has, then those further up, the nearest first.
 
-    `direct` is what the present source has, `above` what those further up have, the nearest
-    first; None for one that does not answer. The first gap from the near end is the narrow
-    place. Nobody beyond it is asked, so `above` may be a generator.
+    None is told for one that does not answer. The first gap from the near end is the narrow
+    place, and nobody beyond it needs to be asked.
     """
-    if direct is None:
-        return Judgement(Verdict.GO, 0, "it does not answer")
-    if direct - offset > margin_bytes:
-        return Judgement(Verdict.GO, 0, f"it has {direct - offset} bytes more than it sends")
-    below = direct
-    for index, have in enumerate(above):
+
+    def __init__(self, offset: int, margin_bytes: int) -> None:
+        self._below = offset
+        self._margin_bytes = margin_bytes
+        self._heard = 0
+
+    def hear(self, have: int | None) -> Judgement | None:
+        """The judgement, if this answer decides it."""
+        index, self._heard = self._heard - 1, self._heard + 1
         if have is None:
-            continue
-        if have - below > margin_bytes:
-            verdict = Verdict.GO if index == 0 else Verdict.WAIT
-            return Judgement(verdict, index, f"those above it have {have - below} bytes more than it has")
-        below = have
-    return Judgement(Verdict.STAY)
+            return Judgement(Verdict.GO, 0, "it does not answer") if index < 0 else None
+        more, self._below = have - self._below, have
+        if more <= self._margin_bytes:
+            return None
+        if index < 0:
+            return Judgement(Verdict.GO, 0, f"it has {more} bytes more than it sends")
+        verdict = Verdict.GO if index == 0 else Verdict.WAIT
+        return Judgement(verdict, index, f"those above it have {more} bytes more than it has")

@@ -67,6 +67,13 @@ class Ledger:
         following = self.entries[entry.place + 1 :]
         return [each for each in following if not each.is_out and each.avoided_until_s <= now_s]
 
+    def nearer(self, entry: Entry, now_s: float) -> Entry | None:
+        """The relay that would come first and may be asked again."""
+        for each in self.entries[: entry.place]:
+            if each.source.is_relay and not each.is_out and each.avoided_until_s <= now_s:
+                return each
+        return None
+
     def other(self, entry: Entry, now_s: float) -> Entry | None:
         """The best of the others that may be asked now."""
         for each in self.entries:

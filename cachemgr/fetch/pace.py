@@ -48,6 +48,11 @@ class Pace:
             while len(self._samples) > 2 and self._samples[1][0] <= self.waited_s - WINDOW_S:
                 self._samples.popleft()
 
+    def stood_still(self, size_bytes: int, waited_s: float) -> None:
+        """As `note`, after a read that lasted longer than it may: the last moments say nothing."""
+        self.note(size_bytes, waited_s)
+        self.forget()
+
     def rate_bytes_per_s(self) -> float | None:
         """Over the last moments; None as long as they were too few."""
         if not self.delivered_bytes:

@@ -3,6 +3,9 @@
 A stream is left when it fails, when it is silent although its source has more (or no longer
 answers), and when it is slow while somebody else would be faster. The last is found out by
 trying; if it was not faster the trouble is our own, and we go back and expect less.
+
+Whoever left a relay for one further up makes that one send everything twice, if the relay was
+only busy: so a stream that is slow away from the planned source goes back there.
 """
 
 from __future__ import annotations
@@ -11,23 +14,36 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.judge import BETTER_FACTOR, Judgement, Verdict, ahead_bytes, is_slow, judge
+from cachemgr.fetch.inquiry import STATUS_S, Inquiry
+from cachemgr.fetch.judge import (
+    BETTER_FACTOR,
+    DETOUR_SHARE,
+    HOME_FACTOR,
+    Judgement,
+    Verdict,
+    ahead_bytes,
+    is_slow,
+)
 from cachemgr.fetch.pace import MINUTE_S, Pace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from cachemgr.fetch.inquiry import Found, Question
     from cachemgr.fetch.job import Job
     from cachemgr.fetch.ledger import Entry
     from cachemgr.fetch.ports import Stream
 
 # The longest that a read blocks: so soon is a cancellation noticed.
 POLL_S = 0.2
-STATUS_S = 0.75
+# While others are being asked, their answers are looked for so often.
+ASKING_POLL_S = 0.05
+# A read that lasts longer than it may by this much says something about us, and nothing about the source.
+STANDSTILL_S = 0.2
 # A relay that is silent is asked why after a few of its usual pauses.
 ASK_GAPS = 4
 LEAST_ASK_S = 0.4
 LONGEST_ASK_S = 2.0
+# Asking costs little: how soon one that is gone is noticed must not depend on how busy this machine is.
+SURELY_ASK_S = 0.6
 # Others cannot be asked, and so they get more patience; the more if there is nobody else.
 ORIGIN_GAPS = 16
 LEAST_ORIGIN_S = 3.0
@@ -39,6 +55,10 @@ DEFER_S = 3.0
 LONGEST_STARVATION_S = 120.0
 JUDGE_S = 0.5
 MOST_ASKED = 6
+# A planned source that lags behind is gone back to if it catches up, once it is alone, sooner than what is
+# missing would come at half of the rate.
+LONGEST_LAG_S = 20.0
+LAG_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,6 +66,7 @@ class Ending:
     """Why a stream was left without a fault, and for whom."""
 
     target: Entry | None = None
+    reason: str = ""
 
 
 class Pump:
@@ -60,6 +81,9 @@ class Pump:
         self._ask_at_s = LEAST_ASK_S
         self._judge_at_s = 0.0
         self._deferred_s: float | None = None
+        self._inquiry: Inquiry | None = None
+        self._is_about_silence = False
+        self._home: tuple[Entry, Question] | None = None
         # Silent because it had nothing itself: that time says nothing about its speed.
         self._is_excused = False
 
@@ -70,7 +94,7 @@ class Pump:
             raise SourceFault("it begins after the byte that was asked for", is_final=True)
         while job.sink.offset < job.sink.size_bytes:
             if job.is_interrupted():
-                return Ending()
+                return Ending(reason="interrupted")
             if ending := self._step():
                 return ending
         return Ending()
@@ -78,8 +102,14 @@ class Pump:
     def _step(self) -> Ending | None:
         job, clock = self._job, self._job.clock
         begin_s = clock.monotonic_s()
-        count = self._stream.read_into(job.room(self._skip_bytes), POLL_S)
-        self._pace.note(count or 0, clock.monotonic_s() - begin_s)
+        most_s = POLL_S if self._inquiry is None else ASKING_POLL_S
+        count = self._stream.read_into(job.room(self._skip_bytes), most_s)
+        took_s = clock.monotonic_s() - begin_s
+        if took_s > most_s + STANDSTILL_S:
+            # This process had no processor. Others would be left for it, and each of them for the next one.
+            self._pace.stood_still(count or 0, most_s)
+        else:
+            self._pace.note(count or 0, took_s)
         self._refuse_trickle()
         if count is None:
             job.tell()
@@ -133,23 +163,34 @@ class Pump:
         """A silent relay: is it gone, is it stuck, or does it have nothing more itself?"""
         pace, offset = self._pace, self._job.sink.offset
         usual_s = min(LONGEST_ASK_S, max(LEAST_ASK_S, ASK_GAPS * pace.longest_gap_s))
-        if pace.quiet_s < max(usual_s, self._ask_at_s):
+        if not self._is_about_silence:
+            # What was asked while it was slow is another question.
+            self._inquiry = None
+        if self._inquiry is None:
+            if pace.quiet_s < max(min(usual_s, SURELY_ASK_S), self._ask_at_s):
+                return None
+            self._inquire(0)
+            self._is_about_silence = True
+        found = self._found()
+        if found is None:
             return None
         self._ask_at_s = pace.quiet_s + usual_s
-        status = self._entry.source.status(STATUS_S)
-        if status is None:
+        if found.have is None:
             raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s and does not answer")
-        if status.have_bytes > offset:
+        if found.have > offset:
             if pace.quiet_s >= 3 * usual_s:
-                raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s, having {status.have_bytes} bytes")
+                raise SourceFault(f"it was silent for {pace.quiet_s:.1f} s, having {found.have} bytes")
             return None
         self._is_excused = True
         if pace.quiet_s >= LONGEST_STARVATION_S:
             raise SourceFault(f"it has received nothing for {pace.quiet_s:.0f} s itself")
-        found = judge(offset, status.have_bytes, self._above(), 0)
-        if found.verdict is Verdict.STAY or pace.quiet_s < DEFER_S * (1 + found.target):
+        judgement = found.judgement
+        patience_s = DEFER_S * (1 + judgement.target)
+        if self._job.trial is not None:
+            patience_s += self._job.trial.patience_s or 0.0
+        if judgement.verdict is Verdict.STAY or pace.quiet_s < patience_s:
             return None
-        return self._leave(found)
+        return self._leave(judgement)
 
     # Slowness
 
@@ -157,20 +198,44 @@ class Pump:
         if not self._pace.delivered_bytes:
             return None
         self._ask_at_s = LEAST_ASK_S
+        if self._is_about_silence:
+            # The bytes came before those further up had all answered.
+            self._is_excused |= self._inquiry is not None and self._inquiry.is_starving()
+            self._inquiry, self._is_about_silence = None, False
         if self._is_excused:
             self._is_excused = False
             self._pace.forget()
         rate = self._pace.rate_bytes_per_s()
-        now_s = self._job.clock.monotonic_s()
-        if rate is None or now_s < self._judge_at_s:
+        if rate is None:
             return None
-        self._judge_at_s = now_s + JUDGE_S
         if self._job.trial is not None:
-            return self._conclude(rate)
-        if not is_slow(rate, self._job.expected(self._entry)):
+            return self._conclude(rate) if self._is_time() else None
+        expected = self._job.expected(self._entry)
+        if is_slow(rate, expected, DETOUR_SHARE) and (ending := self._go_home(rate, expected)):
+            return ending
+        if not is_slow(rate, expected):
             self._deferred_s = None
             return None
-        found = self._find_fault()
+        if self._inquiry is None:
+            if not self._is_time():
+                return None
+            if not self._entry.source.is_relay:
+                return self._leave(Judgement(Verdict.GO, 0, "it is slow"), rate)
+            self._inquire(ahead_bytes(expected))
+        found = self._found()
+        return None if found is None else self._weigh(found.judgement, rate)
+
+    def _is_time(self) -> bool:
+        """Whether it is time for the next judgement."""
+        now_s = self._job.clock.monotonic_s()
+        if now_s < self._judge_at_s:
+            return False
+        self._judge_at_s = now_s + JUDGE_S
+        return True
+
+    def _weigh(self, found: Judgement, rate: float) -> Ending | None:
+        """Leave a slow source, unless whoever is nearer to the trouble has yet to mend it."""
+        now_s = self._job.clock.monotonic_s()
         if found.verdict is Verdict.WAIT and self._deferred_s is None:
             self._deferred_s = now_s
         if found.verdict is Verdict.STAY:
@@ -180,37 +245,65 @@ class Pump:
             return None
         return self._leave(found, rate)
 
-    def _find_fault(self) -> Judgement:
-        if not self._entry.source.is_relay:
-            return Judgement(Verdict.GO, 0, "it is slow")
-        status = self._entry.source.status(STATUS_S)
-        margin = ahead_bytes(self._job.expected(self._entry))
-        have = None if status is None else status.have_bytes
-        return judge(self._job.sink.offset, have, self._above(), margin)
-
     def _conclude(self, rate: float) -> Ending | None:
         """The end of a trial: stay with whom was tried, or go back and expect less."""
         job, trial = self._job, self._job.trial
         assert trial is not None
         job.trial = None
+        now_s = job.clock.monotonic_s()
+        if trial.patience_s is not None:
+            if rate >= trial.rate_bytes_per_s * HOME_FACTOR:
+                return None
+            job.ledger.left(self._entry, now_s)
+            return Ending(trial.back, "the planned source is slower still")
         if rate >= trial.rate_bytes_per_s * BETTER_FACTOR:
-            job.ledger.left(trial.back, job.clock.monotonic_s())
+            job.ledger.left(trial.back, now_s)
             return None
         job.expect_at_most(max(rate, trial.rate_bytes_per_s))
         job.log.said(self._entry.source.name, "it is not faster either")
-        return Ending(trial.back)
+        return Ending(trial.back, "it is not faster either")
+
+    # The way back
+
+    def _go_home(self, rate: float, expected: float | None) -> Ending | None:
+        """Slow away from the planned source: back to it, if it can give what is wanted next."""
+        job, now_s = self._job, self._job.clock.monotonic_s()
+        if self._home is None:
+            nearer = job.ledger.nearer(self._entry, now_s)
+            if nearer is not None:
+                self._home = nearer, job.ask(nearer.source, STATUS_S)
+            return None
+        home, question = self._home
+        if not question.is_answered():
+            return None
+        self._home, status = None, question.status()
+        lag = job.sink.size_bytes if status is None else max(0, job.sink.offset - status.have_bytes)
+        lag_s = lag / expected if expected else LONGEST_LAG_S
+        if lag > (job.sink.size_bytes - job.sink.offset) * LAG_SHARE or lag_s > LONGEST_LAG_S:
+            job.ledger.left(home, now_s)
+            return None
+        job.begin_trial(self._entry, rate, homeward_s=lag_s)
+        return Ending(home, f"{rate / 1e6:.2f} MB/s is slow, and {home.source.name} is there again")
 
     # Others
 
-    def _above(self) -> Iterator[int | None]:
-        """What those further upstream have, asked one by one."""
-        job = self._job
-        for each in job.ledger.above(self._entry, job.clock.monotonic_s())[:MOST_ASKED]:
-            if each.source.is_relay:
-                status = each.source.status(STATUS_S)
-                yield None if status is None else status.have_bytes
-            else:
-                yield job.sink.size_bytes
+    def _inquire(self, margin_bytes: int) -> None:
+        job, now_s = self._job, self._job.clock.monotonic_s()
+        self._inquiry = Inquiry(
+            job.ask,
+            self._entry.source,
+            [each.source for each in job.ledger.above(self._entry, now_s)[:MOST_ASKED]],
+            offset=job.sink.offset,
+            size_bytes=job.sink.size_bytes,
+            margin_bytes=margin_bytes,
+        )
+
+    def _found(self) -> Found | None:
+        """What the inquiry has found, which ends it."""
+        found = None if self._inquiry is None else self._inquiry.poll()
+        if found is not None:
+            self._inquiry = None
+        return found
 
     def _leave(self, found: Judgement, rate: float | None = None) -> Ending | None:
         """Go to another source; for slowness only on trial."""
@@ -223,4 +316,4 @@ class Pump:
             raise SourceFault(f"it was silent for {self._pace.quiet_s:.1f} s: {found.reason}")
         job.log.said(self._entry.source.name, f"{rate / 1e6:.2f} MB/s is slow: {found.reason}")
         job.begin_trial(self._entry, rate)
-        return Ending(target)
+        return Ending(target, f"{rate / 1e6:.2f} MB/s is slow: {found.reason}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+
+MOST_ATTEMPTS = 200
 
 
 @dataclass(frozen=True)
@@ -24,13 +27,29 @@ class Said:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One time that a source was asked: from which byte on, what came of it, and why it ended."""
+
+    source: str
+    begin_s: float
+    end_s: float
+    start_bytes: int
+    end_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Report:
-    """A transfer, finished or not. Skipped bytes were received again and thrown away."""
+    """A transfer, finished or not. Skipped bytes were received again and thrown away.
+
+    Times of attempts count from the transfer's beginning; of many, the last ones are named.
+    """
 
     delivered: tuple[Delivered, ...]
     said: tuple[Said, ...]
     skipped_bytes: int
     duration_s: float
+    attempts: tuple[Attempt, ...] = ()
 
     def sources(self) -> tuple[str, ...]:
         """Who delivered anything, in the order of their first byte: suspects if the digest is wrong."""
@@ -54,6 +73,7 @@ class Log:
     def __init__(self) -> None:
         self._delivered: list[Delivered] = []
         self._said: dict[str, Said] = {}
+        self._attempts: deque[Attempt] = deque(maxlen=MOST_ATTEMPTS)
         self.skipped_bytes = 0
 
     def delivered(self, source: str, start_bytes: int, end_bytes: int) -> None:
@@ -62,6 +82,9 @@ class Log:
             self._delivered[-1] = Delivered(source, last.start_bytes, end_bytes)
         else:
             self._delivered.append(Delivered(source, start_bytes, end_bytes))
+
+    def attempted(self, attempt: Attempt) -> None:
+        self._attempts.append(attempt)
 
     def said(self, source: str, message: str) -> None:
         before = self._said.get(source)
@@ -75,4 +98,10 @@ class Log:
         )
 
     def report(self, duration_s: float) -> Report:
-        return Report(tuple(self._delivered), tuple(self._said.values()), self.skipped_bytes, duration_s)
+        return Report(
+            tuple(self._delivered),
+            tuple(self._said.values()),
+            self.skipped_bytes,
+            duration_s,
+            tuple(self._attempts),
+        )

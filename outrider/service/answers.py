@@ -358,6 +358,12 @@ class Status:
     """How many best-effort jobs that name an image are in each state."""
     jobs_overdue: int = 0
     """Of these, how many have waited for it for longer than they should."""
+    link_measured_bytes_per_s: int | None = None
+    """The most that any of the last transfers got, if that is much less than was planned; `link_words` says
+    what to do."""
+    link_words: str = ""
+    is_link_doubted: bool = False
+    """Whether these were transfers from several servers, so that it is the link's fault."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Status
+from cachemgr.fetch.ports import Source, Status
 
 IMAGE = Random(7).randbytes(40_000_000)
 SIZE = len(IMAGE)
@@ -112,6 +112,26 @@ class FakeSource:
             return None
         self.clock.sleep(0.001)
         return Status(min(len(self.image), self.has(self.clock.monotonic_s())), len(self.image))
+
+
+class FakeQuestion:
+    """What a source would say to a question of now, as soon as its answer would be here."""
+
+    def __init__(self, source: Source, timeout_s: float) -> None:
+        assert isinstance(source, FakeSource)
+        source.asked += 1
+        self._clock = source.clock
+        now_s = self._clock.monotonic_s()
+        does_answer = source.answers(now_s)
+        self._answered_s = now_s + (0.001 if does_answer else timeout_s)
+        size = len(source.image)
+        self._status = Status(min(size, source.has(now_s)), size) if does_answer else None
+
+    def is_answered(self) -> bool:
+        return self._clock.monotonic_s() >= self._answered_s
+
+    def status(self) -> Status | None:
+        return self._status
 
 
 class FakeStream:

@@ -15,7 +15,7 @@ from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
 from cachemgr.fetch.ports import Sink
 from cachemgr.fetch.rate import RateLimit
 from cachemgr.fetch.report import Delivered, Progress, Report
-from tests.fetch.fakes import EPOCH_S, IMAGE, FakeClock, FakeSink, FakeSource
+from tests.fetch.fakes import EPOCH_S, IMAGE, FakeClock, FakeQuestion, FakeSink, FakeSource
 
 SIZE = len(IMAGE)
 RATE = 25_000_000
@@ -44,6 +44,7 @@ def fetch(
         expected_rate_bytes_per_s=expected,
         on_progress=on_progress,
         excluding=excluding,
+        ask=FakeQuestion,
     )
 
 
@@ -155,6 +156,20 @@ def test_node_behind_the_one_that_mends_waits_longer_than_that_one() -> None:
         waits.append(clock.monotonic_s())
 
     assert waits[0] + 2 < waits[1] < waits[2] - 2
+
+
+def test_report_names_each_attempt_and_why_it_ended() -> None:
+    clock, sink = FakeClock(), FakeSink()
+    near, origin = FakeSource("near", clock, ends_at=12_345_678), FakeSource("origin", clock, is_relay=False)
+
+    report = fetch(sink, [near, origin], clock)
+
+    first, second = report.attempts
+    assert (first.source, first.start_bytes, first.end_bytes) == ("near", 0, 12_345_678)
+    assert first.reason == "it ended after 12345678 of 40000000 bytes"
+    assert (second.source, second.start_bytes, second.end_bytes) == ("origin", 12_345_678, SIZE)
+    assert second.reason == "complete"
+    assert 0 <= first.begin_s < first.end_s <= second.begin_s < second.end_s
 
 
 def test_silent_origin_with_nobody_else_is_given_a_minute_before_it_is_asked_anew() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import pytest
 
-from cachemgr.fetch.judge import Verdict, ahead_bytes, is_slow, judge
+from cachemgr.fetch.judge import Judgement, Search, Verdict, ahead_bytes, is_slow
 
 MARGIN = 10
+
+
+def search(offset: int, direct: int | None, above: Sequence[int | None]) -> tuple[Judgement, int]:
+    """The judgement, and how many were asked for it, the direct one included."""
+    found = Search(offset, MARGIN)
+    for asked, have in enumerate([direct, *above], 1):
+        judgement = found.hear(have)
+        if judgement is not None:
+            return judgement, asked
+    return Judgement(Verdict.STAY), 1 + len(above)
 
 
 @pytest.mark.parametrize(
@@ -28,22 +38,15 @@ MARGIN = 10
 def test_narrow_place_is_found(
     offset: int, direct: int | None, above: list[int | None], verdict: Verdict, target: int
 ) -> None:
-    found = judge(offset, direct, above, MARGIN)
+    found, _ = search(offset, direct, above)
 
     assert (found.verdict, found.target) == (verdict, target)
 
 
 def test_nobody_beyond_the_narrow_place_is_asked() -> None:
-    asked = []
+    _, asked = search(100, 105, [110, 500, 900])
 
-    def above() -> Iterator[int]:
-        for have in (110, 500, 900):
-            asked.append(have)
-            yield have
-
-    judge(100, 105, above(), MARGIN)
-
-    assert asked == [110, 500]
+    assert asked == 3
 
 
 def test_half_of_what_is_expected_is_slow_and_an_unknown_rate_is_not() -> None:

@@ -12,7 +12,7 @@ from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import TransferFailed
 from cachemgr.fetch.rate import RateLimit
 from cachemgr.fetch.sources import Settings, source_of
-from tests.fetch.fakes import IMAGE, FakeClock, FakeSink, FakeSource
+from tests.fetch.fakes import IMAGE, FakeClock, FakeQuestion, FakeSink, FakeSource
 from tests.fetch.servers import Asked, file_server, head, serving
 
 SIZE = len(IMAGE)
@@ -57,7 +57,7 @@ def test_source_that_we_hold_back_ourselves_is_not_given_up() -> None:
 def test_relay_is_not_blamed_for_what_its_source_does_not_send() -> None:
     clock, sink = FakeClock(), FakeSink()
     relay = FakeSource("r1", clock, has=lambda now_s: int(20 * now_s) if now_s < 300 else SIZE)
-    transfer(sink, [relay], clock=clock, random=Random(3), least_rate_bytes_per_s=10_000)
+    transfer(sink, [relay], clock=clock, random=Random(3), least_rate_bytes_per_s=10_000, ask=FakeQuestion)
 
     assert sink.data == IMAGE
 

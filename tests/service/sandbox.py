@@ -413,6 +413,7 @@ def wanted(
     *,
     name: str = "render",
     image: str = "ubuntu",
+    server: str = "images.example.org",
     size_bytes: int = 10 * RATE,
     nodes: int = 1,
     cpus: int = 8,
@@ -426,7 +427,7 @@ def wanted(
 version: 1
 metadata:
   name: {name}
-  image: {{uri: "https://images.example.org/{image}", private: {str(is_private).lower()}}}
+  image: {{uri: "https://{server}/{image}", private: {str(is_private).lower()}}}
 deployment: {{nodes: {nodes}, cpus: {cpus}, duration: {duration}, start: {start}}}
 """
     file = parse_workspace(text.encode(), Circumstances(now_s=sandbox.now_s, zone=UTC), file="ws.yaml")

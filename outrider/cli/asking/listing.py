@@ -93,13 +93,20 @@ def status_screen(found: Status, asking: Session) -> str:
             ("reservations", (counts or "none") + following),
             ("jobs", _jobs(found, paint)),
             ("transfers", f"{found.transfers_running:,} running, {found.transfers_waiting:,} waiting"),
-            ("link", rate_in_words(found.link_rate_bytes_per_s) + busy),
+            ("link", rate_in_words(found.link_rate_bytes_per_s) + busy + _doubt(found, paint)),
             ("decisions", decisions),
             ("to be done", plural(found.effects_waiting, "change") if found.effects_waiting else ""),
         ],
         paint,
     )
     return f"{title}\n{shown}"
+
+
+def _doubt(found: Status, paint: Paint) -> str:
+    """What transfers really get, if that is much less."""
+    from cachemgr.cli.tables import printable
+
+    return paint(f"\n{printable(found.link_words)}", "red") if found.link_words else ""
 
 
 def _jobs(found: Status, paint: Paint) -> str:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 AT_ONCE = 16
 MOST_NODES_UNASKED = 256
+MOST_NODES_MEASURED = 16
+SERVICE_S = 5
 CONTROL_PORT = 7011
 RELAY_PORT = 7010
 _EPILOG = """One line for each thing looked at: ok, a warning, or a fault with what to do about it. Nodes are
@@ -33,6 +35,7 @@ examples:
   outrider doctor
   outrider doctor --nodes 'n[1-4]'
   outrider doctor --no-nodes --quiet
+  outrider doctor --measure-link
 """
 
 
@@ -58,6 +61,15 @@ def add(commands: Subparsers) -> None:
         "--prove-as", metavar="USER",
         help="Grid Engine: have a job of this user's run through the hooks on a queue of its own",
     )  # fmt: skip
+    parser.add_argument(
+        "--measure-link", action="store_true",
+        help="only let each node send an image here, for up to 20 s or 1 GiB, to set link.rate by",
+    )  # fmt: skip
+    parser.add_argument(
+        "--relay-port", metavar="PORT", type=positive, default=RELAY_PORT,
+        help=f"where nodes send images ({RELAY_PORT})",
+    )  # fmt: skip
+    parser.add_argument("--force", action="store_true", help="measure although transfers need the link")
     parser.add_argument("-q", "--quiet", action="store_true", help="leave out what is ok")
     parser.add_argument("--json", action="store_true", help="print all findings as JSON")
 
@@ -68,6 +80,9 @@ def doctor(arguments: argparse.Namespace) -> None:
     from outrider.cli.installing.nodefiles import kit
     from outrider.cli.installing.running import SystemRunner
 
+    if arguments.measure_link:
+        _finish(_guarded(partial(_measured, arguments)), arguments)
+        return
     checks: list[Callable[[], Sequence[Finding]]] = [_root]
     if installed_for() == "gridengine":
         from outrider.cli.installing.gridengine.checks import head_checks, node_kit
@@ -82,6 +97,10 @@ def doctor(arguments: argparse.Namespace) -> None:
             checks += _nodes(found, partial(kit, found.site, found.version), arguments)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         findings = [each for result in pool.map(_guarded, checks) for each in result]
+    _finish(findings, arguments)
+
+
+def _finish(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
     _show(findings, arguments)
     worst = max((each.level for each in findings), default=0)
     if worst:
@@ -149,6 +168,41 @@ def _nodes(
         kit=kit(ports, key) if remote is not None else None,
     )  # fmt: skip
     return [partial(checks.of, name) for name in names]
+
+
+def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
+    """What the links give: one node after the other, so that none takes from another."""
+    from cachemgr.clock import SystemClock
+    from cachemgr.errors import CacheError
+    from outrider.cli.asking.reading import read
+    from outrider.cli.client import Client
+    from outrider.cli.installing import headfiles, linkmeasure
+    from outrider.cli.installing.control import ask, keys_in
+    from outrider.cli.installing.deploy import names_in
+    from outrider.cli.installing.findings import warning
+    from outrider.cli.installing.nodefiles import site_key
+    from outrider.cli.progress import progress
+    from outrider.service.answers import Status
+
+    clock, rate = SystemClock(), None
+    try:
+        status = read(Status, Client(arguments.service, clock, timeout_s=SERVICE_S).get("/v1/status"))
+        rate, words = status.link_rate_bytes_per_s, linkmeasure.obstacle(status)
+    except CommandError as error:
+        words = f"nobody knows whether a promise needs the link ({error}): measure later, or with --force"
+    if words and not arguments.force:
+        return [warning("head", linkmeasure.WHAT, f"was not measured: {words}")]
+    names = names_in(arguments.nodes) if arguments.nodes else headfiles.deployed()[:MOST_NODES_MEASURED]
+    keys, measured, failed = keys_in(site_key()), [], []
+    for name in names:
+        try:
+            images = ask(name, arguments.control_port, keys, "ls")["images"]
+            with progress(f"{name} sends") as tell:
+                address = f"{name}:{arguments.relay_port}"
+                measured.append(linkmeasure.measure(name, address, images, keys[0], clock, on_progress=tell))
+        except (CacheError, CommandError) as error:
+            failed.append(warning(name, "link", f"was not measured: {error}"))
+    return [*failed, *linkmeasure.findings(measured, rate)]
 
 
 def _root() -> Sequence[Finding]:

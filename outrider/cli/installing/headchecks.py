@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from outrider.cli.errors import CommandError
 from outrider.cli.installing import headfiles
@@ -20,6 +21,9 @@ from outrider.cli.installing.plan import Plan
 from outrider.cli.installing.running import Runner
 from outrider.cli.installing.slurmconf import settings
 from outrider.cli.installing.timeouts import timeouts
+
+if TYPE_CHECKING:
+    from outrider.service.answers import Status
 
 HERE = "head"
 OLDEST = (22, 5)
@@ -187,7 +191,13 @@ def service_findings(path: str) -> list[Finding]:
         ]
     away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
     told = warning if away else ok
-    return [told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")]
+    found = told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")
+    return [found, *link_findings(status)]
+
+
+def link_findings(status: Status) -> list[Finding]:
+    """Whether transfers get the rate that promises are made with."""
+    return [warning(HERE, "link.rate", status.link_words)] if status.link_words else []
 
 
 def _lacking(path: str) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ def show_status(status: Status, meter: Meter) -> None:
     meter.set("outrider_nodes", status.nodes_away, "away")
     meter.set("outrider_effects_waiting", status.effects_waiting)
     meter.set("outrider_link_busy_ratio", int(status.link_busy_until_s is not None))
+    meter.set("outrider_link_doubted", int(status.is_link_doubted))
     seen_s = status.started_s if status.last_look_s is None else status.last_look_s
     meter.set("outrider_sight_age_seconds", max(0, status.now_s - seen_s))
     meter.set("outrider_ready", int(status.is_promising))

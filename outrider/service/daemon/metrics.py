@@ -71,9 +71,14 @@ METRICS = (
     _gauge("outrider_pools_limit_bytes", "what all pools that have reported may take"),
     _gauge("outrider_pool_most_used_ratio", "how full the fullest pool is, from 0 to 1"),
     _gauge("outrider_link_busy_ratio", "1 while a transfer for a reservation has the link, else 0"),
+    _gauge(
+        "outrider_link_doubted", "1 while transfers from several servers get much less than link.rate, else 0"
+    ),
     _counter("outrider_link_bytes_total", "bytes of images whose transfers have ended"),
     _counter("outrider_saved_bytes_total", "bytes that needed no transfer: the image was there already"),
-    _counter("outrider_alarms_total", "promises that came into danger", "kind"),
+    _counter(
+        "outrider_alarms_total", "promises that came into danger (endangered), and the link (link)", "kind"
+    ),
     _gauge("outrider_jobs", "best-effort jobs that name an image, by how far they have come", "state"),
     _gauge("outrider_jobs_overdue", "of these, those that have waited longer than they should"),
     _counter("outrider_jobs_staged_total", "best-effort jobs whose image has come to where they may start"),

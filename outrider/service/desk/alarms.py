@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from outrider.core.refusal import size
 from outrider.service.desk.carriage import Carriage
+from outrider.service.desk.linkwatch import LinkWatch
 from outrider.service.desk.odds import MOST_SAMPLES, odds_percent
 from outrider.service.desk.site import Live, Moving, Site
 from outrider.service.meter import Log, Meter
@@ -33,6 +34,7 @@ class Alarms:
         self._carriage = carriage
         self._log = log
         self._meter = meter
+        self.link = LinkWatch()
         self.troubled: dict[str, str] = {}
         """Reservations for which another node is to be looked for, and why."""
 
@@ -86,6 +88,20 @@ class Alarms:
             f"image {live.document.uri} has {size(left_bytes)} to go to {_names(moving)}, and {since}"
             + (f"; {complaint}" if complaint else ""),
         )
+
+    def watch_link(self, moving: Moving, came_bytes: int) -> None:
+        """A transfer has ended, or had its time, having got so much; say if the link gives too little."""
+        if not moving.has_planned_rate or moving.given_up:
+            return
+        was_doubted, took_s = self.link.is_doubted, self._site.now_s - moving.begun_s
+        self.link.note(moving.transfer.image.uri, came_bytes, took_s, moving.rate_bytes_per_s)
+        if self.link.is_doubted == was_doubted:
+            return
+        words = self.link.words or "transfers get the planned rate again"
+        self._site.note("alarm", "link", "safe" if was_doubted else "slow", words)
+        if not was_doubted:
+            self._meter.count("outrider_alarms_total", "link")
+            self._log.warning("link is slower than planned", words=words)
 
     def endanger(self, live: Live, words: str) -> None:
         """Say that a promise may not be kept; once, until it is safe again."""

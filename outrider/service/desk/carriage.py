@@ -32,6 +32,7 @@ class Carriage:
             begun_s=site.now_s,
             left=set(transfer.nodes),
             is_aside=is_aside,
+            has_planned_rate=not is_aside and rate == site.settings.deadline_rate_bytes_per_s,
             rate_bytes_per_s=self.aside_rate() if is_aside else rate,
         )
         return taken
@@ -108,7 +109,7 @@ class Carriage:
         """Let a transfer take so much of the link from now on."""
         if moving.rate_bytes_per_s == rate_bytes_per_s:
             return
-        moving.rate_bytes_per_s = rate_bytes_per_s
+        moving.rate_bytes_per_s, moving.has_planned_rate = rate_bytes_per_s, False
         if moving.gauge is not None:
             moving.gauge.allow(rate_bytes_per_s)
         for node in sorted(moving.left):

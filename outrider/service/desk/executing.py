@@ -60,7 +60,8 @@ class Executing:
         }
         for number, transfer in running.items():
             if number not in site.moving:
-                self._carriage.take(transfer)
+                # What it got before is not known.
+                self._carriage.take(transfer).has_planned_rate = False
         for live in site.live.values():
             self.arrange(live)
         self._recollect()
@@ -200,6 +201,7 @@ class Executing:
             site.book.links.set_aside(site.now_s)
             moving.is_aside = True
             site.touch([transfer.number])
+            self._alarms.watch_link(moving, self._carriage.slowest(moving)[0])
             # It has had its time: what it takes from now on must not be missed by others.
             self._carriage.set_rate(moving, self._carriage.aside_rate())
             self._log.warning("transfer goes on beside the plan", transfer=transfer.number)
@@ -235,6 +237,7 @@ class Executing:
             self._meter.observe("outrider_transfer_seconds", took_s)
             self._meter.count("outrider_link_bytes_total", by=moving.transfer.image.size_bytes)
             self._log.info("transfer ended", transfer=number, seconds=took_s, planned_s=planned_s)
+            self._alarms.watch_link(moving, moving.transfer.image.size_bytes)
         else:
             self._log.info("transfer given up", transfer=number, seconds=took_s, planned_s=planned_s)
         self.run_link()

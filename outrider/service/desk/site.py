@@ -99,6 +99,8 @@ class Moving:
     rates: list[tuple[int, int]] = field(default_factory=list)
     """Instants, and the bytes that had arrived on the slowest node by then."""
     rate_bytes_per_s: int = 0
+    has_planned_rate: bool = True
+    """Whether all of it is seen at the rate that was planned with, neither less nor more."""
     judged_s: int | None = None
     gauge: Gauge | None = None
     """Whether it takes any of the link; None before it was looked at."""

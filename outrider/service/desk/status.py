@@ -48,4 +48,7 @@ def status_of(
         decisions=decided,
         jobs={} if parts is None else parts.job_views.counts(),
         jobs_overdue=0 if parts is None else parts.job_views.overdue(),
+        link_measured_bytes_per_s=None if parts is None else parts.alarms.link.measured_bytes_per_s,
+        link_words="" if parts is None else parts.alarms.link.words,
+        is_link_doubted=parts is not None and parts.alarms.link.is_doubted,
     )
