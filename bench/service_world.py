@@ -134,6 +134,9 @@ class BookingSystem:
         there = tuple(each for each in self._booked().values() if each.end_s > now_s)
         return Sight(at_s=now_s, nodes=self._nodes, jobs=(), reservations=there)
 
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        return ()
+
     def reserve(self, wanted: RmsReservation) -> None:
         self._booked()[wanted.name] = wanted
         self._journal.write(_line_of(wanted))

@@ -12,7 +12,7 @@ in tests/contract, which every implementation has to pass.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
@@ -105,6 +105,8 @@ class RmsJob:
     eligible: tuple[str, ...] = ()
     """The nodes on which it may run by its partition and its user's own wishes, as far as that
     is known, sorted; empty means all. What our own `release` named does not count."""
+    has_failed: bool = False
+    """Whether it is held by the batch system because its last start has failed."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
 
@@ -122,6 +124,8 @@ class RmsReservation:
     end_s: int
     users: tuple[str, ...]
     is_ours: bool = True
+    key: str = field(default="", compare=False)
+    """What the batch system calls it in its own commands, if not by its name. It may change."""
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -162,6 +166,17 @@ class Sight:
     nodes: tuple[RmsNode, ...]
     jobs: tuple[RmsJob, ...]
     reservations: tuple[RmsReservation, ...]
+    silent: tuple[str, ...] = ()
+    """Of the nodes that were asked for beside it, those of which `silent` has told."""
+
+
+def look(system: BatchSystem, watched: tuple[str, ...]) -> Sight:
+    """A look, and which of the nodes that are watched do not answer although they are up."""
+    sight = system.look()
+    up = {node.name for node in sight.nodes if node.state is NodeState.UP}
+    asked = tuple(name for name in watched if name in up)
+    silent = system.silent(asked) if asked else ()
+    return replace(sight, silent=silent) if silent else sight
 
 
 class BatchSystem(Protocol):
@@ -172,6 +187,10 @@ class BatchSystem(Protocol):
 
     def look(self) -> Sight:
         """Nodes, jobs that have not ended, reservations."""
+
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of these nodes on which its own daemon does not answer at this moment, whatever it says of
+        their state: it takes a node for lost only after minutes. None, where nobody can tell."""
 
     def reserve(self, wanted: RmsReservation) -> None:
         """Let exactly this reservation be there: made, or changed to be so.

@@ -51,6 +51,9 @@ class Decision:
     is expected on all nodes at `ready_s`, and will be there by `latest_ready_s`; `slack_s` lies
     between the former and the start. Refused: `cause` (slots, link, pool, policy), `reason`, the
     earliest start that would be accepted now, and what else would work.
+
+    `environment` is the parallel environment with which a job has all of these nodes, if it asks for `slots`
+    of it; empty where the batch system has none, or none is needed.
     """
 
     result: Result
@@ -71,6 +74,8 @@ class Decision:
     reason: str = ""
     earliest_start_s: int | None = None
     remedies: tuple[str, ...] = ()
+    environment: str = ""
+    slots: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,6 +161,11 @@ class ReservationDetails:
     odds_percent: int | None
     """While it is endangered: how likely it is still to be met, by the rates that were seen."""
     receipt: Receipt | None
+    environment: str = ""
+    """The parallel environment with which a job has all of its nodes, if it asks for `slots` of it."""
+    slots: int = 0
+    key: str = ""
+    """What the batch system calls it, if that is not its name: a number, by which jobs name it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

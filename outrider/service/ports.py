@@ -197,9 +197,13 @@ class NodeReport:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Look:
-    """Look at the batch system: a `Sight`, or an RmsError. `number` tells a late result from this one's."""
+    """Look at the batch system: a `Sight`, or an RmsError. `number` tells a late result from this one's.
+
+    Of the nodes `watched` is asked beside whether the batch system's own daemon answers there.
+    """
 
     number: int = 0
+    watched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,6 +27,10 @@ class Settings:
     spread_s: int = 10
     """Added to the planned time of every transfer: for the first byte, the check, the rename."""
 
+    environments: tuple[tuple[int, str], ...] = ()
+    """By the slots of a node, the parallel environment that gives a job whole nodes of that kind, where the
+    batch system has such things."""
+
     look_every_s: int = 30
     progress_every_s: int = 2
     """How often a node is asked while an image arrives there."""

@@ -31,6 +31,9 @@ METADATA = "OUTRIDER"
 HELD = "OUTRIDER_HELD"
 TICKET = "OUTRIDER_TICKET"
 ENCODED = "base64:"
+RESERVED = "OUTRIDER_RESERVED"
+"""Set for jobs in any advance reservation: the starter on a job's other nodes asks for an image by it."""
+IN_RESERVATION = "PARAM ar "
 NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
@@ -67,6 +70,7 @@ LINES = re.compile(
     r"|PARAM h u"
     r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
     r"|ENV DEL OUTRIDER_TICKET"
+    r"|ENV ADD OUTRIDER_RESERVED 1"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
 )
 VALUES = {
@@ -260,19 +264,22 @@ class Job:
         text, is_in_context = self.metadata()
         if text is None:
             # What a job of ours hands on to jobs that it submits with -V.
-            return ["ENV DEL " + TICKET, "RESULT STATE CORRECT"] if TICKET in self.environment else ACCEPTED
+            lines = ["ENV DEL " + TICKET] if TICKET in self.environment else []
+            if self._is_in_reservation():
+                lines.append(f"ENV ADD {RESERVED} 1")
+            return [*lines, "RESULT STATE CORRECT"] if lines else ACCEPTED
         found = parsed(text)
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
         lines = []
         # What belongs to a reservation has its image there when that begins.
         reservation = self.parameters.get("ar", "0")
-        in_reservation = reservation not in ("", "0")
-        if in_reservation and not self._asks_for_ours():
+        if self._is_in_reservation() and not self._asks_for_ours():
             raise Mistake(
                 f"no image comes to the nodes of reservation {reservation[:10]}, if it is not Outrider's: "
                 f"leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
             )
-        if not in_reservation and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
+        is_free = not self._is_in_reservation()
+        if is_free and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
             lines.append(HOLD)
@@ -280,6 +287,9 @@ class Job:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
+
+    def _is_in_reservation(self):
+        return self.parameters.get("ar", "0") not in ("", "0")
 
     def _asks_for_ours(self):
         """Whether it can run in a reservation of Outrider's; in another one it cannot then."""
@@ -317,7 +327,7 @@ class Job:
 
 def verdict(lines, site, now_s):
     """The whole answer to a job, checked line by line; never an exception."""
-    if not any(METADATA in line for line in lines) and not any(TOO_LONG in line for line in lines):
+    if not any(METADATA in line or TOO_LONG in line or line.startswith(IN_RESERVATION) for line in lines):
         return ACCEPTED
     try:
         job = Job()

@@ -97,6 +97,9 @@ class Restarted:
     def look(self) -> Sight:
         return self._start().look()
 
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        return self._start().silent(nodes)
+
     def reserve(self, wanted: RmsReservation) -> None:
         self._start().reserve(wanted)
 

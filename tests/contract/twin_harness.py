@@ -42,6 +42,9 @@ class AskedTwice:
     def look(self) -> Sight:
         return self._twin.look()
 
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        return self._twin.silent(nodes)
+
     def reserve(self, wanted: RmsReservation) -> None:
         self._twice("reserve", lambda: self._twin.reserve(wanted))
 

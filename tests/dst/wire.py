@@ -10,7 +10,7 @@ from random import Random
 from typing import assert_never
 
 from outrider.metadata.decision import Allowed, PolicyRefusal
-from outrider.rms.base import RmsError
+from outrider.rms.base import RmsError, look
 from outrider.rms.twin import Fault, Twin
 from outrider.service.desk.effects import RESERVE, carry_out
 from outrider.service.desk.jobeffects import BIND, HOLD, RELEASE
@@ -187,7 +187,7 @@ class Wire:
     def _do(self, call: Look | Carry | TellUser) -> Result:
         try:
             if isinstance(call, Look):
-                return self._twin.look()
+                return look(self._twin, call.watched)
             if isinstance(call, TellUser):
                 self._twin.note(call.job, call.text)
                 return None

@@ -15,6 +15,7 @@ NODES = 4
 RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
 SETTLE_S = 60
+AS_IT_IS_MADE = "root 666 character special file"
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
 
 
@@ -55,7 +56,16 @@ def leftovers(site: GridEngineSite) -> list[str]:
     shown = site.cluster.run(HEAD, ["qstat", "-u", "*"]).stdout
     found += [f"job: {line}" for line in shown.splitlines()[2:]]
     found += [f"advance reservation {name}" for name in advances(site)]
-    return found + site.left_on_nodes()
+    return found + changed_devices(site) + site.left_on_nodes()
+
+
+def changed_devices(site: GridEngineSite) -> list[str]:
+    """Hosts on which /dev/null has another owner or mode, whatever jobs wrote there."""
+    shown = {
+        host: site.cluster.run(host, ["stat", "-c", "%U %a %F", "/dev/null"]).stdout.strip()
+        for host in (HEAD, *site.cluster.nodes)
+    }
+    return [f"/dev/null of {host}: {said}" for host, said in shown.items() if said != AS_IT_IS_MADE]
 
 
 def _clear(site: GridEngineSite) -> None:

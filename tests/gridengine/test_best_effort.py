@@ -6,6 +6,7 @@ import pytest
 
 from testbed.batchcluster import HEAD
 from testbed.commands import CommandFailed
+from testbed.gridengine import SPOOL
 from testbed.gridenginesite import GridEngineSite
 from tests.gridengine.jobs import (
     MB,
@@ -47,6 +48,18 @@ def test_cold_job_is_held_until_its_image_is_on_its_node_and_its_user_sees_until
     assert site.arrived_s(image)[node] <= start_s(end)
     assert f"began on {node} /var/lib/outrider/pool/instances/" in output(site, job)
     assert "QFI" in output(site, job)
+
+
+def test_job_with_an_image_leaves_no_line_among_the_qmasters_messages(site: GridEngineSite) -> None:
+    def messages() -> str:
+        return site.cluster.run(HEAD, ["cat", f"{SPOOL}/qmaster/messages"]).stdout
+
+    image = site.image("silent.qcow2", 5 * MB)
+    before = messages()
+    ends = [ended(site, submit(site, image)), ended(site, submit(site, image, "-t", "1-2"))]
+
+    assert [end["exit_status"] for end in ends] == ["0", "0"]
+    assert messages() == before
 
 
 def test_warm_job_goes_where_its_image_is(site: GridEngineSite) -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed import gridengineconf as conf
+from testbed.commands import PATH
 from testbed.gridengine import GridEngineCluster, missing
 from tests.installing.machines import COMMAND_S, let_in, link_programs, need_sshd, shared_of
 
@@ -42,6 +44,9 @@ def as_a_site_has_it(cluster: GridEngineCluster) -> None:
     qconf("-du", ACCOUNT, "arusers")
     qconf("-dm", ACCOUNT)
     cluster.set_global(jsv_allowed_mod="ac,h,i,e,o,j,M,N,p,w")
+    # A site's own: whole nodes whose programs may start others, and a scheduler as it is made.
+    qconf("-mattr", "pe", "control_slaves", "TRUE", "each4")
+    cluster.configure("sconf", conf.changed(qconf("-ssconf").replace("\\\n", " "), {"params": "none"}))
 
 
 def objects(cluster: GridEngineCluster) -> dict[str, str]:
@@ -61,7 +66,9 @@ def objects(cluster: GridEngineCluster) -> dict[str, str]:
 
 def outrider(cluster: GridEngineCluster, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
     """The command on the head, as it was installed there."""
-    return cluster.run("head", ["outrider", *words], check=check, timeout_s=COMMAND_S)
+    # As an administrator on Debian has it, whose commands of Grid Engine are scripts.
+    usual = {"PATH": PATH}
+    return cluster.run("head", ["outrider", *words], environment=usual, check=check, timeout_s=COMMAND_S)
 
 
 def need_everything() -> None:

@@ -170,6 +170,34 @@ def test_shepherd_of_the_sites_own_is_kept_and_named_with_what_it_has_to_call() 
     assert "prolog" in {each.key for each in chained.hooks}
 
 
+@pytest.mark.parametrize(
+    ("params", "after"),
+    [
+        ("none", "DURATION_OFFSET=5"),
+        ("MONITOR=1", "MONITOR=1,DURATION_OFFSET=5"),
+        ("MONITOR=1 duration_offset=60", "MONITOR=1 DURATION_OFFSET=5"),
+    ],
+)
+def test_long_offset_of_a_new_site_becomes_short(params: str, after: str) -> None:
+    found = replace(site(), duration_offset_s=60, scheduler=f"algorithm default\nparams {params}\n")
+    planned = plan(found, WISHES)
+
+    assert [(each.before, each.after) for each in planned.objects if each.kind == "scheduler"] == [
+        (params, after)
+    ]
+    assert planned.duration_offset_s == 5
+    assert not any("DURATION_OFFSET" in each for each in planned.advice)
+
+
+def test_offset_by_which_there_are_reservations_stays_and_is_named() -> None:
+    found = replace(site(reserved=PROLOG), duration_offset_s=60, scheduler="params none\n")
+    planned = plan(found, WISHES)
+
+    assert [each for each in planned.objects if each.kind == "scheduler"] == []
+    assert planned.duration_offset_s == 60
+    assert any("DURATION_OFFSET is 60 s" in each for each in planned.advice)
+
+
 @pytest.mark.parametrize(("said", "seconds"), [("00:00:40", 45), ("0:1:0", 65), ("2", 7), ("", 5)], ids=str)
 def test_change_is_heard_of_after_one_load_report(said: str, seconds: int) -> None:
     assert heard_s(site(configuration=f"load_report_time {said}")) == seconds
@@ -200,6 +228,20 @@ def test_whole_nodes_are_reserved_by_the_sites_environment_that_lets_programs_st
     found: dict[str, str], chosen: str
 ) -> None:
     assert plan(with_environments(**found), WISHES).environments == ((4, chosen),)
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [({"loose": "FALSE"}, ["loose"]), ({"loose": "FALSE", "mpi": "TRUE"}, []), ({"outrider4": "FALSE"}, [])],
+    ids=str,
+)
+def test_environment_that_lets_no_program_start_others_is_named_with_its_remedy(
+    found: dict[str, str], named: list[str]
+) -> None:
+    told = [each for each in plan(with_environments(**found), WISHES).advice if "control_slaves" in each]
+
+    assert [each.split()[1].rstrip(",") for each in told] == named
+    assert all("qconf -mp loose" in each for each in told)
 
 
 def test_environment_that_is_made_lets_programs_start_others() -> None:

@@ -83,6 +83,16 @@ def test_hooks_are_tried_on_a_queue_of_their_own_which_goes_again(
     assert set(cluster.queue_states().values()) <= {"", "S"}
 
 
+def test_service_is_told_of_programs_and_the_scheduler_takes_little_off_reservations(
+    cluster: GridEngineCluster,
+) -> None:
+    config = cluster.read("head", "/etc/outrider/outriderd.yaml")
+
+    assert "commands: /usr/lib/gridengine\n" in config
+    assert "duration_offset: 5s\n" in config
+    assert "DURATION_OFFSET=5" in objects(cluster)["-ssconf"]
+
+
 def test_jobs_come_through_the_hooks_and_one_with_an_image_waits(cluster: GridEngineCluster) -> None:
     plain = [cluster.qsub("#!/bin/sh\nexit 0\n") for _ in range(4)]
     parallel = cluster.qsub("#!/bin/sh\nexit 0\n", "-pe", "each4", "8")

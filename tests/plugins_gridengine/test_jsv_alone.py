@@ -27,7 +27,7 @@ KEY = "0123456789abcdef0123456789abcdef"
 # The grammar of answers, written down anew: what Grid Engine takes without a complaint.
 ANSWER = re.compile(
     r"PARAM ac (?:[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*"
-    r"|PARAM h u|ENV ADD OUTRIDER_TICKET \S+|ENV DEL OUTRIDER_TICKET"
+    r"|PARAM h u|ENV ADD OUTRIDER_TICKET \S+|ENV DEL OUTRIDER_TICKET|ENV ADD OUTRIDER_RESERVED 1"
 )
 STATE = re.compile(r"RESULT STATE (?:ACCEPT|CORRECT|REJECT outrider: [ -~]+)")
 NOW_S = 1_800_000_000
@@ -89,7 +89,9 @@ def test_no_job_brings_forth_a_line_that_grid_engine_would_stumble_over(lines: l
     assert wrong(answered(*lines)) == []
 
 
-@given(st.lists(PARAMETER.filter(lambda line: "OUTRIDER=" not in line), max_size=10))
+@given(
+    st.lists(PARAMETER.filter(lambda line: "OUTRIDER=" not in line and line.split()[1] != "ar"), max_size=10)
+)
 @settings(max_examples=100, deadline=None)
 def test_job_without_an_image_is_accepted_as_it_is(lines: list[str]) -> None:
     assert answered(*lines) == ["RESULT STATE ACCEPT"]
@@ -152,17 +154,6 @@ def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
     assert answered(managed, "PARAM h u") == [UNSIGNED, "RESULT STATE CORRECT"]
     for request in ("PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1"):
         assert answered(managed, "PARAM ar 7", request) == [UNSIGNED, "RESULT STATE CORRECT"]
-
-
-@pytest.mark.parametrize("requests", [[], ["PARAM l_hard h_rt=5,outrider_reservations=TRUE"]])
-def test_image_in_a_reservation_that_is_not_outriders_is_refused(requests: list[str]) -> None:
-    (line,) = answered("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7", *requests)
-
-    assert line.startswith(
-        "RESULT STATE REJECT outrider: no image comes to the nodes of reservation 7, if it is"
-    )
-    assert "add -l outrider_reservation=TRUE" in line
-    assert answered("PARAM ar 7", *requests) == ["RESULT STATE ACCEPT"]
 
 
 def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

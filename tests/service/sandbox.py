@@ -14,7 +14,7 @@ from outrider.core.model import Resources
 from outrider.metadata.policies import Policies, parse_policies
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import parse_workspace
-from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission
+from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission, look
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
 from outrider.service.desk.desk import Desk, Event, Outcome
@@ -258,7 +258,7 @@ class Sandbox:
     def _carry_out(self, call: Call) -> object:
         try:
             if isinstance(call, Look):
-                return self.rms.look()
+                return look(self.rms, call.watched)
             if isinstance(call, Carry):
                 carry_out(call.effect, self.rms, self.sign)
                 return None

@@ -63,14 +63,25 @@ def refused_screen(decision: Decision, when: When, paint: Paint, head: str, agai
     return "\n".join([*lines, shown])
 
 
-def next_steps(name: str, node_count: int, batch_system: str) -> str:
+def next_steps(decision: Decision, batch_system: str) -> str:
     """What to type next: to see it come about, and to use it."""
-    name = printable(name)
+    name, node_count = printable(decision.name), decision.node_count
     shown = f"outrider show {shlex.quote(name)}"
     form = WORKFLOWS.get(batch_system)
     if form is None:
         return f"{shown}\noutrider watch {shlex.quote(name)} --until ready"
-    return f"{shown}\n{form.format(name=shlex.quote(name), nodes=node_count)}"
+    steps = [shown, form.format(name=shlex.quote(name), nodes=node_count)]
+    if batch_system == "gridengine":
+        steps.append(
+            f"{qsub_form('NUMBER', decision.environment, decision.slots)}, with the NUMBER shown then"
+        )
+    return "\n".join(steps)
+
+
+def qsub_form(number: str, environment: str, slots: int) -> str:
+    """How Grid Engine's own command has a job run in an advance reservation, on all of its nodes."""
+    whole = f" -pe {printable(environment)} {slots}" if environment else ""
+    return f"qsub -ar {printable(number)} -l outrider_reservation=TRUE{whole} SCRIPT"
 
 
 def image_line(image: ImageView) -> str:

@@ -7,7 +7,7 @@ import re
 from cachemgr.cli.tables import printable
 from cachemgr.cli.times import span_in_words
 from cachemgr.sizes import in_words
-from outrider.cli.asking.decision import image_line
+from outrider.cli.asking.decision import image_line, qsub_form
 from outrider.cli.asking.staging import staging_lines
 from outrider.cli.asking.terminal import Paint, facts
 from outrider.cli.asking.words import SHORT_DIGEST, When, nodes_in_words, slack_in_words
@@ -53,6 +53,10 @@ def _facts(details: ReservationDetails, when: When) -> list[tuple[str, str]]:
         ("accepted", when.clock(details.accepted_s)),
         ("over", "" if details.ended_s is None else when.clock(details.ended_s)),
         ("batch", "" if view.is_confirmed or is_over else "the batch system does not have it yet"),
+        (
+            "submit",
+            "" if is_over or not details.key else qsub_form(details.key, details.environment, details.slots),
+        ),
         ("receipt", receipt_words(details.receipt, when) if details.receipt else ""),
     ]
 

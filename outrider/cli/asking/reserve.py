@@ -139,7 +139,7 @@ def _accepted(asking: Session, decision: Decision, arguments: argparse.Namespace
     from outrider.cli.asking.decision import accepted_screen, next_steps
 
     if decision.name and not head.startswith("would"):
-        following = next_steps(decision.name, decision.node_count, _batch_system(asking))
+        following = next_steps(decision, _batch_system(asking))
     else:
         following = wants.without_plan(arguments.words)
     return accepted_screen(decision, asking.when, asking.paint, head, following)

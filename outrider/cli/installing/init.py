@@ -150,7 +150,9 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
     from outrider.cli.installing import editing, facts, headfiles
     from outrider.cli.installing.onhead import (
         check_configuration,
+        lacking,
         looked_at,
+        made_in_words,
         make_store,
         make_user,
         placed,
@@ -165,12 +167,13 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         "files": headfiles.files(head, planned.hooks),
     }  # fmt: skip
     waits = "" if wishes.are_nodes_ready or CONF_PART not in head.parts else _unready(found, planned)
+    people = lacking([wishes.user], runner)
     put, kept = looked_at(placed({**request, "do": "look"}), request["files"])
     is_done = is_applied and not planned.troubles
     if is_done:
         check_configuration(headfiles.configuration(head), runner)
-        if wishes.user != "root":
-            make_user(wishes.user, runner)
+        for user in people:
+            make_user(user, runner)
         done = placed({**request, "do": "put"})
         put, kept = tuple(done["changed"]), tuple(done["kept"])
         make_store(runner)
@@ -186,7 +189,7 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         put=put,
         kept=kept,
         removed=(),
-        advice=planned.advice,
+        advice=(*map(made_in_words, people), *planned.advice),
         troubles=planned.troubles,
         is_applied=is_done,
         waits_for_nodes=waits,

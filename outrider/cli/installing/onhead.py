@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from outrider.cli.errors import MissingPartError, OutputError
@@ -46,9 +46,17 @@ def check_configuration(text: str, runner: Runner) -> None:
         raise MissingPartError(f"outriderd does not take its configuration: {done.reason}")
 
 
+def lacking(users: Iterable[str], runner: Runner) -> list[str]:
+    """Those of these users that this machine does not know."""
+    return [user for user in users if not runner.run(["getent", "passwd", user]).is_good]
+
+
+def made_in_words(user: str) -> str:
+    """What is said before one is made."""
+    return f"user {user} of this machine: is made, of the system, without a login"
+
+
 def make_user(user: str, runner: Runner) -> None:
-    if runner.run(["getent", "passwd", user]).is_good:
-        return
     made = runner.run(
         ["useradd", "--system", "--home-dir", "/var/lib/outrider", "--shell", "/usr/sbin/nologin", user]
     )

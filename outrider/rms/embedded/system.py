@@ -134,6 +134,10 @@ class EmbeddedSystem:
         with self._call():
             return self._twin.look()
 
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        # Its nodes have no daemon but this very process.
+        return ()
+
     def reserve(self, wanted: RmsReservation) -> None:
         with self._call():
             known = self._world.reservations

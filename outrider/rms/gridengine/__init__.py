@@ -2,6 +2,6 @@
 
 from outrider.rms.gridengine.commands import Commands
 from outrider.rms.gridengine.settings import Settings
-from outrider.rms.gridengine.system import GridEngine
+from outrider.rms.gridengine.system import EXECD_PORT, GridEngine
 
-__all__ = ["Commands", "GridEngine", "Settings"]
+__all__ = ["EXECD_PORT", "Commands", "GridEngine", "Settings"]

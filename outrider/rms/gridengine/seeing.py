@@ -63,6 +63,7 @@ def reservation(found: Advance, settings: Settings) -> RmsReservation:
         end_s=max(start_s + 1, found.end_s - padding_s),
         users=found.users,
         is_ours=is_ours,
+        key=str(found.number),
     )
 
 
@@ -106,7 +107,8 @@ def jobs(
         before = seen.get(job.key)
         if before is not None:
             kept = before if before.state is JobState.PENDING else job
-            job = replace(kept, tasks=before.tasks + job.tasks)
+            has_failed = before.has_failed or job.has_failed
+            job = replace(kept, tasks=before.tasks + job.tasks, has_failed=has_failed)
         seen[job.key] = job
     return tuple(sorted(seen.values(), key=lambda job: (job.submitted_s, job.key)))
 
@@ -136,6 +138,7 @@ def _job(
         reservation=reservations.get(detail.reservation),
         account=detail.account,
         is_held_by_us=is_ours and state is JobState.HELD,
+        has_failed="E" in row.state,
         tag=context.decoded(detail.context.get(context.TAG, "")),
         tasks=1 if is_placed else count(row.task),
     )

@@ -21,7 +21,10 @@ from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
 from outrider.rms.gridengine.snapshot import Clock, Snapshot, of_one_job, reserved_anew, selected, take
+from outrider.rms.knocking import Knocking
 
+EXECD_PORT = 6445
+"""Where execds listen unless SGE_EXECD_PORT or the service sge_execd says otherwise."""
 ON_NODES = (JobState.STARTING, JobState.RUNNING)
 ANY_QUEUE = "*"
 
@@ -39,6 +42,7 @@ class GridEngine:
         clock: Clock,
         account_of: AccountOf = account_of,
         shown: Collection[str] = (),
+        execd_port: int = EXECD_PORT,
     ) -> None:
         """`shown` are the nodes of which a look tells; empty means all that Grid Engine has."""
         self._settings = settings
@@ -50,6 +54,7 @@ class GridEngine:
         self._highest = 0
         self._last: Snapshot | None = None
         self._hearing = Hearing()
+        self._knocking = Knocking(execd_port)
 
     def look(self) -> Sight:
         snapshot = self._snapshot()
@@ -58,6 +63,9 @@ class GridEngine:
         if not self._shown:
             return seen
         return replace(seen, nodes=tuple(node for node in seen.nodes if node.name in self._shown))
+
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        return self._knocking.silent(nodes)
 
     def reserve(self, wanted: RmsReservation) -> None:
         now_s = self._clock.now_s()

@@ -68,6 +68,10 @@ class SlurmSystem:
         with self._guard:
             return self._seen.look()
 
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        # slurmctld pings its nodes itself, and a stranger's connection is an error in slurmd's log.
+        return ()
+
     def reserve(self, wanted: RmsReservation) -> None:
         with self._guard:
             self._booking.reserve(wanted)

@@ -97,6 +97,7 @@ class TwinJob:
             metadata=submission.metadata,
             reservation=self.reservation,
             is_held_by_us=Holder.OURS in self.holders,
+            has_failed=Holder.SYSTEM in self.holders,
             tag=submission.tag,
             eligible=self.eligible,
         )

@@ -84,8 +84,14 @@ class Outside:
         """The node is gone, with all that ran on it; no epilog runs there."""
         self._set_node(node, NodeState.DOWN, "failed")
 
+    def silence(self, node: str) -> None:
+        """The daemon on the node is gone, and its state does not show it yet; what runs there goes on."""
+        self._catch_up()
+        self._world.silent.add(node)
+
     def repair(self, node: str) -> None:
         """The node is back, drained or down as it was."""
+        self._world.silent.discard(node)
         self._set_node(node, NodeState.UP, "returned")
 
     def shown(self, key: str) -> str:

@@ -94,6 +94,10 @@ class Twin:
                 reservations=tuple(world.all_reservations()),
             )
 
+    def silent(self, nodes: tuple[str, ...]) -> tuple[str, ...]:
+        with self._call("silent"):
+            return tuple(name for name in nodes if name in self._world.silent)
+
     def reserve(self, wanted: RmsReservation) -> None:
         with self._call("reserve"):
             if not wanted.is_ours:

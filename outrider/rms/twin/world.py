@@ -40,6 +40,8 @@ class TwinCluster:
         self, nodes: Iterable[RmsNode], *, now_s: int, rules: TwinRules, hooks: Hooks, faults: Faults
     ) -> None:
         self.nodes = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+        self.silent: set[str] = set()
+        """Nodes whose daemon does not answer, without that being seen in their state."""
         self.jobs: dict[str, TwinJob] = {}
         self.ended: dict[str, str] = {}
         """Why each ended job did, the oldest first."""

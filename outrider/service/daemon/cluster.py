@@ -13,6 +13,7 @@ from cachemgr.steady import SteadyClock
 from outrider.rms import gridengine, slurm
 from outrider.rms.base import BatchSystem
 from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
+from outrider.rms.knocking import port_of
 from outrider.service.daemon.backendconfig import BackendSection
 from outrider.service.daemon.catalogued import CataloguedNodes
 from outrider.service.daemon.errors import BackendError
@@ -116,7 +117,8 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         checkpoint=found.checkpoint or "",
         duration_offset_s=found.duration_offset_s,
     )
-    return gridengine.GridEngine(settings, commands, clock=clock, shown=section.nodes or ())
+    port = port_of(os.environ, "SGE_EXECD_PORT", "sge_execd", gridengine.EXECD_PORT)
+    return gridengine.GridEngine(settings, commands, clock=clock, shown=section.nodes or (), execd_port=port)
 
 
 def _as_account(name: str) -> Runner:

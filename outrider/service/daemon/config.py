@@ -427,6 +427,7 @@ def settings_of(config: Config) -> Settings:
         shipping=link.shipping,
         pool_bytes=config.pools.size_bytes,
         spread_s=link.spread_s,
+        environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
         look_every_s=timings.look_s,
         progress_every_s=timings.progress_s,
         reconcile_every_s=timings.reconcile_s,

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from cachemgr.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
-from outrider.rms.base import BatchSystem, RmsError, Unavailable
+from outrider.rms.base import BatchSystem, RmsError, Unavailable, look
 from outrider.service.answers import Trouble
 from outrider.service.crew import Crew, FutureTask, MonotonicClock
 from outrider.service.daemon.gauges import PoolGauges
@@ -218,8 +218,8 @@ class Workers:
         """Carry a call out here and now; errors that belong to it are its result."""
         try:
             match call:
-                case Look():
-                    return self._world.rms.look()
+                case Look(watched=watched):
+                    return look(self._world.rms, watched)
                 case Carry(effect=effect):
                     self._carry_effect(effect, self._world.rms, self._world.sign)
                     return None

@@ -353,7 +353,7 @@ class Admitting:
         if refusal is not None:
             decision = self._decision(wish, Rejected(refusal=refusal))
             return replace(decision, name=live.name)
-        decision = replies.extended(live, end_s)
+        decision = replies.extended(self._site, live, end_s)
         if not request.is_plan:
             site.change(live, kept=keep_reservation(site.book, live.name), why="changed by its user")
             site.note("modify", live.name, decision.result, decision.reason, uid=wish.caller.uid)

@@ -13,6 +13,8 @@ class Topic(Enum):
     BEGIN = "begin"
     """A reservation's time has come."""
     END = "end"
+    WATCH = "watch"
+    """A reservation's nodes are to be asked whether they are there."""
     JOB = "job"
     """Something is to be tried again for a job."""
     ROOM = "room"

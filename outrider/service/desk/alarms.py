@@ -125,7 +125,7 @@ class Alarms:
     def save(self, live: Live) -> None:
         """What was endangered will be kept after all."""
         site = self._site
-        if live.spoiled and not live.is_ready:
+        if (live.spoiled and not live.is_ready) or site.gone_nodes(live):
             return
         live.danger, live.odds_percent = "", None
         if live.record.state is not State.ENDANGERED:
@@ -151,7 +151,7 @@ class Alarms:
             # Nobody could say so in time: the service was not there, or could not write it down.
             self.endanger(live, f"its image was late: it came {site.now_s - start_s} s after its start")
             state = live.record.state
-        if live.is_refused:
+        if live.is_refused or site.gone_nodes(live):
             # Its image is there, and its nodes may not be.
             if kept != live.kept:
                 site.change(live, receipt=kept)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from outrider.metadata.decision import PolicyRefusal
+from outrider.metadata.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
 from outrider.service.desk import submitting
 from outrider.service.desk.admitting import Doubtful, Wish, no_doubts
 from outrider.service.desk.recall import read_decision, write_decision
+from outrider.service.desk.replies import whole_nodes
 from outrider.service.desk.rights import may_read
 from outrider.service.desk.roster import Listed
 from outrider.service.desk.site import Live
@@ -211,12 +214,17 @@ class Answering:
             return None
         unwritten = self.unwritten.get((caller.uid, request.key))
         if unwritten is not None and unwritten.request_hash == request.request_hash:
-            return read_decision(unwritten.text)
+            return self._told_again(unwritten.text)
         try:
             found = self._parts.site.store.answered(caller.uid, request.key, request.request_hash)
         except Conflict as conflict:
             return Trouble(code="conflict", message=str(conflict))
-        return None if found is None else read_decision(found.text)
+        return None if found is None else self._told_again(found.text)
+
+    def _told_again(self, text: str) -> Decision:
+        decision = read_decision(text)
+        nodes = expand(decision.nodes) if decision.result == "accepted" and decision.nodes else ()
+        return replace(decision, **whole_nodes(self._parts.site, nodes))
 
     def _remember(self, caller: Caller, request: Reserve | Modify, decision: Decision) -> None:
         site = self._parts.site

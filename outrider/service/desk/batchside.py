@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from outrider.service.desk.watching import Watching
 from outrider.service.meter import Log
 from outrider.service.ports import Carry, Look
 from outrider.service.settings import Settings
@@ -13,6 +14,8 @@ from outrider.store.store import Store
 
 LOST_CALL_S = 300
 """After so long without an answer a call is taken for lost."""
+WATCHED_LOOK_S = 10
+"""How often the batch system is looked at while nodes are watched closely."""
 MOST_WAIT_S = 300
 """The longest time between two attempts at an effect."""
 MOST_CARRIED = 16
@@ -40,12 +43,16 @@ class BatchSide:
         self._due: deque[Effect] = deque()
         """Effects that were due when they were read, in their order."""
 
-    def calls(self, now_s: int) -> Iterator[Look | Carry]:
+    def calls(self, now_s: int, watching: Watching | None) -> Iterator[Look | Carry]:
         """What is to be asked now."""
+        if watching is not None and watching.is_close and now_s - self._looked_s >= WATCHED_LOOK_S:
+            self.wants_look = True
         is_lost = self._look is not None and now_s - self._looked_s >= LOST_CALL_S
         if self.wants_look and (self._look is None or is_lost):
             self._looks += 1
-            self._look, self._looked_s, self.wants_look = Look(number=self._looks), now_s, False
+            self._look, self._looked_s, self.wants_look = None, now_s, False
+            watched = () if watching is None else watching.nodes()
+            self._look = Look(number=self._looks, watched=watched)
             yield self._look
         if self.due_s is not None and self.due_s <= now_s:
             yield from self._carry(now_s)

@@ -18,6 +18,10 @@ from outrider.service.desk.site import Live, Site
 from outrider.service.meter import Log
 
 ORDER_LOOKS = 2
+MOST_TRIES = 3
+"""So often a job is tried again whose start in a reservation has failed."""
+TRY_S = 30
+"""So long after one attempt comes the next, and each time twice as long."""
 WAITING = (JobState.HELD, JobState.PENDING)
 NO_VERSION = -1
 """In place of the version of a reservation of ours."""
@@ -33,6 +37,8 @@ class Binding:
         self._told: dict[str, tuple[str, int, bool]] = {}
         """By job, the reservation and its version for which it has a ticket, and whether it was held."""
         self._looks: dict[str, int] = {}
+        self._tries: dict[str, tuple[int, int]] = {}
+        """Of jobs whose start has failed, how often they were tried again, and from when on they may be."""
 
     def seen(self, job: RmsJob, foreign: frozenset[str] = frozenset()) -> None:
         """A job that names a reservation: if that is ours, it gets its ticket, and is not held. `foreign`
@@ -42,6 +48,9 @@ class Binding:
             return
         live = None if job.reservation is None else self._site.live.get(job.reservation)
         if live is None or job.state not in WAITING:
+            return
+        if job.has_failed:
+            self._try_again(job, live)
             return
         is_held = job.state is JobState.HELD and job.is_held_by_us
         told = (live.name, live.record.version, is_held)
@@ -55,6 +64,20 @@ class Binding:
             self._orders.order(release_effect(job.key, (), ticket, self._site.now_s))
         else:
             self._orders.order(ticket_effect(job.key, ticket, self._site.now_s))
+
+    def _try_again(self, job: RmsJob, live: Live) -> None:
+        """Its start has failed in a reservation, as it does if one of its nodes has died: once all of them
+        are there and have the image it is tried again, not for ever if it fails for a reason of its own."""
+        now_s = self._site.now_s
+        tried, again_s = self._tries.get(job.key, (0, now_s))
+        if again_s > now_s or tried >= MOST_TRIES or not live.may_begin or self._site.gone_nodes(live):
+            return
+        self._tries[job.key] = (tried + 1, now_s + TRY_S * 2**tried)
+        self._told[job.key], self._looks[job.key] = (live.name, live.record.version, False), 0
+        self._orders.order(release_effect(job.key, (), _ticket(job, live, self._site), now_s))
+        words = f"its start in {live.name} has failed; it is tried again ({tried + 1} of {MOST_TRIES})"
+        self._site.note("lead", f"job {job.key}", "retried", words, uid=job.uid)
+        self._log.warning("job is tried again", job=job.key, reservation=live.name, tries=tried + 1)
 
     def _keep_back(self, job: RmsJob) -> None:
         """Hold a job, and say why, once; and again if it is let go."""
@@ -83,6 +106,8 @@ class Binding:
         """Only these jobs are still there."""
         for key in [key for key in self._told if key not in keys]:
             del self._told[key], self._looks[key]
+        for key in [key for key in self._tries if key not in keys]:
+            del self._tries[key]
 
     def bind(self, led: Led, image: JobImage) -> str:
         """Bind a job to a reservation that its user has made for it; its name, or nothing."""

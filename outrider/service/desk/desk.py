@@ -177,8 +177,7 @@ class Desk:
     @property
     def troubles(self) -> tuple[str, ...]:
         """Why nothing is promised now; empty if something may be."""
-        found = (self._store_trouble, self._doubt, self._batch.trouble(self._now_s))
-        return tuple(words for words in found if words)
+        return tuple(filter(None, (self._store_trouble, self._doubt, self._batch.trouble(self._now_s))))
 
     def _asked(self, asked: Asked, programs: list[AskProgram]) -> None:
         answer = self._answer(asked, None, is_judged=False)
@@ -302,7 +301,7 @@ class Desk:
         self._batch.saw(self._now_s)
         self._look_at_nodes(result.nodes)
         if self._parts is not None:
-            self._find("", self._parts.reconciling.seen(result))
+            self._find("", self._parts.reconciling.seen(result, call.watched))
             self._parts.leading.seen(result)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
@@ -423,11 +422,12 @@ class Desk:
         """What is to be asked of the world now."""
         if self._store_trouble:
             return []
-        calls: list[Call] = [*self._batch.calls(self._now_s)]
-        if self._parts is not None:
+        parts = self._parts
+        calls: list[Call] = [*self._batch.calls(self._now_s, None if parts is None else parts.watching)]
+        if parts is not None:
             calls += self._staff.calls(self._now_s)
-            calls += self._parts.leading.lookups()
-            calls += self._parts.leading.notes.calls(self._now_s)
+            calls += parts.leading.lookups()
+            calls += parts.leading.notes.calls(self._now_s)
         return calls
 
     def _flush(self) -> None:

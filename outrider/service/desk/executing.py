@@ -18,6 +18,7 @@ from outrider.service.desk.carriage import Carriage
 from outrider.service.desk.member import Need
 from outrider.service.desk.site import Live, Moving, Site
 from outrider.service.desk.staff import Staff
+from outrider.service.desk.watching import begin_s
 from outrider.service.meter import Log, Meter
 from outrider.store.states import State, TransferState
 
@@ -101,6 +102,7 @@ class Executing:
         reservation = live.reservation
         self._agenda.add(max(reservation.start_s, site.now_s), Topic.BEGIN, live.name)
         self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
+        self._agenda.add(max(begin_s(live), site.now_s), Topic.WATCH, live.name)
 
     def release(self, live: Live, nodes: tuple[str, ...]) -> None:
         """These nodes need nothing of a reservation's any more."""

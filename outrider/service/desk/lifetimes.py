@@ -18,6 +18,7 @@ from outrider.service.desk.effects import RESERVE, unreserve_effect
 from outrider.service.desk.executing import Executing
 from outrider.service.desk.replies import reason_of
 from outrider.service.desk.site import REFUSED, Live, Site
+from outrider.service.desk.watching import Watching
 from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
 from outrider.store.records import Effect
@@ -34,10 +35,12 @@ class Lifetimes:
         admitting: Admitting,
         executing: Executing,
         alarms: Alarms,
+        watching: Watching,
         log: Log,
         meter: Meter,
     ) -> None:
         self._site = site
+        self._watching = watching
         self._agenda = agenda
         self._admitting = admitting
         self._executing = executing
@@ -69,7 +72,9 @@ class Lifetimes:
         live = self._site.live.get(name)
         if live is None:
             return
-        if topic is Topic.END:
+        if topic is Topic.WATCH:
+            self._watching.turn(live)
+        elif topic is Topic.END:
             if live.reservation.end_s <= self._site.now_s:
                 self._end(live)
         elif live.reservation.start_s <= self._site.now_s and live.record.state is not State.ACTIVE:
@@ -105,7 +110,12 @@ class Lifetimes:
 
     def _begin(self, live: Live) -> None:
         site = self._site
-        if live.is_refused:
+        gone = site.gone_nodes(live)
+        if gone:
+            why = self._alarms.troubled.get(live.name, live.danger)
+            words = f"its time has come, and {', '.join(gone[:3])} cannot be used"
+            self._alarms.endanger(live, f"{words}: {why}" if why else words)
+        if live.is_refused or gone:
             self._alarms.troubled.setdefault(live.name, live.danger)
             return
         if live.is_ready and live.name in site.book.entries:

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 from outrider.service.ports import Arriving, NodeImage, NodeRoom, Readers, TellNode
 
+WATCHED_AWAY_S = 10
+"""A node that is watched is away after so long without an answer: a daemon that is started anew is back
+by then."""
+
 
 @dataclass(slots=True)
 class Need:
@@ -75,6 +79,11 @@ class Member:
     """By request, what is kept until that is decided: it would be promised."""
     kept_bytes: int = 0
     """What it was last told to keep for that."""
+    watch_s: int | None = None
+    """When it is asked whether it is there, for whoever is to begin on it soon."""
+    watched_until_s: int = 0
+    is_missed: bool = False
+    """It has been silent for long enough to be away while it was watched, and has not answered since."""
     promise_s: int | None = None
     """When it is told again; None if there is nothing to keep."""
     room: NodeRoom | None = None
@@ -87,4 +96,6 @@ class Member:
         return max(self.promised_bytes, *self.tentative.values(), 0)
 
     def is_away(self, now_s: int, after_s: int) -> bool:
-        return self.silent_since_s is not None and now_s - self.silent_since_s >= after_s
+        if self.silent_since_s is None:
+            return False
+        return self.is_missed or now_s - self.silent_since_s >= after_s

@@ -67,6 +67,11 @@ class Mending:
         for name in [name for name in self._moves if name not in live]:
             del self._moves[name]
 
+    def again(self, name: str) -> None:
+        """Something has changed for a reservation in trouble: it is tried at once."""
+        if name in self._tried_s:
+            self._tried_s[name] = self._site.now_s
+
     def next_s(self) -> int | None:
         """When to try again."""
         return min(self._tried_s.values(), default=None)
@@ -75,10 +80,7 @@ class Mending:
         """The nodes that a reservation had better not have."""
         site = self._site
         bad = {*self.taken.get(live.name, ()), *self.crowded.get(live.name, ())}
-        for name in live.nodes:
-            number = site.book.timeline.number_of.get(name)
-            if number is None or not site.book.available >> number & 1:
-                bad.add(name)
+        bad.update(site.gone_nodes(live))
         if self._moves[live.name] < MOST_MOVES:
             bad |= self._failing(live)
         return frozenset(bad)

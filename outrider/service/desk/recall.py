@@ -9,10 +9,15 @@ from typing import Any
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
 
 VERSION = 1
+NOT_KEPT = ("environment", "slots")
+"""They follow from the nodes, and from what is configured now."""
 
 
 def write_decision(decision: Decision) -> str:
-    return json.dumps({"version": VERSION} | asdict(decision), ensure_ascii=False, separators=(",", ":"))
+    plain = {"version": VERSION} | asdict(decision)
+    for name in NOT_KEPT:
+        del plain[name]
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
 
 
 def read_decision(text: str) -> Decision:

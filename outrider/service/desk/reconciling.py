@@ -7,7 +7,7 @@ and if it loses it a second time, somebody wants it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from outrider.core.restaging import awaited, note_pool
 from outrider.core.reuse import Lingering
@@ -22,6 +22,7 @@ from outrider.service.desk.mending import Mending
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
 from outrider.service.desk.takings import Takings
+from outrider.service.desk.watching import Watching
 from outrider.service.meter import Log
 from outrider.service.requests import Caller
 
@@ -49,6 +50,7 @@ class Reconciling:
         alarms: Alarms,
         mending: Mending,
         lifetimes: Lifetimes,
+        watching: Watching,
         log: Log,
     ) -> None:
         self._site = site
@@ -56,7 +58,9 @@ class Reconciling:
         self._admitting = admitting
         self._copies = copies
         self._alarms = alarms
+        self._mending = mending
         self._takings = Takings(site, alarms, mending)
+        self._watching = watching
         self._lifetimes = lifetimes
         self._log = log
         self._reported: set[str] = set()
@@ -64,8 +68,12 @@ class Reconciling:
         self._states: dict[str, NodeState] = {}
         """As the last look showed them."""
 
-    def seen(self, sight: Sight) -> tuple[str, ...]:
-        """Take in a look at the batch system; what was found to differ, in words."""
+    def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
+        whose daemons were asked for with it."""
+        silent = self._watching.silent()
+        self._watching.looked(asked, sight.silent)
+        self._judge(name for name in (*silent, *asked))
         findings = [*self._look_at_nodes(sight.nodes), *self._takings.look(sight), *self._ours(sight)]
         for words in findings:
             if words not in self._reported:
@@ -85,13 +93,7 @@ class Reconciling:
 
     def presence(self, member: Member) -> None:
         """A node has answered, or has not: one that is silent for long is promised to nobody."""
-        site = self._site
-        number = site.book.timeline.number_of.get(member.name)
-        if number is not None:
-            is_away = member.is_away(site.now_s, site.settings.away_after_s)
-            is_up = self._states.get(member.name, NodeState.UP) is NodeState.UP
-            words = _silence(member) if is_up else f"node {member.name} is not up"
-            self._mark(number, member.name, is_up and not is_away, words)
+        self._judge([member.name])
 
     def pool(self, member: Member) -> tuple[str, ...]:
         """A node has said which images it has."""
@@ -119,22 +121,36 @@ class Reconciling:
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
         """Which of the nodes can be promised. Where nothing is new, those that are silent may be away by
         now; of the others `presence` is told."""
-        site, members = self._site, self._staff.members
+        site = self._site
         if nodes is not self._nodes:
             self._nodes, self._states = nodes, {node.name: node.state for node in nodes}
             names = [node.name for node in site.book.timeline.nodes]
         else:
-            names = [name for name in self._staff.silent if name in site.book.timeline.number_of]
-        for name in names:
-            state, member = self._states.get(name, NodeState.DOWN), members.get(name)
-            is_away, words = False, f"node {name} is {state.value}"
-            if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
-                is_away, words = True, _silence(member)
-            number = site.book.timeline.number_of[name]
-            self._mark(number, name, state is NodeState.UP and not is_away, words)
+            names = list(self._staff.silent)
+        self._judge(names)
         for name, state in self._states.items():
             if state is not NodeState.UP:
                 yield f"node {name} is {state.value}"
+
+    def _judge(self, names: Iterable[str]) -> None:
+        """See for each of these nodes whether it can be promised."""
+        for name in names:
+            number = self._site.book.timeline.number_of.get(name)
+            if number is not None:
+                words = self._fault(name)
+                self._mark(number, name, not words, words)
+
+    def _fault(self, name: str) -> str:
+        """Why a node cannot be promised now; empty if it can be."""
+        site, member = self._site, self._staff.members.get(name)
+        state = self._states.get(name, NodeState.DOWN if self._states else NodeState.UP)
+        if state is not NodeState.UP:
+            return f"node {name} is {state.value}"
+        if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
+            return _silence(member)
+        if self._watching.is_silent(name):
+            return f"the batch system's daemon on {name} does not answer"
+        return ""
 
     def _mark(self, number: int, name: str, is_usable: bool, words: str) -> None:
         """A node can be promised, or cannot any more."""
@@ -145,6 +161,9 @@ class Reconciling:
         if is_usable:
             site.book.available |= 1 << number
             self._log.info("node is back", node=name)
+            for live in site.live.values():
+                if name in live.nodes:
+                    self._mending.again(live.name)
             return
         site.book.available &= ~(1 << number)
         self._log.warning("node is gone", node=name, words=words)
@@ -162,7 +181,7 @@ class Reconciling:
             if there is None:
                 yield from self._missing(live)
             else:
-                live.missing_since_s = None
+                live.missing_since_s, live.key = None, there.key
                 if not _agrees(there, live, site.now_s):
                     self._admitting.confirm(live)
                     yield f"reservation {live.name} is another in the batch system: it is put right"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, tzinfo
+from typing import Any
 
 from outrider.core.admission import Accepted, Rejected
 from outrider.core.book import Plan
@@ -12,6 +14,7 @@ from outrider.metadata.hostlists import fold
 from outrider.metadata.times import format_instant
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
 from outrider.service.desk.documents import Document
+from outrider.service.desk.roster import parts
 from outrider.service.desk.site import Live, Site
 
 
@@ -35,7 +38,19 @@ def decision(
     return _accepted(site, document, workspace, admission.plan)
 
 
-def extended(live: Live, end_s: int) -> Decision:
+def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
+    """The parallel environment and the slots of it with which a job has all of these nodes."""
+    number_of = site.book.timeline.number_of
+    slots = [
+        parts(site.book.timeline.nodes[number_of[name]].capacity)["cpus"]
+        for name in nodes
+        if name in number_of
+    ]
+    environment = dict(site.settings.environments).get(max(slots, default=0), "")
+    return {"environment": environment, "slots": sum(slots)} if environment and sum(slots) > 1 else {}
+
+
+def extended(site: Site, live: Live, end_s: int) -> Decision:
     """A reservation that has begun gets another end."""
     return Decision(
         result="accepted",
@@ -47,6 +62,7 @@ def extended(live: Live, end_s: int) -> Decision:
         node_count=len(live.nodes),
         image=image_view(live.document),
         reason="its end is moved",
+        **whole_nodes(site, live.nodes),
     )
 
 
@@ -74,6 +90,7 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
         ready_s=ready_s,
         latest_ready_s=latest_s,
         slack_s=plan.start_s - ready_s,
+        **whole_nodes(site, [names[chosen.node].name for chosen in plan.fits]),
     )
 
 

@@ -60,6 +60,8 @@ class Live:
     """Why its image can never be brought, so that nothing is tried any more; until it is changed."""
     is_refused: bool = False
     """Whether the batch system has refused it, and has not taken it since."""
+    key: str = ""
+    """What the batch system called it when it was seen last."""
     missing_since_s: int | None = None
     restored: int = 0
     """How often it was put back into a batch system that had lost it."""
@@ -188,6 +190,11 @@ class Site:
     def owned(self, uid: int) -> list[Live]:
         """What a user has that is not over."""
         return list(self._owned.get(uid, {}).values())
+
+    def gone_nodes(self, live: Live) -> list[str]:
+        """Those of a reservation's nodes that cannot be promised now: down, drained, silent, or not there."""
+        number_of, available = self.book.timeline.number_of, self.book.available
+        return [name for name in live.nodes if name not in number_of or not available >> number_of[name] & 1]
 
     def next_start_s(self) -> int | None:
         """When the next reservation starts. All are looked at only when that has changed."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from outrider.core.model import Image
 from outrider.metadata.hostlists import fold
+from outrider.rms.base import NodeState
 from outrider.service.answers import (
     ImageView,
     NodeList,
@@ -212,10 +213,12 @@ class SiteViews:
         now = [live for live in booked if live.reservation.start_s <= site.now_s < live.reservation.end_s]
         later = [live.reservation.start_s for live in booked if live.reservation.start_s > site.now_s]
         node = site.book.timeline.nodes[site.book.timeline.number_of[name]]
+        state = states.get(name, "unknown")
+        is_usable = site.book.available >> site.book.timeline.number_of[name] & 1
         is_away = member is not None and member.is_away(site.now_s, site.settings.away_after_s)
         return NodeView(
             name=name,
-            state="away" if is_away else states.get(name, "unknown"),
+            state="away" if is_away or (state == NodeState.UP.value and not is_usable) else state,
             capacity=str(parts(node.capacity)),
             limit_bytes=node.pool_bytes
             if member is None or member.limit_bytes is None

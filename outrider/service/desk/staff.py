@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from outrider.service.desk.agenda import Agenda, Topic
-from outrider.service.desk.member import Member, Need
+from outrider.service.desk.member import WATCHED_AWAY_S, Member, Need
 from outrider.service.desk.news import Arrived, Failed, Missed, Moved, News
 from outrider.service.desk.supply import is_to_begin_anew, rate_of, sources
 from outrider.service.ports import (
@@ -183,6 +183,13 @@ class Staff:
         member.needs[owner].next_s = now_s
         self._plan(member, now_s)
 
+    def watch(self, node: str, now_s: int, until_s: int) -> None:
+        """Ask a node now whether it is there; until then its silence counts for more than elsewhere."""
+        member = self.members.get(node)
+        if member is not None:
+            member.watch_s, member.watched_until_s = now_s, until_s
+            self._plan(member, now_s)
+
     def compare_all(self, now_s: int) -> None:
         """Ask every node what it has."""
         for member in self.members.values():
@@ -238,12 +245,13 @@ class Staff:
         member = self.members.get(call.node)
         if member is None or member.call is None or member.call.number != call.number:
             return []
-        member.call = None
+        member.call = member.watch_s = None
         self._under_way -= 1
         if report is None:
             return self._silent(member, words, now_s)
         member.heard_s, member.silent_since_s, member.failures, member.words = now_s, None, 0, ""
         self.silent.pop(member.name, None)
+        member.is_missed = False
         member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
         member.arriving = report.arriving
         self._promised(member, call, now_s)
@@ -300,6 +308,8 @@ class Staff:
         member.words = words
         if member.silent_since_s is None:
             member.silent_since_s = now_s
+        is_long = now_s - member.silent_since_s >= WATCHED_AWAY_S
+        member.is_missed = member.is_missed or (is_long and member.watched_until_s > now_s)
         self.silent[member.name] = member
         wait_s = min(RETRY_S * 2 ** min(member.failures - 1, 8), MOST_RETRY_S)
         member.compare_s = max(member.compare_s, now_s + wait_s)
@@ -461,8 +471,7 @@ class Staff:
         ]
         if member.stops:
             instants.append(now_s)
-        if member.promise_s is not None:
-            instants.append(member.promise_s)
+        instants += [at_s for at_s in (member.promise_s, member.watch_s) if at_s is not None]
         # Once a second at most, whatever a node answers; what is new was asked for by somebody.
         least_s = now_s if member.has_new else member.called_s + 1
         self._plan_at(member, max(now_s, min(instants), least_s))

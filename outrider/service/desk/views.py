@@ -22,7 +22,7 @@ from outrider.service.answers import (
 )
 from outrider.service.desk.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.progress import Progress
-from outrider.service.desk.replies import image_view
+from outrider.service.desk.replies import image_view, whole_nodes
 from outrider.service.desk.rights import is_request, may_read, may_see
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
@@ -127,6 +127,8 @@ class Views:
             transfers=self._progress.transfers_of(found),
             odds_percent=self._odds(found),
             receipt=None,
+            key=found.key,
+            **whole_nodes(self._site, found.nodes),
         )
 
     def _odds(self, live: Live) -> int | None:

@@ -26,6 +26,7 @@ from outrider.service.desk.site import Site
 from outrider.service.desk.siteviews import SiteViews
 from outrider.service.desk.staff import Staff
 from outrider.service.desk.views import Views
+from outrider.service.desk.watching import Watching
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import NodeRoom
 
@@ -42,6 +43,7 @@ class Workings:
     mending: Mending
     lifetimes: Lifetimes
     reconciling: Reconciling
+    watching: Watching
     orders: JobOrders
     hauling: Hauling
     leading: Leading
@@ -74,7 +76,8 @@ def make_workings(
     executing = Executing(site, staff, agenda, carriage, alarms, log, meter)
     copies = Copies(site, staff, executing, alarms, log)
     mending = Mending(site, staff, admitting, executing, copies, alarms, log)
-    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, log, meter)
+    watching = Watching(site, staff, agenda)
+    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, watching, log, meter)
     hauling = Hauling(site, staff, carriage, log, meter)
     executing.begun = hauling.deadline_begun
     orders = JobOrders(site, staff, is_carrying, log)
@@ -87,7 +90,8 @@ def make_workings(
         copies=copies,
         mending=mending,
         lifetimes=lifetimes,
-        reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, log),
+        reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, watching, log),
+        watching=watching,
         orders=orders,
         hauling=hauling,
         leading=leading,

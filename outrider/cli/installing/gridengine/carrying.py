@@ -53,6 +53,9 @@ class Qconf:
     def set_global(self, values: Mapping[str, str | None]) -> None:
         self.give("-Mconf", with_values(self.shown("-sconf"), values), "global")
 
+    def set_scheduler(self, values: Mapping[str, str | None]) -> None:
+        self.give("-Msconf", with_values(self.shown("-ssconf"), values))
+
 
 def carry_out(changes: Sequence[Change], qconf: Qconf) -> None:
     """In their order. What is noted before can be taken back, also if this ends halfway."""
@@ -101,6 +104,8 @@ def _put(change: Change, qconf: Qconf) -> None:
             qconf.set_attribute(change.kind, change.name, change.key, after)
         case "configuration":
             qconf.set_global({change.key: after})
+        case "scheduler":
+            qconf.set_scheduler({change.key: after})
         case "complex":
             qconf.give("-Mc", f"{qconf.shown('-sc')}{after}\n")
         case "queue":
@@ -126,6 +131,12 @@ def _remove(change: Change, qconf: Qconf) -> bool:
             found = value(qconf.shown("-sconf"), change.key)
             if found.split() == (change.after or "").split():
                 qconf.set_global({change.key: change.before})
+                return True
+            return found == (change.before or "")
+        case "scheduler":
+            found = value(qconf.shown("-ssconf"), change.key)
+            if found.split() == (change.after or "").split():
+                qconf.set_scheduler({change.key: change.before})
                 return True
             return found == (change.before or "")
         case "complex":

@@ -115,7 +115,7 @@ class GridChecks:
 
     def shipped(self) -> list[Finding]:
         planned = plan.plan(self.site, self.options.wishes)
-        head = head_of(self.site, self.options, planned)
+        head = head_of(self.site, self.options, planned, self.runner)
         wanted = headfiles.without_content(files.head_files(head))
         return shipped_findings(wanted, APPLY)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -136,7 +135,8 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
 
     site = site_of(options, runner)
     planned = plan.plan(site, options.wishes)
-    head = head_of(site, options, planned)
+    head = head_of(site, options, planned, runner)
+    people = onhead.lacking(dict.fromkeys((options.wishes.account, options.user)), runner)
     request: Json = {"manifest": MANIFEST, "folders": files.folders(head), "files": files.head_files(head)}
     waits = "" if options.are_nodes_ready else _unready(site)
     put, kept = onhead.looked_at(onhead.placed({**request, "do": "look"}), request["files"])
@@ -145,7 +145,7 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
     if is_done:
         is_proof_needed = not waits and any(each.key != "jsv_url" for each in planned.hooks)
         user = proof.user_for(site, options.prove_as) if is_proof_needed else ""
-        for name in dict.fromkeys((options.wishes.account, options.user)):
+        for name in people:
             onhead.make_user(name, runner)
         onhead.check_configuration(files.configuration(head), runner)
         done = onhead.placed({**request, "do": "put"})
@@ -161,7 +161,8 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
         if not waits:
             _lead_to_files(options, runner, qconf, proved_on, user)
     return GridOutcome(
-        version=site.version, nodes=len(site.hosts), objects=tuple(each.words for each in planned.objects),
+        version=site.version, nodes=len(site.hosts),
+        objects=(*map(onhead.made_in_words, people), *(each.words for each in planned.objects)),
         hooks=tuple(each.words for each in planned.hooks), put=put, kept=kept, removed=(),
         advice=(*planned.advice, *planned.pace), troubles=planned.troubles, proved_on=proved_on,
         is_applied=is_done, waits_for_nodes=waits, next_steps=_next_steps(planned, waits, is_done=is_done),
@@ -238,21 +239,22 @@ def site_of(options: Options, runner: Runner) -> GridSite:
     return read_site(runner, options.work_queue, (options.wishes.reservation_queue,))
 
 
-def head_of(site: GridSite, options: Options, planned: GridPlan) -> GridHead:
+def head_of(site: GridSite, options: Options, planned: GridPlan, runner: Runner) -> GridHead:
     from outrider.cli.installing import headfiles
     from outrider.cli.installing.gridengine.files import GridHead
+    from outrider.cli.installing.gridengine.programs import folder_of_commands
 
-    found = shutil.which("qconf")
+    root, cell = os.environ.get("SGE_ROOT", "/var/lib/gridengine"), os.environ.get("SGE_CELL", "default")
     return GridHead(
         user=options.user,
         account=options.wishes.account,
         work_queue=site.work_queue,
         reservation_queue=options.wishes.reservation_queue,
         environments=planned.environments,
-        duration_offset_s=site.duration_offset_s,
-        root=os.environ.get("SGE_ROOT", "/var/lib/gridengine"),
-        cell=os.environ.get("SGE_CELL", "default"),
-        commands=os.path.dirname(found) if found else "/usr/bin",
+        duration_offset_s=planned.duration_offset_s,
+        root=root,
+        cell=cell,
+        commands=folder_of_commands(root, cell, runner),
         has_systemd=os.path.isdir("/run/systemd/system"),
         key=headfiles.key(),
         parts=options.wishes.parts,

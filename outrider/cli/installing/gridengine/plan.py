@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from outrider.cli.installing.gridengine.site import NOTHING, GridSite, value, with_values, words
+from outrider.cli.installing.gridengine.site import NOTHING, GridSite, value, with_offset, with_values, words
 
 FOLDER = "/usr/lib/outrider/gridengine"
 COMPLEX = "outrider_reservation"
@@ -27,12 +27,14 @@ SHEPHERD_PART = "shepherd"
 SHEPHERD_KEY = "shepherd_cmd"
 UNIT_PART = "unit"
 PARTS = (FILTER_PART, *HOOKS, SHEPHERD_PART, UNIT_PART)
+OFFSET_S, MOST_OFFSET_S = 5, 10
+"""What Grid Engine takes off each reservation where we say so, and what is little enough to be left."""
 SOON_S = 2
 """A scheduler that looks so often delays nobody by much."""
 NO_START = (*NOTHING, "/bin/true", "/usr/bin/true")
 
 Kind = Literal["queue attribute", "environment attribute", "configuration", "complex", "queue", "environment",
-               "manager", "reserver"]  # fmt: skip
+               "manager", "reserver", "scheduler"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +74,7 @@ class GridPlan:
     objects: tuple[Change, ...]
     hooks: tuple[Change, ...]
     environments: tuple[tuple[int, str], ...]
+    duration_offset_s: int
     advice: tuple[str, ...]
     troubles: tuple[str, ...]
     pace: tuple[str, ...]
@@ -100,14 +103,24 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     objects += _subordinated(site, wishes.reservation_queue)
     if not value(site.configuration, "max_advance_reservations"):
         objects.append(Change(kind="configuration", name="", key="max_advance_reservations", after="0"))
+    offset_s = site.duration_offset_s
+    # Where there are reservations already, they were made for the one that there is.
+    if (
+        offset_s > MOST_OFFSET_S
+        and value(site.scheduler, "params")
+        and wishes.reservation_queue not in site.queues
+    ):
+        before, offset_s = value(site.scheduler, "params"), OFFSET_S
+        after = with_offset(before, offset_s)
+        objects.append(Change(kind="scheduler", name="", key="params", before=before, after=after))
     troubles = [*_foreign_hooks(site, wishes), *_foreign_shepherd(site, wishes)]
     troubles += _foreign_filter(site, wishes)
     hooks = [*_shepherd(site, wishes), *_hooks(site, wishes), *_starts(site, wishes, made)]
     hooks += _filter(site, wishes)
     return GridPlan(
         objects=tuple(objects), hooks=tuple(hooks), environments=tuple(sorted(environments.items())),
-        advice=(*_advice(site), *_unshielded(site, wishes)), troubles=tuple(troubles),
-        pace=tuple(pace(site)),
+        duration_offset_s=offset_s, advice=(*_advice(site, offset_s), *_unshielded(site, wishes)),
+        troubles=tuple(troubles), pace=tuple(pace(site)),
     )  # fmt: skip
 
 
@@ -331,9 +344,17 @@ def pace(site: GridSite) -> Iterator[str]:
         )
 
 
-def _advice(site: GridSite) -> Iterator[str]:
+def _advice(site: GridSite, offset_s: int) -> Iterator[str]:
     if "v" in words(value(site.configuration, "jsv_allowed_mod")):
         yield "jsv_allowed_mod names v: with qalter -v a user can take a job's ticket away; take it out"
+    for _, name in _environments(site):
+        text = site.environments.get(name, "")
+        if text and not name.startswith("outrider") and not _controls_slaves(text):
+            yield (
+                f"environment {name}, of whole nodes, has control_slaves FALSE: in reservations no program "
+                "can start others on its nodes (qrsh -inherit, tightly integrated MPI); say TRUE by "
+                f"qconf -mp {name}, unless its jobs are to be suspended on several nodes"
+            )
     for name, text in site.environments.items():
         start = value(text, "start_proc_args")
         if start not in (*NO_START, PE_START):
@@ -341,8 +362,8 @@ def _advice(site: GridSite) -> Iterator[str]:
                 f"environment {name} has its own start {start}: jobs in it get their image on their first "
                 f"node only, unless it runs {PE_START.removeprefix('root@')} as root"
             )
-    if site.duration_offset_s > 10:
+    if offset_s > MOST_OFFSET_S:
         yield (
-            f"DURATION_OFFSET is {site.duration_offset_s} s, which Grid Engine takes off each reservation, "
+            f"DURATION_OFFSET is {offset_s} s, which Grid Engine takes off each reservation, "
             "and ours are longer by as much; params DURATION_OFFSET=5 is enough for most sites"
         )

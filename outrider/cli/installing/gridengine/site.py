@@ -34,6 +34,7 @@ class GridSite:
     reservers: frozenset[str]
     hosts: tuple[str, ...]
     duration_offset_s: int
+    scheduler: str = ""
     schedule_interval_s: int = 1
     """How often it is looked which jobs can start, beside when one was submitted or has ended."""
 
@@ -81,6 +82,7 @@ def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridS
         reservers=frozenset(words(value(asked("-su", "arusers"), "entries"))),
         hosts=tuple(asked("-sel").split()),
         duration_offset_s=_offset(scheduler),
+        scheduler=scheduler,
         schedule_interval_s=duration_s(value(scheduler, "schedule_interval") or "0:0:1") or 1,
     )
 
@@ -95,6 +97,14 @@ def _host_hooks(asked: object, hosts: list[str]) -> list[str]:
             if value(text, key) not in NOTHING
         ]
     return found
+
+
+def with_offset(params: str, seconds: int) -> str:
+    """The scheduler's params with that DURATION_OFFSET."""
+    said = f"DURATION_OFFSET={seconds}"
+    if _OFFSET.search(params):
+        return _OFFSET.sub(said, params)
+    return said if params in NOTHING else f"{params},{said}"
 
 
 def _offset(text: str) -> int:
