@@ -5,7 +5,8 @@
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
 # make spank  the option --workspace= for the installed Slurm
 # make test-long   every test in its long form, for an hour and more
-# make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots)
+# make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots), walks through
+#   the installation pages, and the upgrade from BEFORE: a wheel or a revision, the last tag if there is one
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -20,6 +21,9 @@ BYTECODE_OF ?=
 
 # How many files of tests run at a time.
 AT_ONCE ?= 3
+
+# The version from which an upgrade is tried.
+BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 
 .PHONY: demo demo-embedded demo-sim test test-long test-versions lint bench tools clean man spank cachemgr.pyz
 
@@ -50,6 +54,8 @@ test-versions: $(READY) tools
 	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
 	done
 	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract tests/systemd
+	@$(if $(BEFORE),echo "an upgrade from $(BEFORE) is tried",echo "no upgrade is tried: no tag, and BEFORE names no wheel and no revision")
+	OUTRIDER_TEST_VERSIONS=1 OUTRIDER_TEST_BEFORE=$(BEFORE) $(BIN)/python -m pytest tests/walks
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -54,6 +54,7 @@ BENCHMARKS = (
     # Slurm and Grid Engine.
     Benchmark(name="submit", brief=("--rounds=50",)),
     Benchmark(name="slurm_start", brief=("--rounds=10",)),
+    Benchmark(name="burst_start", brief=("--rounds=3",)),
     Benchmark(name="slurm_naive", brief=QUICK),
     Benchmark(name="slurm_scale", brief=("--nodes=1000", "--jobs=300", "--images=10", "--seconds=15")),
     Benchmark(name="slurm_accuracy", brief=QUICK),

@@ -148,7 +148,7 @@ class BookingSystem:
     def hold(self, job: str, reason: str) -> NoReturn:
         raise _no_jobs()
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> NoReturn:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> NoReturn:
         raise _no_jobs()
 
     def note(self, job: str, text: str) -> NoReturn:

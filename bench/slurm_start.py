@@ -39,7 +39,6 @@ IDLE = (
     "Prolog=/bin/true",
     "Epilog=/bin/true",
     "TaskProlog=/bin/true",
-    "PrologSlurmctld=/bin/true",
 )
 ROUND_S = 60
 # Runs on the head as the user: a line of options in; job, and when it was called and answered, out.

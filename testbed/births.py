@@ -93,7 +93,7 @@ def bear(
         "private": PRIVATE,
         "pool": POOL,
         "pool_bytes": record.pool_bytes,
-        "passable": _programs(record),
+        "passable": programs(record),
         "binds": [
             {"path": path, "at": path, "is_writable": is_writable} for path, is_writable in record.binds
         ],
@@ -171,7 +171,7 @@ def set_link(record: ClusterRecord, name: str, *, is_up: bool) -> None:
     _told(record, [*_in_network(record.site), "ip"], [f"link set {_port(name)} {'up' if is_up else 'down'}"])
 
 
-def _programs(record: ClusterRecord) -> list[str]:
+def programs(record: ClusterRecord) -> list[str]:
     """What users of the hosts may want to run: the repository, and this Python where it is the tree's."""
     paths = [path for path, _ in record.binds]
     if record.tree == "/":

@@ -1,8 +1,9 @@
 """A machine of its own on this one, whose first process is a real systemd: for units as a site runs them.
 
 Its root is an overlay over a tree (this machine's own, or another suite's) whose upper layer lies in
-memory. It has no network but `lo`, reads the kernel's variables and cannot set them, and nothing of
-it is left when it has ended. Needs root and a kernel with control groups of version 2.
+memory. It has no network but `lo` (`testbed.bootedcluster` joins several), reads the kernel's variables
+and cannot set them, and nothing of it is left when it has ended. Needs root and a kernel with control
+groups of version 2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from cachemgr.clock import SystemClock
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
 SYSTEMD = "lib/systemd/systemd"
@@ -27,8 +28,27 @@ BOOT_S = 60
 STOP_S = 20
 COMMAND_S = 60
 PAUSE_S = 0.05
+# What no machine shares with this one, whatever is asked for.
+OWN = {
+    *(
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/tmp",
+    ),
+    *("/usr", "/var"),
+}
 MACHINE_ID = "0123456789abcdef0123456789abcdef"
-# Arguments: the tree, a folder for what is made, a control group of its own, what is seen at its own path.
+# Arguments: the tree, a folder for what is made, a control group of its own, then words: -PATH is empty in
+# the machine, rSOURCE=PATH is read there, wSOURCE=PATH is written to as well.
 OUTER = """
 tree=$1 folder=$2 group=$3 root=$2/root; shift 3
 mount --make-rprivate /
@@ -36,12 +56,24 @@ mount -t tmpfs -o mode=0755 outrider-testbed "$folder"
 mkdir "$folder/upper" "$folder/scratch" "$root"
 layers="lowerdir=$tree,upperdir=$folder/upper,workdir=$folder/scratch"
 mount -t overlay -o "$layers" outrider-testbed "$root"
-for path; do mkdir -p "$root$path"; mount --rbind "$path" "$root$path"; done
+for word; do
+    case $word in
+    -*) rm -rf "$root${word#-}"; mkdir -p "$root${word#-}" ;;
+    *)
+        kind=${word%"${word#?}"} at=$root${word#*=} word=${word#?}
+        mkdir -p "$at"
+        mount --bind "${word%%=*}" "$at"
+        [ $kind = w ] || mount -o remount,bind,ro "$at"
+        ;;
+    esac
+done
 echo $$ >"$group/cgroup.procs"
 exec unshare --cgroup sh -euc "$INNER" sh "$root"
 """
+# Nothing is written, and no systemd begins, where another file system than an overlay is the root.
 INNER = """
 cd "$1"
+[ "$(stat --file-system --format=%T .)" = overlayfs ]
 mount -t proc proc proc
 mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
@@ -57,17 +89,40 @@ mount -t tmpfs -o mode=1777 tmpfs dev/shm
 ip link set lo up
 rm -f etc/machine-id
 echo $MACHINE_ID >etc/machine-id
+mkdir .before
+pivot_root . .before
+umount --lazy /.before
+rmdir /.before
 exec env -i container=outrider PATH=/usr/sbin:/usr/bin:/sbin:/bin \\
-    chroot . /lib/systemd/systemd --unit=basic.target --log-target=console --show-status=no
+    /lib/systemd/systemd --unit=basic.target --log-target=console --show-status=no
 """
 
 
 class BootedMachine:
-    """Boots when it is entered. `shared` are folders that it sees where this machine has them."""
+    """
+    Boots when it is entered. `shared` are folders that it reads where this machine has them, `elsewhere` some
+    that it sees at another path and writes to, `empty` those in which it finds nothing of the tree's.
+    """
 
-    def __init__(self, tree: Path = Path("/"), shared: Sequence[Path] = ()) -> None:
+    def __init__(
+        self,
+        tree: Path = Path("/"),
+        shared: Sequence[Path] = (),
+        *,
+        elsewhere: Mapping[Path, str] | None = None,
+        empty: Sequence[str] = (),
+    ) -> None:
         self._tree = tree
-        self._shared = tuple(shared)
+        read = [("r", path, str(path)) for path in shared]
+        written = [("w", path, at) for path, at in (elsewhere or {}).items()]
+        for _, path, at in (*read, *written):
+            if os.path.realpath(path) in OWN or os.path.normpath(at) in OWN:
+                raise TestbedError(
+                    f"{path} cannot be {at} of a machine, which has its own: name a folder below"
+                )
+        self._places = [f"-{path}" for path in empty] + [
+            f"{kind}{path}={at}" for kind, path, at in (*read, *written)
+        ]
         self._clock = SystemClock()
         self._folder = Path()
         self._group = Path()
@@ -90,6 +145,11 @@ class BootedMachine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
+
+    @property
+    def pid(self) -> int:
+        """Of its systemd, by which its namespaces are entered."""
+        return self._pid
 
     @property
     def root(self) -> Path:
@@ -121,7 +181,7 @@ class BootedMachine:
         return self.run(["journalctl", "--no-pager", "--output=cat", f"--unit={unit}"], check=False).stdout
 
     def _boot(self) -> None:
-        paths = [str(self._tree), str(self._folder), str(self._group), *map(str, self._shared)]
+        paths = [str(self._tree), str(self._folder), str(self._group), *self._places]
         kinds = ["--mount", "--pid", "--fork", "--net", "--uts", "--ipc"]
         log = (self._folder / "console").open("wb")
         with log:

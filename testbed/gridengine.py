@@ -147,7 +147,7 @@ class GridEngineCluster(BatchCluster):
                 self._record(notes={**self.record.notes, "version": told.split()[1]})
         nodes = [host for host in hosts if host not in (HEAD, IMAGES)]
         if nodes:
-            self.run_everywhere(nodes, _started("sge_execd"))
+            self.run_everywhere(nodes, self.starting("sge_execd"))
             self.wait_for("the nodes to be heard", lambda: self.are_heard(nodes), BOOT_S, self.logs)
 
     def is_qmaster_up(self) -> bool:
@@ -210,8 +210,13 @@ class GridEngineCluster(BatchCluster):
         shown = self.run(HEAD, ["timeout", "10", "qstat", "-f", "-u", "*", "-explain", "aE"], check=False)
         return f"{shown.stdout}\n" + "".join(told)
 
+    def starting(self, daemon: str) -> list[str]:
+        """The command that starts sge_qmaster or sge_execd on its host."""
+        variables = [f"{key}={value}" for key, value in VARIABLES.items()]
+        return ["env", *variables, f"{PROGRAMS}/{daemon}"]
+
     def start_qmaster(self) -> None:
-        self.run(HEAD, _started("sge_qmaster"))
+        self.run(HEAD, self.starting("sge_qmaster"))
         self.wait_for("the qmaster to answer", self.is_qmaster_up, BOOT_S, self.logs)
 
     def kill_qmaster(self, signal: str = "KILL") -> None:
@@ -226,7 +231,7 @@ class GridEngineCluster(BatchCluster):
         self.start_qmaster()
 
     def start_execd(self, node: str) -> None:
-        self.run(node, _started("sge_execd"))
+        self.run(node, self.starting("sge_execd"))
         # It has written its number a little later, by which it is known.
         self.wait_for(f"the execd of {node}", lambda: self.is_daemon_running(node, "sge_execd"), BOOT_S)
 
@@ -362,8 +367,3 @@ def missing() -> str | None:
             "no Grid Engine on this machine: apt install gridengine-master gridengine-exec gridengine-client"
         )
     return None
-
-
-def _started(daemon: str) -> list[str]:
-    variables = [f"{key}={value}" for key, value in VARIABLES.items()]
-    return ["env", *variables, f"{PROGRAMS}/{daemon}"]

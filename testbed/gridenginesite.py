@@ -67,12 +67,14 @@ class GridEngineSite(ClusterSite[GridEngineCluster]):
         return self.cluster.qsub(script, *options, user=user)
 
 
-def site_cluster(nodes: int, *, rate_bits_per_s: int) -> GridEngineCluster:
+def site_cluster(
+    nodes: int, *, rate_bits_per_s: int, scheduler: Mapping[str, str] | None = None
+) -> GridEngineCluster:
     """A cluster on which Outrider can be installed: its hosts have filter and hooks, which nobody calls."""
     guard = compiled_guard()
     files = {f"{HOOKS}/{name}": shipped(path) for name, path in GRIDENGINE.items()}
     files |= {f"{HOOKS}/{name}": guard for name in GUARDED}
-    return GridEngineCluster(nodes=nodes, rate_bits_per_s=rate_bits_per_s, files=files)
+    return GridEngineCluster(nodes=nodes, rate_bits_per_s=rate_bits_per_s, files=files, scheduler=scheduler)
 
 
 def compiled_guard() -> bytes:

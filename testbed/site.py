@@ -40,7 +40,6 @@ SLURM_LINES = (
     f"Prolog={SLURM_LIBRARY}/prolog",
     f"Epilog={SLURM_LIBRARY}/epilog",
     f"TaskProlog={SLURM_LIBRARY}/task-prolog",
-    f"PrologSlurmctld={SLURM_LIBRARY}/prolog-slurmctld",
     "PrologEpilogTimeout=60",
     "BatchStartTimeout=120",
 )

@@ -16,12 +16,20 @@ from testbed.records import TestbedError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-CACHE = Path("/var/cache/outrider-testbed")
+CACHE = Path(os.environ.get("OUTRIDER_TESTBED_CACHE") or "/var/cache/outrider-testbed")
 SUITES = {"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 PACKAGES = (
     *("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libslurm-dev"),
     # What runs beside it: the service with the suite's own Python, its installer, compilers of plugins.
-    *("python3", "python3-fastapi", "python3-uvicorn", "python3-yaml", "python3-prometheus-client"),
+    *(
+        "python3",
+        "python3-venv",
+        "systemd",
+        "python3-fastapi",
+        "python3-uvicorn",
+        "python3-yaml",
+        "python3-prometheus-client",
+    ),
     *("python3-pydantic", "python3-fabric", "openssh-server", "openssh-client", "openssh-sftp-server"),
     *("gcc", "libc6-dev", "lua5.4", "iproute2", "util-linux", "curl", "procps"),
 )

@@ -28,17 +28,29 @@ class WheelError(Exception):
     """No wheel or no environment can be made; the message quotes pip."""
 
 
-def built(folder: Path) -> Path:
+def built(folder: Path, sources: Path = REPOSITORY) -> Path:
     """The wheel, in that folder. It is made from a copy, so that nothing is left beside the sources."""
     with tempfile.TemporaryDirectory(prefix="outrider-wheel-") as copy:
         for name in SOURCES:
-            source = REPOSITORY / name
+            source = sources / name
             if source.is_dir():
                 shutil.copytree(source, Path(copy, name), ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(source, copy)
         _run(["pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), copy], BUILD_S)
     return next(folder.glob("outrider-*.whl"))
+
+
+def built_of(revision: str, folder: Path) -> Path | None:
+    """The wheel of another revision of this repository, in that folder; None if the clone has it not."""
+    with tempfile.TemporaryDirectory(prefix="outrider-revision-") as sources:
+        words = ["git", "-C", str(REPOSITORY), "archive", "--format=tar", revision, "--", *SOURCES]
+        made = subprocess.run(words, capture_output=True, timeout=BUILD_S, check=False)
+        if made.returncode != 0:
+            return None
+        argv = ["tar", "--extract", "--directory", sources]
+        subprocess.run(argv, input=made.stdout, timeout=BUILD_S, check=True)
+        return built(folder, Path(sources))
 
 
 def environment(folder: Path) -> Path:

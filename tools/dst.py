@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     if options.seed is not None:
         run = simulate(options.seed, keeps_all=options.log, is_harsh=options.harsh)
         if options.log:
-            print("\n".join(run.lines))  # noqa: T201
+            print("\n".join(run.lines))
         _report(run, is_brief=options.log)
         return 1 if run.violation else 0
     seeds = range(options.first, options.first + options.seeds)
@@ -56,13 +56,13 @@ def _many(runs: Iterator[Run], is_brief: bool) -> int:
             kinds.setdefault(_kind(run.violation), []).append(run.seed)
             if not is_brief:
                 _report(run, is_brief=False)
-    print(  # noqa: T201
+    print(
         f"{count} seeds, {failed} failed; {events} lines, {simulated_s} simulated seconds, "
         f"{told} promises, {deaths} deaths of the service"
     )
     for kind, seeds in sorted(kinds.items(), key=lambda each: (-len(each[1]), each[0])):
         first = ", ".join(map(str, sorted(seeds)[:6]))
-        print(f"{len(seeds):6} {kind}: seeds {first}")  # noqa: T201
+        print(f"{len(seeds):6} {kind}: seeds {first}")
     return 1 if failed else 0
 
 
@@ -74,8 +74,8 @@ def _kind(violation: str) -> str:
 
 def _report(run: Run, *, is_brief: bool) -> None:
     if run.violation and not is_brief:
-        print("\n".join(run.lines[-SHOWN_LINES:]))  # noqa: T201
-    print(f"seed {run.seed}: {run.violation or 'nothing found'} (digest {run.digest})")  # noqa: T201
+        print("\n".join(run.lines[-SHOWN_LINES:]))
+    print(f"seed {run.seed}: {run.violation or 'nothing found'} (digest {run.digest})")
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.peer import Caller
     from cachemgr.daemon.requests import Request
     from cachemgr.daemon.transfers import Transfer
+    from cachemgr.records import Image
 
 
 def ping(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
@@ -52,9 +53,17 @@ def ls(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, ob
     images = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
     return {
-        "images": [image_fields(node, caller, image) for image in images],
+        "images": [_listed(node, caller, image) for image in images],
         "arriving": [arriving_fields(node, caller, ingest) for ingest in arriving],
     }
+
+
+def _listed(node: Node, caller: Caller, image: Image) -> dict[str, object]:
+    """An image as it is listed; whose it is beside its owner, to whoever may know."""
+    fields = image_fields(node, caller, image)
+    if not image.readers.is_public and (caller.sees_all or caller.uid == image.owner_uid):
+        fields["readers"] = {"uids": list(image.readers.uids), "gids": list(image.readers.gids)}
+    return fields
 
 
 def show(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:

@@ -146,6 +146,7 @@ class _Transfer:
                 f"no source could deliver the image: {self._standing()}; {complaints}", self._report()
             )
         wait_s = job.ledger.next_s() - job.clock.monotonic_s()
+        job.tell()
         job.clock.sleep(min(max(wait_s, 0.001), SLICE_S))
 
     def _obey(self) -> None:
@@ -163,6 +164,7 @@ class _Transfer:
                 )
             if not control.is_paused:
                 return
+            job.tell()
             job.clock.sleep(SLICE_S)
 
     def _standing(self) -> str:

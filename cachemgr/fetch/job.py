@@ -66,6 +66,7 @@ class Job:
         self._learn_at_s = clock.monotonic_s() + LEARN_S
         self._known: dict[str, tuple[float, int]] = {}
         self._on_progress = on_progress
+        self._source = ""
         self._odometer = Odometer()
         self._tell_at_s = clock.monotonic_s()
         self._buffer = memoryview(bytearray(ROOM_BYTES))
@@ -101,8 +102,9 @@ class Job:
         for limit in self.limits:
             limit.take(count, self.is_interrupted)
 
-    def tell(self, source: str) -> None:
-        """Report progress, now and then and at the end."""
+    def tell(self, source: str = "") -> None:
+        """Report progress, now and then and at the end; also that there is none, from whoever was last."""
+        self._source = source or self._source
         now_s, offset = self.clock.monotonic_s(), self.sink.offset
         if now_s < self._tell_at_s and offset < self.sink.size_bytes:
             return
@@ -113,7 +115,7 @@ class Job:
         rate = self._odometer.rate_bytes_per_s()
         left = self.sink.size_bytes - offset
         finish_s = self.clock.now_s() + -(-left // rate) if rate else None
-        self._on_progress(Progress(offset, self.sink.size_bytes, rate, finish_s, source))
+        self._on_progress(Progress(offset, self.sink.size_bytes, rate, finish_s, self._source))
 
     def other(self, entry: Entry) -> Entry | None:
         return self.ledger.other(entry, self.clock.monotonic_s())

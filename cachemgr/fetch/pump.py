@@ -112,6 +112,7 @@ class Pump:
             self._pace.note(count or 0, took_s)
         self._refuse_trickle()
         if count is None:
+            job.tell()
             return self._when_silent()
         if count == 0:
             raise SourceFault(f"it ended after {job.sink.offset} of {job.sink.size_bytes} bytes")

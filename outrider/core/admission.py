@@ -202,8 +202,9 @@ def _next_pool_change(book: Book, image: Image, after_s: int) -> int | None:
         most = pool.room_bytes
         if most is not None and pool.promised_bytes + pool.foreign_bytes + image.size_bytes > most:
             for lives in pool.lives.values():
-                instants += [instant_s for life in lives for instant_s in (life.start_s, life.expires_s)]
-            # What is free then can be brought then, and not before.
+                for life in lives:
+                    # What is free then can be brought then, and is not there before.
+                    instants += [life.start_s, life.expires_s, life.expires_s + lead_s]
             instants += [hold.until_s + lead_s for hold in pool.encumbrance.holds]
     return min((instant_s for instant_s in instants if instant_s > after_s), default=None)
 

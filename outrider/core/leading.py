@@ -17,8 +17,9 @@ from outrider.core.book import Book
 from outrider.core.busy import Busy
 from outrider.core.lane import Lane, Slots
 from outrider.core.model import Image
+from outrider.core.refusal import size
 from outrider.core.reuse import Life
-from outrider.core.timeline import FOREVER
+from outrider.core.timeline import FOREVER, numbers
 from outrider.core.turns import NOBODY
 
 MOST_EXAMINED = 64
@@ -119,7 +120,7 @@ def lead(
             far = _far(book, busy, wish, others, known, now_s, len(book.timeline.nodes) + 1)
             chosen = _choose(book, lane, slots, busy, wish, near, far, now_s)
         if len(chosen) < wish.nodes_wanted:
-            return NoWay(
+            return _never(book, wish) or NoWay(
                 words=f"{len(chosen)} of the nodes that it may run on have room in their pools for its "
                 f"image and will be free for it, and it wants {wish.nodes_wanted}"
             )
@@ -129,6 +130,21 @@ def lead(
             return way
         # What fits until the job would be over there does not fit until it is over on all its nodes.
         eligible &= ~full
+
+
+def _never(book: Book, wish: Wish) -> NoWay | None:
+    """If the image is larger than the pools of too many nodes, however empty they are."""
+    size_bytes, pools = wish.image.size_bytes, book.pools.pools
+    limits = [pools[node].limit_bytes for node in numbers(wish.eligible)]
+    large = sum(limit is None or size_bytes <= limit for limit in limits)
+    if large >= wish.nodes_wanted:
+        return None
+    largest = max((limit for limit in limits if limit is not None), default=0)
+    return NoWay(
+        words=f"it has {size(size_bytes)} and never fits: the pools of {large} of the nodes that it may run "
+        f"on are as large, the job wants {wish.nodes_wanted}, and the largest pool has {size(largest)}; "
+        "cancel the job, or ask an administrator for larger pools"
+    )
 
 
 def _way(wish: Wish, chosen: list[_Option]) -> Way:

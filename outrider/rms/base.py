@@ -201,8 +201,9 @@ class BatchSystem(Protocol):
     def hold(self, job: str, reason: str) -> None:
         """Let a job that has not started wait until it is released; the user sees why."""
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         """Let a held job start; on nodes among these, if any are named, and anywhere otherwise.
+        A ticket that is named it carries before it may: see `ticket`.
 
         It ends our holds and the batch system's own, not necessarily one by the user. The
         nodes of an earlier release no longer count. `Refused` if fewer are named than the

@@ -171,7 +171,8 @@ class Explanation:
 class JobView:
     """A best-effort job that names an image, or one that runs in a reservation.
 
-    `state` is resolving, refused, waiting, staging, staged or running; `held` whether the batch
+    `state` is resolving, refused, waiting, staging, staged or running, or over if nothing but what was
+    decided is known any more; `held` whether the batch
     system does not start it yet; `nodes` those on which its image is kept for it, or is to be;
     `ready_s` when it is expected on enough of them, or was there; `words` what its user is told.
     """
@@ -231,7 +232,11 @@ class ReservationList:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImageOnNodes:
-    """An image, where it is, and what needs it."""
+    """An image, where it is, and what needs it.
+
+    `is_private`: not everybody may use it; `owners` are those whose it is then, and of them only
+    whoever asks, unless that is an administrator.
+    """
 
     digest: str
     uri: str
@@ -241,6 +246,8 @@ class ImageOnNodes:
     coming_nodes: str
     reservations: int
     is_private: bool
+    jobs: int = 0
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

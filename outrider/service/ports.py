@@ -129,6 +129,10 @@ class NodeImage:
     owners: tuple[str, ...] = ()
     """For whom the service has pinned it."""
     is_public: bool = True
+    owner_uid: int | None = None
+    """Who has put it there, unless that was the service."""
+    readers: Readers | None = None
+    """Of a private one, who may use it beside its owner, if the node has said so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

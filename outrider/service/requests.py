@@ -234,3 +234,8 @@ class Asked:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticked:
     """Time has passed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Woken:
+    """There is something new in the batch system."""

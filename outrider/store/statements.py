@@ -142,6 +142,11 @@ LIVE_RESERVATION = _RESERVATION + " WHERE name = ? AND ended_s IS NULL"
 LAST_RESERVATION = _RESERVATION + " WHERE name = ? ORDER BY number DESC LIMIT 1"
 LIVE_RESERVATIONS = _RESERVATION + " WHERE ended_s IS NULL ORDER BY number"
 PAST_RESERVATIONS = _RESERVATION + " WHERE ended_s IS NOT NULL AND number < ? ORDER BY number DESC LIMIT ?"
+PAST_OF_STEM = (
+    _RESERVATION
+    + """ WHERE name > ? AND name < ? AND name NOT GLOB ? AND ended_s IS NOT NULL AND (uid = ? OR ?)
+    ORDER BY number DESC LIMIT ?"""
+)
 PAST_PROMISES = "SELECT promise, ended_s FROM reservations WHERE ended_s > ? AND start_s < ended_s"
 ADD_NEED = "INSERT OR IGNORE INTO needs (reservation, transfer) VALUES (?, ?)"
 DROP_NEEDS = "DELETE FROM needs WHERE reservation = ?"

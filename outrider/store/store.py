@@ -108,6 +108,13 @@ class Store:
         found = self._database.rows(sql.PAST_RESERVATIONS, (before, min(most, MOST_ROWS)))
         return [rows.reservation_record(row) for row in found]
 
+    def past_of_stem(self, stem: str, uid: int | None, *, most: int) -> list[ReservationRecord]:
+        """Those of a user, or of all, that are over and are called STEM-NUMBER, the youngest first."""
+        # The character behind the 9 is the colon. Between them are names with more than a number, too.
+        values = (f"{stem}-", f"{stem}-:", f"{stem}-*[^0-9]*", -1 if uid is None else uid, uid is None)
+        found = self._database.rows(sql.PAST_OF_STEM, (*values, min(most, MOST_ROWS)))
+        return [rows.reservation_record(row) for row in found]
+
     def transfer(self, number: int) -> TransferRecord | None:
         row = self._database.row(sql.GET_TRANSFER, (number,))
         return None if row is None else rows.transfer(self._database, row)

@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -ISBWignore
 """The smallest client's submission verifier: `#OUTRIDER key: value` lines of a script into `-ac`.
 
-Only the client sees the script. It decides nothing: the server's filter does. What it refuses is what
+Only the client sees the script. It decides nothing: the server's filter does. It tells
+who submits a job with an image at a terminal that it is held. What it refuses is what
 it cannot hand on: Grid Engine reads a line of an answer into 10000 bytes, and does not count.
 A job with an image that belongs to a reservation also gets the request without which the queue of
 reservations takes no job: Grid Engine looks for that before it asks the server's filter.
@@ -18,6 +19,9 @@ COMPLEX = "outrider_reservation"
 MOST_BYTES = 64 * 1024
 MOST_ANSWER_BYTES = 8000
 MOST_METADATA_CHARACTERS = 4000
+CLIENTS = ("qsub", "qresub", "qrsh", "qsh", "qlogin")
+TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
+MOST_SHELLS = 3
 REQUESTS = re.compile(
     r"[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?(?:,[A-Za-z_][\w.]*(?:=[^,\s\x00-\x1f\x7f]+)?)*"
 )
@@ -73,6 +77,21 @@ def correction(parameters):
     return None if context and not CONTEXT.fullmatch(context) else after
 
 
+def is_read_by_a_person(process):
+    """Whether the client, which runs this by a shell, writes to a terminal. Grid Engine prints what a filter
+    says where it prints the job's number: a script that reads that must find nothing else there."""
+    try:
+        for _ in range(MOST_SHELLS):
+            with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
+            if name in CLIENTS:
+                return os.readlink(f"/proc/{process}/fd/1").startswith(TERMINALS)
+            process = rest.split()[1]
+    except (OSError, IndexError):
+        pass
+    return False
+
+
 def requests(parameters):
     """The requests with the one for the queue of reservations, or nothing. Raises TooLong."""
     # A script that mixes scoped and plain names gets undefined results: answer as it was asked.
@@ -107,7 +126,17 @@ def answer(parameters):
             lines += [] if added is None else ["PARAM " + added]
     except TooLong as error:
         return [f"RESULT STATE REJECT outrider: {error}"]
-    return [*lines, "RESULT STATE CORRECT"] if lines else ["RESULT STATE ACCEPT"]
+    verdict = "RESULT STATE CORRECT" if lines else "RESULT STATE ACCEPT"
+    return [*lines, *said(parameters, context), verdict]
+
+
+def said(parameters, context):
+    """What the user of a job with an image is told: that it is held, and for what. Nothing of their text."""
+    if not (context or has_image(parameters.get("ac", ""))) or not is_read_by_a_person(os.getppid()):
+        return []
+    if parameters.get("ar", "0") not in ("", "0"):
+        return ["LOG INFO outrider: the job has its image when its reservation begins"]
+    return ["LOG INFO outrider: the job is held until its image is on its nodes: outrider jobs says when"]
 
 
 def main():

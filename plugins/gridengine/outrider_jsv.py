@@ -24,6 +24,9 @@ import select
 import time
 
 CONFIG = "/etc/outrider/jsv.json"
+WAKE = "/run/outrider/wake"
+"""Opened and closed when a job is held: the service hears of that, and looks for the job."""
+HOLD = "PARAM h u"
 METADATA = "OUTRIDER"
 HELD = "OUTRIDER_HELD"
 TICKET = "OUTRIDER_TICKET"
@@ -31,7 +34,11 @@ ENCODED = "base64:"
 NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
-HEARD = re.compile(rb"PARAM (?:ac|ar|h|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? ")
+HEARD = re.compile(
+    rb"PARAM (?:ac|ar|h|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+)
+OF_RESERVATIONS = ("outrider_reservation", "orsv")
+"""The request without which the queue of Outrider's reservations takes no job, and its short name."""
 CONTEXT_LINE = b"PARAM ac "
 OPTION_LINES = (b"PARAM ", b"ENV ADD ", b"BEGIN")
 WELCOME = b"SEND ENV\nSTARTED\n"
@@ -69,6 +76,14 @@ VALUES = {
     "format": re.compile(r"[a-z0-9+_-]{1,32}"),
     "private": re.compile(r"true|false|yes|no"),
     "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
+}
+FORMS = {
+    "image": "an address or a name, without blanks and commas",
+    "digest": "sha256: and 64 hexadecimal digits in lower case",
+    "size": "bytes, or a size like 600MB or 2GiB",
+    "format": "qcow2, raw, squashfs, sif or file",
+    "private": "true or false",
+    "name": "up to 200 characters on one line",
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 OURS = ("USER", "JOB_ID")
@@ -140,6 +155,15 @@ class Site:
             return None
         return next((line for line in lines if len(line) >= 16), None)
 
+    def wake(self):
+        """Let the service look at once. Nothing is read or written, and nobody is waited for."""
+        try:
+            path = self.get("wake", WAKE)
+            if path:
+                os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY))
+        except (OSError, ValueError, Mistake):
+            """It looks every few seconds anyhow."""
+
     def uid(self, user):
         if user not in self._uids:
             if len(self._uids) >= MOST_USERS:
@@ -168,7 +192,7 @@ def parsed(text):
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
         if VALUES[key].fullmatch(value) is None:
-            raise Mistake(f"{value[:60]!r} cannot be its {key}: see outrider help metadata")
+            raise Mistake(f"{value[:60]!r} cannot be its {key}: write {FORMS[key]}")
         found[key] = value
     if "image" not in found:
         raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
@@ -219,11 +243,12 @@ class Job:
                 self.environment[name] = value
 
     def metadata(self):
-        """The text and whether it stands in the context, where the service looks for it."""
+        """The text and whether it stands in the context, where the service looks for it, on one line: several
+        cannot be handed on as they are."""
         for word in self.parameters.get("ac", "").split(","):
             name, _, value = word.partition("=")
             if name == METADATA:
-                return decoded(value), True
+                return decoded(value), "\n" not in value
         value = self.environment.get(METADATA)
         if value is None:
             return None, False
@@ -240,18 +265,31 @@ class Job:
         added = [] if is_in_context else [METADATA + "=" + encoded(text)]
         lines = []
         # What belongs to a reservation has its image there when that begins.
-        in_reservation = self.parameters.get("ar", "0") not in ("", "0")
+        reservation = self.parameters.get("ar", "0")
+        in_reservation = reservation not in ("", "0")
+        if in_reservation and not self._asks_for_ours():
+            raise Mistake(
+                f"no image comes to the nodes of reservation {reservation[:10]}, if it is not Outrider's: "
+                f"leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
+            )
         if not in_reservation and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
-            lines.append("PARAM h u")
+            lines.append(HOLD)
         if added:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
+    def _asks_for_ours(self):
+        """Whether it can run in a reservation of Outrider's; in another one it cannot then."""
+        asked = ",".join(self.parameters.get(name, "") for name in ("l_hard", "global_l_hard"))
+        return any(word.partition("=")[0] in OF_RESERVATIONS for word in asked.split(","))
+
     def _with_context(self, added):
         before = self.parameters.get("ac", "")
+        names = {word.partition("=")[0] for word in added}
+        before = ",".join(word for word in before.split(",") if word.partition("=")[0] not in names)
         line = "PARAM ac " + ",".join(filter(None, [before, *added]))
         is_short = len(line) <= MOST_ANSWER_BYTES
         if is_short and before and CONTEXT.fullmatch(before) is None:
@@ -390,6 +428,10 @@ class Conversation:
         lines = [b"\n".join(parts).decode("utf-8", "surrogateescape") for parts in kept]
         return [] if self._is_answered else verdict(lines, self._site, self._now_s())
 
+    def wake(self):
+        """A job that is held is about to be there."""
+        self._site.wake()
+
 
 NEW, WRITING, WELCOMED, IN_JOB = range(4)
 
@@ -416,8 +458,11 @@ def talk(source, target, conversation, state):
         if conversation.is_in_job:
             state[0] = IN_JOB
         if conversation.is_asked and lines.is_between and not select.select([source], [], [], QUIET_S)[0]:
-            answer = "".join(line + "\n" for line in conversation.answer())
+            lines_of_answer = conversation.answer()
+            answer = "".join(line + "\n" for line in lines_of_answer)
             write(target, answer.encode("utf-8", "surrogateescape") + (WELCOME if answer else b""), state)
+            if HOLD in lines_of_answer:
+                conversation.wake()
 
 
 def write(target, data, state):

@@ -31,6 +31,7 @@ metadata.MOST_FAULTS = 10
 metadata.MOST_ADDRESS_BYTES = 2048
 metadata.MOST_COMMENT_BYTES = 800 -- so that Slurm's 1024 hold it with the ticket
 metadata.TICKET = "outrider-ticket="
+metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client asks for such a hold
 
 local KEYS = { "image", "digest", "size", "format", "private", "name" }
 local FORMATS = { qcow2 = true, raw = true, squashfs = true, sif = true, file = true }

@@ -1,6 +1,7 @@
 -- The submit filter: marks and holds jobs that want a workspace, and guards them afterwards.
 --
--- Runs inside slurmctld, which holds locks meanwhile: no input or output, no waiting. Offers two
+-- Runs inside slurmctld, which holds locks meanwhile: no waiting, and no input or output but that one empty
+-- file is opened and closed, by which the service hears of a new job. Offers two
 -- functions to a site's job_submit.lua: outrider_job_submit(job_desc, partitions, uid) and
 -- outrider_job_modify(job_desc, job_record, partitions, uid). Both give slurm.SUCCESS or
 -- slurm.ERROR and never raise. A job that says nothing to Outrider passes untouched, also when
@@ -11,11 +12,13 @@ local metadata = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "") ..
 
 local HELD_S = 365 * 86400
 local MARK = '{"outrider":'
+local STOPPED = '"stopped":true' -- in a record: held by its priority. No text of a user's has it, but for \"
 local CARRIED = "outrider-record="
 local OPTION = "_SLURM_SPANK_OPTION_outrider_workspace="
 local MOST_SPANK_VARIABLES = 256
 local MOST_NOTE_BYTES = 65536
 local MOST_NAME_BYTES = 255
+local WAKE = "/run/outrider/wake"
 local NO_VALUES = { [0] = true, [65534] = true, [4294967294] = true }
 
 -- Who may change managed jobs beside root, by uid; a site sets it before or after loading, e.g. to
@@ -93,9 +96,20 @@ local function may_be_ours(reservation)
   return true
 end
 
+-- The comment without the client's word in front of it, and whether there was one. Whoever writes it by
+-- hand is held all the same, only in the other way.
+local function comment_of(job_desc)
+  local comment = read(job_desc, "comment")
+  if type(comment) ~= "string" or comment:sub(1, #metadata.STOP) ~= metadata.STOP then return comment, false end
+  return comment:sub(#metadata.STOP + 2), true
+end
+
 -- Why a job cannot be managed that is right in itself; nil if it can.
 local function obstacle(job_desc, is_held)
-  local comment = read(job_desc, "comment")
+  local comment, is_stopped = comment_of(job_desc)
+  if is_held and is_stopped and read(job_desc, "priority") == 0 then
+    return "--hold together with --deadline or --test-only cannot wait for an image: leave --hold out"
+  end
   if comment and #comment > metadata.MOST_COMMENT_BYTES then
     return string.format("the comment has %d bytes: a job with a workspace may have %d", #comment,
       metadata.MOST_COMMENT_BYTES)
@@ -119,10 +133,11 @@ local function obstacle(job_desc, is_held)
 end
 
 -- AdminComment of a new job: a sentence for people, and the record that the service goes on with.
-local function record(values, sentence, begin_s)
+local function record(values, sentence, begin_s, is_stopped)
   local text = metadata.json(metadata.canonical(values))
   local begins = begin_s and string.format(',"begin":%d', begin_s) or ""
-  return "outrider: " .. sentence .. " " .. MARK .. '1,"metadata":' .. text .. begins .. "}"
+  local stopped = is_stopped and ',"held":true,' .. STOPPED or ""
+  return "outrider: " .. sentence .. " " .. MARK .. '1,"metadata":' .. text .. stopped .. begins .. "}"
 end
 
 -- Until the service has put a ticket into its place, this word says that there has to be one: whoever
@@ -139,6 +154,15 @@ local function last_part(address)
   return plain:match("^.*/(.*)$") or plain
 end
 
+-- Lets the service look at once. The file lies in memory, in a folder that is root's, and nothing is read
+-- from it: to open it takes microseconds whether or not there is a service, and waits for nobody. A site
+-- whose service has another folder sets `outrider_wake` before or after loading; false is for none.
+local function wake()
+  if outrider_wake == false then return end
+  local file = io.open(outrider_wake or WAKE, "rb")
+  if file then file:close() end
+end
+
 local function manage(job_desc, statement)
   local values, faults = metadata.checked(statement)
   local reservation = read(job_desc, "reservation")
@@ -150,13 +174,15 @@ local function manage(job_desc, statement)
 
   local begin_s = read(job_desc, "begin_time")
   if type(begin_s) ~= "number" or NO_VALUES[begin_s] then begin_s = nil end
+  local comment, is_stopped = comment_of(job_desc)
   if is_held then
-    job_desc.admin_comment = record(values, "waits to be planned", begin_s)
-    job_desc.begin_time = os.time() + HELD_S
+    job_desc.admin_comment = record(values, "waits to be planned", begin_s, is_stopped)
+    if is_stopped then job_desc.priority = 0 else job_desc.begin_time = os.time() + HELD_S end
+    pcall(wake)
   else
     job_desc.admin_comment = record(values, "waits for its reservation", begin_s)
   end
-  job_desc.comment = with_no_ticket(read(job_desc, "comment"))
+  job_desc.comment = with_no_ticket(comment)
   -- A job goes back to the queue if its image is not there when it would start.
   if read(job_desc, "requeue") == slurm.NO_VAL16 and read(job_desc, "script") then job_desc.requeue = 1 end
   local image = metadata.shown(last_part(values.image))
@@ -222,6 +248,12 @@ local function protected(job_desc, job_record)
   if read(job_desc, "reservation") ~= nil then return "ReservationName" end
   local state = read(job_record, "job_state")
   local is_pending = type(state) ~= "number" or state % 256 == 0
+  if is_pending and has(noted, STOPPED, MOST_NOTE_BYTES) then
+    -- A release, and in 22.05 also another nice value, would give it a priority.
+    local priority = read(job_desc, "priority")
+    if type(priority) == "number" and priority ~= slurm.NO_VAL then return "Priority" end
+    if is_set(read(job_desc, "nice")) then return "Nice" end
+  end
   if is_pending and read(job_desc, "req_nodes") ~= nil then return "ReqNodeList" end
   if is_pending and read(job_desc, "exc_nodes") ~= nil then return "ExcNodeList" end
 end
@@ -233,7 +265,19 @@ local function is_manager(job_record, uid)
   return type(owner) == "number" and owner ~= uid
 end
 
+-- Whether a change binds a managed job to a reservation that is certainly none of ours: nobody may.
+local function strands(job_desc, job_record)
+  local reservation = read(job_desc, "reservation")
+  return type(reservation) == "string" and reservation ~= "" and not may_be_ours(reservation)
+    and has(read(job_record, "admin_comment"), MARK .. '1,"metadata":', MOST_NOTE_BYTES)
+end
+
 local function modify(job_desc, job_record, uid)
+  if strands(job_desc, job_record) then
+    tell("reservation " .. metadata.shown(read(job_desc, "reservation")) .. " is not made by Outrider, so no image "
+      .. "comes to its nodes: the job stays where it is")
+    return slurm.ERROR
+  end
   if is_manager(job_record, uid) then return slurm.SUCCESS end
   local what = protected(job_desc, job_record)
   if not what then return slurm.SUCCESS end

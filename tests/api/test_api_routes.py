@@ -10,7 +10,7 @@ import pytest
 
 from outrider.metadata.joblines import parse_job_lines
 from outrider.service import requests as asked
-from outrider.service.answers import DecisionList
+from outrider.service.answers import DecisionList, Trouble
 from outrider.service.ports import ImageTrouble
 from outrider.service.web.front import Health, WantedShares
 from tests.api.apiserver import (
@@ -180,6 +180,21 @@ def test_cancelling_answers_what_is_left(api: Server, front: ScriptedFront) -> N
     assert (reply.status, reply.json) == (200, as_json(DETAILS))
     assert isinstance(front.last, asked.Cancel)
     assert (front.last.name, front.last.key) == ("render-17", "k3")
+
+
+def test_job_is_submitted_to_the_reservation_that_is_meant(api: Server, front: ScriptedFront) -> None:
+    body = {"argv": ["./run"], "reservation": "render"}
+
+    assert api.post("/v1/submissions", body).status == 201
+    assert front.last.reservation == "render-17"
+
+    front.answers["Show"] = Trouble(code="not-found", message="It is none of ours.")
+    assert api.post("/v1/submissions", {**body, "reservation": "maintenance"}).status == 201
+    assert front.last.reservation == "maintenance"
+
+    front.answers["Show"] = Trouble(code="ambiguous", message="render could be render-1, render-2")
+    reply = api.post("/v1/submissions", body)
+    assert (reply.status, reply.json["code"]) == (409, "ambiguous")
 
 
 def test_job_is_submitted_with_its_workspace(api: Server, front: ScriptedFront) -> None:

@@ -12,6 +12,7 @@ from tests.bench.forms import measured
     [
         ("gridengine_start", (), "hooks, job with image"),
         ("gridengine_jobs", (), "with 8 jobs a look takes"),
+        ("burst_start", ("--system", "gridengine"), "beside the scheduler's own cycle"),
         ("jsv", (), "ours"),
         ("physical", ("--only", "III/pool"), "III/pool"),
     ],

@@ -12,6 +12,7 @@ from tests.bench.forms import measured
     [
         ("submit", "the bound"),
         ("slurm_start", "a warm job's first line comes"),
+        ("burst_start", "beside the scheduler's own cycle"),
         ("slurm_naive", "Outrider, reservation"),
         ("slurm_scale", "events of the desk took longer than 1 s"),
     ],

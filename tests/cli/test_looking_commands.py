@@ -82,7 +82,7 @@ def test_images_say_where_they_are_and_where_they_come_to(service: Service, caps
     captured = capsys.readouterr()
 
     assert captured.out.split() == [
-        "9f86d081884c", "2.0GiB", "2", "n[3-4]", "n[1-2]", "1", "no", "https://images.example.org/ubuntu.qcow2"
+        "9f86d081884c", "2.0GiB", "2", "n[3-4]", "n[1-2]", "1", "no", "-", "https://images.example.org/ubuntu.qcow2"
     ]  # fmt: skip
     assert captured.err == "outrider: there are more than the service lists at once\n"
 

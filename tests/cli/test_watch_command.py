@@ -22,6 +22,7 @@ from tests.cli.samples import CANCELLED, DETAILS, ENDED, FAILED, STAGING, TRANSF
 
 Capture = pytest.CaptureFixture[str]
 NAME = "/v1/reservations/render-17"
+GONE = Reply(value={"code": "not-found", "message": "gone"}, status=404)
 READY = replace(
     DETAILS,
     reservation=replace(VIEW, state="ready"),
@@ -47,6 +48,16 @@ def test_changes_are_lines_and_the_end_is_the_end(service: Service, capsys: Capt
         "render-17 is ended",
     ]
     assert len(service.asked) == 4
+
+
+def test_reservation_that_is_meant_by_its_workspace_is_watched_to_its_end(
+    service: Service, capsys: Capture
+) -> None:
+    service.on("GET", "/v1/reservations/render", DETAILS, GONE)
+    service.on("GET", NAME, READY, ENDED)
+
+    assert main(["watch", "render"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "render-17 is ended"
 
 
 def test_watching_until_ready_ends_before_the_reservation_does(service: Service, capsys: Capture) -> None:

@@ -109,8 +109,8 @@ class Restarted:
     def hold(self, job: str, reason: str) -> None:
         self._start().hold(job, reason)
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
-        self._start().release(job, nodes)
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
+        self._start().release(job, nodes, ticket)
 
     def note(self, job: str, text: str) -> None:
         self._start().note(job, text)

@@ -262,6 +262,20 @@ def test_job_carries_the_last_ticket_and_its_metadata(scene: Scene) -> None:
     assert found.metadata == "image=ubuntu-24.04"
 
 
+def test_released_job_carries_its_ticket_before_it_starts(scene: Scene) -> None:
+    job = scene.waiting_job()
+    scene.system.ticket(job, "1.17.1000.ab.1800000000.cd")
+    scene.system.release(job, scene.nodes[:2], "1.17.1000.ef.1800000001.01")
+    carried = scene.harness.ticket_on_nodes(job)
+    found = scene.wait_for_state(job, JobState.RUNNING)
+    scene.system.release(job, scene.nodes[:2], "1.17.1000.ef.1800000002.02")
+
+    assert carried == "1.17.1000.ef.1800000001.01"
+    assert scene.harness.ticket_on_nodes(job) == "1.17.1000.ef.1800000002.02"
+    assert found is not None
+    assert found.nodes[0] in scene.nodes[:2]
+
+
 def test_nodes_that_a_user_allows_are_seen_and_kept_to(scene: Scene) -> None:
     allowed = (scene.nodes[1], scene.nodes[2])
     wide = scene.running_job(nodes_wanted=4)

@@ -54,8 +54,8 @@ class AskedTwice:
     def hold(self, job: str, reason: str) -> None:
         self._twice("hold", lambda: self._twin.hold(job, reason))
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
-        self._twice("release", lambda: self._twin.release(job, nodes))
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
+        self._twice("release", lambda: self._twin.release(job, nodes, ticket))
 
     def note(self, job: str, text: str) -> None:
         self._twice("note", lambda: self._twin.note(job, text))

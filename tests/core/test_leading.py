@@ -216,11 +216,22 @@ def test_pool_that_was_promised_to_others_is_gone_round() -> None:
 
 
 def test_full_pools_everywhere_are_told() -> None:
-    book, lane = site(2, pool_bytes=50)
+    book, lane = site(2, pool_bytes=150)
+    for node in range(2):
+        book.pools.add(node, Life(OTHER, 40, 40, 500, users={"render-1": 500}))
     found = lead(book, lane, (), busy(book), wish(book), 0)
 
     assert isinstance(found, NoWay)
     assert "have room in their pools" in found.words
+
+
+def test_image_larger_than_every_pool_is_told() -> None:
+    book, lane = site(2, pool_bytes=50)
+    found = lead(book, lane, (), busy(book), wish(book), 0)
+
+    assert isinstance(found, NoWay)
+    assert "never fits" in found.words
+    assert "the largest pool has 50 bytes" in found.words
 
 
 def test_copies_for_an_array_go_to_more_nodes() -> None:

@@ -255,7 +255,7 @@ def test_full_disk_fails_the_job_and_leaves_nothing(served: Node) -> None:
 def test_killed_prolog_lets_no_task_begin_and_the_epilog_cleans_up(served: Node) -> None:
     assert served.daemon is not None
     stopped(served.daemon)
-    served.patch("TaskProlog", "turns=250", "turns=3")
+    served.patch("TaskProlog", "turns=310", "turns=3")
     prolog = served.begin("Prolog")
     eventually("the prolog asks", lambda: bool(asking_of(served)))
     prolog.wait()

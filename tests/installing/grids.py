@@ -23,13 +23,15 @@ def grid(installed: Path, nodes: int = 2) -> Iterator[GridEngineCluster]:
     """Without what the testbed has already done of an installation."""
     need_everything()
     with GridEngineCluster(nodes=nodes, shared=shared_of(installed)) as cluster:
-        _undo(cluster)
+        as_a_site_has_it(cluster)
         let_in(cluster)
         link_programs(cluster, installed)
         yield cluster
 
 
-def _undo(cluster: GridEngineCluster) -> None:
+def as_a_site_has_it(cluster: GridEngineCluster) -> None:
+    """Take back what the testbed has done of an installation."""
+
     def qconf(*argv: str) -> str:
         return cluster.run("head", ["qconf", *argv]).stdout
 

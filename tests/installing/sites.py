@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from outrider.cli.installing.plan import PARTS, Plan, Texts, plan
+from outrider.cli.installing.plan import PARTS, UNLESS_WANTED, Plan, Texts, plan
 from outrider.cli.installing.siteconf import SiteConf, read_site
 
 CONF = "/etc/slurm/slurm.conf"
-ALL = frozenset(PARTS) - {"cli-filter"}
+ALL = frozenset(PARTS) - frozenset(UNLESS_WANTED)
 VERSION = (22, 5, 8)
 
 

@@ -28,6 +28,7 @@ from outrider.cli.installing.timeouts import timeouts
 from tests.installing.sites import ALL, CONF, VERSION, planned, site
 
 OURS = "/usr/lib/outrider/slurm/prolog"
+NAMED = "/etc/outrider/slurm/prolog"
 
 
 def prolog(line: str, *, can_be_several: bool = False) -> Composed:
@@ -35,14 +36,44 @@ def prolog(line: str, *, can_be_several: bool = False) -> Composed:
 
 
 def test_hook_that_is_not_set_is_set() -> None:
-    assert prolog("Epilog=/e").value == OURS
-    assert prolog("Prolog=(null)").value == OURS
+    assert prolog("Epilog=/e").value == NAMED
+    assert prolog("Prolog=(null)").value == NAMED
 
 
-def test_hook_that_is_ours_already_is_left() -> None:
-    found = prolog(f"Prolog={OURS}")
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook.name)
+@pytest.mark.parametrize("line", ["", "{key}=none", "{key}={ours}", "{key}=/etc/outrider/slurm/{name}"])
+def test_slurm_conf_never_names_a_file_of_our_folder(tmp_path: Path, hook: Hook, line: str) -> None:
+    text = line.format(key=hook.key, ours=hook.ours, name=hook.name)
+    found = composed(hook, site(f"{text}\n"), can_be_several=False)
+    (installed,) = hook_files([found])
+    script = found.wrapper.replace(hook.ours, str(tmp_path / "missing"))
 
-    assert (found.value, found.wrapper, found.link, found.trouble) == (None, "", "", "")
+    assert found.value in (None, f"/etc/outrider/slurm/{hook.name}")
+    assert (installed["path"], installed["mode"]) == (f"/etc/outrider/slurm/{hook.name}", 0o755)
+    assert run(script, tmp_path, SLURM_JOB_ID="7", SLURM_JOB_COMMENT="mine") == (0, "")
+
+
+@pytest.mark.parametrize("line", ["Prolog=/a\nProlog=/b", "Prolog=/etc/*/prolog"])
+def test_what_an_administrator_is_told_to_name_is_there_and_outside_of_our_folder(line: str) -> None:
+    found = prolog(line, can_be_several=True)
+    (installed,) = hook_files([found])
+
+    assert installed["path"] == NAMED
+    assert NAMED in found.trouble
+    assert OURS not in found.trouble
+
+
+@pytest.mark.parametrize(("mark", "is_failed"), [("PURGE_COMP=1366-14:17:00", True), ("", False)])
+def test_job_without_lines_in_our_reservation_fails_where_ours_cannot_be_run(
+    tmp_path: Path, mark: str, is_failed: bool
+) -> None:
+    slurms = program(tmp_path / "scontrol", f"echo ReservationName=$4 Flags=IGNORE_JOBS,{mark}")
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_RESERVATION": "render-1"}
+    script = broken(tmp_path, PROLOG, "missing").replace("PATH=/usr/sbin", f"PATH={slurms.parent}:/usr/sbin")
+    code, _ = run(script, tmp_path, **job)
+
+    assert code == 0
+    assert (tmp_path / "run" / "failed" / "7").exists() is is_failed
 
 
 @pytest.mark.parametrize(

@@ -215,3 +215,15 @@ def test_environment_of_an_earlier_installation_is_changed() -> None:
     assert [(each.name, each.after) for each in changes if each.key == "control_slaves"] == [
         ("outrider4", "TRUE")
     ]
+
+
+def test_scheduler_that_looks_seldom_is_spoken_of_and_is_no_fault() -> None:
+    seldom = plan(replace(site(), schedule_interval_s=15), WISHES)
+    often = plan(replace(site(), schedule_interval_s=1), WISHES)
+
+    assert often.pace == ()
+    (words,) = seldom.pace
+    assert "schedule_interval is 15 s" in words
+    assert "starts up to 15 s later" in words
+    assert "qconf -msconf, schedule_interval 0:0:1" in words
+    assert seldom.advice == often.advice, "which the doctor warns of"

@@ -12,27 +12,9 @@ import pytest
 
 from testbed.slurm import SlurmCluster
 from tests.installing.machines import outrider, site, tree
+from tests.installing.ownhooks import FILES, LINES
 
 START = "/usr/sbin/cachemgr serve >/var/log/cachemgr.log 2>&1 &"
-LINES = (
-    "Prolog=/etc/slurm/site-prolog # ours",
-    "Epilog=/etc/slurm/epilog.d/*",
-    "TaskProlog=/etc/slurm/site-task",
-    "JobSubmitPlugins=lua",
-)
-SITES_LUA = """function slurm_job_submit(job, partitions, uid)
-  if job.comment == "no" then slurm.log_user("the site says no") return slurm.ERROR end
-  return slurm.SUCCESS
-end
-function slurm_job_modify() return slurm.SUCCESS end
-return slurm.SUCCESS
-"""
-FILES = {
-    "site-prolog": "#!/bin/sh\necho prolog >>/var/log/site-hooks\n",
-    "epilog.d/10-site": "#!/bin/sh\necho epilog >>/var/log/site-hooks\n",
-    "site-task": "#!/bin/sh\necho export SITE=yes\n",
-    "job_submit.lua": SITES_LUA,
-}
 CONF = "/etc/slurm/slurm.conf"
 WHERE = ("/etc/slurm", "/etc/outrider", "/etc/systemd", "/usr/lib/outrider", "/usr/sbin", "/run/outrider")
 

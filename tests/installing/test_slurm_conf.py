@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outrider.cli.errors import InputError
-from outrider.cli.installing.marking import LUA, SLURM, restored
+from outrider.cli.installing.headfiles import in_force
+from outrider.cli.installing.marking import LUA, SLURM, changed, restored
 from outrider.cli.installing.slurmconf import settings
 from tests.installing.sites import ALL, CONF, after, planned, site, site_of
 
@@ -160,7 +161,30 @@ def test_lua_file_is_restored_to_the_byte() -> None:
     assert text.endswith("-- outrider: end\nreturn slurm.SUCCESS\n")
 
 
+def test_prolog_of_slurmctld_is_left_out_unless_it_is_wanted() -> None:
+    wanted = planned(site(""), parts=ALL | {"prolog-slurmctld"})
+
+    assert "PrologSlurmctld" not in dict(planned(site("")).settings)
+    assert dict(wanted.settings)["PrologSlurmctld"] == "/etc/outrider/slurm/prolog-slurmctld"
+
+
+@pytest.mark.parametrize(
+    ("own", "line", "is_in_force"),
+    [
+        ("", "PrologSlurmctld=/usr/lib/outrider/slurm/prolog-slurmctld", True),
+        ("", "PrologSlurmctld=/etc/outrider/slurm/prolog-slurmctld", True),
+        ("PrologSlurmctld=/site\n", "", False),
+        ("PrologSlurmctld=/etc/slurm/ctld.d/*\n", "", False),
+        ("", "", False),
+    ],
+)
+def test_prolog_of_slurmctld_that_is_in_force_is_seen(own: str, line: str, is_in_force: bool) -> None:
+    text = changed(own, SLURM, added=[line]) if line else own
+
+    assert ("prolog-slurmctld" in in_force(site(text))) is is_in_force
+
+
 def test_what_is_left_out_is_not_planned() -> None:
-    plan = planned(site(""), parts=ALL - {"prolog-slurmctld", "submit-filter"})
+    plan = planned(site(""), parts=ALL - {"submit-filter"})
 
     assert [key for key, _ in plan.settings] == ["BatchStartTimeout", "Epilog", "Prolog", "TaskProlog"]

@@ -122,6 +122,8 @@ def test_named_readers_and_groups_may_use_a_private_image(daemon: Inside) -> Non
     assert asks(daemon, BOB, "find", name=digest)["digest"] == digest
     assert asks(daemon, 2003, "find", gids=(77,), name=digest)["digest"] == digest
     assert asks(daemon, 2003, "find", gids=(78,), name=digest) == "Missing"
+    assert asks(daemon, ALICE, "ls")["images"][0]["readers"] == {"uids": [BOB], "gids": [77]}
+    assert "readers" not in asks(daemon, BOB, "ls")["images"][0], "whose else it is its owner knows"
 
 
 def test_root_acting_for_a_user_may_what_the_user_may(daemon: Inside) -> None:

@@ -304,6 +304,19 @@ def test_private_image_is_for_its_readers_alone(node: Inside, tell: Tell) -> Non
     assert shown["readers"] == {"uids": [61001], "gids": [61900]}
 
 
+def test_report_tells_whose_a_private_image_is(node: Inside, tell: Tell, carrier: ScriptedCarrier) -> None:
+    carrier.contents[B] = b"another one" * 99
+    tell(fetch(readers=Readers(uids=(61001,), gids=(61900,))))
+    arrived(tell, node)
+    node.ask("add", uri=B, uid=61002, private=True, wait=True)
+    report = tell()
+
+    assert report.images is not None
+    told = {image.uri: (image.is_public, image.owner_uid, image.readers) for image in report.images}
+    assert told[A] == (False, None, Readers(uids=(61001,), gids=(61900,)))
+    assert told[B] == (False, 61002, Readers())
+
+
 def test_public_wish_does_not_open_a_private_image_that_is_there(node: Inside, tell: Tell) -> None:
     tell(fetch(readers=Readers(uids=(61001,))))
     arrived(tell, node)

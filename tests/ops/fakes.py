@@ -16,7 +16,7 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, RmsNode
 from outrider.rms.twin.system import Twin
-from outrider.service.answers import Answer, DecisionList, Replied, Status, Trouble
+from outrider.service.answers import Answer, DecisionList, Handover, Replied, Status, Trouble
 from outrider.service.daemon.config import Config
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog, make_log
@@ -34,12 +34,21 @@ from outrider.service.ports import (
     TellNode,
     World,
 )
-from outrider.service.requests import Asked, Caller, ListDecisions, Show, ShowStatus, Ticked
+from outrider.service.requests import (
+    Asked,
+    Caller,
+    EndSubmission,
+    ListDecisions,
+    Show,
+    ShowStatus,
+    Ticked,
+    Woken,
+)
 from outrider.service.settings import Settings
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 ADA = Caller(uid=1000, user="ada")
 
 
@@ -125,6 +134,12 @@ class FakeDesk:
                 return Outcome(replies=(reply(ticket, status(is_promising=self.is_promising)),))
             case Asked(ticket=ticket, request=Show(name=name)):
                 return self._show(ticket, name)
+            case Asked(ticket=ticket, request=EndSubmission(job=job)):
+                self.heard.append(f"ended {job}")
+                return Outcome(replies=(reply(ticket, Handover(job=job)),))
+            case Woken():
+                self.heard.append("woken")
+                return Outcome(calls=(Look(),))
             case Asked(ticket=ticket, request=ListDecisions()):
                 return Outcome(replies=(reply(ticket, DecisionList(decisions=(), last=len(self.heard))),))
         raise AssertionError(f"not scripted: {event}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import hashlib
 import hmac
@@ -150,7 +151,19 @@ def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
     assert answered(managed) == HELD
     assert answered(managed, "PARAM h n") == HELD
     assert answered(managed, "PARAM h u") == [UNSIGNED, "RESULT STATE CORRECT"]
-    assert answered(managed, "PARAM ar 7") == [UNSIGNED, "RESULT STATE CORRECT"]
+    for request in ("PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1"):
+        assert answered(managed, "PARAM ar 7", request) == [UNSIGNED, "RESULT STATE CORRECT"]
+
+
+@pytest.mark.parametrize("requests", [[], ["PARAM l_hard h_rt=5,outrider_reservations=TRUE"]])
+def test_image_in_a_reservation_that_is_not_outriders_is_refused(requests: list[str]) -> None:
+    (line,) = answered("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7", *requests)
+
+    assert line.startswith(
+        "RESULT STATE REJECT outrider: no image comes to the nodes of reservation 7, if it is"
+    )
+    assert "add -l outrider_reservation=TRUE" in line
+    assert answered("PARAM ar 7", *requests) == ["RESULT STATE ACCEPT"]
 
 
 def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,6 +237,27 @@ def test_line_break_does_not_hide_an_image_in_a_context() -> None:
     (line,) = answered("PARAM ac K=a", ",OUTRIDER=http://h/a")
 
     assert line.startswith("RESULT STATE REJECT outrider: its context cannot be added to")
+
+
+def test_lines_in_a_context_are_handed_on_in_base64() -> None:
+    lines = ["image: http://h/a", f"digest: {DIGEST}", "size: 3 GiB"]
+    hold, context, *rest = answered("PARAM ac A=1,OUTRIDER=" + lines[0], *lines[1:-1], lines[-1] + ",B=2")
+
+    assert (hold, rest) == ("PARAM h u", [UNSIGNED, "RESULT STATE CORRECT"])
+    words = context.removeprefix("PARAM ac ").split(",")
+    assert [word.partition("=")[0] for word in words] == ["A", "B", "OUTRIDER", "OUTRIDER_HELD"]
+    coded = words[2].removeprefix("OUTRIDER=base64:")
+    assert base64.urlsafe_b64decode(coded).decode().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    "word", ["image=a b", "image=a;digest=12", "image=a;size=2 gigs", "image=a;private=no;format=Ü"]
+)
+def test_refusal_says_what_to_write(word: str) -> None:
+    (line,) = answered(f"PARAM ac OUTRIDER={word}")
+
+    assert ": write " in line
+    assert "outrider help" not in line
 
 
 def test_context_that_grid_engine_has_no_room_for_is_refused() -> None:
@@ -436,3 +470,57 @@ def test_clients_filter_asks_for_the_queue_of_reservations_as_it_was_asked(tmp_p
     )
     assert client(managed) == ["RESULT STATE ACCEPT"]
     assert client("PARAM ar 3") == ["RESULT STATE ACCEPT"]
+
+
+@pytest.mark.parametrize(
+    ("described", "wakes"),
+    [
+        (("PARAM ac OUTRIDER=http://h/a",), 1),
+        (("PARAM ac OUTRIDER=http://h/a", "PARAM ar 7"), 0),
+        (("PARAM ac A=1",), 0),
+        (("PARAM ac OUTRIDER=",), 0),
+    ],
+)
+def test_service_is_woken_when_the_verdict_is_written_that_holds_a_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, described: tuple[str, ...], wakes: int
+) -> None:
+    source, to_filter = os.pipe()
+    from_filter, target = os.pipe()
+    written: list[bytes] = []
+    (tmp_path / "wake").touch()
+    config = tmp_path / "jsv.json"
+    config.write_text(json.dumps({"wake": str(tmp_path / "wake")}))
+    opened = os.open
+    # What has been written by the time that the file is opened.
+
+    def noted(path: str, *rest: int) -> int:
+        if path.endswith("wake"):
+            written.append(os.read(from_filter, 65536))
+        return opened(path, *rest)
+
+    monkeypatch.setattr(jsv.os, "open", noted)
+    os.write(to_filter, job(*described))
+    conversation = jsv.Conversation(jsv.Site(str(config)), lambda: NOW_S)
+    wake = conversation.wake
+
+    def woken() -> None:
+        wake()
+        os.close(to_filter)
+
+    monkeypatch.setattr(conversation, "wake", woken)
+    if not wakes:
+        os.close(to_filter)
+    jsv.talk(source, target, conversation, bytearray(1))
+    for each in (source, from_filter, target):
+        os.close(each)
+
+    assert len(written) == wakes
+    assert all(b"PARAM h u\n" in each and b"RESULT STATE CORRECT\n" in each for each in written)
+
+
+def test_service_that_is_not_there_costs_a_job_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "jsv.json"
+    for text in ({}, {"wake": ""}, {"wake": 7}, {"wake": str(tmp_path / "none")}, {"wake": "a\0b"}):
+        config.write_text(json.dumps(text))
+
+        assert jsv.Site(str(config)).wake() is None

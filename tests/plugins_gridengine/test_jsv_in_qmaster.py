@@ -117,6 +117,31 @@ def test_clients_filter_brings_what_a_script_says(cluster: Cluster, system: Grid
     assert (found.metadata, found.state) == ("image: http://h/b\nsize: 3 GiB", JobState.HELD)
 
 
+def test_lines_in_a_context_are_taken(cluster: Cluster, system: GridEngine) -> None:
+    text = "image: http://h/a.qcow2\nsize: 3 GiB"
+    key_of(submit(cluster, "-ac", f"A=1,OUTRIDER={text},B=2"))
+    (found,) = system.look().jobs
+
+    assert (found.metadata, found.state) == (text, JobState.HELD)
+
+
+def test_user_at_a_terminal_is_told_of_the_hold_and_a_script_is_not(
+    cluster: Cluster, system: GridEngine
+) -> None:
+    path = cluster.write("home/alice/told.sh", "#!/bin/sh\n#OUTRIDER image: http://h/b\nsleep 1\n")
+    plain = cluster.write("home/alice/plain.sh", "#!/bin/sh\nsleep 1\n")
+
+    def printed(script: str, wrapper: str) -> str:
+        command = f"qsub -terse -jsv /media/bin/outrider_client_jsv.py {script}"
+        return cluster.run(["sh", "-c", wrapper.format(command)], user="alice")
+
+    terminal = "python3 -c \"import pty, sys; sys.exit(pty.spawn(['sh', '-c', '{}']) >> 8)\""
+
+    assert printed(path, "{}").strip().isdecimal()
+    assert "outrider: the job is held until its image is on its nodes" in printed(path, terminal)
+    assert printed(plain, terminal).strip().isdecimal()
+
+
 def test_user_binds_to_a_reservation_through_the_clients_filter(cluster: Cluster, system: GridEngine) -> None:
     argv = [
         "qrsub",
@@ -144,6 +169,21 @@ def test_user_binds_to_a_reservation_through_the_clients_filter(cluster: Cluster
     cluster.run(["qrdel", number])
 
     assert (found.reservation, found.nodes) == ("vw-1", ("n1",))
+
+
+def test_image_in_a_foreign_reservation_is_refused_and_a_plain_job_is_not(
+    cluster: Cluster, system: GridEngine
+) -> None:
+    argv = ["qrsub", "-d", "300", "-q", "all.q@n2", "-u", "alice"]
+    number = cluster.run(argv, user="outrider").split()[3]
+    refused = submit(cluster, "-ar", number, "-ac", "OUTRIDER=http://h/a")
+    plain = key_of(submit(cluster, "-ar", number))
+    known = set(states(system))
+    cluster.run(["qdel", plain])
+    cluster.run(["qrdel", number])
+
+    assert f"no image comes to the nodes of reservation {number}" in refused.complaint
+    assert known == {plain}
 
 
 def test_arrays_are_held_and_a_users_hold_is_the_users(cluster: Cluster, system: GridEngine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -168,6 +169,123 @@ def test_user_is_told_when_the_image_can_be_there(clients: Site) -> None:
     assert elsewhere.said == ""
     assert "outrider: its image can be there about " in by_socket.said
     assert not (clients.folder / "jobs" / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("result", "in_s", "more", "words"),
+    [
+        ("accepted", 0, '"transfers": []', "its image is on nodes already"),
+        ("accepted", 60, '"transfers": [{"number": 3}]', "its image can be there in about "),
+        ("accepted", 60, '"transfers": []', "its image can be there in about "),
+        ("accepted", 600, '"transfers": [{"number": 3}]', ", in 10 min"),
+    ],
+)
+def test_absent_image_is_not_said_to_be_there(
+    clients: Site, result: str, in_s: int, more: str, words: str
+) -> None:
+    at_s = int(clients.run("date", "+%s").printed) + in_s
+    answer = f'{{"result": "{result}", "ready_s": {at_s}, {more}, "earliest_start_s": null}}'
+    write(clients, "outrider", f"#!/bin/sh\necho '{answer}'\n")
+
+    said = submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SERVER="x").said
+
+    assert words in said
+    assert "at once" not in said
+
+
+def test_image_that_no_pool_can_hold_is_named_at_submission(clients: Site) -> None:
+    reason = "image http://h/a.qcow2 (9 TiB) fits into the image pools of 0 nodes, and 1 are asked for"
+    answer = f'{{"result": "refused", "cause": "pool", "reason": "{reason}", "earliest_start_s": null}}'
+    write(clients, "outrider", f"#!/bin/sh\necho '{answer}'\n")
+
+    said = submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SERVER="x").said
+
+    assert f"outrider: its image cannot come to any nodes: {reason}" in said
+
+
+def test_fault_that_the_service_finds_with_an_image_is_told_at_submission(clients: Site) -> None:
+    fault = "the image http://h/a.qcow2 has 9 TiB: at most 1 TiB are staged here; make it smaller"
+    write(clients, "outrider", f"#!/bin/sh\necho '--image: {fault}'\necho outrider: faults >&2\nexit 4\n")
+
+    answer = submit(clients, "--comment=outrider:e.qcow2", "--wrap=hostname", OUTRIDER_SERVER="x")
+
+    assert f"outrider: its image cannot be had as it is named, so the job stays held: {fault}" in answer.said
+    assert "faults" not in answer.said
+    assert metadata(clients, answer.job) == "image: e.qcow2"
+
+
+def held(slurm: Site, key: str) -> dict[str, str]:
+    """A job that is held, after Slurm has had time to start what it would."""
+    other = slurm.run("sbatch", "--parsable", "--wrap=true", "--comment=plain").job
+    slurm.until("JobState=COMPLETED", "scontrol", "show", "job", other)
+    seen = slurm.job(key)
+    assert (seen["JobState"], seen["Priority"]) == ("PENDING", "0"), seen
+    return seen
+
+
+def test_deadline_is_kept_beside_the_hold(clients: Site) -> None:
+    job = submit(clients, "--comment=mine outrider:e.qcow2", "--wrap=true", "--deadline=now+1hour", "-t5").job
+    in_script = clients.submit(HEAD + "#SBATCH --deadline=now+2hours\n" + IMAGE + "true\n", "-t5").job
+
+    seen = held(clients, job)
+    assert seen["Deadline"].isdigit()
+    assert seen["Comment"] == "mine outrider:e.qcow2 outrider-ticket=none"
+    assert metadata(clients, job) == "image: e.qcow2"
+    assert held(clients, in_script)["Comment"] == "outrider-ticket=none"
+
+
+@pytest.mark.parametrize(
+    "change", [["release"], ["update", "Nice=30"], ["update", "Priority=7"], ["update", "StartTime=now"]]
+)
+def test_user_cannot_undo_the_hold_beside_a_deadline(clients: Site, change: list[str]) -> None:
+    key = submit(clients, "--comment=outrider:e.qcow2", "--wrap=true", "--deadline=now+1hour", "-t5").job
+    argv = [change[0], key] if change == ["release"] else [change[0], f"job={key}", change[1]]
+
+    answer = clients.run("scontrol", *argv)
+
+    assert answer.code != 0
+    held(clients, key)
+
+
+def test_user_changes_the_rest_of_a_job_with_a_deadline(clients: Site) -> None:
+    key = submit(clients, "--comment=outrider:e.qcow2", "--wrap=true", "--deadline=now+1hour", "-t5").job
+
+    codes = [clients.run("scontrol", "update", f"job={key}", each).code for each in ("TimeLimit=3", "Name=x")]
+
+    assert codes == [0, 0]
+    assert held(clients, key)["TimeLimit"] == "00:03:00"
+    assert clients.run("scancel", key).code == 0
+
+
+def test_word_of_the_client_written_by_hand_holds_all_the_same(clients: Site) -> None:
+    comment = "outrider-hold=priority outrider:e.qcow2"
+    own = {"SLURM_CONF": f"{clients.folder}/plain.conf"}
+    configuration = (clients.folder / "slurm.conf").read_text()
+    (clients.folder / "plain.conf").write_text(configuration.replace("CliFilterPlugins=", "#"))
+
+    job = submit(clients, f"--comment={comment}", "--wrap=true", **own).job
+    with_hold = submit(clients, f"--comment={comment}", "--wrap=true", "--hold", **own)
+
+    assert held(clients, job)["Comment"] == "outrider:e.qcow2 outrider-ticket=none"
+    assert with_hold.code != 0
+    assert "leave --hold out" in with_hold.said
+
+
+def start_s(answer: Answer) -> int:
+    found = re.search(r"to start at (\d+)", answer.said)
+    assert found is not None, answer
+    return int(found[1])
+
+
+def test_start_that_slurm_expects_is_that_of_a_job_without_an_image(clients: Site) -> None:
+    # Slurm adds up what all other jobs may take.
+    clients.run("sh", "-c", "squeue --noheader --format=%i | xargs -r scancel", uid=0)
+    clients.until("none", "sh", "-c", '[ -n "$(squeue --noheader)" ] || echo none')
+    plain = submit(clients, "--wrap=true", "--test-only", "-t1")
+    answer = submit(clients, "--comment=outrider:e.qcow2", "--wrap=true", "--test-only", "-t1")
+
+    assert abs(start_s(answer) - start_s(plain)) < 86_400
+    assert (answer.code, answer.printed) == (0, "")
 
 
 @pytest.mark.parametrize("service", ["exit 5", "sleep 30", "echo '{\"result\": 7'", "kill -9 $$"])

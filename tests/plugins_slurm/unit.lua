@@ -206,15 +206,34 @@ local function modify(change, uid, fields)
 end
 for _, key in ipairs({ "comment", "admin_comment", "reservation", "req_nodes", "exc_nodes" }) do
   claim("a user cannot change " .. key, not modify({ [key] = "" }, 1000))
-  claim("root can change " .. key, modify({ [key] = "x" }, 0))
-  claim("an operator can change " .. key, modify({ [key] = "x" }, 64030))
+  local value = key == "reservation" and "render-1" or "x"
+  claim("root can change " .. key, modify({ [key] = value }, 0))
+  claim("an operator can change " .. key, modify({ [key] = value }, 64030))
 end
+for _, uid in ipairs({ 0, 64030, 1000 }) do
+  claim("nobody binds a job with an image to a site's own reservation", not modify({ reservation = "night" }, uid)
+    and said[1]:find('reservation "night" is not made by Outrider', 1, true))
+end
+claim("root takes it out of one", modify({ reservation = "" }, 0))
+claim("a job without an image may go there", modify({ reservation = "night" }, 0, { admin_comment = "" })
+  and modify({ reservation = "night" }, 0, { admin_comment = '{"outrider":1,"tag":"x"}' }))
 claim("a user cannot change the start", not modify({ begin_time = 12345 }, 1000))
 claim("a user can change the rest", modify({ time_limit = 5, begin_time = NO_VAL }, 1000))
 claim("a running job can shrink", modify({ req_nodes = "n1" }, 1000, { job_state = 1 + 65536 }))
 claim("an unmanaged job is its user's", modify({ comment = "x", begin_time = 5 }, 1000, { admin_comment = "" }))
 claim("no ticket can be forged later", not modify({ comment = "outrider-ticket=1" }, 1000, { admin_comment = "" }))
 claim("a workspace cannot be added later", not modify({ comment = "outrider:a" }, 1000, { admin_comment = "" }))
+local stopped = { admin_comment = 'outrider: x {"outrider":1,"metadata":"image: a","held":true,"stopped":true}' }
+local named = { admin_comment = [[outrider: x {"outrider":1,"metadata":"image: a?\\"stopped\\":true"}]] }
+for _, value in ipairs({ 0, 5, 4294967295 }) do
+  claim("a user cannot set priority " .. value, not modify({ priority = value }, 1000, stopped))
+  claim("root can set priority " .. value, modify({ priority = value }, 0, stopped))
+  claim("another hold's priority is its user's", modify({ priority = value }, 1000, named))
+end
+claim("a user cannot set nice", not modify({ nice = 2147483650 }, 1000, stopped))
+claim("nothing is set", modify({ nice = NO_VAL, priority = NO_VAL, time_limit = 3 }, 1000, stopped))
+claim("a running job's priority is its user's", modify({ priority = 5 }, 1000,
+  { job_state = 1, admin_comment = stopped.admin_comment }))
 outrider_managers = { [64030] = true }
 claim("a named manager can change a job", modify({ comment = "x" }, 64030))
 claim("somebody else cannot", not modify({ comment = "x" }, 1001))

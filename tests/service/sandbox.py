@@ -17,7 +17,7 @@ from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
-from outrider.service.desk.desk import Desk, Outcome
+from outrider.service.desk.desk import Desk, Event, Outcome
 from outrider.service.desk.effects import carry_out
 from outrider.service.ports import (
     Arriving,
@@ -236,7 +236,7 @@ class Sandbox:
             batch_system="twin",
         )
 
-    def _handle(self, event: Asked | Finished | Ticked) -> None:
+    def _handle(self, event: Event) -> None:
         outcome: Outcome = self.desk.handle(event, self.now_s)
         self._post(outcome)
         calls: list[Call] = list(outcome.calls)

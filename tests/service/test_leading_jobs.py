@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from outrider.rms.base import JobState, RmsReservation
+from outrider.core.model import Resources
+from outrider.rms.base import JobState, RmsReservation, Submission
 from outrider.service.answers import JobDetails, JobList, Verdict
 from outrider.service.ports import NodeImage
 from outrider.service.requests import AskStart, ListJobs, ShowJob
@@ -321,3 +322,51 @@ def test_settings_leave_deadlines_what_best_effort_does_not_have() -> None:
     settings = Settings(link_rate_bytes_per_s=100, best_effort_rate_bytes_per_s=30)
 
     assert settings.deadline_rate_bytes_per_s == 70
+
+
+def test_job_with_an_image_in_a_foreign_reservation_is_held_there_and_told(sandbox: Sandbox) -> None:
+    put(sandbox, "n1")
+    now_s = sandbox.now_s
+    theirs = RmsReservation(
+        name="night-1", nodes=("n1",), start_s=now_s + 60, end_s=now_s + 7200, users=(ALICE.user,)
+    )
+    sandbox.rms.outside.reserve(theirs)
+    handed_in = sandbox.submit(reservation="night-1", is_held=False)
+    moved = sandbox.submit()
+    sandbox.rms.bind(moved, "night-1")
+    plain = sandbox.rms.outside.submit(
+        Submission(
+            user=ALICE.user, uid=ALICE.uid, argv=("true",), nodes_wanted=1, resources=Resources.of(cpus=1),
+            limit_s=60, metadata=None, reservation="night-1",
+        )
+    )  # fmt: skip
+    sandbox.sleep(300)
+    held = [sandbox.job(key) for key in (handed_in, moved)]
+    words = [sandbox.rms.outside.shown(key) for key in (handed_in, moved)]
+    sandbox.rms.bind(moved, None)
+    sandbox.sleep(120)
+
+    assert [(job.state, job.is_held_by_us) for job in held if job] == [(JobState.HELD, True)] * 2
+    for text in words:
+        assert "reservation night-1 is not made by Outrider, so no image comes to its nodes" in text
+    assert started_on(sandbox, handed_in) == ""
+    assert started_on(sandbox, plain) == "n1"
+    assert started_on(sandbox, moved) != ""
+
+
+def test_job_that_is_let_go_in_a_foreign_reservation_is_held_again(sandbox: Sandbox) -> None:
+    now_s = sandbox.now_s
+    theirs = RmsReservation(
+        name="night-1", nodes=("n1",), start_s=now_s + 3600, end_s=now_s + 7200, users=(ALICE.user,)
+    )
+    sandbox.rms.outside.reserve(theirs)
+    key = sandbox.submit(reservation="night-1")
+    sandbox.sleep(60)
+    sandbox.rms.release(key)
+    sandbox.sleep(120)
+    job = sandbox.job(key)
+
+    assert job is not None
+    assert job.state is JobState.HELD
+    holds = [why for _, what, why in states(sandbox, key) if what == "held"]
+    assert len(holds) == 3

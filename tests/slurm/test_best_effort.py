@@ -25,6 +25,21 @@ def test_cold_job_begins_only_when_its_image_is_on_its_node(site: OutriderSite) 
     assert "QFI" in output(site, job)
 
 
+def test_job_with_a_deadline_is_held_until_its_image_is_on_its_node(site: OutriderSite) -> None:
+    image = site.image("deadline.qcow2", 12 * MB)
+    # The first word is the client's filter's, which a user may leave out.
+    comment = f"--comment=outrider-hold=priority outrider:image={image.uri};digest={image.digest}"
+
+    job = site.submit(script(None), "-t1", "--deadline=now+1hour", comment)
+    found = ended(site, job)
+
+    assert found.state == "COMPLETED", output(site, job)
+    assert arrived_s(site, image)[found.nodes] <= found.start_s
+    assert "QFI" in output(site, job)
+    shown = site.cluster.run(HEAD, ["scontrol", "show", "job", job]).stdout
+    assert "Deadline=2" in shown
+
+
 def test_warm_job_goes_where_its_image_is(site: OutriderSite) -> None:
     image = site.image("warm.qcow2", 6 * MB)
     first = ended(site, site.submit(script(image), "-t1"))

@@ -12,9 +12,11 @@ from tests.slurm.failing import (
     MB,
     fill,
     hold_back,
+    kill_service,
     let_go,
     wait_arriving,
     wait_released,
+    wait_told,
 )
 from tests.slurm.jobs import (
     arrived_s,
@@ -100,6 +102,27 @@ def test_job_that_root_releases_too_early_waits_or_is_told_and_drains_nothing(si
         assert "outrider: the image is not ready on node n2" in output(site, job)
 
 
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_job_that_root_lets_go_before_the_service_has_seen_it_goes_back_and_starts_with_its_image(
+    site: OutriderSite, nodes: int
+) -> None:
+    image = site.image(f"unseen-{nodes}.qcow2", 5 * MB)
+    kill_service(site)
+    job = site.submit(script(image), "-t1", f"-N{nodes}")
+    site.cluster.run(HEAD, ["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    wait_told(site, job, "it went back to the queue, since n")
+    back = wait_for(site, job, "PENDING")
+    sound = site.cluster.run(HEAD, ["sinfo", "-h", "-o", "%T"]).stdout.split()
+    site.start_service()
+    found = ended(site, job)
+
+    assert back.nodes == ""
+    assert "somebody let the job start before its image was here" in back.admin_comment
+    assert not {"drained", "draining", "down"} & set(sound)
+    assert found.state == "COMPLETED", output(site, job)
+    assert output(site, job).count("QFI") == nodes
+
+
 def test_job_whose_image_root_removes_just_before_its_start_is_told_so(site: OutriderSite) -> None:
     image = site.image("evicted.qcow2", 5 * MB)
     filled = fill(site, "n3")
@@ -146,20 +169,22 @@ def test_reservation_that_root_moves_in_slurm_is_put_right(site: OutriderSite) -
     wait_in_slurm(site, name, is_there=False)
 
 
-def test_job_in_a_reservation_finds_no_image_if_the_daemon_is_dead_and_is_told(site: OutriderSite) -> None:
+def test_job_in_a_reservation_whose_nodes_daemon_is_dead_waits_and_is_told(site: OutriderSite) -> None:
     workspace(site, "silent", 5 * MB)
-    answer = reserve(site, "silent", "--start=now+12s", "-t60s")
+    answer = reserve(site, "silent", "--start=now+12s", "-t5m")
     name, node = str(answer["name"]), str(answer["nodes"])
     wait_in_slurm(site, name, is_there=True)
     job = site.submit(script(None), "-t1", f"--reservation={name}")
     wait_reservation(site, name, "ready")
 
     site.cluster.kill(node, "cachemgr")
-    found = wait_for(site, job, "COMPLETED", "FAILED")
+    said = wait_told(site, job, "it went back to the queue")
     site.start_node(node)
+    found = ended(site, job)
 
-    assert found.state == "FAILED"
-    assert f"outrider: the image is not ready on node {node}" in output(site, job)
+    assert f"since {node} could not give it its image: no daemon answers" in said
+    assert found.state == "COMPLETED", output(site, job)
+    assert "QFI" in output(site, job)
     site.outrider("cancel", name, check=False)
     wait_reservation(site, name, "cancelled", "ended")
 
@@ -171,3 +196,41 @@ def test_second_service_on_the_same_head_does_not_start(site: OutriderSite) -> N
     assert done.returncode not in (0, 124)
     assert "outriderd" in done.stderr
     assert site.is_promising()
+
+
+@pytest.mark.parametrize("is_service_there", [True, False])
+def test_job_with_an_image_that_root_moves_into_a_foreign_reservation_is_held_and_told(
+    site: OutriderSite, is_service_there: bool
+) -> None:
+    image = site.image(f"moved-{is_service_there}.qcow2", 5 * MB)
+    theirs = f"night-{1 + is_service_there}"
+    argv = ["StartTime=now", "Duration=60", "Nodes=n3", "Users=ada"]
+    for name in ("night", theirs):
+        given = [f"ReservationName={name}", *argv, "Flags=IGNORE_JOBS,OVERLAP"]
+        site.cluster.run(HEAD, ["scontrol", "create", "reservation", *given])
+    kill_service(site)
+    job = site.submit(script(image), "-t1")
+    update = ["scontrol", "update", f"JobId={job}"]
+    with pytest.raises(CommandFailed):
+        site.cluster.run(HEAD, [*update, "ReservationName=night"])
+    # By its name it could be one of ours.
+    site.cluster.run(HEAD, [*update, f"ReservationName={theirs}"])
+    if is_service_there:
+        site.start_service()
+        wait_told(
+            site, job, f"it stays held: reservation {theirs} is not made by Outrider, so no image comes"
+        )
+    else:
+        site.cluster.run(HEAD, [*update, "StartTime=now"])
+        said = wait_told(site, job, "it went back to the queue")
+        assert f"no image is held on this node for reservation {theirs}" in said
+        site.start_service()
+    held = wait_for(site, job, "PENDING")
+    site.cluster.run(HEAD, [*update, "ReservationName="])
+    for name in ("night", theirs):
+        site.cluster.run(HEAD, ["scontrol", "delete", f"ReservationName={name}"])
+    found = ended(site, job)
+
+    assert held.nodes == ""
+    assert found.state == "COMPLETED", output(site, job)
+    assert "QFI" in output(site, job)

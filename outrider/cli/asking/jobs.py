@@ -108,6 +108,8 @@ def job_screen(details: JobDetails, asking: Session) -> str:
     ready = ""
     if view.ready_s is not None:
         ready = f"{'since' if view.ready_s <= when.now_s else 'about'} {when.clock(view.ready_s)}"
+    if view.state == "over":
+        return "\n".join([title, facts([("user", printable(view.user))], paint)])
     wanted = plural(view.nodes_wanted, "node") + (f", {details.tasks} tasks" if details.tasks > 1 else "")
     known = [
         ("user", printable(view.user)),

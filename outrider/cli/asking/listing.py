@@ -23,7 +23,10 @@ _NODES = """examples:
   outrider nodes 'n[1-4]'
   outrider nodes --noheader
 """
-_IMAGES = """examples:
+_IMAGES = """Those that everybody may use, and of the private ones your own; administrators see all, and whose
+they are. NEEDED are the reservations and jobs that have it.
+
+examples:
   outrider images
 """
 _TRANSFERS = """examples:
@@ -40,7 +43,11 @@ def add(commands: Subparsers) -> None:
     add_header_option(parser)
     parser.add_argument("names", metavar="NODES", nargs="?", help="these nodes only: n[1-4,7]")
     parser = add_asking(
-        commands, "images", images, "list images, where they are, and how many need them", _IMAGES
+        commands,
+        "images",
+        images,
+        "list the images that you may use, where they are, and how many need them",
+        _IMAGES,
     )
     add_header_option(parser)
     parser = add_asking(commands, "transfers", transfers, "list transfers that wait or run", _TRANSFERS)
@@ -146,11 +153,12 @@ def images(arguments: argparse.Namespace) -> None:
         print_json(answer)
         return
     found = asking.read(ImageList, answer)
-    header = ("DIGEST", ">SIZE", ">NODES", "NODELIST", "COMING", ">NEEDED", "PRIVATE", "URI")
+    header = ("DIGEST", ">SIZE", ">NODES", "NODELIST", "COMING", ">NEEDED", "PRIVATE", "OWNER", "URI")
     rows: list[tuple[object, ...]] = [
         (
             short(each.digest), _size(each.size_bytes), each.node_count, each.nodes, each.coming_nodes,
-            each.reservations, "yes" if each.is_private else "no", each.uri,
+            each.reservations + each.jobs, "yes" if each.is_private else "no", ",".join(each.owners),
+            each.uri,
         )
         for each in found.images
     ]  # fmt: skip

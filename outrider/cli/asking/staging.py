@@ -126,7 +126,7 @@ def _standing(group: Group, when: When) -> str:
         if len(sources) == 1:
             parts.append(f"from {sources[0]}")
     ready = [each.ready_s for each in group.members if each.ready_s is not None]
-    if ready and group.state == "ready":
+    if ready and group.state == "ready" and max(ready) <= when.now_s:
         parts.append(f"since {when.clock(max(ready))}")
     elif ready and group.state in ("arriving", "waiting"):
         parts.append(f"ready about {when.clock(max(ready))}")

@@ -23,7 +23,9 @@ examples:
 
 def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "submit", submit, "hand a job to the batch system", _EPILOG)
-    parser.add_argument("--reservation", metavar="NAME", help="run in this reservation")
+    parser.add_argument(
+        "--reservation", metavar="NAME", help="run in this reservation: render-17, or render if that is clear"
+    )
     parser.add_argument("--workspace", metavar="FILE", help="run on this workspace's image, best effort")
     parser.add_argument(
         "-n", "-N", "--nodes", metavar="N", type=positive, help="how many nodes (the workspace's, or 1)"

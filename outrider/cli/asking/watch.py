@@ -65,7 +65,12 @@ class Screen:
 
 def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "watch", watch, "follow a reservation, or all transfers", _EPILOG)
-    parser.add_argument("name", metavar="NAME", nargs="?", help="the reservation; without it all transfers")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        help="the reservation: render-17, or render if that is clear; without it all transfers",
+    )
     parser.add_argument(
         "--until",
         metavar="WHEN",
@@ -91,12 +96,13 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
     is_drawn = is_live(os.environ) and not asking.is_json
     view: Screen | Lines = Screen(_written, columns, lines) if is_drawn else Lines()
     ends_with = READY if arguments.until == "ready" else OVER
+    name = arguments.name
     while True:
-        text, changes, state = _look(asking, arguments.name, clock.now_s())
+        text, changes, name, state = _look(asking, name, clock.now_s())
         view.show(text, changes)
-        if arguments.name and state in ends_with:
+        if name and state in ends_with:
             if state == "failed":
-                raise BrokenError(f"{arguments.name} has failed; see outrider explain {arguments.name}")
+                raise BrokenError(f"{name} has failed; see outrider explain {name}")
             return
         clock.sleep(arguments.every)
 
@@ -114,8 +120,9 @@ class Lines:
         self._last = changes
 
 
-def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str, str], str]:
-    """The screen, a line for each thing that can change, and the state if one reservation is watched."""
+def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str, str], str | None, str]:
+    """The screen, a line for each thing that can change, and whose state is the last if one is watched: its
+    whole name, since it may be meant by its workspace's only as long as no other is."""
     from outrider.cli.asking.words import When
     from outrider.service.answers import ReservationDetails, TransferList
 
@@ -124,13 +131,11 @@ def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str,
         answer = asking.client.get("/v1/transfers")
         found = asking.read(TransferList, answer)
         changes = _json_line(answer) if asking.is_json else _transfer_changes(found, when)
-        return transfers_screen(found, when), changes, ""
+        return transfers_screen(found, when), changes, None, ""
     answer = asking.client.get(f"/v1/reservations/{in_path(name)}")
     details = asking.read(ReservationDetails, answer)
-    state = details.reservation.state
-    return reservation_screen(details, when), (
-        _json_line(answer) if asking.is_json else _reservation_changes(details, when)
-    ), state  # fmt: skip
+    changes = _json_line(answer) if asking.is_json else _reservation_changes(details, when)
+    return reservation_screen(details, when), changes, details.reservation.name, details.reservation.state
 
 
 def _json_line(answer: Json) -> dict[str, str]:

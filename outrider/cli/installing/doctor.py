@@ -123,11 +123,12 @@ def _head(found: Facts, arguments: argparse.Namespace) -> Sequence[Callable[[], 
     from outrider.cli.installing import headfiles
     from outrider.cli.installing.headchecks import HeadChecks
     from outrider.cli.installing.init import planned_for
-    from outrider.cli.installing.plan import CLI_PART, PARTS
+    from outrider.cli.installing.plan import PARTS, UNLESS_WANTED
 
+    parts = frozenset(PARTS) - frozenset(UNLESS_WANTED) | headfiles.in_force(found.site)
     head = headfiles.Head(
         site=found.site, user=headfiles.service_user(), slurm_user=found.slurm_user,
-        has_systemd=found.has_systemd, spank=None, key=None, parts=frozenset(PARTS) - {CLI_PART},
+        has_systemd=found.has_systemd, spank=None, key=None, parts=parts,
     )  # fmt: skip
     plan = planned_for(found, head, has_spank=False)
     files = headfiles.without_content(headfiles.files(head, plan.hooks))

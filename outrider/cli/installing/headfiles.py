@@ -10,14 +10,17 @@ import re
 import secrets
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.cli.installing.hooks import FOLDER, WRAPPERS, Composed
+from outrider.cli.installing.hooks import FOLDER, PROLOG_SLURMCTLD, WRAPPERS, Composed, composed
+from outrider.cli.installing.marking import LUA, is_marked
 from outrider.cli.installing.placing import Json
-from outrider.cli.installing.plan import SPANK_FILE, UNIT_PART
+from outrider.cli.installing.plan import CLI_PART, SPANK_FILE, UNIT_PART
 from outrider.cli.installing.shipped import SLURM, package_file, shipped
 from outrider.cli.installing.siteconf import SiteConf
+from outrider.cli.installing.slurmconf import settings
 from outrider.metadata.errors import TextError
 from outrider.metadata.hostlists import expand
 
@@ -126,12 +129,30 @@ def service_user() -> str:
     return found[1] if found else "root"
 
 
-def deployed() -> tuple[str, ...]:
-    """The nodes to which `outrider nodes deploy` has brought everything."""
+def deployed(kind: str = "nodes") -> tuple[str, ...]:
+    """The nodes to which `outrider nodes deploy` has brought everything; as `wrapped`, those that have
+    what slurm.conf names, too, which an earlier version did not bring to all sites."""
     try:
-        return tuple(json.loads(Path(DEPLOYED).read_bytes())["nodes"])
+        return tuple(json.loads(Path(DEPLOYED).read_bytes()).get(kind, ()))
     except OSError:
         return ()
+
+
+def in_force(site: SiteConf) -> frozenset[str]:
+    """The parts, of those that are left out unless they are wanted, that an earlier run has put in force."""
+    found = set()
+    hook = composed(PROLOG_SLURMCTLD, site, can_be_several=False)
+    values = {each.value for file in site.files for each in settings(file.present) if _is_of(hook, each.key)}
+    if values & {hook.hook.ours, hook.wrapper_path} or (hook.link and _is_ours(hook.link)):
+        found.add(hook.hook.name)
+    with suppress(OSError):
+        if is_marked(Path(site.folder, "cli_filter.lua").read_text(errors="replace"), LUA):
+            found.add(CLI_PART)
+    return frozenset(found)
+
+
+def _is_of(hook: Composed, key: str) -> bool:
+    return key.lower() == hook.hook.key.lower()
 
 
 def installed_for() -> str:

@@ -1,16 +1,17 @@
 """How Outrider's hooks get beside those that a site has already, whatever form they are in.
 
-A hook that a site does not have is set. A single program is called by a few lines of shell together with
-ours. A pattern gets one more program that matches it, which calls ours. Nothing of the site's is left
-out or changes places: its prolog runs before ours and its failure counts as before, its epilog runs
-after ours.
+What slurm.conf names is never a file of Outrider's own folder: Slurm drains a node whose hook is missing or
+cannot be run, so a few lines of shell outside of it call ours, and go on without. Where the site has a
+single program of its own, they call both. A pattern gets one more program that matches it, which calls ours.
+Nothing of the site's is left out or changes places: its prolog runs before ours and its failure counts as
+before, its epilog runs after ours.
 """
 
 from __future__ import annotations
 
 import posixpath
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from outrider.cli.installing.siteconf import SiteConf
@@ -64,24 +65,30 @@ def composed(hook: Hook, site: SiteConf, *, can_be_several: bool) -> Composed:
     """Ours beside the site's. `can_be_several`: since 24.05 each line of such a key adds a program."""
     found = site.all(hook.key)
     if not found:
-        return Composed(hook=hook, value=hook.ours)
+        return _alone(hook)
     if (len(found) > 1 and can_be_several) or "," in found[-1].value:
         return Composed(
             hook=hook,
             before=found[-1].value,
+            wrapper=_wrapper(hook, ""),
             trouble=f"{found[-1].place}: {hook.key} names several programs: add one more line, "
-            f"{hook.key}={hook.ours}, and leave {hook.key} to yourself with --without-{hook.name}",
+            f"{hook.key}={WRAPPERS}/{hook.name}, and leave {hook.key} to yourself with --without-{hook.name}",
         )
     value = found[-1].value
-    if value.lower() in ("", "none", "(null)"):
-        return Composed(hook=hook, value=hook.ours, before=value)
+    if value.lower() in ("", "none", "(null)", hook.ours):
+        return _alone(hook, value)
     path = posixpath.join(site.folder, value)
-    if value == hook.ours:
-        return Composed(hook=hook, before=value)
+    if path == f"{WRAPPERS}/{hook.name}":
+        return Composed(hook=hook, before=value, wrapper=_wrapper(hook, ""))
     if not _SPECIAL.isdisjoint(value):
         return _in_pattern(hook, path, found[-1].place)
     wrapper = Composed(hook=hook, before=value, wrapper=_wrapper(hook, path))
     return Composed(hook=hook, before=value, value=wrapper.wrapper_path, wrapper=wrapper.wrapper)
+
+
+def _alone(hook: Hook, before: str = "") -> Composed:
+    found = Composed(hook=hook, before=before, wrapper=_wrapper(hook, ""))
+    return replace(found, value=found.wrapper_path)
 
 
 def _in_pattern(hook: Hook, pattern: str, place: str) -> Composed:
@@ -91,8 +98,9 @@ def _in_pattern(hook: Hook, pattern: str, place: str) -> Composed:
         return Composed(
             hook=hook,
             before=pattern,
+            wrapper=_wrapper(hook, ""),
             trouble=f"{place}: no name for {hook.key}={pattern} can be guessed: "
-            f"let a name that it matches point to {hook.ours}, and use --without-{hook.name}",
+            f"let a name that it matches point to {WRAPPERS}/{hook.name}, and use --without-{hook.name}",
         )
     return Composed(hook=hook, before=pattern, link=f"{folder}/{name}", wrapper=_wrapper(hook, ""))
 
@@ -106,7 +114,11 @@ _NAME = (
 # What follows Outrider's own where it could not be run. No state of our files may drain a node or stop a job
 # that has no image; one that has fails alone, with a sentence.
 _INSTEAD = {
-    "prolog": "case ${SLURM_JOB_COMMENT-} in *outrider-ticket=*) ;; *) exit 0 ;; esac\n"
+    "prolog": "case ${SLURM_JOB_COMMENT-}:${SLURM_JOB_RESERVATION-} in\n*outrider-ticket=*) ;;\n*:*-*[0-9])\n"
+    # A reservation of the service's, by the mark that operators alone can set.
+    f"    {_PATH}"
+    '    case $(timeout 5 scontrol --oneliner show reservation "$SLURM_JOB_RESERVATION" 2>&1) in\n'
+    "    *PURGE_COMP=1366-14:17:00*) ;; *) exit 0 ;; esac ;;\n*) exit 0 ;; esac\n"
     + _NAME
     + "mkdir -p -m 755 /run/outrider /run/outrider/failed\n"
     f'umask 077\nprintf \'%s\\n\' "{_UNABLE}" >"$failed.new" &&\n'

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from outrider.cli.installing.plan import Plan
     from outrider.cli.installing.running import Runner
 
-OFF_UNLESS_WANTED = "cli-filter"
 _LEAVABLE = ("submit-filter", "prolog", "epilog", "task-prolog", "prolog-slurmctld", "slurm-conf", "unit")
 _SLURM = """Without --apply nothing is changed: the lines are shown, for whoever wants to write them. With it,
 the head gets Outrider's files. Once "outrider nodes deploy" has brought the hooks to all nodes, the site's
@@ -29,7 +28,7 @@ own files get their lines: marked, beside what is there, with a copy of each fil
 examples:
   outrider init slurm
   outrider init slurm --apply
-  outrider init slurm --apply --without-prolog-slurmctld
+  outrider init slurm --apply --with-prolog-slurmctld
   outrider init slurm --remove
 """
 
@@ -41,6 +40,8 @@ class Wishes:
     conf: str | None
     user: str
     parts: frozenset[str]
+    keeps: frozenset[str]
+    """Parts that stay if an earlier run has put them in force."""
     spank: str | None
     are_nodes_ready: bool
 
@@ -94,6 +95,10 @@ def add(commands: Subparsers) -> None:
     slurm.add_argument(
         "--with-cli-filter", action="store_true",
         help="add the filter of sbatch and srun, too: every machine on which users submit has to have it",
+    )  # fmt: skip
+    slurm.add_argument(
+        "--with-prolog-slurmctld", action="store_true",
+        help="add a last look on the head before a job starts, which costs every job of the site 0.1 s",
     )  # fmt: skip
     slurm.add_argument(
         "--spank", metavar="FILE", help="the compiled plugin for --workspace=, if it is wanted"
@@ -159,7 +164,7 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         "manifest": headfiles.MANIFEST, "folders": headfiles.folders(head),
         "files": headfiles.files(head, planned.hooks),
     }  # fmt: skip
-    waits = "" if wishes.are_nodes_ready or CONF_PART not in wishes.parts else _unready(found, planned)
+    waits = "" if wishes.are_nodes_ready or CONF_PART not in head.parts else _unready(found, planned)
     put, kept = looked_at(placed({**request, "do": "look"}), request["files"])
     is_done = is_applied and not planned.troubles
     if is_done:
@@ -185,7 +190,7 @@ def install(wishes: Wishes, runner: Runner, *, is_applied: bool) -> Outcome:
         troubles=planned.troubles,
         is_applied=is_done,
         waits_for_nodes=waits,
-        next_steps=_next_steps(found, planned, waits, is_done=is_done),
+        next_steps=_next_steps(found, planned, waits, _again(head), is_done=is_done),
     )
 
 
@@ -238,15 +243,15 @@ def _waiting(runner: Runner) -> list[str]:
 
 
 def _wishes(arguments: argparse.Namespace) -> Wishes:
-    from outrider.cli.installing.plan import PARTS
+    from outrider.cli.installing.plan import PARTS, UNLESS_WANTED
 
     left_out = {each for each in _LEAVABLE if getattr(arguments, f"without_{each.replace('-', '_')}")}
-    if not arguments.with_cli_filter:
-        left_out.add(OFF_UNLESS_WANTED)
+    unwanted = {each for each in UNLESS_WANTED if not getattr(arguments, f"with_{each.replace('-', '_')}")}
     return Wishes(
         conf=arguments.conf,
         user=arguments.user,
-        parts=frozenset(PARTS) - left_out,
+        parts=frozenset(PARTS) - left_out - unwanted,
+        keeps=frozenset(unwanted - left_out),
         spank=arguments.spank,
         are_nodes_ready=arguments.nodes_are_ready,
     )
@@ -270,7 +275,7 @@ def _head(wishes: Wishes, found: Facts) -> Head:
         has_systemd=found.has_systemd,
         spank=spank,
         key=headfiles.key(),
-        parts=wishes.parts,
+        parts=wishes.parts | (wishes.keeps & headfiles.in_force(found.site)),
     )
 
 
@@ -295,7 +300,7 @@ def _unready(found: Facts, planned: Plan) -> str:
 
     if not planned.wants_hooks_on_nodes:
         return ""
-    known = set(headfiles.deployed())
+    known = set(headfiles.deployed("wrapped"))
     return fold(name for name in headfiles.nodes_of(found.site) if name not in known)
 
 
@@ -310,14 +315,27 @@ def _seen(found: Facts) -> Seen:
     )
 
 
-def _next_steps(found: Facts, planned: Plan, waits: str, *, is_done: bool) -> tuple[str, ...]:
+def _again(head: Head) -> str:
+    """The command that goes on with what was asked for."""
+    from outrider.cli.installing.plan import UNLESS_WANTED
+
+    wanted = "".join(f" --with-{each}" for each in UNLESS_WANTED if each in head.parts)
+    return f"outrider init slurm --apply{wanted}"
+
+
+def _next_steps(found: Facts, planned: Plan, waits: str, again: str, *, is_done: bool) -> tuple[str, ...]:
     """What the administrator does now, in order."""
+    from outrider.cli.installing.headfiles import deployed
+    from outrider.metadata.hostlists import expand
+
     if planned.troubles:
         return ()
     if not is_done:
-        return ("outrider init slurm --apply",)
+        return (again,)
     if waits:
-        return (f"outrider nodes deploy '{waits}' --limit 200GiB", "outrider init slurm --apply")
+        # Nodes to which an earlier version has brought its files have their pools already.
+        size = "" if set(expand(waits)) <= set(deployed()) else " --limit 200GiB"
+        return (f"outrider nodes deploy '{waits}'{size}", again)
     steps = []
     changed = [each.path for each in planned.edits if not each.path.endswith("job_submit.lua")]
     if changed and not found.is_configless and not found.shared_as:

@@ -122,9 +122,12 @@ def note_deployed(added: Sequence[str], removed: Sequence[str]) -> None:
     """Remember which nodes have the hooks; without them slurm.conf is not changed."""
     from outrider.cli.installing.editing import write
 
-    nodes = sorted((set(deployed()) | set(added)) - set(removed), key=natural)
+    nodes, wrapped = (
+        sorted((set(deployed(kind)) | set(added)) - set(removed), key=natural)
+        for kind in ("nodes", "wrapped")
+    )
     os.makedirs(os.path.dirname(DEPLOYED), exist_ok=True)
-    write(DEPLOYED, f"{json.dumps({'version': 1, 'nodes': nodes})}\n".encode())
+    write(DEPLOYED, f"{json.dumps({'version': 1, 'nodes': nodes, 'wrapped': wrapped})}\n".encode())
     if not nodes:
         os.unlink(DEPLOYED)
 

@@ -155,10 +155,7 @@ class Place:
         return {"changed": changed, "kept": kept}
 
     def remove(self, leftovers: list[str]) -> Json:
-        """Take away what is ours and unchanged; put back what was there before.
-
-        Leftovers are what the daemon has made while it ran: files, and folders if they are empty.
-        """
+        """Take away what is ours and unchanged, with what the daemon has made; put back what was before."""
         removed: list[str] = []
         kept: list[str] = []
         for path in sorted(self.entries):
@@ -179,7 +176,7 @@ class Place:
 
     def _undo(self, path: str) -> bool:
         """Take one file away, or leave it, if somebody has made another of it."""
-        quietly(os.unlink, self.at(path) + NEW)
+        quietly(os.unlink, beside(self.at(path)))
         entry = self._entry(path)
         if entry is None:
             # What was there before is there again: an earlier removal was cut off.
@@ -220,12 +217,12 @@ class Place:
             os.chown(self.at(about["path"]), *ids_of(about["owner"]))
 
     def _write_beside(self, file: File) -> None:
-        beside = self.at(file.path) + NEW
-        quietly(os.unlink, beside)
+        place = beside(self.at(file.path))
+        quietly(os.unlink, place)
         if file.link:
-            os.symlink(file.link, beside)
+            os.symlink(file.link, place)
             return
-        handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(handle, "wb") as out:
                 out.write(file.content or b"")
@@ -235,7 +232,7 @@ class Place:
                     os.fchown(out.fileno(), *ids_of(file.owner))
                 os.fsync(out.fileno())
         except BaseException:
-            quietly(os.unlink, beside)
+            quietly(os.unlink, place)
             raise
 
     def _swap(self, file: File, state: str) -> None:
@@ -251,7 +248,7 @@ class Place:
         self._save()
         if state == "foreign":
             os.link(path, self.at(before), follow_symlinks=False)
-        os.replace(path + NEW, path)
+        os.replace(beside(path), path)
         sync_folder(os.path.dirname(path))
 
     def _save(self) -> None:
@@ -265,9 +262,13 @@ class Place:
 
     def _is_owned(self, file: File) -> bool:
         found = os.lstat(self.at(file.path))
-        if stat.S_IMODE(found.st_mode) != file.mode:
-            return False
-        return not file.owner or (found.st_uid, found.st_gid) == ids_of(file.owner)
+        is_owners = not file.owner or (found.st_uid, found.st_gid) == ids_of(file.owner)
+        return is_owners and stat.S_IMODE(found.st_mode) == file.mode
+
+
+def beside(path: str) -> str:
+    """Where a file is written first: no pattern of a site's hooks matches it there."""
+    return f"{os.path.dirname(path)}/.{os.path.basename(path)}{NEW}"
 
 
 def upwards(path: str) -> list[str]:
@@ -276,8 +277,7 @@ def upwards(path: str) -> list[str]:
 
 
 def too_open(place: Place, files: list[File]) -> list[Json]:
-    """What others than root can write to on the way to our files, which makes them root when a job
-    starts, and secrets that others can read."""
+    """What others than root can write to, being root at a job's start; secrets that others can read."""
     ours = {each.path: each for each in files}
     found: list[Json] = []
     for path in sorted({above for each in ours for above in upwards(each)}):

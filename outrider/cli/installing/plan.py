@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outrider.cli.installing.hooks import HOOKS, PROLOG, Composed, composed
+from outrider.cli.installing.hooks import HOOKS, PROLOG, PROLOG_SLURMCTLD, Composed, composed
 from outrider.cli.installing.lua import CLI, SUBMIT, Filter, lines, with_ours
 from outrider.cli.installing.marking import LUA, SLURM, Replacement, changed, restored
 from outrider.cli.installing.siteconf import Located, SiteConf
@@ -17,6 +17,8 @@ SUBMIT_PART = "submit-filter"
 CLI_PART = "cli-filter"
 CONF_PART = "slurm-conf"
 UNIT_PART = "unit"
+UNLESS_WANTED = (CLI_PART, PROLOG_SLURMCTLD.name)
+"""What is left out unless it is asked for, or in force."""
 PARTS = (SUBMIT_PART, *(hook.name for hook in HOOKS), CLI_PART, CONF_PART, UNIT_PART)
 SPANK_FILE = "/usr/lib/outrider/slurm/spank_outrider.so"
 _PLUGINS = {
@@ -180,7 +182,7 @@ def _advice(site: SiteConf, parts: frozenset[str], wanted: Mapping[str, str]) ->
             "PrologFlags has RunInJob: the prolog then runs inside of the job's own limits, and its time and "
             "memory are the job's"
         )
-    if site.value("JobRequeue", "1") == "0" and any(hook.name in parts for hook in HOOKS if hook.is_on_head):
+    if site.value("JobRequeue", "1") == "0" and PROLOG.name in parts:
         found.append(
             "JobRequeue=0: what is submitted past the submit filter cannot go back to the queue when its "
             "image went missing at the last moment"

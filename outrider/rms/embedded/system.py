@@ -153,9 +153,9 @@ class EmbeddedSystem:
         with self._call():
             self._twin.hold(job, reason)
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         with self._call():
-            self._twin.release(job, nodes)
+            self._twin.release(job, nodes, ticket)
 
     def note(self, job: str, text: str) -> None:
         with self._call():

@@ -34,6 +34,8 @@ class Snapshot:
     advances: tuple[Advance, ...]
     """Of reservations, guards left out, the newest of a name last."""
     guards: tuple[Advance, ...]
+    troubled: frozenset[str] = frozenset()
+    """The numbers of jobs in Grid Engine's state E: a start of theirs has failed."""
 
 
 def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing) -> Snapshot:
@@ -56,6 +58,7 @@ def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing)
         instances=instances,
         advances=own,
         guards=tuple(each for each in found if is_guard(each, settings)),
+        troubled=_troubled(rows),
     )
 
 
@@ -78,7 +81,12 @@ def of_one_job(
     rows, held = _rows(commands, detail.user)
     eligible = _eligible(commands, settings, details)
     jobs = seeing.jobs(details, rows, held, names, eligible, settings)
-    return replace(before, sight=replace(before.sight, at_s=clock.now_s(), jobs=jobs), details=details)
+    sight = replace(before.sight, at_s=clock.now_s(), jobs=jobs)
+    return replace(before, sight=sight, details=details, troubled=_troubled(rows))
+
+
+def _troubled(rows: Iterable[Task]) -> frozenset[str]:
+    return frozenset(row.number for row in rows if "E" in row.state)
 
 
 def _rows(commands: Commands, user: str) -> tuple[list[Task], set[str]]:

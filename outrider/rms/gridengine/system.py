@@ -125,7 +125,7 @@ class GridEngine:
             raise Refused(f"job {job} runs on {' '.join(found.nodes)} already: it cannot be held")
         self._alter(found, "-ac", f"{context.NOTE}={context.shown(reason)}")
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         snapshot = self._snapshot_for(job)
         found = self._job(snapshot, job)
         known = {node.name for node in snapshot.sight.nodes}
@@ -134,19 +134,22 @@ class GridEngine:
             raise Unknown(f"there is no node {' '.join(missing)} in Grid Engine")
         if found.state is JobState.SUSPENDED:
             raise Refused(f"job {job} is suspended: resume it")
+        carried = ["-ac", f"{context.TICKET}={context.encoded(ticket)}"] if ticket else []
         if found.state in ON_NODES:
+            if carried:
+                self._alter(found, *carried)
             if nodes and not set(found.nodes) <= set(nodes):
                 raise Refused(f"job {job} runs on {' '.join(found.nodes)} already")
             return
         if nodes and len(set(nodes)) < found.nodes_wanted:
             raise Refused(f"job {job} wants {found.nodes_wanted} nodes, not {len(set(nodes))}")
-        self._alter(found, *self._led(snapshot, found, nodes))
-        self._commands.ask("qrls", "-h", "s", _number(job))
-        if context.HELD in snapshot.details[_number(job)].context:
-            self._commands.ask("qrls", "-h", "u", _number(job))
-            self._commands.ask("qalter", "-dc", context.HELD, _number(job))
-        if found.state is JobState.HELD:
-            # Ends the state E of a start that failed; there may be none.
+        is_filters = context.HELD in snapshot.details[_number(job)].context
+        mark = ["-dc", context.HELD] if is_filters else []
+        # One command for all, since jobs come in bursts. A hold of the filter's is a user's.
+        holds = "US" if is_filters else "S"
+        self._alter(found, *self._led(snapshot, found, nodes), *carried, *mark, "-h", holds)
+        if _number(job) in snapshot.troubled:
+            # Ends the state E of a start that failed.
             self._commands.attempt("qmod", "-cj", job)
 
     def note(self, job: str, text: str) -> None:
@@ -271,8 +274,10 @@ class GridEngine:
         self._commands.ask("qalter", *arguments, _number(job.key))
 
     def _context(self, job: str, name: str, text: str) -> None:
-        found = self._job(self._snapshot_for(job), job)
-        self._alter(found, "-ac", f"{name}={text}")
+        if job != _number(job):
+            # A task may have ended while its array goes on.
+            self._job(self._snapshot_for(job), job)
+        self._commands.ask("qalter", "-ac", f"{name}={text}", _number(job))
 
     def _binding(self, snapshot: Snapshot, job: RmsJob, number: int, wanted: RmsReservation) -> list[str]:
         detail = snapshot.details[_number(job.key)]

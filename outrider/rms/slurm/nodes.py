@@ -16,10 +16,12 @@ SUFFIXES = "*~#%$@^-!"
 GONE = frozenset({"DOWN", "ERROR", "FUTURE"})
 """UNKNOWN is none of them: slurmctld has been started, or has read its configuration, and has not heard
 from the node since. Soon it says what it has heard, or DOWN."""
+SILENT = frozenset({"NOT_RESPONDING", "NO_RESPOND"})
+"""Nobody answers there: some minutes later Slurm says DOWN."""
 TAKES_NOTHING = frozenset(
     {
-        "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "NOT_RESPONDING", "NO_RESPOND", "REBOOT",
-        "REBOOT_REQUESTED", "REBOOT_ISSUED", "INVALID_REG", "INVAL", "BLOCKED", "UNDRAIN",
+        "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED",
+        "INVALID_REG", "INVAL", "BLOCKED", "UNDRAIN",
     }
 )  # fmt: skip
 """It may finish what it has. What is powered down, planned, reserved or in maintenance is up: Slurm
@@ -58,11 +60,10 @@ def nodes_in_lines(lines: Iterable[str]) -> tuple[tuple[SlurmNode, ...], tuple[s
 @lru_cache(maxsize=1024)
 def state_of(words: str) -> NodeState:
     """`IDLE+CLOUD+DRAIN`, `DOWN*`, `MIXED$`: the base state, then flags; a suffix is a flag, too."""
-    base, *flags = words.upper().split("+")
-    is_silent = "*" in words
-    if base.rstrip(SUFFIXES) in GONE:
+    base, *flags = (each.rstrip(SUFFIXES) for each in words.upper().split("+"))
+    if base in GONE or "*" in words or SILENT.intersection([base, *flags]):
         return NodeState.DOWN
-    if is_silent or TAKES_NOTHING.intersection(each.rstrip(SUFFIXES) for each in [base, *flags]):
+    if TAKES_NOTHING.intersection([base, *flags]):
         return NodeState.DRAINED
     return NodeState.UP
 

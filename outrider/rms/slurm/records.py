@@ -37,13 +37,15 @@ class Record:
     """What is known of a managed job. `others` are fields of whoever else writes it, kept as they are.
 
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
-    `begin_s` is the user's own --begin.
+    `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
+    user has named a deadline.
     """
 
     sentence: str = ""
     metadata: str | None = None
     tag: str = ""
     is_held: bool = False
+    is_stopped: bool = False
     is_suspended: bool = False
     begin_s: int = 0
     wish: Wish | None = None
@@ -116,6 +118,8 @@ def _json(record: Record) -> str:
         plain["tag"] = record.tag
     if record.is_held:
         plain["held"] = True
+    if record.is_stopped:
+        plain["stopped"] = True
     if record.is_suspended:
         plain["suspended"] = True
     if record.begin_s:
@@ -137,13 +141,14 @@ def _read(text: str) -> Plain | None:
 
 
 def _record(sentence: str, plain: Mapping[str, object]) -> Record:
-    known = {"outrider", "metadata", "tag", "held", "suspended", "begin", "wish"}
+    known = {"outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish"}
     metadata, tag, begin = plain.get("metadata"), plain.get("tag"), plain.get("begin")
     return Record(
         sentence=sentence,
         metadata=metadata if isinstance(metadata, str) else None,
         tag=tag if isinstance(tag, str) else "",
         is_held=plain.get("held") is True,
+        is_stopped=plain.get("stopped") is True,
         is_suspended=plain.get("suspended") is True,
         begin_s=begin if isinstance(begin, int) and not isinstance(begin, bool) and begin > 0 else 0,
         wish=_wish(plain.get("wish")),

@@ -91,22 +91,27 @@ class SlurmSystem:
             found = self._waiting(job, "held")
             self._hold(found, self._seen.job(job), reason)
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         with self._guard:
             found, known = self._standing(job), self._seen.job(job)
             self._seen.check_nodes(nodes)
             wish = led(known, nodes, self._seen.places.names)
             if found.is_waiting:
                 self._check_waits(found, known, "released")
+                if known.record.is_stopped and found.is_stopped:
+                    found, known = self._held_by_begin(found, known)
                 try:
-                    self._release(found, known, wish if nodes else None)
+                    self._release(found, known, wish if nodes else None, ticket)
                 except Refused:
                     # It may have started just now, which is what was wanted.
                     found = self._standing(job)
                     if found.is_waiting:
                         raise
-            if not found.is_waiting and nodes and not set(found.nodes) <= set(nodes):
-                raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
+            if not found.is_waiting:
+                if ticket:
+                    self._carry(found, known, ticket)
+                if nodes and not set(found.nodes) <= set(nodes):
+                    raise Refused(f"job {job} runs on {', '.join(found.nodes)} by now")
 
     def note(self, job: str, text: str) -> None:
         with self._guard:
@@ -115,16 +120,7 @@ class SlurmSystem:
 
     def ticket(self, job: str, text: str) -> None:
         with self._guard:
-            found, known = self._standing(job), self._seen.job(job)
-            comment = with_ticket(known.comment, text)
-            if len(comment) > MOST_COMMENT:
-                raise Refused(
-                    f"job {job} has a comment of {len(known.comment)} characters: with its ticket that is "
-                    f"more than {MOST_COMMENT}; its user has to shorten it"
-                )
-            if comment != known.comment:
-                self._write(found, known, known.record if known.is_managed else None, f"Comment={comment}")
-                self._seen.keep(replace(self._seen.job(job), comment=comment))
+            self._carry(self._standing(job), self._seen.job(job), text)
 
     def suspend(self, job: str) -> None:
         """Slurm's own suspension would keep the memory: the job is told to end, and waits to start again."""
@@ -229,6 +225,13 @@ class SlurmSystem:
             raise
         self._seen.keep(replace(self._seen.job(known.key), is_held_by_us=True, eligible_s=now_s + FAR_S))
 
+    def _held_by_begin(self, found: Standing, known: SlurmJob) -> tuple[Standing, SlurmJob]:
+        """Holds by its begin what the submit filter holds by its priority, as it does others: whatever ends
+        this call halfway, the job is held, and by us."""
+        self._hold(found, known, known.record.sentence)
+        self._commands.ask("scontrol", "release", found.address)
+        return self._standing(found.key), self._seen.job(found.key)
+
     def _free(self, found: Standing, reservation: str) -> None:
         """Unbinds a job whose reservation is taken back, and holds it: for its user, as Slurm does itself
         when a reservation is deleted, if it is none that we manage. Nobody here would ever release that
@@ -244,7 +247,13 @@ class SlurmSystem:
         else:
             self._hold(found, known, reason, "ReservationName=")
 
-    def _release(self, found: Standing, known: SlurmJob, nodes: Wish | None) -> None:
+    def _carry(self, found: Standing, known: SlurmJob, ticket: str) -> None:
+        comment = _with_ticket(known, ticket)
+        if comment != known.comment:
+            self._write(found, known, known.record if known.is_managed else None, f"Comment={comment}")
+            self._seen.keep(replace(self._seen.job(known.key), comment=comment))
+
+    def _release(self, found: Standing, known: SlurmJob, nodes: Wish | None, ticket: str) -> None:
         """Lets it start, at its user's own begin at the earliest; `nodes` are those it is led to."""
         now_s, record = self._clock.now_s(), known.record
         begin_s = record.begin_s if known.is_held_by_us or record.is_held else known.eligible_s
@@ -252,9 +261,13 @@ class SlurmSystem:
         if nodes is not None or record.wish is not None:
             asked = nodes or known.wish
             parts += [f"ReqNodeList={asked.required}", f"ExcNodeList={asked.excluded}"]
-        new = replace(record, is_held=False, wish=None if nodes is None else known.wish)
+        comment = _with_ticket(known, ticket) if ticket else known.comment
+        if comment != known.comment:
+            parts.append(f"Comment={comment}")
+        new = replace(record, is_held=False, is_stopped=False, wish=None if nodes is None else known.wish)
         self._write(found, known, new if known.is_managed or new != record else None, *parts)
-        self._seen.keep(replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s))
+        kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
+        self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)
         if found.is_stopped and not found.is_held_by_people:
             self._commands.ask("scontrol", "release", found.address)
 
@@ -271,3 +284,14 @@ class SlurmSystem:
             known = replace(known, record=record, is_managed=True)
         self._commands.ask("scontrol", "update", f"JobId={found.address}", *changes)
         self._seen.keep(known)
+
+
+def _with_ticket(known: SlurmJob, ticket: str) -> str:
+    """A job's comment with a ticket in the place of the last one. Raises Refused."""
+    comment = with_ticket(known.comment, ticket)
+    if len(comment) > MOST_COMMENT:
+        raise Refused(
+            f"job {known.key} has a comment of {len(known.comment)} characters: with its ticket that is "
+            f"more than {MOST_COMMENT}; its user has to shorten it"
+        )
+    return comment

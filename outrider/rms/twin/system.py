@@ -130,10 +130,11 @@ class Twin:
             self._check_waits(found, "held")
             self._world.hold(found, Holder.OURS, reason)
 
-    def release(self, job: str, nodes: tuple[str, ...] = ()) -> None:
+    def release(self, job: str, nodes: tuple[str, ...] = (), ticket: str = "") -> None:
         with self._call("release"):
             world, found = self._world, self._found(job)
             asking.check_nodes(world, nodes)
+            found.ticket = ticket or found.ticket
             wanted = found.submission.nodes_wanted
             if nodes and len(set(nodes)) < wanted:
                 raise Refused(f"job {job} wants {wanted} nodes: {', '.join(nodes)} do not suffice")

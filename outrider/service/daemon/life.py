@@ -35,6 +35,7 @@ from outrider.service.daemon.recent import RecentRequests
 from outrider.service.daemon.reception import PolicyBook, Reception
 from outrider.service.daemon.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
+from outrider.service.daemon.wakefile import WakeFile
 from outrider.service.daemon.web_thread import WebThread
 from outrider.service.daemon.workers import Workers
 from outrider.service.meter import Meter
@@ -229,6 +230,7 @@ class _Service:
             shares=self._shares,
             recent=recent,
         )
+        self._wake_file = WakeFile(config.socket, self._loop.wake, log)
         self._backups = self._make_backups()
         self._chores = Crew("the service's own chores", 1, clock=self._clock, most_waiting=8)
         self._chore: Future[None] | None = None
@@ -242,6 +244,7 @@ class _Service:
         self._metrics.set("outrider_start_timestamp_seconds", self._clock.now_s())
         supervisor = Supervisor(environment)
         try:
+            self._wake_file.start()
             self._web = self._begin_web(sockets)
             supervisor.tell("READY=1")
             self._log.info("service serves", socket=self._config.socket, store=self._config.store_path)
@@ -253,6 +256,7 @@ class _Service:
                 has_web_ended = self._web.stop(STOP_WEB_S)
         finally:
             has_loop_ended = self._loop.stop(STOP_LOOP_S)
+            self._wake_file.stop()
             self._board.clear()
             self._workers.close()
             self._chores.close()
@@ -345,6 +349,7 @@ class _Service:
         every_s = min(TEND_S, watchdog_s(environment, 0) or TEND_S)
         while not orders.stop.wait(every_s):
             self._workers.tend()
+            self._wake_file.tend()
             if not self._web.is_running:
                 raise ServiceError("the API's server ended by itself; see the log")
             if not self._loop.is_running:

@@ -29,10 +29,11 @@ from outrider.service.daemon.board import Board, NoBoard
 from outrider.service.daemon.gauges import show_status
 from outrider.service.daemon.inbox import Inbox
 from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.lookpace import LookPace
 from outrider.service.desk.desk import Event, Outcome
 from outrider.service.meter import Meter
-from outrider.service.ports import Call, Finished, Result
-from outrider.service.requests import Asked, Caller, Request, ShowStatus, Ticked
+from outrider.service.ports import Call, Finished, Look, Result
+from outrider.service.requests import Asked, Caller, EndSubmission, Request, ShowStatus, Ticked, Woken
 from outrider.store.loading import collector_paused
 
 TURN_S = 1.0
@@ -148,6 +149,7 @@ class Loop(Generic[D]):
         self._status: Status | None = None
         self._status_s = -STATUS_EVERY_S
         self._tick_again_s = 0.0
+        self._pace = LookPace()
         self._reopen_s = 0.0
         self._bring_s = 0.0
         """When what is being dealt with was begun."""
@@ -187,6 +189,16 @@ class Loop(Generic[D]):
         if displaced is not None:
             displaced.give_way()
         return future
+
+    def wake(self) -> None:
+        """There is a new job in the batch system, or is about to be: it is looked at soon, if not at once."""
+        self._inbox.put_result(
+            _Waiting(
+                at_s=self._clock.monotonic_s(),
+                bring=lambda: self._pace.want(self._clock.monotonic_s()),
+                drop=_nothing,
+            )
+        )
 
     def set_policies(self, policies: Policies) -> Future[None]:
         """Let others be in force from the next request on. Raises Busy."""
@@ -296,10 +308,16 @@ class Loop(Generic[D]):
         self._look_at_clock()
         if self._wait_s() <= 0:
             self._tick()
+        if self._pace.wait_s(self._clock.monotonic_s()) == 0:
+            self._pace.told(self._clock.monotonic_s())
+            self._handle(Woken(), "woken")
         is_promising = self._status is not None and self._status.is_promising
         if self._beat_s - self._status_s >= (STATUS_EVERY_S if is_promising else TURN_S):
             self._look_at_status()
-        waiting = self._inbox.take(min(TURN_S, max(0.0, self._wait_s())))
+        look_s = self._pace.wait_s(self._clock.monotonic_s())
+        waiting = self._inbox.take(
+            min(TURN_S, max(0.0, self._wait_s()), TURN_S if look_s is None else look_s)
+        )
         if waiting is not None:
             self._bring_s = self._clock.monotonic_s()
             self._meter.set("outrider_loop_lag_seconds", self._bring_s - waiting.at_s)
@@ -346,8 +364,12 @@ class Loop(Generic[D]):
             self._owed[ticket] = future
             kind = type(request).__name__.lower()
             self._handle(Asked(ticket=ticket, caller=caller, request=request), kind)
+            if isinstance(request, EndSubmission) and request.job:
+                self._pace.want(self._clock.monotonic_s(), settle_s=0)
 
     def _bring_result(self, generation: int, call: Call, result: Result) -> None:
+        if isinstance(call, Look):
+            self._pace.ended(self._clock.monotonic_s())
         # The desk that asked may be gone; its successor has asked for itself.
         if generation == self._generation:
             self._handle(Finished(call=call, result=result), "finished")
@@ -379,6 +401,8 @@ class Loop(Generic[D]):
             if (future := self._owed.pop(reply.ticket, None)) is not None:
                 _answer(future, reply.answer)
         for call in outcome.calls:
+            if isinstance(call, Look):
+                self._pace.began(self._clock.monotonic_s())
             self._carry_out(call, partial(self._put_result, self._generation, call))
 
     def _put_result(self, generation: int, call: Call, result: Result) -> None:

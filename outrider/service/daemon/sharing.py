@@ -3,13 +3,11 @@ put together."""
 
 from __future__ import annotations
 
-import pwd
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from cachemgr.shares import Share
@@ -18,6 +16,7 @@ from outrider.service.daemon.nodeshares import NodeShare, NodeShares
 from outrider.service.meter import Meter
 from outrider.service.requests import Caller
 from outrider.service.web.front import WantedShares
+from outrider.service.web.identity import name_of
 
 HEAD = "head"
 FRESH_S = 1.0
@@ -25,7 +24,6 @@ FRESH_S = 1.0
 DESK_S = 2.0
 """How long the desk may take to answer; then the rest is shown without it."""
 SHOW_S = 30.0
-MOST_NAMES = 2_000
 NO_DESK = "the desk did not answer in time: nothing is known of reservations and jobs"
 
 
@@ -170,17 +168,6 @@ class ShareBook:
 def user_of(user: str) -> str:
     """A uid, however it was counted; or an address."""
     return user.removeprefix("uid ")
-
-
-@lru_cache(maxsize=MOST_NAMES)
-def name_of(user: str) -> str:
-    """A user's name; as it was if it is no number, or the user database does not know it."""
-    if not user.isdecimal() or len(user) > 10:
-        return user
-    try:
-        return pwd.getpwuid(int(user)).pw_name
-    except (KeyError, OverflowError):
-        return user
 
 
 def _is_wanted(share: Share, wanted: WantedShares) -> bool:

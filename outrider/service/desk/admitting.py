@@ -24,7 +24,7 @@ from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.desk import replies
 from outrider.service.desk.census import standing_of
-from outrider.service.desk.documents import Document, Record, document_of
+from outrider.service.desk.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.effects import reserve_effect
 from outrider.service.desk.roster import parts, whole
 from outrider.service.desk.site import Live, Site
@@ -77,9 +77,7 @@ class Admitting:
         """A request in the words of the core; the name it would be booked under is in it."""
         site = self._site
         document = document_of(wanted, caller)
-        # What jobs need is pinned as job-17: no reservation is called so.
-        stem = "job-workspace" if document.workspace == "job" else document.workspace
-        name = f"{stem}-{site.next_number}"
+        name = f"{stem_of(document.workspace)}-{site.next_number}"
         try:
             workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:

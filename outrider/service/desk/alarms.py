@@ -59,6 +59,9 @@ class Alarms:
             left = moving.transfer.image.size_bytes - self._carriage.slowest(moving)[0]
             if self._is_early(moving, left, left_s):
                 continue
+            if left_s <= 0:
+                self._late(live, moving, left, -left_s)
+                continue
             odds = moving.odds[name] = odds_percent(moving.rates, left, left_s)
             # It is as safe as the transfer that it has most to fear for.
             live.odds_percent = min(each.odds.get(name, 100) for each in site.moving.values())
@@ -69,11 +72,22 @@ class Alarms:
                 self.endanger(
                     live,
                     f"image {live.document.uri} has {size(left)} to go to {_names(moving)}, "
-                    f"with {max(left_s, 0)} s left; the odds are {odds} %"
-                    + (f"; {complaint}" if complaint else ""),
+                    f"with {left_s} s left; the odds are {odds} %" + (f"; {complaint}" if complaint else ""),
                 )
             elif live.odds_percent >= SAFE_PERCENT and live.danger.startswith("image "):
                 self.save(live)
+
+    def _late(self, live: Live, moving: Moving, left_bytes: int, late_s: int) -> None:
+        """Its time has come without its image: that is no matter of odds any more."""
+        live.odds_percent = None
+        self._hasten(moving)
+        complaint = self._carriage.complaint(moving)
+        since = f"its start was {late_s} s ago" if late_s else "its time has come"
+        self.endanger(
+            live,
+            f"image {live.document.uri} has {size(left_bytes)} to go to {_names(moving)}, and {since}"
+            + (f"; {complaint}" if complaint else ""),
+        )
 
     def watch_link(self, moving: Moving, came_bytes: int) -> None:
         """A transfer has ended, or had its time, having got so much; say if the link gives too little."""

@@ -65,7 +65,7 @@ class Answering:
         if isinstance(request, ListReservations):
             return views.reservations(request, caller)
         if isinstance(request, ListImages):
-            return site_views.images(request, caller)
+            return self._parts.image_views.images(request, caller)
         if isinstance(request, ListNodes):
             states = {name: each.state.value for name, each in roster.items()}
             return site_views.nodes(request, states)

@@ -1,10 +1,17 @@
 """Jobs and reservations of the same user: jobs that run in one carry its ticket, and jobs made from the
-same workspace with the same image are bound to it."""
+same workspace with the same image are bound to it. In a reservation of somebody else's no image comes to a
+job's nodes: one that names an image is held there, and says so."""
 
 from __future__ import annotations
 
 from outrider.rms.base import JobState, RmsJob
-from outrider.service.desk.jobeffects import TicketFields, bind_effect, release_effect, ticket_effect
+from outrider.service.desk.jobeffects import (
+    TicketFields,
+    bind_effect,
+    hold_effect,
+    release_effect,
+    ticket_effect,
+)
 from outrider.service.desk.joborders import JobOrders
 from outrider.service.desk.led import JobImage, Led
 from outrider.service.desk.site import Live, Site
@@ -12,6 +19,8 @@ from outrider.service.meter import Log
 
 ORDER_LOOKS = 2
 WAITING = (JobState.HELD, JobState.PENDING)
+NO_VERSION = -1
+"""In place of the version of a reservation of ours."""
 
 
 class Binding:
@@ -25,8 +34,12 @@ class Binding:
         """By job, the reservation and its version for which it has a ticket, and whether it was held."""
         self._looks: dict[str, int] = {}
 
-    def seen(self, job: RmsJob) -> None:
-        """A job that names a reservation: if that is ours, it gets its ticket, and is not held."""
+    def seen(self, job: RmsJob, foreign: frozenset[str] = frozenset()) -> None:
+        """A job that names a reservation: if that is ours, it gets its ticket, and is not held. `foreign`
+        are those that administrators have made."""
+        if job.reservation in foreign and job.metadata is not None and job.state in WAITING:
+            self._keep_back(job)
+            return
         live = None if job.reservation is None else self._site.live.get(job.reservation)
         if live is None or job.state not in WAITING:
             return
@@ -42,6 +55,24 @@ class Binding:
             self._orders.order(release_effect(job.key, (), ticket, self._site.now_s))
         else:
             self._orders.order(ticket_effect(job.key, ticket, self._site.now_s))
+
+    def _keep_back(self, job: RmsJob) -> None:
+        """Hold a job, and say why, once; and again if it is let go."""
+        assert job.reservation is not None
+        told = (job.reservation, NO_VERSION, False)
+        looks = self._looks[job.key] = self._looks.get(job.key, 0) + 1
+        if self._told.get(job.key) == told and (job.state is JobState.HELD or looks < ORDER_LOOKS):
+            return
+        self._told[job.key], self._looks[job.key] = told, 0
+        words = (
+            f"outrider: it stays held: reservation {job.reservation} is not made by Outrider, so no image"
+            " comes to its nodes; cancel the job and submit it anew, or let an administrator take it out"
+        )
+        self._orders.order(hold_effect(job.key, words, self._site.now_s))
+        self._site.note("lead", f"job {job.key}", "held", words.removeprefix("outrider: "), uid=job.uid)
+        self._log.warning(
+            "job with an image in a foreign reservation", job=job.key, reservation=job.reservation
+        )
 
     def reservation_of(self, job: str) -> str:
         """The reservation that a job has a ticket for; empty if for none."""

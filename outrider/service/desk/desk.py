@@ -55,6 +55,7 @@ from outrider.service.requests import (
     Reserve,
     ShowStatus,
     Ticked,
+    Woken,
 )
 from outrider.service.settings import Settings
 from outrider.store.errors import StoreError
@@ -62,7 +63,7 @@ from outrider.store.loading import collector_paused
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
-Event = Asked | Finished | Ticked
+Event = Asked | Finished | Ticked | Woken
 
 PROBE_S = 5
 """How often a store that could not be written is tried again."""
@@ -137,6 +138,8 @@ class Desk:
                 self._asked(event, programs)
             elif isinstance(event, Finished):
                 self._finished(event)
+            elif isinstance(event, Woken):
+                self._batch.wants_look = True
             self._run(is_asked=isinstance(event, Asked))
             self._flush()
             calls = [*programs, *self._calls()]
@@ -149,11 +152,8 @@ class Desk:
             return Outcome(
                 replies=tuple(Replied(ticket=ticket, answer=trouble) for ticket in sorted(tickets))
             )
-        return Outcome(
-            replies=tuple(replies),
-            calls=tuple(calls),
-            begins=self._parts.site.begins() if self._parts is not None else (),
-        )
+        begins = self._parts.site.begins() if self._parts is not None else ()
+        return Outcome(replies=tuple(replies), calls=tuple(calls), begins=begins)
 
     def next_s(self) -> int | None:
         """By when time must be told again, if nothing else happens."""

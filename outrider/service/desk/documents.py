@@ -54,6 +54,12 @@ class Record:
     words: str = ""
 
 
+def stem_of(workspace: str) -> str:
+    """What a workspace's reservations are called, before the hyphen and the number. What jobs need is pinned
+    as job-17: no reservation is called so."""
+    return "job-workspace" if workspace == "job" else workspace
+
+
 def document_of(wanted: Wanted, caller: Caller) -> Document:
     file, image = wanted.workspace, wanted.image
     section = file.metadata.image

@@ -87,14 +87,16 @@ def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | N
         return
     if effect.kind not in KINDS:
         raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")
+    signed = ""
+    if sign is not None and ticket is not None:
+        signed = sign(ticket["job"], ticket["uid"], ticket["digest"], ticket["expires_s"])
     if effect.kind == BIND:
         rms.bind(job, payload["reservation"])
-    if sign is not None and ticket is not None:
-        rms.ticket(job, sign(ticket["job"], ticket["uid"], ticket["digest"], ticket["expires_s"]))
-    if effect.kind == BIND:
-        rms.release(job)
+        rms.release(job, ticket=signed)
     elif effect.kind == RELEASE:
-        rms.release(job, tuple(payload["nodes"]))
+        rms.release(job, tuple(payload["nodes"]), signed)
+    elif signed:
+        rms.ticket(job, signed)
 
 
 def _effect(kind: str, job: str, payload: dict[str, object], now_s: int) -> Effect:

@@ -7,6 +7,7 @@ is, if that is private, and why it waits are for its user and for administrators
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from operator import attrgetter
 
 from outrider.metadata.hostlists import fold
@@ -24,11 +25,16 @@ from outrider.service.answers import (
 from outrider.service.desk.jobnotes import standing_of
 from outrider.service.desk.leading import Leading
 from outrider.service.desk.led import Led, Stage
+from outrider.service.desk.progress import ready_of
+from outrider.service.desk.rights import may_see
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
+from outrider.store.records import RecordedDecision
 
 MOST_DECISIONS = 100
+OVER = "over"
+"""The state of a job of which nothing but decisions is known any more."""
 EXPECTED = (Stage.STAGING, Stage.STAGED, Stage.RUNNING)
 
 
@@ -66,11 +72,7 @@ class JobViews:
     def details(self, request: ShowJob, caller: Caller) -> JobDetails | Trouble:
         led = self._leading.led.get(request.job)
         if led is None:
-            return Trouble(
-                code="not-found",
-                message=f"job {request.job[:40]} is none that waits for an image or runs with one: see "
-                "outrider jobs, or the batch system's own list",
-            )
+            return self._gone(request.job, caller)
         is_shown = _may_read(led, caller)
         lines = self._site.store.decisions(f"job {led.key}", most=MOST_DECISIONS) if is_shown else []
         return JobDetails(
@@ -78,20 +80,36 @@ class JobViews:
             tasks=led.job.tasks,
             staging=self._staging(led, is_shown=is_shown),
             released_to=fold(led.released or ()),
-            decisions=tuple(
-                DecisionLine(
-                    number=each.number,
-                    at_s=each.at_s,
-                    kind=each.kind,
-                    name=each.name,
-                    outcome=each.outcome,
-                    reason=each.reason,
-                )
-                for each in sorted(lines, key=attrgetter("number"))
-                # Numbers of jobs come again after years, or with another batch system.
-                if each.at_s >= led.job.submitted_s
-            ),
+            # Numbers of jobs come again after years, or with another batch system.
+            decisions=_lines(each for each in lines if each.at_s >= led.job.submitted_s),
         )
+
+    def _gone(self, job: str, caller: Caller) -> JobDetails | Trouble:
+        """A job that is over, or waits for no image any more: what was decided of it is left."""
+        found = self._site.store.decisions(f"job {job}", most=MOST_DECISIONS)
+        lines = [each for each in found if may_see(each, caller, set())]
+        if not lines:
+            return Trouble(
+                code="not-found",
+                message=f"job {job[:40]} is none that waits for an image or runs with one: see "
+                "outrider jobs, or the batch system's own list",
+            )
+        view = JobView(
+            job=job,
+            user=caller.user if lines[0].uid == caller.uid else "",
+            state=OVER,
+            held=False,
+            image=None,
+            nodes_wanted=0,
+            nodes="",
+            node_count=0,
+            submitted_s=lines[-1].at_s,
+            ready_s=None,
+            start_s=None,
+            is_overdue=False,
+            words=f"the last that was decided: {lines[0].outcome}: {lines[0].reason}",
+        )
+        return JobDetails(job=view, tasks=1, staging=(), released_to="", decisions=_lines(lines))
 
     def start(self, request: AskStart, caller: Caller) -> Verdict | Trouble:
         """Whether a job that is about to start on some nodes has its image on all of them."""
@@ -157,11 +175,25 @@ class JobViews:
                     size_bytes=life.image.size_bytes,
                     rate_bytes_per_s=0 if need is None else need.rate,
                     source=need.source if need is not None and is_shown else "",
-                    ready_s=life.ready_s,
+                    ready_s=ready_of(need, life),
                     words=need.words if need is not None and is_shown else "",
                 )
             )
         return tuple(found)
+
+
+def _lines(found: Iterable[RecordedDecision]) -> tuple[DecisionLine, ...]:
+    return tuple(
+        DecisionLine(
+            number=each.number,
+            at_s=each.at_s,
+            kind=each.kind,
+            name=each.name,
+            outcome=each.outcome,
+            reason=each.reason,
+        )
+        for each in sorted(found, key=attrgetter("number"))
+    )
 
 
 def _image(led: Led, *, is_shown: bool) -> ImageView | None:

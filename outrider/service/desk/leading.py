@@ -64,7 +64,7 @@ class Leading:
         self._orders = orders
         self._binding = Binding(site, orders, log)
         self._choosing = Choosing(site, hauling, log)
-        self._jobs = LedJobs(site, agenda, self._choosing)
+        self._jobs = LedJobs(site, agenda, self._choosing, log)
         self.images = JobImages()
         self.notes = JobNotes()
         self._reviewing = Reviewing(site, self._jobs, self._choosing)
@@ -93,9 +93,10 @@ class Leading:
         for key in [key for key in self.led if key not in ours]:
             self._forget(self.led[key])
         self._choosing.look(sight)
+        foreign = frozenset(each.name for each in sight.reservations if not each.is_ours)
         for job in sight.jobs:
             if job.reservation is not None:
-                self._binding.seen(job)
+                self._binding.seen(job, foreign)
             elif job.metadata is not None:
                 self._see(job, is_first=is_first)
         self._reviewing.begin()
@@ -149,8 +150,8 @@ class Leading:
     def turn(self, job: str) -> None:
         """The agenda says that it is time for a job."""
         led = self.led.get(job)
-        if led is not None and led.stage is Stage.RESOLVING:
-            # It may be time to say whom it waits for.
+        if led is not None and led.stage in (Stage.RESOLVING, Stage.STAGING):
+            # It may be time to say whom it waits for, or to wait for no more nodes.
             self._jobs.touch(led)
         if led is None or led.retry_s is None or led.retry_s > self._site.now_s:
             return
@@ -262,7 +263,7 @@ class Leading:
         except TextError as error:
             led.stage = Stage.REFUSED
             led.words = f"{error}; cancel it and submit it anew"
-            self._jobs.note(led, "refused", led.words)
+            self._jobs.note_refusal(led, led.words)
             self._jobs.touch(led)
             return
         self._resolve(led)

@@ -63,6 +63,8 @@ class Led:
     ready_s: int | None = None
     """When its image is expected on enough nodes, or was there."""
     start_s: int | None = None
+    enough_s: int | None = None
+    """Since when its image is known to be on enough nodes, while others that have it are still asked."""
     released: tuple[str, ...] | None = None
     """The nodes that it was last released to, in the order of names; None: it is to be held."""
     is_ordered: bool = False

@@ -12,6 +12,7 @@ from outrider.service.desk.choosing import Choosing
 from outrider.service.desk.led import Led, Stage
 from outrider.service.desk.rota import Rota
 from outrider.service.desk.site import Site
+from outrider.service.meter import Log
 
 WAITING = (JobState.HELD, JobState.PENDING)
 
@@ -19,8 +20,9 @@ WAITING = (JobState.HELD, JobState.PENDING)
 class LedJobs:
     """Jobs by their keys, and those that wait to be dealt with, users by turns."""
 
-    def __init__(self, site: Site, agenda: Agenda, choosing: Choosing) -> None:
+    def __init__(self, site: Site, agenda: Agenda, choosing: Choosing, log: Log) -> None:
         self._site = site
+        self._log = log
         self._agenda = agenda
         self._choosing = choosing
         self.led: dict[str, Led] = {}
@@ -64,7 +66,7 @@ class LedJobs:
     def refuse(self, led: Led, words: str, after_s: int) -> None:
         """Its user has to do something; or it is right when it is tried again."""
         if led.words != words:
-            self.note(led, "refused", words)
+            self.note_refusal(led, words)
         led.stage, led.words, led.trouble = Stage.REFUSED, words, ""
         self.retry(led, after_s)
 
@@ -78,6 +80,14 @@ class LedJobs:
 
     def note(self, led: Led, outcome: str, reason: str) -> None:
         self._site.note("lead", f"job {led.key}", outcome, reason, uid=led.job.uid)
+
+    def note_refusal(self, led: Led, words: str) -> None:
+        """Write down that a job is refused, where that is found when the job is gone, and in the log: as of
+        refused requests, so many of one user in an hour."""
+        site, job = self._site, led.job
+        site.note_refusal("lead", f"job {led.key}", "refused", words, uid=job.uid)
+        say = self._log.debug if site.refusals.is_full(job.uid) else self._log.info
+        say("job is refused", job=led.key, user=job.user, words=words)
 
     def usable(self, nodes: set[int]) -> set[int]:
         available = self._site.book.available

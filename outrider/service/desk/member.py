@@ -25,6 +25,8 @@ class Need:
     """The nodes before it in the chain, the nearest first."""
     since_s: int = 0
     is_there: bool = False
+    there_s: int | None = None
+    """Since when that is known."""
     is_told: bool = False
     told_until_s: int = 0
     failures: int = 0
@@ -55,12 +57,16 @@ class Member:
     """When all its images are asked for next."""
     call: TellNode | None = None
     called_s: int = 0
+    has_new: bool = False
+    """Whether something is needed that it has not been told of: that does not wait for the next second."""
     heard_s: int | None = None
     silent_since_s: int | None = None
     failures: int = 0
     limit_bytes: int | None = None
     used_bytes: int | None = None
     images: dict[str, NodeImage] = field(default_factory=dict)
+    come: dict[str, Need] = field(default_factory=dict)
+    """By digest, what has come since the node has said which images it has."""
     arriving: tuple[Arriving, ...] = ()
     words: str = ""
     promised_bytes: int = 0

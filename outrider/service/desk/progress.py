@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outrider.core.reuse import Life
 from outrider.service.answers import NodeStaging, PlannedTransfer
 from outrider.service.desk.member import Need
 from outrider.service.desk.replies import begin_of, planned
@@ -76,7 +77,7 @@ class Progress:
                     size_bytes=live.document.size_bytes,
                     rate_bytes_per_s=0 if need is None else need.rate,
                     source=need.source if need is not None and is_shown else "",
-                    ready_s=None if life is None else life.ready_s,
+                    ready_s=ready_of(need, life),
                     words=need.words if need is not None and is_shown else "",
                 )
             )
@@ -100,3 +101,13 @@ class Progress:
                 latest_s = latest[transfer.number]
                 found.append(planned(transfer, begin_of(site, latest_s, free_s), latest_s))
         return tuple(found)
+
+
+def ready_of(need: Need | None, life: Life | None) -> int | None:
+    """When an image is expected on a node, or since when it is there: never later than it is known to be."""
+    if need is not None and need.is_there:
+        instants = [
+            at_s for at_s in (need.there_s, None if life is None else life.ready_s) if at_s is not None
+        ]
+        return min(instants, default=None)
+    return None if life is None else life.ready_s

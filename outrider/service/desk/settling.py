@@ -18,6 +18,9 @@ from outrider.service.meter import Log, Meter
 
 ORDER_LOOKS = 2
 """After so many looks that do not show what was ordered it is ordered again."""
+ANSWER_S = 2
+"""So long those that have an image are waited for, so that a job is released to all of them at once: what
+it is released to first is where the batch system puts it."""
 TICKET_S = 30 * 86_400
 SETTLED_AT_ONCE = 100
 
@@ -60,6 +63,8 @@ class Settling:
             return
         usable = self._jobs.usable(led.ready)
         if len(usable) >= led.job.nodes_wanted:
+            if led.released is None and self._are_others_asked(led, usable):
+                return
             if led.stage is Stage.STAGING:
                 self._staged(led)
             self._release(led, self._jobs.names(usable))
@@ -67,6 +72,17 @@ class Settling:
             if led.stage is Stage.STAGED:
                 led.stage = Stage.STAGING
             self._hold(led)
+
+    def _are_others_asked(self, led: Led, usable: set[int]) -> bool:
+        """Whether other nodes that have its image are about to say so."""
+        others = {node for node, life in led.copies.items() if life.transfer is None}
+        if self._jobs.usable(others) <= usable:
+            led.enough_s = None
+            return False
+        if led.enough_s is None:
+            led.enough_s = self._site.now_s
+            self._jobs.look_again(led, ANSWER_S)
+        return self._site.now_s < led.enough_s + ANSWER_S
 
     def _staged(self, led: Led) -> None:
         led.stage, led.words, led.trouble, led.ready_s = Stage.STAGED, "", "", self._site.now_s
@@ -82,10 +98,10 @@ class Settling:
             # More and more nodes have it: that can be said once for all of them.
             return
         is_seen = led.job.state is JobState.PENDING
-        is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen)
+        is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen and self._is_over(led))
         if led.released == nodes and (not is_due or led.is_left_to_others):
             return
-        led.is_left_to_others = False
+        led.is_left_to_others, led.enough_s = False, None
         led.released, led.is_ordered, led.looks, led.grace_s = nodes, True, 0, 0
         assert led.image is not None
         ticket = TicketFields(
@@ -100,12 +116,18 @@ class Settling:
     def _hold(self, led: Led) -> None:
         if led.grace_s > self._site.now_s:
             return
-        is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and led.job.state is JobState.PENDING)
+        is_seen = led.job.state is not JobState.PENDING
+        is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen and self._is_over(led))
         if led.released is None and not is_due:
             return
         led.released, led.is_ordered, led.looks = None, True, 0
         self._orders.order(hold_effect(led.key, "its image is not on its nodes yet", self._site.now_s))
         self._log.info("job is held", job=led.key)
+
+    def _is_over(self, led: Led) -> bool:
+        """Whether nothing waits any more for its turn to be asked of the batch system for a job: of a burst
+        many do, while looks show what came of the first."""
+        return not self._orders.waits(led.key)
 
     def _expect(self, led: Led, ends: dict[int, int]) -> None:
         """When a job's image is expected on enough nodes."""

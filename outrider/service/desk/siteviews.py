@@ -1,4 +1,4 @@
-"""What can be looked at of the whole site: images, nodes, transfers, the timeline.
+"""What can be looked at of the whole site: nodes, transfers, the timeline.
 
 Everybody sees who has which nodes when; what a private image is, is for those who may use it.
 """
@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from outrider.core.model import Image
-from outrider.core.timeline import numbers
 from outrider.metadata.hostlists import fold
 from outrider.service.answers import (
-    ImageList,
-    ImageOnNodes,
     ImageView,
     NodeList,
     NodeStaging,
@@ -30,7 +27,7 @@ from outrider.service.desk.rights import may_read
 from outrider.service.desk.roster import parts
 from outrider.service.desk.site import Live, Moving, Site
 from outrider.service.desk.staff import Staff
-from outrider.service.requests import Caller, ListImages, ListNodes, ListTransfers, ShowTimeline
+from outrider.service.requests import Caller, ListNodes, ListTransfers, ShowTimeline
 
 MOST_STRETCHES = 20_000
 
@@ -42,47 +39,6 @@ class SiteViews:
         self._site = site
         self._staff = staff
         self._progress = Progress(site, staff)
-
-    def images(self, request: ListImages, caller: Caller) -> ImageList:
-        site = self._site
-        nodes = site.book.timeline.nodes
-        found: dict[str, tuple[Image, bool, int]] = {}
-        for live in site.live.values():
-            key = live.document.image.key
-            if live.document.is_private and not may_read(live.record, caller):
-                continue
-            _, _, count = found.get(key, (None, False, 0))
-            found[key] = (live.document.image, live.document.is_private, count + 1)
-        private = {live.document.image.key for live in site.live.values() if live.document.is_private}
-        there: dict[str, list[str]] = {}
-        for member in self._staff.members.values():
-            for digest, held in member.images.items():
-                there.setdefault(digest, []).append(member.name)
-                if digest not in found and digest not in private and caller.is_admin:
-                    found[digest] = (
-                        Image(uri=held.uri or digest, size_bytes=held.size_bytes, digest=digest),
-                        False,
-                        0,
-                    )
-        keys = sorted(found, key=lambda key: (-found[key][2], found[key][0].uri, key))
-        views = []
-        for key in keys[: request.most]:
-            image, is_private, count = found[key]
-            holders = there.get(key, [])
-            coming = {nodes[node].name for node in numbers(site.book.pools.mask_with(key))} - set(holders)
-            views.append(
-                ImageOnNodes(
-                    digest=image.digest,
-                    uri=image.uri,
-                    size_bytes=image.size_bytes,
-                    nodes=fold(holders),
-                    node_count=len(holders),
-                    coming_nodes=fold(sorted(coming)),
-                    reservations=count,
-                    is_private=is_private,
-                )
-            )
-        return ImageList(images=tuple(views), is_complete=len(keys) <= request.most)
 
     def nodes(self, request: ListNodes, states: dict[str, str]) -> NodeList | Trouble:
         site = self._site

@@ -91,17 +91,15 @@ class Staff:
             return
         before = member.needs.get(need.owner)
         if before is not None and before.digest == need.digest:
-            need.is_there, need.arrived_bytes, need.source = (
-                before.is_there,
-                before.arrived_bytes,
-                before.source,
-            )
+            need.is_there, need.there_s = before.is_there, before.there_s
+            need.arrived_bytes, need.source = before.arrived_bytes, before.source
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
         if need.upstream:
             self._behind[need.upstream[0], need.owner] = node
         member.unpins.pop((need.digest, need.owner), None)
         member.stops.pop(need.digest, None)
+        member.has_new |= before is None
         if before is None and is_to_begin_anew(member, need):
             member.stops[need.digest] = None
             for other in member.needs.values():
@@ -228,7 +226,7 @@ class Staff:
                 promised_bytes=member.to_keep_bytes if member.to_keep_bytes or member.kept_bytes else None,
                 promised_until_s=now_s + self._settings.pin_lease_s,
             )
-            member.call, member.called_s = call, now_s
+            member.call, member.called_s, member.has_new = call, now_s, False
             self._under_way += 1
             # Should no answer come, it is told anew.
             member.due_s = None
@@ -251,7 +249,7 @@ class Staff:
         self._promised(member, call, now_s)
         member.room = report.room or member.room
         if report.images is not None:
-            member.images = {image.digest: image for image in report.images}
+            member.images, member.come = {image.digest: image for image in report.images}, {}
             self._forget_others(member, now_s)
             member.compare_s = now_s + self._settings.reconcile_every_s
         news = self._results(member, report, now_s)
@@ -366,10 +364,13 @@ class Staff:
             return []
         if not code and need.is_barred:
             # It is there, and pinned, and not for whoever needs it.
+            need.rate = 0
             return []
         if not code:
             member.full_until_s = member.full_until_s if need.is_there else 0
             was_there, need.is_there = need.is_there, True
+            need.there_s = need.there_s if was_there else now_s
+            member.come[need.digest] = need
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
             # What lasts as long as it is needed is not renewed.
@@ -386,7 +387,9 @@ class Staff:
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
             return self._failed(member, need, found.code, found.words, now_s)
-        if found is not None:
+        if found is None:
+            need.rate = 0
+        else:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
         wait_s = _patience_s(need, now_s, self._settings.progress_every_s)
@@ -460,8 +463,9 @@ class Staff:
             instants.append(now_s)
         if member.promise_s is not None:
             instants.append(member.promise_s)
-        # Once a second at most, whatever a node answers.
-        self._plan_at(member, max(now_s, min(instants), member.called_s + 1))
+        # Once a second at most, whatever a node answers; what is new was asked for by somebody.
+        least_s = now_s if member.has_new else member.called_s + 1
+        self._plan_at(member, max(now_s, min(instants), least_s))
 
     def _plan_at(self, member: Member, at_s: int) -> None:
         if member.due_s is None or at_s < member.due_s:

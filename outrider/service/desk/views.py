@@ -20,7 +20,7 @@ from outrider.service.answers import (
     ReservationView,
     Trouble,
 )
-from outrider.service.desk.documents import Document, read_document, read_record
+from outrider.service.desk.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.progress import Progress
 from outrider.service.desk.replies import image_view
 from outrider.service.desk.rights import is_request, may_read, may_see
@@ -35,7 +35,8 @@ from outrider.store.records import RecordedDecision as StoredDecision
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 
-MOST_STRETCHES = 20_000
+MOST_NAMED = 10
+"""So many reservations are named that somebody could have meant."""
 
 
 class Views:
@@ -59,11 +60,16 @@ class Views:
         if len(own) == 1:
             return own[0]
         if own:
-            names = ", ".join(sorted(each.name for each in own)[:5])
-            return Trouble(code="ambiguous", message=f"{name} could be {names}: name one of them")
+            return _ambiguous(name, [each.name for each in own])
         past = site.store.reservation(name)
         if past is not None:
             return past
+        uid = None if caller.is_admin else caller.uid
+        ended = site.store.past_of_stem(stem_of(name), uid, most=MOST_NAMED + 1)
+        if len(ended) == 1:
+            return ended[0]
+        if ended:
+            return _ambiguous(name, [each.name for each in ended])
         return Trouble(
             code="not-found",
             message=f"there is no reservation {name[:80]}: see outrider list, or list --past",
@@ -119,21 +125,26 @@ class Views:
             ended_s=found.record.ended_s,
             staging=self._progress.staging(found, is_shown=may_read(found.record, caller)),
             transfers=self._progress.transfers_of(found),
-            odds_percent=found.odds_percent if found.record.state is State.ENDANGERED else None,
+            odds_percent=self._odds(found),
             receipt=None,
         )
+
+    def _odds(self, live: Live) -> int | None:
+        """Once its time has come there is nothing left to be guessed."""
+        is_open = live.record.state is State.ENDANGERED and self._site.now_s < live.reservation.start_s
+        return live.odds_percent if is_open else None
 
     def explanation(self, name: str, caller: Caller) -> Explanation | Trouble:
         site = self._site
         found = self.find(name, caller)
-        if isinstance(found, Trouble) and found.code != "not-found":
-            return found
-        if isinstance(found, Trouble):
+        if isinstance(found, Trouble) or (isinstance(found, ReservationRecord) and found.name != name):
+            # Refusals are noted under the workspace's name.
             lines = [each for each in site.store.decisions(name, most=100) if may_see(each, caller, set())]
-            if not lines:
-                return found
-            words = [f"nothing is booked under {name}; what was answered last is below"]
-            return Explanation(name=name, sentences=tuple(words), decisions=_lines(reversed(lines)))
+            if lines:
+                words = [f"nothing is booked under {name}; what was answered last is below"]
+                return Explanation(name=name, sentences=tuple(words), decisions=_lines(reversed(lines)))
+        if isinstance(found, Trouble):
+            return found
         record = found if isinstance(found, ReservationRecord) else found.record
         if not may_read(record, caller):
             return Trouble(
@@ -191,6 +202,12 @@ class Views:
         if not live.is_confirmed:
             words.append("the batch system has not confirmed it yet")
         return words
+
+
+def _ambiguous(name: str, candidates: list[str]) -> Trouble:
+    more = " and others" if len(candidates) > MOST_NAMED else ""
+    names = ", ".join(candidates[:MOST_NAMED])
+    return Trouble(code="ambiguous", message=f"{name} could be {names}{more}: name one of them")
 
 
 def receipt_of(record: ReservationRecord, document: Document) -> Receipt:

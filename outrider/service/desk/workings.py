@@ -14,6 +14,7 @@ from outrider.service.desk.copies import Copies
 from outrider.service.desk.executing import Executing
 from outrider.service.desk.freight import Freight
 from outrider.service.desk.hauling import Hauling
+from outrider.service.desk.imageviews import ImageViews
 from outrider.service.desk.joborders import IsCarrying, JobOrders
 from outrider.service.desk.jobviews import JobViews
 from outrider.service.desk.leading import Leading
@@ -48,6 +49,7 @@ class Workings:
     freight: Freight
     views: Views
     site_views: SiteViews
+    image_views: ImageViews
     rooms: Rooms
 
     def take_up(self, rooms: Mapping[str, NodeRoom]) -> None:
@@ -93,5 +95,6 @@ def make_workings(
         freight=Freight(site, staff, hauling, leading),
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
+        image_views=ImageViews(site, staff, leading),
         rooms=Rooms(site, staff, alarms, mending, log),
     )

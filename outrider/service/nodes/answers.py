@@ -71,6 +71,9 @@ class Fields:
             raise self._strange(name)
         return Fields(value, self._verb)
 
+    def optional_part(self, name: str) -> Fields | None:
+        return None if self._given.get(name) is None else self.part(name)
+
     def _strange(self, name: str) -> NodeTrouble:
         return NodeTrouble(
             f"the daemon answered {self._verb} with an unusable {name}: compare its version with this one",

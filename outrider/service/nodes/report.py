@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cachemgr.shares import Share
 from outrider.service.nodes.answers import Fields
-from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult, TellNode
+from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult, Readers, TellNode
 
 DIGEST_LETTERS = 64
 IDLE = "no transfer is under way: what has arrived is kept"
@@ -31,7 +31,7 @@ class Lists:
 
 
 def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
-    images = tuple(_image(each, lists.owners) for each in lists.pool.parts("images"))
+    images = tuple(_image(each, lists) for each in lists.pool.parts("images"))
     arriving = tuple(sorted(_arriving(lists, {each.digest for each in images}), key=lambda each: each.digest))
     return NodeReport(
         node=call.node,
@@ -56,7 +56,10 @@ def _used_bytes(lists: Lists, images: tuple[NodeImage, ...]) -> int:
     return sum(image.size_bytes for image in images) + arriving_bytes
 
 
-def _image(image: Fields, owners: dict[str, tuple[str, ...]]) -> NodeImage:
+def _image(image: Fields, lists: Lists) -> NodeImage:
+    owner_uid, is_public = image.optional_number("owner_uid"), image.truth("is_public")
+    # A daemon of an older version does not tell of them here.
+    readers = image.optional_part("readers")
     return NodeImage(
         digest=image.text("digest"),
         size_bytes=image.number("size_bytes"),
@@ -64,8 +67,12 @@ def _image(image: Fields, owners: dict[str, tuple[str, ...]]) -> NodeImage:
         added_s=image.number("added_s"),
         uses=image.number("uses"),
         last_use_s=image.number("last_use_s"),
-        is_public=image.truth("is_public"),
-        owners=owners.get(image.text("digest"), ()),
+        is_public=is_public,
+        owners=lists.owners.get(image.text("digest"), ()),
+        owner_uid=None if owner_uid == lists.our_uid else owner_uid,
+        readers=None
+        if readers is None or is_public
+        else Readers(uids=readers.numbers("uids"), gids=readers.numbers("gids")),
     )
 
 

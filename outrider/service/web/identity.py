@@ -13,6 +13,7 @@ import pwd
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 
 from cachemgr.shares import Share
 from outrider.service.requests import Caller
@@ -21,6 +22,7 @@ from outrider.service.web.limits import Crew
 
 MOST_KEPT = 1_024
 KEPT_S = 60
+MOST_NAMES = 2_000
 
 
 class Users:
@@ -71,6 +73,17 @@ class Users:
 
     def close(self) -> None:
         self._crew.close()
+
+
+@lru_cache(maxsize=MOST_NAMES)
+def name_of(user: str) -> str:
+    """A user's name; as it was if it is no number, or the user database does not know it."""
+    if not user.isdecimal() or len(user) > 10:
+        return user
+    try:
+        return pwd.getpwuid(int(user)).pw_name
+    except (KeyError, OverflowError):
+        return user
 
 
 def look_up(uid: int, gid: int, administrators: Administrators) -> Caller:

@@ -31,6 +31,7 @@ from outrider.service.web.asking import Asker
 from outrider.service.web.bodies import DecisionsQuery, HostList, Instant, MostQuery, NodesQuery, SharesQuery
 from outrider.service.web.errors import ErrorProblem, refused
 from outrider.service.web.front import WantedShares
+from outrider.service.web.identity import name_of
 from outrider.service.web.protocol import Line
 from outrider.service.web.routing import ERRORS, By, answered
 from outrider.service.web.understanding import understand_nodes
@@ -55,7 +56,11 @@ def _add_lists(routes: APIRouter, asker: Asker) -> None:
     @routes.get("/images", response_model=ImageList)
     async def images(query: Annotated[MostQuery, Query()], caller: By) -> Response:
         """Which images are where, and what needs them."""
-        return answered(await asker.ask(caller, ListImages(most=query.most), ImageList))
+        found = await asker.ask(caller, ListImages(most=query.most), ImageList)
+        if any(owner.isdecimal() for image in found.images for owner in image.owners):
+            # The user database may be far away.
+            found = await asker.read(caller, lambda: _with_names(found))
+        return answered(found)
 
     @routes.get("/nodes", response_model=NodeList)
     async def nodes(query: Annotated[NodesQuery, Query()], caller: By) -> Response:
@@ -80,6 +85,12 @@ def _add_lists(routes: APIRouter, asker: Asker) -> None:
     async def status(caller: By) -> Response:
         """The service at one glance."""
         return answered(await asker.ask(caller, ShowStatus(), Status))
+
+
+def _with_names(found: ImageList) -> ImageList:
+    """Owners of whom a node alone knows, and their numbers only."""
+    images = (replace(each, owners=tuple(map(name_of, each.owners))) for each in found.images)
+    return replace(found, images=tuple(images))
 
 
 def _add_timeline(routes: APIRouter, asker: Asker) -> None:

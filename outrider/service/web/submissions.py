@@ -9,10 +9,12 @@ from starlette.responses import Response
 
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.metadata.workspace import WorkspaceFile
+from outrider.service.answers import ReservationDetails, Trouble
 from outrider.service.ports import FoundImage
-from outrider.service.requests import Caller
+from outrider.service.requests import Caller, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.bodies import SubmitBody
+from outrider.service.web.errors import of_trouble
 from outrider.service.web.front import Submit
 from outrider.service.web.routing import ERRORS, By, Key, answered
 from outrider.service.web.understanding import hash_of, understand_duration, understand_job
@@ -52,6 +54,16 @@ def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
     )
 
 
+async def _reservation(asker: Asker, caller: Caller, name: str) -> str:
+    """The name by which the batch system knows a reservation. Of one that is not ours it alone can tell."""
+    found = await asker.wait_for(asker.front.ask(caller, Show(name=name)))
+    if isinstance(found, ReservationDetails):
+        return found.reservation.name
+    if isinstance(found, Trouble) and found.code == "ambiguous":
+        raise of_trouble(found)
+    return name
+
+
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
     workspace = await asker.read(caller, lambda: understand_job(body, now_s)) if body.workspace else None
@@ -60,10 +72,11 @@ async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Sub
     duration_s = understand_duration(body.duration) if body.duration else None
     if deployment is not None and duration_s is None:
         duration_s = deployment.duration_s
+    reservation = await _reservation(asker, caller, body.reservation) if body.reservation else None
     return Submit(
         argv=tuple(body.argv),
         nodes=body.nodes or (deployment.nodes if deployment else 1),
-        reservation=body.reservation,
+        reservation=reservation,
         duration_s=duration_s,
         account=body.account,
         workspace=workspace,

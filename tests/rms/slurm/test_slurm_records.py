@@ -24,6 +24,7 @@ FULL = Record(
     metadata='image: http://h/a\ndigest: "x" {"outrider":1',
     tag="t-1",
     is_held=True,
+    is_stopped=True,
     is_suspended=True,
     begin_s=7,
     wish=Wish(required="n1", excluded="n[2-3]"),
@@ -36,6 +37,7 @@ records = st.builds(
     metadata=st.none() | st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
     tag=st.text("abc-019", max_size=20),
     is_held=st.booleans(),
+    is_stopped=st.booleans(),
     is_suspended=st.booleans(),
     begin_s=st.integers(0, 2**40),
     wish=st.none()

@@ -103,7 +103,8 @@ class GridChecks:
                     "jobs would end before their reservation does",
                 )
             ]  # fmt: skip
-        return [ok(HERE, "scheduler", f"DURATION_OFFSET is {said} s, as outriderd knows")]
+        is_known = ok(HERE, "scheduler", f"DURATION_OFFSET is {said} s, as outriderd knows")
+        return [is_known, *(ok(HERE, "scheduler", words) for words in plan.pace(self.site))]
 
     def filter(self) -> list[Finding]:
         """Whether it answers as its account, and says nothing on stderr, which would refuse every job."""

@@ -163,8 +163,8 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
     return GridOutcome(
         version=site.version, nodes=len(site.hosts), objects=tuple(each.words for each in planned.objects),
         hooks=tuple(each.words for each in planned.hooks), put=put, kept=kept, removed=(),
-        advice=planned.advice, troubles=planned.troubles, proved_on=proved_on, is_applied=is_done,
-        waits_for_nodes=waits, next_steps=_next_steps(planned, waits, is_done=is_done),
+        advice=(*planned.advice, *planned.pace), troubles=planned.troubles, proved_on=proved_on,
+        is_applied=is_done, waits_for_nodes=waits, next_steps=_next_steps(planned, waits, is_done=is_done),
     )  # fmt: skip
 
 

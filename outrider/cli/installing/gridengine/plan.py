@@ -27,6 +27,8 @@ SHEPHERD_PART = "shepherd"
 SHEPHERD_KEY = "shepherd_cmd"
 UNIT_PART = "unit"
 PARTS = (FILTER_PART, *HOOKS, SHEPHERD_PART, UNIT_PART)
+SOON_S = 2
+"""A scheduler that looks so often delays nobody by much."""
 NO_START = (*NOTHING, "/bin/true", "/usr/bin/true")
 
 Kind = Literal["queue attribute", "environment attribute", "configuration", "complex", "queue", "environment",
@@ -72,6 +74,8 @@ class GridPlan:
     environments: tuple[tuple[int, str], ...]
     advice: tuple[str, ...]
     troubles: tuple[str, ...]
+    pace: tuple[str, ...]
+    """What is as it should be, and could be faster."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -103,6 +107,7 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     return GridPlan(
         objects=tuple(objects), hooks=tuple(hooks), environments=tuple(sorted(environments.items())),
         advice=(*_advice(site), *_unshielded(site, wishes)), troubles=tuple(troubles),
+        pace=tuple(pace(site)),
     )  # fmt: skip
 
 
@@ -311,6 +316,18 @@ def _foreign_filter(site: GridSite, wishes: GridWishes) -> Iterator[str]:
         yield (
             f"the site has its own submit filter, {found}: Grid Engine has one only. Use "
             "--without-submit-filter, and submit by outrider submit"
+        )
+
+
+def pace(site: GridSite) -> Iterator[str]:
+    """What the scheduler's interval costs jobs with an image. They work all the same."""
+    interval_s = site.schedule_interval_s
+    if interval_s > SOON_S:
+        yield (
+            f"schedule_interval is {interval_s} s: a job whose image is there already is released within a "
+            f"second, and starts up to {interval_s} s later, since a release does not wake Grid Engine's "
+            "scheduler as a submission does (flush_submit_sec). With qconf -msconf, schedule_interval 0:0:1 "
+            "has it look every second, also where nothing waits"
         )
 
 

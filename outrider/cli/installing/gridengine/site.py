@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from outrider.cli.errors import InputError, MissingPartError
 from outrider.cli.installing.running import Runner
+from outrider.rms.gridengine.parsing import duration_s
 
 NOTHING = ("", "NONE", "none")
 GLOBAL_KEYS = ("prolog", "epilog", "jsv_url", "jsv_allowed_mod", "max_advance_reservations", "min_uid")
@@ -33,6 +34,8 @@ class GridSite:
     reservers: frozenset[str]
     hosts: tuple[str, ...]
     duration_offset_s: int
+    schedule_interval_s: int = 1
+    """How often it is looked which jobs can start, beside when one was submitted or has ended."""
 
     @property
     def work(self) -> str:
@@ -65,6 +68,7 @@ def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridS
         raise InputError(f"there is no queue {work_queue}: name one of {known} with --work-queue")
     named = [name for name in words(value(queues[work_queue], "pe_list")) if name not in NOTHING]
     ours = [name for name in asked("-spl").split() if name.startswith("outrider")]
+    scheduler = asked("-ssconf")
     return GridSite(
         version=(asked("-help").split() or ["", "unknown"])[1],
         work_queue=work_queue,
@@ -76,7 +80,8 @@ def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridS
         managers=frozenset(asked("-sm").split()),
         reservers=frozenset(words(value(asked("-su", "arusers"), "entries"))),
         hosts=tuple(asked("-sel").split()),
-        duration_offset_s=_offset(asked("-ssconf")),
+        duration_offset_s=_offset(scheduler),
+        schedule_interval_s=duration_s(value(scheduler, "schedule_interval") or "0:0:1") or 1,
     )
 
 
