@@ -15,7 +15,6 @@ from outrider.service.desk.copies import Copies
 from outrider.service.desk.desk import Desk
 from outrider.service.desk.executing import Executing
 from outrider.service.desk.hauling import Hauling
-from outrider.service.desk.leading import Leading
 from outrider.service.desk.led import Led, Stage
 from outrider.service.desk.lifetimes import Lifetimes
 from outrider.service.desk.member import Member, Need
@@ -204,15 +203,16 @@ def pins_for_jobs_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_held_jobs(patch: pytest.MonkeyPatch) -> None:
-    """A release that was lost is not repeated, and no job is looked at again."""
+    """A job is let go once: if that was lost, or the job comes back, it is not let go again."""
     carry = Settling._release
 
     def once(self: Settling, led: Led, nodes: tuple[str, ...]) -> None:
-        if led.released is None:
+        released = vars(self).setdefault("released_before", set())
+        if led.key not in released:
+            released.add(led.key)
             carry(self, led, nodes)
 
     patch.setattr(Settling, "_release", once)
-    patch.setattr(Leading, "_again", lambda self, led: None)
 
 
 def crowds_out_deadlines(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,13 @@ GIB = 1 << 30
         (0.5, 0.5, True, Level.WARNING, "is on a file system of 512.0 MiB: mount a larger one there"),
         (100, 0.5, True, Level.WARNING, "only 512.0 MiB free in /var/cache/outrider: see what takes it"),
         (100, 50, True, Level.OK, "instances are reflinks"),
-        (100, 50, False, Level.OK, "no reflinks: raw images are copied"),
+        (
+            100,
+            50,
+            False,
+            Level.OK,
+            "no reflinks: disk images get overlays of qcow2, what is no disk image is copied",
+        ),
     ],
 )
 def test_remedy_for_a_disk_fits_what_is_wrong_with_it(

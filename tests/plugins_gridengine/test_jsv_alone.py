@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import hashlib
 import hmac
@@ -222,33 +221,6 @@ def test_ticket_of_a_users_own_is_replaced_or_taken_away() -> None:
 
     assert answered(forged, "PARAM ac OUTRIDER=http://h/a") == HELD
     assert answered(forged) == ["ENV DEL OUTRIDER_TICKET", "RESULT STATE CORRECT"]
-
-
-def test_line_break_does_not_hide_an_image_in_a_context() -> None:
-    (line,) = answered("PARAM ac K=a", ",OUTRIDER=http://h/a")
-
-    assert line.startswith("RESULT STATE REJECT outrider: its context cannot be added to")
-
-
-def test_lines_in_a_context_are_handed_on_in_base64() -> None:
-    lines = ["image: http://h/a", f"digest: {DIGEST}", "size: 3 GiB"]
-    hold, context, *rest = answered("PARAM ac A=1,OUTRIDER=" + lines[0], *lines[1:-1], lines[-1] + ",B=2")
-
-    assert (hold, rest) == ("PARAM h u", [UNSIGNED, "RESULT STATE CORRECT"])
-    words = context.removeprefix("PARAM ac ").split(",")
-    assert [word.partition("=")[0] for word in words] == ["A", "B", "OUTRIDER", "OUTRIDER_HELD"]
-    coded = words[2].removeprefix("OUTRIDER=base64:")
-    assert base64.urlsafe_b64decode(coded).decode().splitlines() == lines
-
-
-@pytest.mark.parametrize(
-    "word", ["image=a b", "image=a;digest=12", "image=a;size=2 gigs", "image=a;private=no;format=Ü"]
-)
-def test_refusal_says_what_to_write(word: str) -> None:
-    (line,) = answered(f"PARAM ac OUTRIDER={word}")
-
-    assert ": write " in line
-    assert "outrider help" not in line
 
 
 def test_context_that_grid_engine_has_no_room_for_is_refused() -> None:

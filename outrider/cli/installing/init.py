@@ -229,7 +229,7 @@ def remove(wishes: Wishes, runner: Runner) -> Outcome:
         steps.insert(
             0,
             f"jobs {' '.join(waiting)} wait for images for ever now: scancel them, or let them start without "
-            "by scontrol update jobid=JOB StartTime=now",
+            "by scontrol update jobid=JOB StartTime=now, and by scontrol release JOB those with a deadline",
         )
     return Outcome(
         seen=_seen(found), settings={}, edits=dict.fromkeys(changed, ()), put=(), kept=tuple(done["kept"]),
