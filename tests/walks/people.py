@@ -13,6 +13,8 @@ from testbed.gridengine import FINISHED
 
 USER = "ada"
 PATIENCE_S = 300
+# In qacct: rescheduled as a hook has ended with 99.
+GIVEN_BACK = "30"
 IMAGE_BYTES = 8_000_000
 AHEAD_S = 45
 READS = 'sha256sum <"$OUTRIDER_IMAGE"\n'
@@ -72,7 +74,9 @@ class GridQueue:
     def wait_good(self, job: str) -> None:
         self.cluster.wait_job(job, FINISHED, PATIENCE_S)
         ends = [(each["failed"].split()[0], each["exit_status"]) for each in self.cluster.accounts(job)]
-        assert ends == [("0", "0")], (job, ends)
+        # A hook that found no daemon in time has given the job back, which was then begun again.
+        assert ends[-1] == ("0", "0"), (job, ends)
+        assert {failed for failed, _ in ends[:-1]} <= {GIVEN_BACK}, (job, ends)
 
 
 @dataclass
