@@ -9,6 +9,7 @@ from typing import Protocol
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
 from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance, Task
 from outrider.rms.gridengine.settings import Settings
@@ -38,7 +39,9 @@ class Snapshot:
     """The numbers of jobs in Grid Engine's state E: a start of theirs has failed."""
 
 
-def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing) -> Snapshot:
+def take(
+    commands: Commands, settings: Settings, clock: Clock, hearing: Hearing, environments: Environments
+) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.read("qstat", "-xml", "-j", "*"), commands.told)
     rows, held = _rows(commands, "*")
@@ -47,11 +50,12 @@ def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing)
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
     eligible = _eligible(commands, settings, details)
+    ruled = environments.settings(commands, settings, details.values(), clock.now_s())
     return Snapshot(
         sight=Sight(
             at_s=clock.now_s(),
             nodes=seeing.nodes(instances, settings),
-            jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, settings),
+            jobs=seeing.jobs(details, rows, held, _names(own, settings), eligible, ruled),
             reservations=_reservations(own, settings),
         ),
         details=details,
@@ -63,7 +67,12 @@ def take(commands: Commands, settings: Settings, clock: Clock, hearing: Hearing)
 
 
 def of_one_job(
-    commands: Commands, settings: Settings, clock: Clock, before: Snapshot, number: str
+    commands: Commands,
+    settings: Settings,
+    clock: Clock,
+    environments: Environments,
+    before: Snapshot,
+    number: str,
 ) -> Snapshot | None:
     """A snapshot in which that job alone is, as it is now; nodes and reservations are those of `before`.
 
@@ -80,7 +89,8 @@ def of_one_job(
         return None
     rows, held = _rows(commands, detail.user)
     eligible = _eligible(commands, settings, details)
-    jobs = seeing.jobs(details, rows, held, names, eligible, settings)
+    ruled = environments.settings(commands, settings, details.values(), clock.now_s())
+    jobs = seeing.jobs(details, rows, held, names, eligible, ruled)
     sight = replace(before.sight, at_s=clock.now_s(), jobs=jobs)
     return replace(before, sight=sight, details=details, troubled=_troubled(rows))
 

@@ -17,6 +17,7 @@ from outrider.rms.base import (
 from outrider.rms.commands import AccountOf, account_of
 from outrider.rms.gridengine import context, reserving, seeing, submitting
 from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import Settings
@@ -54,6 +55,7 @@ class GridEngine:
         self._highest = 0
         self._last: Snapshot | None = None
         self._hearing = Hearing()
+        self._environments = Environments()
         self._knocking = Knocking(execd_port)
 
     def look(self) -> Sight:
@@ -225,7 +227,7 @@ class GridEngine:
         return key
 
     def _snapshot(self) -> Snapshot:
-        snapshot = take(self._commands, self._settings, self._clock, self._hearing)
+        snapshot = take(self._commands, self._settings, self._clock, self._hearing, self._environments)
         self._highest = max([self._highest, *map(int, snapshot.details)])
         self._last = snapshot
         return snapshot
@@ -234,7 +236,9 @@ class GridEngine:
         """How a job stands now; nodes and reservations as they were when they were looked at last."""
         found = None
         if self._last is not None:
-            found = of_one_job(self._commands, self._settings, self._clock, self._last, _number(job))
+            found = of_one_job(
+                self._commands, self._settings, self._clock, self._environments, self._last, _number(job)
+            )
         return found or self._snapshot()
 
     def _job(self, snapshot: Snapshot, key: str) -> RmsJob:
