@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from bench.frame import NOT_MEASURED, lacking
-from bench.physical import experiments, measured, plots, report
+from bench.physical import experiments, measured, report
 from bench.slurm_records import load
 from cachemgr.clock import SystemClock
 from testbed.gridengine import missing
@@ -53,6 +53,9 @@ def main() -> int:
     report.print_all(found)
     if given.output is not None:
         report.write_all(found, given.output)
+        # What draws is loaded last: most runs draw nothing.
+        from bench.physical import plots
+
         plots.draw_all(found, given.output / "figures")
     return 0 if len(found) == len(names) and not any(each["leftovers"] for each in found) else 1
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from outrider.core.book import Book, Plan, Shipping
 from outrider.core.fitting import Fit, fit
-from outrider.core.foreign import NOTHING
 from outrider.core.model import Image, Transfer, Workspace
 from outrider.core.refusal import Cause, Refusal
 from outrider.core.reuse import Life
@@ -288,6 +287,6 @@ def roomless(book: Book, refusal: Refusal, available: int, now_s: int) -> int:
     full = (
         node
         for node in candidates
-        if pools[node].encumbrance is not NOTHING and not pools[node].has_room(extra, now_s, image.key)
+        if pools[node].is_encumbered and not pools[node].has_room(extra, now_s, image.key)
     )
     return mask_of(full, len(pools))

@@ -100,6 +100,11 @@ class Pool:
         return min(later, key=lambda life: life.ready_s, default=None)
 
     @property
+    def is_encumbered(self) -> bool:
+        """Whether others hold any of it, or its disk has too little room."""
+        return bool(self.foreign_bytes) or self.room_bytes != self.limit_bytes
+
+    @property
     def is_roomy(self) -> bool:
         """Whether all that is promised, whenever it is, has room beside all that others hold."""
         most = self.room_bytes
@@ -108,9 +113,8 @@ class Pool:
     def encumber(self, encumbrance: Encumbrance) -> None:
         """This is what others hold from now on."""
         self.encumbrance, self.foreign_bytes = encumbrance, encumbrance.size_bytes
-        capacity_bytes, limit_bytes = encumbrance.capacity_bytes, self.limit_bytes
-        is_less = capacity_bytes is not None and (limit_bytes is None or capacity_bytes < limit_bytes)
-        self.room_bytes = capacity_bytes if is_less else limit_bytes
+        limits = (self.limit_bytes, encumbrance.capacity_bytes)
+        self.room_bytes = min((each for each in limits if each is not None), default=None)
 
     def has_room(self, extra: Iterable[tuple[int, int, int]], from_s: int, key: str = "") -> bool:
         """Whether lives of `(start_s, end_s, size_bytes)` can be added without passing the limit.

@@ -48,15 +48,28 @@ def reservation(site: GridEngineSite, name: str) -> Mapping[str, object]:
     return found
 
 
+def promised(site: GridEngineSite, name: str, *options: str) -> dict[str, object]:
+    """A reservation's answer, once there is a yes: a service that has just lost a node may say no."""
+    answers: list[dict[str, object]] = []
+
+    def is_accepted() -> bool:
+        answers.append(reserve(site, name, *options))
+        return answers[-1]["result"] == "accepted"
+
+    site.cluster.wait_for(f"a promise of {name}", is_accepted, 120, site.logs)
+    return answers[-1]
+
+
 def node_in_outrider(site: GridEngineSite, node: str) -> str:
     return site.outrider("nodes", node).stdout
 
 
+@pytest.mark.long
 def test_reservation_whose_node_dies_is_endangered_before_its_start_and_its_job_runs_when_it_is_back(
     site: GridEngineSite,
 ) -> None:
     workspace(site, "dies", 5 * MB)
-    answer = reserve(site, "dies", f"--nodes={NODES}", SOON, "-t10m")
+    answer = promised(site, "dies", f"--nodes={NODES}", SOON, "-t10m")
     name, begins_s = str(answer["name"]), answer["start_s"]
     number = wait_advance(site, name)
     job = submit(site, None, "-ar", number, *IN_OURS, "-pe", "each4", str(4 * NODES), "-l", "h_rt=60")
@@ -81,7 +94,7 @@ def test_reservation_whose_node_dies_is_endangered_before_its_start_and_its_job_
 
 def test_reservation_is_moved_away_from_a_node_that_dies_before_its_start(site: GridEngineSite) -> None:
     workspace(site, "moves", 5 * MB)
-    answer = reserve(site, "moves", "--nodes=1", SOON, "-t10m")
+    answer = promised(site, "moves", "--nodes=1", SOON, "-t10m")
     name, node = str(answer["name"]), str(answer["nodes"])
     first = wait_advance(site, name)
     wait_reservation(site, name, "ready")
@@ -107,7 +120,7 @@ def test_reservation_is_moved_away_from_a_node_that_dies_before_its_start(site: 
 
 def test_job_in_error_for_a_nodes_daemon_that_was_dead_is_tried_again_by_itself(site: GridEngineSite) -> None:
     workspace(site, "again", 5 * MB)
-    name = str(reserve(site, "again", f"--nodes={NODES}", "--start=now+10s", "-t10m")["name"])
+    name = str(promised(site, "again", f"--nodes={NODES}", "--start=now+10s", "-t10m")["name"])
     number = wait_advance(site, name)
     wait_reservation(site, name, "active")
     site.cluster.kill("n3", NODE_DAEMON)
@@ -123,10 +136,11 @@ def test_job_in_error_for_a_nodes_daemon_that_was_dead_is_tried_again_by_itself(
     wait_advance(site, name, is_there=False)
 
 
+@pytest.mark.long
 def test_asking_execds_whether_they_are_there_leaves_nothing_in_their_messages(site: GridEngineSite) -> None:
     workspace(site, "quiet", 5 * MB)
     before = {node: messages(site, node) for node in site.cluster.nodes}
-    name = str(reserve(site, "quiet", f"--nodes={NODES}", "--start=now+20s", "-t30s")["name"])
+    name = str(promised(site, "quiet", f"--nodes={NODES}", "--start=now+20s", "-t30s")["name"])
     wait_reservation(site, name, "ended")
 
     assert {node: messages(site, node) for node in site.cluster.nodes} == before

@@ -116,13 +116,12 @@ def test_job_waits_in_the_queue_for_its_image_and_starts_again_where_it_was(foun
     found.check_clean()
     found.bring("n1")
     found.cluster.wait_for("it to run", lambda: found.owners("n1") == [f"job-{job}"])
-    path = found.output(job)
+    found.cluster.wait_for("its path", lambda: "has /" in found.output(job))
     found.cluster.run(HEAD, ["touch", "go-on"], user=found.user)
     found.ended(job)
     digests = [line.split()[0] for line in found.output(job).splitlines() if line.endswith("  -")]
 
     assert "is not on this node; the job goes back to the queue" in said
-    assert "has /" in path
     # It has changed its first copy, and was given a fresh one.
     assert set(digests) == {DIGEST}
 
