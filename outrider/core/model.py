@@ -6,7 +6,7 @@ Frozen and checked when built; what changes over time lives in the other modules
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ class Reservation:
     end_s: int
     placements: tuple[Placement, ...]
     transfers: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Those of the placements, made once: each is asked for several times at a start with thousands."""
 
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(placement.node for placement in self.placements)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple([placement.node for placement in self.placements]))

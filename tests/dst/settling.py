@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.rms.twin import Twin
-from outrider.service.desk.documents import read_record
+from outrider.service.desk.state.documents import read_record
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Violation
 from tests.dst.mishaps import Mishaps, look_in
