@@ -32,7 +32,7 @@ from cachemgr.pool.index import SqliteIndex  # noqa: E402
 from cachemgr.pool.ingest import Ingest, Writer  # noqa: E402
 from cachemgr.pool.layout import Settings  # noqa: E402
 from cachemgr.pool.pool import Pool, Want  # noqa: E402
-from cachemgr.relay.conversation import RelaySettings  # noqa: E402
+from cachemgr.relay.doors import RelaySettings  # noqa: E402
 from cachemgr.relay.server import Relay  # noqa: E402
 from cachemgr.relay.tickets import make_ticket  # noqa: E402
 from testbed.depot import Depot, DepotFile  # noqa: E402

@@ -25,17 +25,15 @@ from cachemgr.daemon.metrics import CountedIndex, Metrics
 from cachemgr.daemon.network import peer
 from cachemgr.daemon.network.listener import Place
 from cachemgr.daemon.network.server import Server, UserEntrance
-from cachemgr.daemon.node import Node
+from cachemgr.daemon.node import Node, UserLocks
 from cachemgr.daemon.notify import Supervisor, inherited_listener, watchdog_s
 from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_relay
 from cachemgr.daemon.timer import Timer
 from cachemgr.daemon.transfers.bounds import Bounds
-from cachemgr.daemon.transfers.tally import Tally, count_pins
+from cachemgr.daemon.transfers.tally import Holders, Tally, count_pins
 from cachemgr.daemon.transfers.transfers import Transfers
 from cachemgr.daemon.verbs import quota
-from cachemgr.daemon.verbs.access import Holders
 from cachemgr.daemon.verbs.adding import resume
-from cachemgr.daemon.verbs.making import OneAtATime
 from cachemgr.daemon.verbs.names import Names
 from cachemgr.daemon.verbs.table import Dispatcher
 from cachemgr.network.keys import is_open, read_keys
@@ -238,7 +236,7 @@ def put_together(
             remedy="give some back",
         ),
         names=Names(pool, config.user_names),
-        one_at_a_time=OneAtATime(),
+        one_at_a_time=UserLocks(),
         metrics=metrics,
         clock=clock,
         log=log,

@@ -16,8 +16,8 @@ from cachemgr.base.disk import BESIDE
 from cachemgr.base.errors import CacheError, DiskFailed, PoolDamaged
 from cachemgr.base.steady import past_s
 from cachemgr.pool import ingest, instance_book, pins, room
+from cachemgr.pool.held import PROMISED_FILE
 from cachemgr.pool.layout import FOLDERS, disk_errors
-from cachemgr.pool.promised import FILE
 from cachemgr.pool.records import (
     MOST_BYTES,
     decode_alias,
@@ -43,7 +43,7 @@ OUR_FILES = {
     "lock",
     "pool.json",
     "clock.json",
-    FILE,
+    PROMISED_FILE,
     "index.sqlite",
     "index.sqlite-wal",
     "index.sqlite-shm",

@@ -1,7 +1,7 @@
 """What of a pool cannot leave: how many bytes, for whom, and until when.
 
 Two kinds of holders are told apart. Promises are the service's own pins, whose sum the service
-knows and has said (`promised`). All else is others': users' pins and instances, what is arriving
+knows and has said (`promise`). All else is others': users' pins and instances, what is arriving
 for them, copies of jobs, damaged images, an administrator's pins. Both may hold the same image; it
 counts as others' then, because the service may give it back before they do.
 """
@@ -12,11 +12,11 @@ import dataclasses
 import os
 from dataclasses import dataclass
 
-from cachemgr.base.errors import PoolDamaged
+from cachemgr.base.disk import replace_file
+from cachemgr.base.errors import BadRequest, PoolDamaged
 from cachemgr.pool import instance_book, pins, room
 from cachemgr.pool.layout import disk_errors
-from cachemgr.pool.promised import read_promised
-from cachemgr.pool.records import digest_of
+from cachemgr.pool.records import MOST_BYTES, decode, digest_of, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ INSTANCE = "instance:"
 # Whose instance it is: a job's ends when the job does, and its lease is far longer than that.
 OF_A_USER = "uid:"
 MOST_OF_A_JOB_S = 3_600
+# What the service has promised.
+PROMISED_FILE = "promised.json"
+PROMISED_REMEDY = "delete it; the service writes it again within minutes"
 
 
 @dataclass(frozen=True)
@@ -216,3 +219,56 @@ def _readable(pool: Pool, digest: str) -> Image | None:
     except PoolDamaged:
         # Its bytes are counted as damaged ones as soon as that was noticed.
         return None
+
+
+@dataclass(frozen=True)
+class Promised:
+    """So many bytes of the pool are held for reservations until then, before any of them has come.
+
+    The service says it again with every call, so that what it holds ends by itself when it is gone, as pins
+    do. Promised images that are here or arriving are part of the number: it is what all promises take
+    together at their worst instant. So nothing changes here when an image comes or goes, and a call that is
+    lost, late or doubled is no special case.
+    """
+
+    size_bytes: int = 0
+    expires_s: int = 0
+
+
+def read_promised(pool: Pool) -> Promised:
+    """What is promised now: nothing, if it was never said or has expired."""
+    path = f"{pool.layout.root}/{PROMISED_FILE}"
+    with disk_errors(f"reading {path}"):
+        try:
+            found = decode(pool.disk.read(path, MOST_BYTES), path, PROMISED_REMEDY)
+        except FileNotFoundError:
+            return Promised()
+    try:
+        promised = Promised(int(found["size_bytes"]), int(found["expires_s"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PoolDamaged(f"{path} lacks {error}: {PROMISED_REMEDY}") from error
+    return promised if promised.expires_s > pool.clock.now_s() else Promised()
+
+
+def promise(pool: Pool, size_bytes: int, expires_s: int) -> None:
+    """Hold so many bytes until then, from the return on and over a power cut.
+
+    It is said every few seconds while an image arrives. Written is what differs: another number,
+    or an end that is later by more than a quarter of what is left.
+    """
+    now_s = pool.clock.now_s()
+    if expires_s > now_s + pins.LONGEST_LEASE_S:
+        raise BadRequest(
+            f"bytes can be promised for {pins.LONGEST_LEASE_S // 86_400} days: say it again then"
+        )
+    try:
+        there = read_promised(pool)
+    except PoolDamaged:
+        there = Promised(-1)
+    has_long = there.expires_s - now_s >= (expires_s - now_s) * 3 // 4
+    if there.size_bytes == size_bytes and (has_long or not size_bytes):
+        return
+    path = f"{pool.layout.root}/{PROMISED_FILE}"
+    with disk_errors(f"writing {path}"):
+        data = encode({"size_bytes": size_bytes, "expires_s": expires_s})
+        replace_file(pool.disk, path, data)

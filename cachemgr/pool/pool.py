@@ -15,19 +15,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed, PoolDamaged
-from cachemgr.base.steady import past_s
+from cachemgr.base.errors import BadRequest, Busy, Missing
 from cachemgr.pool import pins, room
-from cachemgr.pool.ingest import Ingest, want_file
-from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors, read_settings
+from cachemgr.pool.files import PoolFiles
+from cachemgr.pool.ingest import Ingest, ingest_of, ingests, want_file
+from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors
 from cachemgr.pool.records import (
     FORMATS,
-    MOST_BYTES,
     PUBLIC,
     Alias,
     Image,
@@ -35,25 +33,17 @@ from cachemgr.pool.records import (
     Readers,
     checked_digest,
     checked_name,
-    decode_alias,
-    decode_image,
     digest_of,
     encode,
     file_name,
-    is_alias_file,
-    is_ingest_key,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import TypeVar
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    Found = TypeVar("Found")
-
-    from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
-    from cachemgr.pool.index import Index
 
 # How often something is looked for again because it moved while it was being locked.
 MOST_MOVES = 20
@@ -90,18 +80,8 @@ class Want:
         return self.digest or "u" + file_name(self.uri)
 
 
-class Pool:
-    """One pool as one process sees it. Safe for several threads."""
-
-    def __init__(self, disk: Disk, root: str, clock: Clock, index: Index) -> None:
-        self.disk = disk
-        self.layout = Layout(root)
-        self.clock = clock
-        self.index = index
-        # Between reading a lease and writing the longer of two.
-        self._renewing = threading.Lock()
-        with disk_errors(f"reading the pool {root}"):
-            self.settings = read_settings(disk, self.layout)
+class Pool(PoolFiles):
+    """One pool: images come in, are held, and go. Safe for several threads."""
 
     @staticmethod
     def create(disk: Disk, root: str, settings: Settings) -> None:
@@ -123,66 +103,6 @@ class Pool:
                 disk.create(layout.lock, 0o600).close()
             disk.sync_folder(layout.root)
             replace_file(disk, layout.settings, settings.encode(), mode=0o644)
-
-    def close(self) -> None:
-        self.index.close()
-
-    # -- looking ---------------------------------------------------------------------------
-
-    def find(self, name: str) -> Image | None:
-        """The image of that digest or alias, if it is here, whole."""
-        digest = digest_of(name)
-        if digest is None:
-            alias = self.alias(name)
-            if alias is None:
-                return None
-            digest = alias.digest
-        return self.image(digest)
-
-    def image(self, digest: str) -> Image | None:
-        path = f"{self.layout.image(digest)}/image.json"
-        with disk_errors(f"reading {path}"):
-            try:
-                return decode_image(self.disk.read(path, MOST_BYTES), path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-
-    def alias(self, name: str) -> Alias | None:
-        path = self.layout.alias(name)
-        with disk_errors(f"reading the alias {name[:100]}"):
-            try:
-                alias = decode_alias(self.disk.read(path, MOST_BYTES), path)
-            except FileNotFoundError:
-                return None
-        is_over = alias.expires_s is not None and alias.expires_s <= past_s(self.clock)
-        return None if is_over else alias
-
-    def images(self) -> list[Image]:
-        """Every image, by digest. One that is damaged is left out: `check` names it."""
-        with disk_errors("listing the pool"):
-            digests = [name for name in self.disk.names(self.layout.folder("images")) if digest_of(name)]
-        return _readable(self.image, digests)
-
-    def aliases(self) -> list[Alias]:
-        """Every alias that has not expired, by name."""
-        found = []
-        folder = self.layout.folder("aliases")
-        with disk_errors("listing the aliases"):
-            for name in filter(is_alias_file, self.disk.names(folder)):
-                try:
-                    found.append(decode_alias(self.disk.read(f"{folder}/{name}", MOST_BYTES), name))
-                except (FileNotFoundError, PoolDamaged):
-                    continue
-        now_s = past_s(self.clock)
-        found = [alias for alias in found if alias.expires_s is None or alias.expires_s > now_s]
-        return sorted(found, key=lambda alias: alias.name)
-
-    def pins(self, digest: str) -> list[Pin]:
-        with disk_errors("reading pins"):
-            return pins.read_pins(self.disk, self.layout.image(digest))
-
-    def data_path(self, digest: str) -> str:
-        return f"{self.layout.image(digest)}/data"
 
     # -- bringing in -----------------------------------------------------------------------
 
@@ -215,19 +135,11 @@ class Pool:
 
     def ingest(self, key: str) -> Ingest | None:
         """What is arriving under that key."""
-        folder = self.layout.ingest(key)
-        path = f"{folder}/image.json"
-        with disk_errors(f"reading {path}"):
-            try:
-                image = decode_image(self.disk.read(path, MOST_BYTES), path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        return Ingest(self, key, image)
+        return ingest_of(self, key)
 
     def ingests(self) -> list[Ingest]:
-        with disk_errors("listing what is arriving"):
-            keys = self.disk.names(self.layout.folder("ingest"))
-        return _readable(self.ingest, filter(is_ingest_key, keys))
+        """All that is arriving."""
+        return ingests(self)
 
     def _begin(self, want: Want, pin: Pin | None) -> Ingest:
         """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""
@@ -282,30 +194,6 @@ class Pool:
             )
 
     # -- names and leases ------------------------------------------------------------------
-
-    def add_alias(self, alias: Alias) -> None:
-        """Let a name stand for a digest, from now on and durably. The last one wins."""
-        checked_name(alias.name, "an alias")
-        if digest_of(alias.name):
-            if checked_digest(alias.name) == alias.digest:
-                return
-            raise BadRequest(f"the digest {alias.name} cannot be the name of another image")
-        with disk_errors(f"writing the alias {alias.name[:100]}"):
-            if self.alias(alias.name) == alias:
-                # Whoever wrote it may have died before syncing it.
-                self.disk.sync_folder(self.layout.folder("aliases"))
-            else:
-                replace_file(self.disk, self.layout.alias(alias.name), encode(alias))
-
-    def remove_alias(self, name: str) -> bool:
-        """Forget a name; other names of the same image stay, and so does the image."""
-        with disk_errors(f"removing the alias {name[:100]}"):
-            try:
-                self.disk.remove(self.layout.alias(name))
-            except FileNotFoundError:
-                return False
-            self.disk.sync_folder(self.layout.folder("aliases"))
-        return True
 
     def pin(self, name: str, pin: Pin, *, is_durable: bool = True) -> Image:
         """Lease an image that is here: from the return on it stays until the pin ends."""
@@ -383,59 +271,9 @@ class Pool:
 
     # -- changing --------------------------------------------------------------------------
 
-    @contextmanager
-    def changing(self, doing: str) -> Iterator[None]:
-        """Hold the pool's lock, with an index that can be believed.
-
-        The lock file says "busy" meanwhile. Who finds it so knows that the last holder
-        died on the way, and looks at the folders again before it goes on.
-        """
-        with disk_errors(doing):
-            lock = self.disk.lock(self.layout.lock, is_shared=False, waits=True)
-            if lock is None:
-                raise Busy(f"the pool {self.layout.root} is locked")
-            try:
-                with self._marked():
-                    yield
-            finally:
-                lock.release()
-
-    @contextmanager
-    def _marked(self) -> Iterator[None]:
-        marker = self.disk.open(self.layout.lock, for_writing=True)
-        try:
-            was_busy = marker.read_at(0, 4) == b"busy"
-            marker.write_at(0, b"busy")
-            if was_busy or not self.index.open(self.disk.boot_id()):
-                room.rescan(self)
-            try:
-                yield
-            except DiskFailed:
-                raise
-            except CacheError:
-                # A refusal, made before anything was changed.
-                marker.write_at(0, b"idle")
-                raise
-            marker.write_at(0, b"idle")
-        finally:
-            marker.close()
-
-    # -- who may ---------------------------------------------------------------------------
-
-    def authorise(self, digest: str, uid: int, gids: frozenset[int] = frozenset()) -> Image:
-        """The image, if that user may use it; asked anew for every consumer."""
-        image = self.image(digest)
-        if image is None:
-            raise Missing(f"image {digest[:12]} is not in the pool: add it first")
-        readers = image.readers
-        if not (
-            readers.is_public
-            or uid in (0, image.owner_uid)
-            or uid in readers.uids
-            or not gids.isdisjoint(readers.gids)
-        ):
-            raise NotAllowed(f"image {image.short} is private: ask its owner (uid {image.owner_uid}) for it")
-        return image
+    def changing(self, doing: str) -> AbstractContextManager[None]:
+        """Hold the pool's lock, with an index that can be believed."""
+        return room.changing(self, doing)
 
     def change_image(self, image: Image) -> None:
         """Write what is known of an image anew: its readers, its expiry."""
@@ -477,14 +315,3 @@ def _is_left_by_init(name: str) -> bool:
     """Whether an `init` that died, or a pool that lost its settings, can have left that."""
     ours = {*FOLDERS, "lock", "lost+found"}
     return name in ours or name.startswith((".pool.json.", "index.sqlite", "clock.json", ".clock.json."))
-
-
-def _readable(read: Callable[[str], Found | None], names: Iterable[str]) -> list[Found]:
-    """What can be read of these, in their order."""
-    found = []
-    for name in names:
-        with suppress(PoolDamaged):
-            each = read(name)
-            if each is not None:
-                found.append(each)
-    return found

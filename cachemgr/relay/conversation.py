@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.ports import Held, Holdings
-    from cachemgr.relay.doors import Doors
+    from cachemgr.relay.doors import Doors, RelaySettings
 
 MOST_HEAD_BYTES = 8192
 MOST_REQUESTS = 1000
@@ -36,27 +36,6 @@ REASONS = {
     503: "Service Unavailable",
     505: "HTTP Version Not Supported",
 }
-
-
-@dataclass(frozen=True)
-class RelaySettings:
-    """Where the relay listens, whom it admits, and its limits."""
-
-    host: str = "0.0.0.0"
-    port: int = 0
-    keys: tuple[bytes, ...] = ()
-    serves_public: bool = False
-    # With a ticket; those who have public images without one get half as many.
-    most_connections: int = 64
-    most_connections_a_host: int = 16
-    # Who has not shown yet what admits them.
-    most_strangers: int = 64
-    most_strangers_a_host: int = 48
-    # So long they are waited for, in all.
-    stranger_s: float = 5
-    head_s: int = 10
-    idle_s: int = 30
-    starved_s: int = 120
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ They are counted apart, so that nobody without a ticket takes a place of those w
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachemgr.base.shares import Shares
@@ -15,10 +16,30 @@ if TYPE_CHECKING:
     import socket
 
     from cachemgr.base.shares import Share
-    from cachemgr.relay.conversation import RelaySettings
 
 HEAD_END = b"\r\n\r\n"
 PEEKED_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class RelaySettings:
+    """Where the relay listens, whom it admits, and its limits."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    keys: tuple[bytes, ...] = ()
+    serves_public: bool = False
+    # With a ticket; those who have public images without one get half as many.
+    most_connections: int = 64
+    most_connections_a_host: int = 16
+    # Who has not shown yet what admits them.
+    most_strangers: int = 64
+    most_strangers_a_host: int = 48
+    # So long they are waited for, in all.
+    stranger_s: float = 5
+    head_s: int = 10
+    idle_s: int = 30
+    starved_s: int = 120
 
 
 def _has_asked(connection: socket.socket) -> bool:

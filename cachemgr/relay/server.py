@@ -12,8 +12,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from cachemgr.relay.conversation import Conversation, RelaySettings, Site, head_of
-from cachemgr.relay.doors import Doors
+from cachemgr.relay.conversation import Conversation, Site, head_of
+from cachemgr.relay.doors import Doors, RelaySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,6 +15,7 @@ import pytest
 
 from cachemgr.base import disk as disk_module
 from cachemgr.pool import ingest, instance_book, layout, pins, room
+from cachemgr.pool.files import PoolFiles
 from cachemgr.pool.ingest import Writer
 from cachemgr.pool.instance_book import Instance
 from cachemgr.pool.pool import Pool
@@ -249,10 +250,10 @@ def settings_first(patch: pytest.MonkeyPatch) -> None:
 
 def failure_taken_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
     """An error of the disk in the middle of a change leaves the marker at idle."""
-    marked = Pool._marked
+    marked = room._marked
 
     @contextmanager
-    def always_idle(whose: Pool) -> Iterator[None]:
+    def always_idle(whose: PoolFiles) -> Iterator[None]:
         try:
             with marked(whose):
                 yield
@@ -261,7 +262,7 @@ def failure_taken_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
                 marker.write_at(0, b"idle")
             raise
 
-    patch.setattr(Pool, "_marked", always_idle)
+    patch.setattr(room, "_marked", always_idle)
 
 
 def instance_given_out_half_removed(patch: pytest.MonkeyPatch) -> None:

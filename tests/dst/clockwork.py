@@ -30,6 +30,9 @@ class Clockwork:
         """The true time; the service's own clock may differ from it."""
         return BASE_S + self.now_ms // 1000
 
+    def monotonic_s(self) -> float:
+        return self.now_ms / 1000
+
     def sleep(self, seconds: float) -> None:
         raise Violation(f"somebody wants to sleep {seconds} s in a world that does not wait")
 

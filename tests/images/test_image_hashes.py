@@ -38,6 +38,9 @@ class SetClock:
         self.looks += 1
         return float(self.looks)
 
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
+
 
 class Stopped:
     """Time that a test moves."""

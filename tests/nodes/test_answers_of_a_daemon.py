@@ -44,6 +44,9 @@ class SlowClock:
     def monotonic_s(self) -> float:
         return self.monotonic
 
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
+
 
 EMPTY: dict[str, dict[str, Any]] = {
     "promise": {"capacity_bytes": 100, "others": [], "users_bytes": 50},

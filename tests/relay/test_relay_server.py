@@ -18,7 +18,7 @@ from cachemgr.base.errors import Missing, SourceFailed
 from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.sources.sources import Settings, resolve, source_of
-from cachemgr.relay.conversation import RelaySettings
+from cachemgr.relay.doors import RelaySettings
 from cachemgr.relay.server import Relay
 from cachemgr.relay.tickets import make_ticket
 from testbed.depot import Depot, DepotFile, DepotHeld

@@ -94,6 +94,9 @@ class Clock:
     def now_s(self) -> int:
         return self.at_s
 
+    def monotonic_s(self) -> float:
+        return float(self.at_s)
+
     def sleep(self, seconds: float) -> None:
         self.at_s += round(seconds)
 

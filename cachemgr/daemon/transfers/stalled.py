@@ -7,8 +7,8 @@ room, by a pin for a month, without any bytes having come.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from cachemgr.daemon.node import LastAdvance
 from cachemgr.daemon.transfers.schedule import PAUSED, WAITING
 from cachemgr.daemon.verbs.shapes import arrived_bytes
 from cachemgr.pool import pins
@@ -25,18 +25,10 @@ if TYPE_CHECKING:
 LEAST_BYTES = 256 << 10
 
 
-@dataclass(frozen=True)
-class Seen:
-    """How far an ingest was, and since when it has not come further than by next to nothing."""
-
-    arrived_bytes: int
-    since_s: float
-
-
 def sweep_stalled(node: Node) -> int | None:
     """Give up what has stalled; when to look next."""
     now_s = node.clock.monotonic_s()
-    watched: dict[str, Seen] = {}
+    watched: dict[str, LastAdvance] = {}
     for ingest in node.pool.ingests():
         if not _is_ordinary(node, ingest):
             continue
@@ -48,7 +40,7 @@ def sweep_stalled(node: Node) -> int | None:
             or _is_moving(seen, arrived)
             or (transfer is not None and _waits_for_others(transfer))
         ):
-            seen = Seen(arrived, now_s)
+            seen = LastAdvance(arrived, now_s)
         elif now_s - seen.since_s >= node.config.user_stall_s:
             _give_up(node, ingest, transfer)
         watched[ingest.key] = seen
@@ -75,7 +67,7 @@ def _give_up(node: Node, ingest: Ingest, transfer: Transfer | None) -> None:
         )
 
 
-def _is_moving(seen: Seen, arrived: int) -> bool:
+def _is_moving(seen: LastAdvance, arrived: int) -> bool:
     """Whether more than next to nothing has come, or it was begun anew."""
     return arrived - seen.arrived_bytes >= LEAST_BYTES or arrived < seen.arrived_bytes
 

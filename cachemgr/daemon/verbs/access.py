@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed, SourceFailed, Unsuitable
+from cachemgr.base.errors import BadRequest, Missing, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.base.steady import past_s
 from cachemgr.fetch.carrier import address_of, origin_of, own_name
 from cachemgr.instances.acl import READ, grant
@@ -135,34 +135,6 @@ def publish(node: Node, image: Image) -> Image:
     changed = dataclasses.replace(image, readers=PUBLIC)
     node.pool.change_image(changed)
     return changed
-
-
-class Holders:
-    """Whose images are in the pool, so that a quota need not read every record each time."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def of(self, pool: Pool, uid: int) -> int:
-        """How many images a user has brought, arriving ones included."""
-        with disk_errors("counting images"):
-            names = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
-        known: dict[str, int] = {}
-        for name in names:
-            found = self._known.get(name)
-            found = self._looked_up(pool, name) if found is None else found
-            if found is not None:
-                known[name] = found
-        self._known = known
-        arriving = [ingest.image.owner_uid for ingest in pool.ingests()]
-        return [*known.values(), *arriving].count(uid)
-
-    def _looked_up(self, pool: Pool, digest: str) -> int | None:
-        try:
-            image = pool.image(digest)
-        except CacheError:
-            return None
-        return None if image is None else image.owner_uid
 
 
 def check_image_quota(node: Node, caller: Caller) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from cachemgr.base.errors import BadRequest, Missing
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
@@ -49,6 +51,13 @@ def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
 
 
 def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    """One at a time for each ordinary user: so nobody gets past a quota by asking for many at once, and
+    large copies for one user keep the disk no busier than for another."""
+    with nullcontext() if caller.is_privileged else node.one_at_a_time.of(caller.uid):
+        return _instance(node, caller, request)
+
+
+def _instance(node: Node, caller: Caller, request: Request) -> dict[str, object]:
     begin_s = node.clock.monotonic_s()
     name, owner = request.text("name"), caller.owner(request.text("owner"))
     label = request.optional_text("label") or ""

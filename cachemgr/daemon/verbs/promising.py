@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachemgr.base.errors import BadRequest
 from cachemgr.config import share_bytes
 from cachemgr.daemon.verbs import access, quota
-from cachemgr.pool.promised import promise as hold
+from cachemgr.pool.held import promise as hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

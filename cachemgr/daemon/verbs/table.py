@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
-from cachemgr.daemon.verbs import adding, claiming, leasing, looking, making, promising, steering, taking
+from cachemgr.daemon.verbs import adding, claiming, leasing, looking, promising, steering, taking
 from cachemgr.pool.layout import disk_errors
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ VERBS: dict[str, Verb] = {
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,
-    "instance": making.instance,
+    "instance": leasing.instance,
     "claim": claiming.claim,
     "release": leasing.release,
     "forget": leasing.forget,

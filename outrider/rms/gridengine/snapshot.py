@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from cachemgr.base.clock import WallClock
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
 from outrider.rms.gridengine.commands import Commands
@@ -17,12 +17,6 @@ from outrider.rms.gridengine.settings import Settings
 MOST_SELECTIONS = 200
 """Different wishes for queues and hosts that are resolved in one look; those beyond mean all."""
 ALL_USERS = ("-u", "*")
-
-
-class Clock(Protocol):
-    """The time, in seconds since the epoch: Grid Engine's own."""
-
-    def now_s(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +34,7 @@ class Snapshot:
 
 
 def take(
-    commands: Commands, settings: Settings, clock: Clock, hearing: Hearing, environments: Environments
+    commands: Commands, settings: Settings, clock: WallClock, hearing: Hearing, environments: Environments
 ) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.read("qstat", "-xml", "-j", "*"), commands.told)
@@ -69,7 +63,7 @@ def take(
 def of_one_job(
     commands: Commands,
     settings: Settings,
-    clock: Clock,
+    clock: WallClock,
     environments: Environments,
     before: Snapshot,
     number: str,

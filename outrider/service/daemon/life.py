@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cachemgr.base.anchor import FileAnchor
-from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock import Clock, SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
@@ -32,7 +32,7 @@ from outrider.service.daemon.measures.recent import RecentRequests
 from outrider.service.daemon.measures.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.backups import Backups
-from outrider.service.daemon.threads.loop import Clock, DeskLike, Loop, Opened
+from outrider.service.daemon.threads.loop import DeskLike, Loop, Opened
 from outrider.service.daemon.threads.reception import PolicyBook, Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers

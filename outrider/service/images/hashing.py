@@ -11,10 +11,10 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.disk import RealDisk, replace_file
 from outrider.service.images.pacing import LOOK_S, Pacing
 from outrider.service.images.reading import Progress, Reader, ReadingProgram, StartReader
-from outrider.service.nodes.agent import Clock
 from outrider.service.ports import ImageTrouble
 
 Key = tuple[int, int, int, int, int]

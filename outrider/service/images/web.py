@@ -6,8 +6,8 @@ import base64
 import binascii
 import re
 from dataclasses import replace
-from typing import Protocol
 
+from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
@@ -22,14 +22,6 @@ SUFFIX = ".sha256"
 REPR_DIGEST = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*")
 DIGEST = re.compile(r"\s*sha-256\s*=\s*([A-Za-z0-9+/=]{44})\s*", re.IGNORECASE)
 BESIDE = re.compile(r"([0-9A-Fa-f]{64})(?:[ \t]+\*?(\S.*))?")
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 def look(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
 from cachemgr.base.shares import Share
 from outrider.service.nodes.answers import Fields
@@ -46,12 +47,6 @@ MOST_SHARES = 50
 MOST_NAME = 64
 MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
 
 
 class Asker(Protocol):

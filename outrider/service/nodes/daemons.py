@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import NoDaemon
 from cachemgr.network.client import Client
-from outrider.service.nodes.agent import Clock, RelayOf, no_relay, tell_daemon
+from outrider.service.nodes.agent import RelayOf, no_relay, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError
 from cachemgr.network.client import Client
 from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
 from outrider.service.meter import Log
-from outrider.service.nodes.agent import Clock
 
 ASK_S = 10.0
 GRACE_S = 600

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from cachemgr.base.anchor import FileAnchor
-from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock import Clock, SystemClock
 from cachemgr.base.shares import Share
 from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, Change, SteadyClock
 from outrider.metadata.policies import Policies
@@ -69,14 +69,6 @@ class DeskLike(Protocol):
 
     def set_doubt(self, words: str) -> None: ...
     def shares(self) -> list[Share]: ...
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 D = TypeVar("D", bound=DeskLike)

@@ -13,11 +13,12 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TypeVar
 
+from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import BatchSystem, RmsError, Unavailable, look
 from outrider.service.answers import Trouble
-from outrider.service.crew import Crew, FutureTask, MonotonicClock
+from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
