@@ -7,7 +7,7 @@ import os
 from cachemgr.base.errors import NoDaemon
 from cachemgr.cli import answers
 from cachemgr.cli.identity import user_name
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
-    from cachemgr.config import Config
+    from cachemgr.config import NodeConfig
 
     class Asker(Protocol):
         """Who carries a verb out: the daemon, or the same code in this process."""
@@ -51,7 +51,7 @@ SLOW = {"check": 86_400.0, "evict": 3600.0, "instance": 3600.0}
 OF_DAEMON = ("ping", "transfers", "transfer", "limits", "metrics")
 
 
-def choose(arguments: argparse.Namespace, config: Config, clock: Clock) -> Asker:
+def choose(arguments: argparse.Namespace, config: NodeConfig, clock: Clock) -> Asker:
     """The daemon; without one, this process, if it may."""
     reason = "--no-daemon was given"
     if not arguments.no_daemon:
@@ -70,7 +70,7 @@ def choose(arguments: argparse.Namespace, config: Config, clock: Clock) -> Asker
     return LocalAsker(config, clock, is_verbose=bool(arguments.verbose))
 
 
-def daemon_of(config: Config) -> DaemonAsker | None:
+def daemon_of(config: NodeConfig) -> DaemonAsker | None:
     """The daemon of that pool, if one answers."""
     try:
         asker = DaemonAsker(config.socket)
@@ -87,7 +87,7 @@ class DaemonAsker:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._client = Client(path)
+        self._client = DaemonClient(path)
         self._pool: str | None = None
 
     @property
@@ -135,7 +135,7 @@ class DaemonAsker:
         self._client.close()
 
 
-def _daemon(arguments: argparse.Namespace, config: Config) -> DaemonAsker:
+def _daemon(arguments: argparse.Namespace, config: NodeConfig) -> DaemonAsker:
     asker = DaemonAsker(config.socket)
     # A daemon of another pool is none, unless just that one was asked for.
     if arguments.pool is not None and arguments.socket is None and not _is_same(asker.pool, config.pool):

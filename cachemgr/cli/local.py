@@ -15,13 +15,13 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.base.sizes import in_words
 from cachemgr.cli import answers
 from cachemgr.cli.identity import acting_as, user_name
-from cachemgr.daemon.log import Log
+from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import put_together
-from cachemgr.daemon.network.peer import Caller
+from cachemgr.daemon.network.peer import NodeCaller
 from cachemgr.daemon.parts import make_maker
-from cachemgr.daemon.verbs.requests import Request
-from cachemgr.daemon.verbs.table import Dispatcher
-from cachemgr.pool.layout import Layout, disk_errors, read_settings
+from cachemgr.daemon.verbs.requests import VerbRequest
+from cachemgr.daemon.verbs.table import VerbTable
+from cachemgr.pool.layout import PoolLayout, disk_errors, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
-    from cachemgr.config import Config
-    from cachemgr.daemon.node import Node
-    from cachemgr.pool.instance_book import Made, Maker, Wish
-    from cachemgr.pool.records import Image
+    from cachemgr.config import NodeConfig
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.pool.instance_book import InstanceWish, MadeInstance, Maker
+    from cachemgr.pool.records import PoolImage
 
 STOP_S = 10.0
 
@@ -42,14 +42,14 @@ class LocalAsker:
 
     opens_files = False
 
-    def __init__(self, config: Config, clock: Clock, *, is_verbose: bool) -> None:
+    def __init__(self, config: NodeConfig, clock: Clock, *, is_verbose: bool) -> None:
         with disk_errors(f"reading the pool {config.pool}"):
-            read_settings(RealDisk(), Layout(config.pool))
+            read_settings(RealDisk(), PoolLayout(config.pool))
             self._uid = os.stat(f"{config.pool}/pool.json").st_uid
-        log = Log(sys.stderr, level="info" if is_verbose else "error")
+        log = DaemonLog(sys.stderr, level="info" if is_verbose else "error")
         maker = _LaterMaker(lambda: make_maker(config, self._node.pool, log))
         with acting_as(self._uid):
-            self._node: Node = put_together(config, os.environ, log, clock=clock, maker=maker).node
+            self._node: NodeContext = put_together(config, os.environ, log, clock=clock, maker=maker).node
 
     @property
     def where(self) -> str:
@@ -62,13 +62,13 @@ class LocalAsker:
         file: int | None = None,
     ) -> Result:
         fields = {name: value for name, value in request.items() if name not in ("v", "do")}
-        caller = Caller(uid=os.getuid(), real_uid=os.getuid(), pid=os.getpid(), is_privileged=True)
+        caller = NodeCaller(uid=os.getuid(), real_uid=os.getuid(), pid=os.getpid(), is_privileged=True)
         with acting_as(self._uid):
             if request["do"] == "stats":
                 self._open_index()
-            return Dispatcher(self._node)(
+            return VerbTable(self._node)(
                 caller,
-                Request(str(request["do"]), fields),
+                VerbRequest(str(request["do"]), fields),
                 _Listener(on_progress),  # type: ignore[arg-type]
             )
 
@@ -120,13 +120,13 @@ class _LaterMaker:
         self._make = make
         self._made: Maker | None = None
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return self._real().choose(image, wanted, is_writable=is_writable)
 
-    def taken_bytes(self, method: str, image: Image) -> int:
+    def taken_bytes(self, method: str, image: PoolImage) -> int:
         return self._real().taken_bytes(method, image)
 
-    def make(self, wish: Wish, image_path: str, folder: str) -> Made:
+    def make(self, wish: InstanceWish, image_path: str, folder: str) -> MadeInstance:
         return self._real().make(wish, image_path, folder)
 
     def remove(self, folder: str) -> None:

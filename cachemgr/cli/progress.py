@@ -7,9 +7,9 @@ import threading
 from contextlib import contextmanager
 
 from cachemgr.base.sizes import in_words
+from cachemgr.base.tables import cut, printable
+from cachemgr.base.times import span_in_words
 from cachemgr.cli import answers
-from cachemgr.cli.tables import printable, width
-from cachemgr.cli.times import span_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TERMINAL_EVERY_S, LOG_EVERY_S, VERBOSE_EVERY_S = 0.1, 30.0, 5.0
 CLEAR = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """Told how far a transfer is, as often as anybody likes; shows it as often as is good."""
 
     def __init__(self, what: str, stream: TextIO, clock: Clock, *, volume: int = NORMAL) -> None:
@@ -107,15 +107,6 @@ def standing(fields: answers.Result, now_s: int) -> str:
     if source:
         parts.append(f"from {printable(source)}")
     return ", ".join(parts) or "waiting"
-
-
-def cut(text: str, columns: int) -> str:
-    """As much as fits on a line."""
-    if width(text) <= columns:
-        return text
-    while text and width(text) > columns - 1:
-        text = text[:-1]
-    return text + "…"
 
 
 def _columns(stream: TextIO) -> int:

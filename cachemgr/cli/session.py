@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import contextmanager
 
-from cachemgr.base.errors import BadRequest, Missing
+from cachemgr.base.errors import BadRequest, NotInPool
 from cachemgr.cli import answers, progress
 from cachemgr.cli.progress import NORMAL, QUIET, VERBOSE
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
     from cachemgr.cli.askers import Asker
-    from cachemgr.config import Config
+    from cachemgr.config import NodeConfig
 
 
 # A part of a digest must have so many digits to stand for it.
@@ -27,7 +27,7 @@ LEAST_DIGITS = 4
 HEX = frozenset("0123456789abcdef")
 
 
-class Session:
+class VerbSession:
     """What verbs get: the answers of the pool, and a way to print."""
 
     def __init__(self, arguments: argparse.Namespace, clock: Clock) -> None:
@@ -36,10 +36,10 @@ class Session:
         self.volume = VERBOSE if arguments.verbose else QUIET if arguments.quiet else NORMAL
         self._arguments = arguments
         self._asker: Asker | None = None
-        self._config: Config | None = None
+        self._config: NodeConfig | None = None
 
     @property
-    def config(self) -> Config:
+    def config(self) -> NodeConfig:
         """The configuration, with what the command line says instead."""
         if self._config is None:
             from cachemgr import config
@@ -85,7 +85,7 @@ class Session:
         """A verb on an image, named as people do: by address, digest, or an unmistakable part."""
         try:
             return self.ask(verb, doing, name=name, **fields)
-        except Missing:
+        except NotInPool:
             whole = self.whole_name(name)
             if whole == name:
                 raise

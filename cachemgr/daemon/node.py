@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.base.rate import RateLimit
     from cachemgr.base.shares import Share, Shares
-    from cachemgr.config import Config
-    from cachemgr.daemon.log import Log
-    from cachemgr.daemon.metrics import CountedIndex, Metrics
+    from cachemgr.config import NodeConfig
+    from cachemgr.daemon.log import DaemonLog
+    from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
     from cachemgr.daemon.transfers.tally import Holders, Tally
     from cachemgr.daemon.transfers.transfers import Transfers
     from cachemgr.daemon.verbs.names import Names
     from cachemgr.fetch.bring import Carrier
-    from cachemgr.pool.held import Holding
+    from cachemgr.pool.held import PoolHolding
     from cachemgr.pool.instance_book import Maker
-    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.pool import ImagePool
 
     class Shared(Protocol):
         """A thing, or several, that users share."""
@@ -70,19 +70,19 @@ class UserLocks:
 
 
 @dataclass
-class Node:
+class NodeContext:
     """One node's daemon."""
 
-    config: Config
-    pool: Pool
+    config: NodeConfig
+    pool: ImagePool
     index: CountedIndex
     maker: Maker
     carrier: Carrier
     transfers: Transfers
     holders: Holders
-    metrics: Metrics
+    metrics: NodeMetrics
     clock: Clock
-    log: Log
+    log: DaemonLog
     started_s: int
     # The same by the clock that nobody sets.
     began_s: float
@@ -99,7 +99,7 @@ class Node:
     # Between counting what a user has and reserving more.
     admission: threading.Lock = field(default_factory=threading.Lock)
     # What users are about to hold; changed with `admission`.
-    pending: list[Holding] = field(default_factory=list)
+    pending: list[PoolHolding] = field(default_factory=list)
     # What is arriving for users, by key, and since when it has not come further.
     stalled: dict[str, LastAdvance] = field(default_factory=dict)
     is_index_ready: bool = False

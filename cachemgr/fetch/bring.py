@@ -15,18 +15,18 @@ from cachemgr.base.errors import (
     CacheError,
     Cancelled,
     DiskFailed,
-    Missing,
+    NotInPool,
     SourceFailed,
     Unsuitable,
     WrongBytes,
 )
-from cachemgr.fetch.report import Progress
+from cachemgr.fetch.report import FetchProgress
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.instances.formats import detect
 from cachemgr.instances.qcow2 import inspect_qcow2
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.ingest import Ingest
-from cachemgr.pool.records import Alias, Image
+from cachemgr.pool.records import Alias, PoolImage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from cachemgr.fetch.control import Control
     from cachemgr.fetch.ports import Resolved, Sink
     from cachemgr.pool.ingest import Writer
-    from cachemgr.pool.pool import Pool, Want
-    from cachemgr.pool.records import Pin
+    from cachemgr.pool.pool import ImagePool, Want
+    from cachemgr.pool.records import PoolPin
 
     class Carrier(Protocol):
         """What moves bytes from a source into a sink."""
@@ -78,14 +78,14 @@ class Reins:
 
     control: Control
     limits: tuple[RateLimit, ...] = ()
-    on_progress: Callable[[Progress], None] | None = None
+    on_progress: Callable[[FetchProgress], None] | None = None
     expected_rate_bytes_per_s: int | None = None
     # Is given what is written into, whose offset tells at any time how far it is.
     on_sink: Callable[[Writer], None] | None = None
 
 
 @dataclass(frozen=True)
-class Order:
+class BringOrder:
     """One image to be brought.
 
     `origins` is asked when it matters, because others may join with sources of their own.
@@ -95,7 +95,7 @@ class Order:
 
     want: Want
     origins: Callable[[], Sequence[Origin]]
-    pin: Pin | None = None
+    pin: PoolPin | None = None
     names: tuple[str, ...] = ()
     is_believed: bool = False
     alias_lifetime_s: int | None = None
@@ -108,7 +108,7 @@ class Order:
         return None if self.alias_lifetime_s is None else now_s + self.alias_lifetime_s
 
 
-def bring(pool: Pool, order: Order, carrier: Carrier, reins: Reins) -> Image:
+def bring(pool: ImagePool, order: BringOrder, carrier: Carrier, reins: Reins) -> PoolImage:
     """The image, once it is in the pool. Raises what stood in the way, with the rest tidy."""
     for _ in range(MOST_ROUNDS):
         found = pool.want(order.want, order.pin)
@@ -116,7 +116,7 @@ def bring(pool: Pool, order: Order, carrier: Carrier, reins: Reins) -> Image:
             return found
         try:
             writer = found.writer(ThreadedHasher())
-        except Missing:
+        except NotInPool:
             # Committed or dropped a moment ago: look again.
             continue
         if writer is not None:
@@ -145,7 +145,7 @@ def kind_of(declared: str) -> Callable[[bytes, int], str]:
     return inspect
 
 
-def _write(pool: Pool, order: Order, carrier: Carrier, reins: Reins, writer: Writer) -> Image:
+def _write(pool: ImagePool, order: BringOrder, carrier: Carrier, reins: Reins, writer: Writer) -> PoolImage:
     """Fill and commit. After wrong bytes once more, from whoever did not deliver them."""
     try:
         if writer.resumed_bytes and not order.want.digest:
@@ -173,14 +173,14 @@ def _write(pool: Pool, order: Order, carrier: Carrier, reins: Reins, writer: Wri
 
 
 def _once_more(
-    pool: Pool,
-    order: Order,
+    pool: ImagePool,
+    order: BringOrder,
     carrier: Carrier,
     reins: Reins,
     writer: Writer,
     origins: Sequence[Origin],
     first: WrongBytes,
-) -> Image:
+) -> PoolImage:
     """All of it from other sources, after the first ones delivered wrong bytes."""
     writer.restart()
     try:
@@ -191,8 +191,8 @@ def _once_more(
 
 
 def _commit(
-    pool: Pool, order: Order, writer: Writer, delivered: tuple[str, ...], *, was_resumed: bool
-) -> Image:
+    pool: ImagePool, order: BringOrder, writer: Writer, delivered: tuple[str, ...], *, was_resumed: bool
+) -> PoolImage:
     """Visible, under its names if they are believed."""
     origins = order.origins()
     is_whole = bool(origins) and delivered == (origins[0].name,) and not was_resumed
@@ -206,7 +206,7 @@ def _commit(
     )
 
 
-def name_it(pool: Pool, image: Image, order: Order) -> None:
+def name_it(pool: ImagePool, image: PoolImage, order: BringOrder) -> None:
     """Let the names stand for an image that is here, for as long as an address is believed."""
     expires_s = order.names_expire_s(pool.clock.now_s())
     for name in order.names:
@@ -237,7 +237,7 @@ def _others(origins: Sequence[Origin], delivered: tuple[str, ...], *, was_resume
     return innocent
 
 
-def _watch(pool: Pool, ingest: Ingest, reins: Reins) -> None:
+def _watch(pool: ImagePool, ingest: Ingest, reins: Reins) -> None:
     """Look on until the writer has finished or died, the ingest is gone, or nobody wants to wait."""
     control = reins.control
     since_s, before = pool.clock.monotonic_s(), ingest.arrived_bytes()
@@ -261,4 +261,4 @@ def _watch(pool: Pool, ingest: Ingest, reins: Reins) -> None:
         if reins.on_progress is not None:
             left = ingest.size_bytes - arrived
             finish_s = pool.clock.now_s() + -(-left // rate) if rate else None
-            reins.on_progress(Progress(arrived, ingest.size_bytes, rate, finish_s, "another process"))
+            reins.on_progress(FetchProgress(arrived, ingest.size_bytes, rate, finish_s, "another process"))

@@ -18,7 +18,7 @@ from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.ports import Resolved
 from cachemgr.fetch.sources.files import FileStream
-from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.pool.records import file_name
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
     from cachemgr.fetch.bring import Reins
-    from cachemgr.fetch.ports import Sink, Source, Status
+    from cachemgr.fetch.ports import FetchStatus, Sink, Source
     from cachemgr.fetch.report import Report
 
 
@@ -44,7 +44,7 @@ class FetchCarrier:
     kind of source.
     """
 
-    settings: Settings
+    settings: SourceSettings
     clock: Clock
     random: Random
     ticket: Callable[[str], str | None]
@@ -102,7 +102,7 @@ class FetchCarrier:
             return None
         return self.ticket(parse(origin.uri).digest)
 
-    def _settings(self, origin: Origin) -> Settings:
+    def _settings(self, origin: Origin) -> SourceSettings:
         if origin.is_trusted:
             return self.settings
         return replace(self.settings, web=replace(self.settings.web, netrc_file=None))
@@ -126,7 +126,7 @@ class OpenFileSource:
             raise SourceFault(f"the file has changed: it has {found.st_size} bytes now", is_final=True)
         return FileStream(os.dup(self._descriptor), offset)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
 

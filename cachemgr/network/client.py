@@ -34,7 +34,7 @@ RECEIVED_BYTES = 256 << 10
 AGAIN = "look at its log, and ask again"
 
 
-class Client:
+class DaemonClient:
     """One connection to a daemon: ask as often as needed, one thing at a time."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Client:
             raise NoDaemon(f"no daemon answers at {path} ({reason}): start cachemgr.service") from error
         return made
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> DaemonClient:
         return self
 
     def __exit__(

@@ -6,15 +6,15 @@ import threading
 from contextlib import suppress
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import BadRequest, Missing, NotAllowed, PoolDamaged
+from cachemgr.base.errors import BadRequest, NotAllowed, NotInPool, PoolDamaged
 from cachemgr.base.steady import past_s
 from cachemgr.pool import pins
-from cachemgr.pool.layout import Layout, disk_errors, read_settings
+from cachemgr.pool.layout import PoolLayout, disk_errors, read_settings
 from cachemgr.pool.records import (
     MOST_BYTES,
     Alias,
-    Image,
-    Pin,
+    PoolImage,
+    PoolPin,
     checked_digest,
     checked_name,
     decode_alias,
@@ -41,7 +41,7 @@ class PoolFiles:
 
     def __init__(self, disk: Disk, root: str, clock: Clock, index: Index) -> None:
         self.disk = disk
-        self.layout = Layout(root)
+        self.layout = PoolLayout(root)
         self.clock = clock
         self.index = index
         # Between reading a lease and writing the longer of two.
@@ -52,7 +52,7 @@ class PoolFiles:
     def close(self) -> None:
         self.index.close()
 
-    def find(self, name: str) -> Image | None:
+    def find(self, name: str) -> PoolImage | None:
         """The image of that digest or alias, if it is here, whole."""
         digest = digest_of(name)
         if digest is None:
@@ -62,7 +62,7 @@ class PoolFiles:
             digest = alias.digest
         return self.image(digest)
 
-    def image(self, digest: str) -> Image | None:
+    def image(self, digest: str) -> PoolImage | None:
         path = f"{self.layout.image(digest)}/image.json"
         with disk_errors(f"reading {path}"):
             try:
@@ -80,7 +80,7 @@ class PoolFiles:
         is_over = alias.expires_s is not None and alias.expires_s <= past_s(self.clock)
         return None if is_over else alias
 
-    def images(self) -> list[Image]:
+    def images(self) -> list[PoolImage]:
         """Every image, by digest. One that is damaged is left out: `check` names it."""
         with disk_errors("listing the pool"):
             digests = [name for name in self.disk.names(self.layout.folder("images")) if digest_of(name)]
@@ -100,18 +100,18 @@ class PoolFiles:
         found = [alias for alias in found if alias.expires_s is None or alias.expires_s > now_s]
         return sorted(found, key=lambda alias: alias.name)
 
-    def pins(self, digest: str) -> list[Pin]:
+    def pins(self, digest: str) -> list[PoolPin]:
         with disk_errors("reading pins"):
             return pins.read_pins(self.disk, self.layout.image(digest))
 
     def data_path(self, digest: str) -> str:
         return f"{self.layout.image(digest)}/data"
 
-    def authorise(self, digest: str, uid: int, gids: frozenset[int] = frozenset()) -> Image:
+    def authorise(self, digest: str, uid: int, gids: frozenset[int] = frozenset()) -> PoolImage:
         """The image, if that user may use it; asked anew for every consumer."""
         image = self.image(digest)
         if image is None:
-            raise Missing(f"image {digest[:12]} is not in the pool: add it first")
+            raise NotInPool(f"image {digest[:12]} is not in the pool: add it first")
         readers = image.readers
         if not (
             readers.is_public

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cachemgr.pool.ingest import Ingest
-    from cachemgr.pool.pool import Pool
-    from cachemgr.pool.records import Image, Pin
+    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.records import PoolImage, PoolPin
 
 # Owners of the service's pins.
 RESERVATION = "reservation:"
@@ -38,7 +38,7 @@ PROMISED_REMEDY = "delete it; the service writes it again within minutes"
 
 
 @dataclass(frozen=True)
-class Holding:
+class PoolHolding:
     """Something that takes bytes and cannot leave.
 
     `until_s` is when others' holds on it end, as far as is known; 0 if only promises hold it, or nobody
@@ -60,13 +60,13 @@ class Holding:
 
 
 @dataclass(frozen=True)
-class Account:
+class PoolAccount:
     """A pool's bytes: what it can hold, what is promised, and what others hold of it."""
 
     capacity_bytes: int
     limit_bytes: int
     promised_bytes: int
-    holdings: tuple[Holding, ...]
+    holdings: tuple[PoolHolding, ...]
 
     @property
     def others_bytes(self) -> int:
@@ -82,17 +82,17 @@ class Account:
         """What others may hold beyond what they hold; below 0 if a promise is in danger."""
         return self.capacity_bytes - self.promised_bytes - self.others_bytes
 
-    def of(self, uid: int) -> list[Holding]:
+    def of(self, uid: int) -> list[PoolHolding]:
         """What one user holds, the largest first."""
         mine = [each for each in self.holdings if uid in each.uids]
         return sorted(mine, key=lambda each: (-each.size_bytes, each.key))
 
 
-def account(pool: Pool) -> Account:
+def account(pool: ImagePool) -> PoolAccount:
     """The pool's bytes now. The index has to be open."""
     holdings = tuple(_holdings(pool))
     kept_bytes = sum(each.size_bytes for each in holdings if each.is_promised)
-    return Account(
+    return PoolAccount(
         capacity_bytes=capacity_bytes(pool),
         limit_bytes=pool.settings.limit_bytes,
         # Pins of the service that it has not (yet) counted are kept, too.
@@ -101,7 +101,7 @@ def account(pool: Pool) -> Account:
     )
 
 
-def with_holdings(found: Account, more: tuple[Holding, ...]) -> Account:
+def with_holdings(found: PoolAccount, more: tuple[PoolHolding, ...]) -> PoolAccount:
     """The same account with what is about to be held, each thing counted once."""
     holdings = {each.key: each for each in found.holdings}
     for each in more:
@@ -112,14 +112,14 @@ def with_holdings(found: Account, more: tuple[Holding, ...]) -> Account:
     return dataclasses.replace(found, holdings=tuple(holdings.values()))
 
 
-def capacity_bytes(pool: Pool) -> int:
+def capacity_bytes(pool: ImagePool) -> int:
     """What the pool can hold in all: its limit, or less if its disk has less for it."""
     with disk_errors(f"looking at the disk of {pool.layout.root}"):
         free_bytes = pool.disk.free_bytes(pool.layout.root) - room.SPARE_BYTES
         return max(0, min(pool.settings.limit_bytes, pool.index.used_bytes() + free_bytes))
 
 
-def _holdings(pool: Pool) -> Iterable[Holding]:
+def _holdings(pool: ImagePool) -> Iterable[PoolHolding]:
     now_s, trusted = pool.clock.now_s(), {0, os.geteuid()}
     with disk_errors("counting what is held"):
         digests = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
@@ -140,15 +140,15 @@ def _holdings(pool: Pool) -> Iterable[Holding]:
                 instance = instance_book.read_instance(pool, key)
                 until_s, uid = _end_of(instance, now_s), _user_of(instance)
                 uids = frozenset() if uid is None else frozenset({uid})
-                yield Holding(what, "", f"instance {key}", size_bytes, until_s, uids)
+                yield PoolHolding(what, "", f"instance {key}", size_bytes, until_s, uids)
             elif kind == "damaged":
-                yield Holding(what, "", f"damaged {key[:12]}", size_bytes, pins.FOR_EVER_S)
+                yield PoolHolding(what, "", f"damaged {key[:12]}", size_bytes, pins.FOR_EVER_S)
 
 
 class _Holds:
     """The pins on one image that hold it."""
 
-    def __init__(self, pool: Pool, holding: list[Pin], now_s: int, trusted: set[int]) -> None:
+    def __init__(self, pool: ImagePool, holding: list[PoolPin], now_s: int, trusted: set[int]) -> None:
         self.is_promised = any(is_promise(pin, trusted) for pin in holding)
         self.uids: set[int] = set()
         self.until_s = 0
@@ -171,13 +171,13 @@ class _Holds:
     def is_any(self) -> bool:
         return self.is_promised or self.until_s > 0
 
-    def holding(self, key: str, digest: str, name: str, size_bytes: int) -> Holding:
-        return Holding(
+    def holding(self, key: str, digest: str, name: str, size_bytes: int) -> PoolHolding:
+        return PoolHolding(
             key, digest, name, size_bytes, self.until_s, frozenset(self.uids), is_promised=self.is_promised
         )
 
 
-def _arriving(pool: Pool, ingest: Ingest, now_s: int, trusted: set[int]) -> Holding | None:
+def _arriving(pool: ImagePool, ingest: Ingest, now_s: int, trusted: set[int]) -> PoolHolding | None:
     """What is arriving. What the service may drop, since nobody waits for it, is not in its way; it counts
     for the user who began it, since other users cannot have its room."""
     image = ingest.image
@@ -196,7 +196,7 @@ def _arriving(pool: Pool, ingest: Ingest, now_s: int, trusted: set[int]) -> Hold
     return holds.holding(f"ingest:{ingest.key}", image.digest, image.short, image.size_bytes)
 
 
-def is_promise(pin: Pin, trusted: set[int]) -> bool:
+def is_promise(pin: PoolPin, trusted: set[int]) -> bool:
     return pin.kind == "hold" and pin.uid in trusted and pin.owner.startswith(RESERVATION)
 
 
@@ -213,7 +213,7 @@ def _end_of(instance: instance_book.Instance | None, now_s: int) -> int:
     return max(min(instance.expires_s, now_s + MOST_OF_A_JOB_S), now_s + 1)
 
 
-def _readable(pool: Pool, digest: str) -> Image | None:
+def _readable(pool: ImagePool, digest: str) -> PoolImage | None:
     try:
         return pool.image(digest)
     except PoolDamaged:
@@ -222,7 +222,7 @@ def _readable(pool: Pool, digest: str) -> Image | None:
 
 
 @dataclass(frozen=True)
-class Promised:
+class PromisedBytes:
     """So many bytes of the pool are held for reservations until then, before any of them has come.
 
     The service says it again with every call, so that what it holds ends by itself when it is gone, as pins
@@ -235,22 +235,22 @@ class Promised:
     expires_s: int = 0
 
 
-def read_promised(pool: Pool) -> Promised:
+def read_promised(pool: ImagePool) -> PromisedBytes:
     """What is promised now: nothing, if it was never said or has expired."""
     path = f"{pool.layout.root}/{PROMISED_FILE}"
     with disk_errors(f"reading {path}"):
         try:
             found = decode(pool.disk.read(path, MOST_BYTES), path, PROMISED_REMEDY)
         except FileNotFoundError:
-            return Promised()
+            return PromisedBytes()
     try:
-        promised = Promised(int(found["size_bytes"]), int(found["expires_s"]))
+        promised = PromisedBytes(int(found["size_bytes"]), int(found["expires_s"]))
     except (KeyError, TypeError, ValueError) as error:
         raise PoolDamaged(f"{path} lacks {error}: {PROMISED_REMEDY}") from error
-    return promised if promised.expires_s > pool.clock.now_s() else Promised()
+    return promised if promised.expires_s > pool.clock.now_s() else PromisedBytes()
 
 
-def promise(pool: Pool, size_bytes: int, expires_s: int) -> None:
+def promise(pool: ImagePool, size_bytes: int, expires_s: int) -> None:
     """Hold so many bytes until then, from the return on and over a power cut.
 
     It is said every few seconds while an image arrives. Written is what differs: another number,
@@ -264,7 +264,7 @@ def promise(pool: Pool, size_bytes: int, expires_s: int) -> None:
     try:
         there = read_promised(pool)
     except PoolDamaged:
-        there = Promised(-1)
+        there = PromisedBytes(-1)
     has_long = there.expires_s - now_s >= (expires_s - now_s) * 3 // 4
     if there.size_bytes == size_bytes and (has_long or not size_bytes):
         return

@@ -14,7 +14,7 @@ import threading
 from contextlib import closing, suppress
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import Busy, CacheError, Cancelled, Missing, PoolDamaged, WrongBytes
+from cachemgr.base.errors import CacheError, Cancelled, InUse, NotInPool, PoolDamaged, WrongBytes
 from cachemgr.base.steady import past_s
 from cachemgr.pool import pins, room
 from cachemgr.pool.files import readable
@@ -22,7 +22,7 @@ from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import (
     MOST_BYTES,
     Alias,
-    Image,
+    PoolImage,
     decode,
     decode_image,
     encode,
@@ -52,7 +52,7 @@ HEAD_BYTES = 72 << 10
 class Ingest:
     """An image that is arriving. Anybody may look at it; one at a time may write."""
 
-    def __init__(self, pool: PoolFiles, key: str, image: Image) -> None:
+    def __init__(self, pool: PoolFiles, key: str, image: PoolImage) -> None:
         self.pool = pool
         self.key = key
         self.image = image
@@ -71,19 +71,19 @@ class Ingest:
         return ingest_of(self.pool, self.key) is not None
 
     def writer(self, hasher: Hasher) -> Writer | None:
-        """The right to write, if nobody has it; `Missing` if the ingest is over."""
+        """The right to write, if nobody has it; `NotInPool` if the ingest is over."""
         disk = self.pool.disk
         with disk_errors(f"opening the ingest of {self.image.short}"):
             path = f"{self.folder}/writer"
             try:
                 lock = disk.lock(path, is_shared=False, waits=False)
             except FileNotFoundError as error:
-                raise Missing(f"image {self.image.short} is not arriving any more") from error
+                raise NotInPool(f"image {self.image.short} is not arriving any more") from error
             if lock is None:
                 return None
             try:
                 if not lock.is_of(path) or not self.is_there():
-                    raise Missing(f"image {self.image.short} is not arriving any more")
+                    raise NotInPool(f"image {self.image.short} is not arriving any more")
                 return Writer(self, lock, hasher)
             except BaseException:
                 lock.release()
@@ -202,7 +202,7 @@ class Writer:
         names_expire_s: int | None = None,
         names_uid: int | None = None,
         promised: str = "",
-    ) -> Image:
+    ) -> PoolImage:
         """Make the image visible, if its size and digest are right; it stays so from then on.
 
         `promised` is the digest of what is not kept under it while it arrives.
@@ -264,7 +264,7 @@ class Writer:
         finally:
             self.close()
 
-    def _make_visible(self, image: Image) -> None:
+    def _make_visible(self, image: PoolImage) -> None:
         pool, disk, layout = self.pool, self.pool.disk, self.pool.layout
         target = layout.image(image.digest)
         if self._is_whole(image.digest):
@@ -309,7 +309,7 @@ class Writer:
             both = pins.longer(pin, there[pin.owner]) if pin.owner in there else pin
             pins.write_pin(disk, target, both, is_durable=True)
 
-    def _as_now_recorded(self) -> Image:
+    def _as_now_recorded(self) -> PoolImage:
         """The image's record, which others may have changed since the ingest began."""
         path = f"{self.ingest.folder}/image.json"
         return decode_image(self.pool.disk.read(path, MOST_BYTES), path)
@@ -420,11 +420,11 @@ def cancel(pool: PoolFiles, key: str, owner: str) -> None:
     """Withdraw one owner's interest in what is arriving; dropped once nobody has any."""
     ingest = ingest_of(pool, key)
     if ingest is None:
-        raise Missing(f"nothing is arriving under {key[:12]}")
+        raise NotInPool(f"nothing is arriving under {key[:12]}")
     with disk_errors("removing a pin"):
         pins.remove_pin(pool.disk, ingest.folder, owner)
     if _is_unpinned(ingest) and not drop_unwritten(ingest, _is_unpinned) and _is_unpinned(ingest):
-        raise Busy(f"image {ingest.image.short} is being written: cancel its transfer")
+        raise InUse(f"image {ingest.image.short} is being written: cancel its transfer")
 
 
 def drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:

@@ -19,18 +19,18 @@ from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import BadRequest, Busy, Missing
+from cachemgr.base.errors import BadRequest, InUse, NotInPool
 from cachemgr.pool import pins, room
 from cachemgr.pool.files import PoolFiles
 from cachemgr.pool.ingest import Ingest, ingest_of, ingests, want_file
-from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors
+from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, PoolLayout, PoolSettings, disk_errors
 from cachemgr.pool.records import (
     FORMATS,
     PUBLIC,
     Alias,
-    Image,
-    Pin,
-    Readers,
+    ImageAccess,
+    PoolImage,
+    PoolPin,
     checked_digest,
     checked_name,
     digest_of,
@@ -60,7 +60,7 @@ class Want:
     digest: str = ""
     format: str = "file"
     owner_uid: int = 0
-    readers: Readers = PUBLIC
+    readers: ImageAccess = PUBLIC
     expires_s: int | None = None
     # Names that will stand for its digest. Only who may be believed about them gives any.
     aliases: tuple[str, ...] = ()
@@ -80,13 +80,13 @@ class Want:
         return self.digest or "u" + file_name(self.uri)
 
 
-class Pool(PoolFiles):
+class ImagePool(PoolFiles):
     """One pool: images come in, are held, and go. Safe for several threads."""
 
     @staticmethod
-    def create(disk: Disk, root: str, settings: Settings) -> None:
+    def create(disk: Disk, root: str, settings: PoolSettings) -> None:
         """Make a pool, finish one half made, or change the settings of one that is there."""
-        layout = Layout(root)
+        layout = PoolLayout(root)
         with disk_errors(f"making the pool {root}"):
             if not disk.exists(layout.root):
                 disk.make_folder(layout.root, SEARCHABLE)
@@ -106,7 +106,7 @@ class Pool(PoolFiles):
 
     # -- bringing in -----------------------------------------------------------------------
 
-    def want(self, want: Want, pin: Pin | None = None) -> Image | Ingest:
+    def want(self, want: Want, pin: PoolPin | None = None) -> PoolImage | Ingest:
         """The image, if it is here; otherwise its ingest, begun or joined, its bytes reserved.
 
         The pin is on the disk before this returns, hence before the first byte.
@@ -131,7 +131,7 @@ class Pool(PoolFiles):
             self._compare(want, ingest.image)
             if pin is None or self._pin_in(ingest.folder, pin):
                 return ingest
-        raise Busy(f"image {want.uri} comes and goes too fast to be held: try again")
+        raise InUse(f"image {want.uri} comes and goes too fast to be held: try again")
 
     def ingest(self, key: str) -> Ingest | None:
         """What is arriving under that key."""
@@ -141,13 +141,13 @@ class Pool(PoolFiles):
         """All that is arriving."""
         return ingests(self)
 
-    def _begin(self, want: Want, pin: Pin | None) -> Ingest:
+    def _begin(self, want: Want, pin: PoolPin | None) -> Ingest:
         """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""
         is_trusted = want.owner_uid in (0, os.geteuid())
         room.make_room(self, want.size_bytes, f"image {want.uri}", drops_abandoned=is_trusted)
         now_s = self.clock.now_s()
         lease_s = max(now_s + INGEST_LEASE_S, pin.expires_s if pin else 0)
-        image = Image(
+        image = PoolImage(
             digest=want.digest,
             size_bytes=want.size_bytes,
             format=want.format,
@@ -172,7 +172,9 @@ class Pool(PoolFiles):
         self.index.take(f"ingest:{want.key}", want.size_bytes)
         return Ingest(self, want.key, image)
 
-    def _write_draft(self, draft: str, want: Want, image: Image, pin: Pin | None, lease_s: int) -> None:
+    def _write_draft(
+        self, draft: str, want: Want, image: PoolImage, pin: PoolPin | None, lease_s: int
+    ) -> None:
         self.disk.make_folder(draft, SEARCHABLE)
         # Now and synced with the rest: a pin's own sync would not make this name safe.
         self.disk.make_folder(f"{draft}/pins", PRIVATE)
@@ -186,7 +188,7 @@ class Pool(PoolFiles):
         if pin is not None:
             pins.write_pin(self.disk, draft, pin, is_durable=True)
 
-    def _compare(self, want: Want, image: Image) -> None:
+    def _compare(self, want: Want, image: PoolImage) -> None:
         if want.digest and image.size_bytes != want.size_bytes:
             raise BadRequest(
                 f"image {want.uri} is said to have {want.size_bytes} bytes, but the content of that digest "
@@ -195,16 +197,16 @@ class Pool(PoolFiles):
 
     # -- names and leases ------------------------------------------------------------------
 
-    def pin(self, name: str, pin: Pin, *, is_durable: bool = True) -> Image:
+    def pin(self, name: str, pin: PoolPin, *, is_durable: bool = True) -> PoolImage:
         """Lease an image that is here: from the return on it stays until the pin ends."""
         pins.checked_pin(pin, self.clock.now_s())
         for _ in range(MOST_MOVES):
             image = self.find(name)
             if image is None:
-                raise Missing(f"image {name} is not in the pool: add it first")
+                raise NotInPool(f"image {name} is not in the pool: add it first")
             if self._pin_in(self.layout.image(image.digest), pin, is_durable=is_durable):
                 return image
-        raise Busy(f"image {name} comes and goes too fast to be held: try again")
+        raise InUse(f"image {name} comes and goes too fast to be held: try again")
 
     def unpin(self, name: str, owner: str) -> bool:
         """Give a lease back; whether there was one. What is arriving may be meant as well."""
@@ -243,7 +245,7 @@ class Pool(PoolFiles):
         finally:
             lock.release()
 
-    def _pin_in(self, folder: str, pin: Pin, *, is_durable: bool = True) -> bool:
+    def _pin_in(self, folder: str, pin: PoolPin, *, is_durable: bool = True) -> bool:
         """Whether the pin is on what lies there; False if that moved meanwhile."""
         with disk_errors(f"pinning for {pin.owner}"):
             try:
@@ -275,17 +277,17 @@ class Pool(PoolFiles):
         """Hold the pool's lock, with an index that can be believed."""
         return room.changing(self, doing)
 
-    def change_image(self, image: Image) -> None:
+    def change_image(self, image: PoolImage) -> None:
         """Write what is known of an image anew: its readers, its expiry."""
         self._change_image(image.digest, lambda there: image)
 
-    def _change_image(self, digest: str, changed: Callable[[Image], Image]) -> Image:
+    def _change_image(self, digest: str, changed: Callable[[PoolImage], PoolImage]) -> PoolImage:
         """What is known of it, changed from what it is when nobody else can change it."""
         folder = self.layout.image(digest)
         with self.changing(f"changing image {digest[:12]}"):
             there = self.image(digest)
             if there is None:
-                raise Missing(f"image {digest[:12]} is not in the pool any more")
+                raise NotInPool(f"image {digest[:12]} is not in the pool any more")
             image = changed(there)
             # In this order, so that it is never more readable than its record says.
             if there.readers.is_public and not image.readers.is_public:
@@ -296,15 +298,15 @@ class Pool(PoolFiles):
             self.index.put(room.entry_of(self, image))
         return image
 
-    def _set_data_mode(self, image: Image) -> None:
+    def _set_data_mode(self, image: PoolImage) -> None:
         with closing(self.disk.open(self.data_path(image.digest))) as data:
             data.set_mode(image.data_mode)
             data.sync()
 
-    def allow(self, image: Image, uid: int) -> Image:
+    def allow(self, image: PoolImage, uid: int) -> PoolImage:
         """Let one more user use a private image."""
 
-        def admit(there: Image) -> Image:
+        def admit(there: PoolImage) -> PoolImage:
             readers = dataclasses.replace(there.readers, uids=tuple(sorted({*there.readers.uids, uid})))
             return dataclasses.replace(there, readers=readers)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager, suppress
 
-from cachemgr.base.errors import Busy, CacheError, DiskFailed, NeverFits, NoRoom, PoolDamaged
+from cachemgr.base.errors import CacheError, DiskFailed, InUse, NeverFits, NoRoom, PoolDamaged
 from cachemgr.base.sizes import in_words
 from cachemgr.base.steady import past_s
 from cachemgr.pool import pins, policies
 from cachemgr.pool.layout import disk_errors
-from cachemgr.pool.policies import Entry
-from cachemgr.pool.records import MOST_BYTES, Alias, Image, decode, decode_image, digest_of, is_ingest_key
+from cachemgr.pool.policies import PolicyEntry
+from cachemgr.pool.records import MOST_BYTES, Alias, PoolImage, decode, decode_image, digest_of, is_ingest_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def make_room(pool: PoolFiles, need_bytes: int, what: str, *, drops_abandoned: b
             return evicted
         chosen = choose(pool, missing_bytes, locked)
         if chosen is None and locked:
-            raise Busy(f"the images that could make room for {what} are just being pinned: try again")
+            raise InUse(f"the images that could make room for {what} are just being pinned: try again")
         if chosen is None and drops_abandoned and _drop_abandoned(pool):
             continue
         if chosen is None:
@@ -66,7 +66,7 @@ def make_room(pool: PoolFiles, need_bytes: int, what: str, *, drops_abandoned: b
                 locked.add(entry.key)
 
 
-def choose(pool: PoolFiles, need_bytes: int, spared: Collection[str] = ()) -> list[Entry] | None:
+def choose(pool: PoolFiles, need_bytes: int, spared: Collection[str] = ()) -> list[PolicyEntry] | None:
     """What the policy would evict for that many bytes; None if that cannot be had."""
     now_s = past_s(pool.clock)
     entries = [entry for entry in pool.index.entries() if entry.key not in spared]
@@ -184,7 +184,7 @@ def changing(pool: PoolFiles, doing: str) -> Iterator[None]:
     with disk_errors(doing):
         lock = pool.disk.lock(pool.layout.lock, is_shared=False, waits=True)
         if lock is None:
-            raise Busy(f"the pool {pool.layout.root} is locked")
+            raise InUse(f"the pool {pool.layout.root} is locked")
         try:
             with _marked(pool):
                 yield
@@ -272,7 +272,7 @@ def add_names(pool: PoolFiles, folder: str, digest: str) -> bool:
     return bool(names)
 
 
-def scan(pool: PoolFiles) -> tuple[list[Entry], dict[str, int]]:
+def scan(pool: PoolFiles) -> tuple[list[PolicyEntry], dict[str, int]]:
     """What the folders say: the images, and what else takes bytes."""
     disk, layout = pool.disk, pool.layout
     taken: dict[str, int] = {}
@@ -297,10 +297,10 @@ def scan(pool: PoolFiles) -> tuple[list[Entry], dict[str, int]]:
     return entries, taken
 
 
-def entry_of(pool: PoolFiles, image: Image) -> Entry:
+def entry_of(pool: PoolFiles, image: PoolImage) -> PolicyEntry:
     """An image as the policies see it, without its pins."""
     uses, last_use_s = read_uses(pool.disk, f"{pool.layout.image(image.digest)}/uses")
-    return Entry(
+    return PolicyEntry(
         key=image.digest,
         size_bytes=image.size_bytes,
         added_s=image.added_s,
@@ -339,11 +339,11 @@ def _data_bytes(disk: Disk, folder: str) -> int:
         return 0
 
 
-def _with_pins(pool: PoolFiles, entry: Entry, now_s: int) -> Entry:
+def _with_pins(pool: PoolFiles, entry: PolicyEntry, now_s: int) -> PolicyEntry:
     found = pins.read_pins(pool.disk, pool.layout.image(entry.key))
     if not found:
         return entry
-    return Entry(
+    return PolicyEntry(
         key=entry.key,
         size_bytes=entry.size_bytes,
         added_s=entry.added_s,

@@ -46,7 +46,7 @@ def _has_asked(connection: socket.socket) -> bool:
     return HEAD_END in unread(connection, PEEKED_BYTES)
 
 
-class Doors:
+class RelayConnections:
     """The places of a relay's connections. Any thread may call."""
 
     def __init__(self, settings: RelaySettings) -> None:

@@ -12,8 +12,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from cachemgr.relay.conversation import Conversation, Site, head_of
-from cachemgr.relay.doors import Doors, RelaySettings
+from cachemgr.relay.conversation import Conversation, RelayContext, head_of
+from cachemgr.relay.doors import RelayConnections, RelaySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cachemgr.fetch.ports import Holdings
 
 
-class Relay:
+class RelayServer:
     """A running relay; it listens as soon as it exists. `log` is given one line a request, or `log_of` the
     line and, if it has shown no ticket, the host that is to blame for it."""
 
@@ -36,9 +36,11 @@ class Relay:
         log: Callable[[str], None],
         log_of: Callable[[str, str], None] | None = None,
     ) -> None:
-        self.doors = Doors(settings)
+        self.doors = RelayConnections(settings)
         self._log = log_of or (lambda line, culprit: log(line))
-        self._site = Site(holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.doors)
+        self._site = RelayContext(
+            holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.doors
+        )
         # Those whose threads have yet to hear that they have to go are bounded, too.
         self._most_open = 2 * settings.most_connections + 2 * settings.most_strangers
         self._clock = clock

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cachemgr.pool.index import IndexFailed
-from cachemgr.pool.policies import Entry
+from cachemgr.pool.policies import PolicyEntry
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memorynodes import GROW, READ
 
@@ -22,7 +22,7 @@ class Content:
     """What an index holds. Replaced at every change, so that copies may share it."""
 
     boot_id: str
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, PolicyEntry] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
 
 
@@ -44,14 +44,14 @@ class MemoryIndex:
         self._disk.shelf[BEFORE] = found
         return isinstance(found, Content) and found.boot_id == boot_id
 
-    def refill(self, boot_id: str, entries: Iterable[Entry], taken: dict[str, int]) -> None:
+    def refill(self, boot_id: str, entries: Iterable[PolicyEntry], taken: dict[str, int]) -> None:
         self._step("empty index", GROW)
         self._is_open = True
         self._disk.shelf[NOW] = None
         self._step("refill index", GROW)
         self._disk.shelf[NOW] = Content(boot_id, {entry.key: entry for entry in entries}, dict(taken))
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: PolicyEntry) -> None:
         self._change("put", lambda content: content.entries.update({entry.key: entry}))
 
     def drop(self, key: str) -> None:
@@ -79,7 +79,7 @@ class MemoryIndex:
         content = self._content()
         return sum(entry.size_bytes for entry in content.entries.values()) + sum(content.taken.values())
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[PolicyEntry]:
         self._step("read index", READ)
         return [entry for _, entry in sorted(self._content().entries.items())]
 

@@ -18,8 +18,8 @@ from cachemgr.pool import ingest, instance_book, layout, pins, room
 from cachemgr.pool.files import PoolFiles
 from cachemgr.pool.ingest import Writer
 from cachemgr.pool.instance_book import Instance
-from cachemgr.pool.pool import Pool
-from cachemgr.pool.records import Image
+from cachemgr.pool.pool import ImagePool
+from cachemgr.pool.records import PoolImage
 from tests.crash.memorydisk import MemoryDisk, MemoryHandle
 from tests.crash.memoryindex import MemoryIndex
 
@@ -84,7 +84,7 @@ def record_after_the_rename(patch: pytest.MonkeyPatch) -> None:
         else:
             replace_file(disk, path, data, **options)
 
-    def then_write(writer: Writer, image: Image) -> None:
+    def then_write(writer: Writer, image: PoolImage) -> None:
         make_visible(writer, image)
         disk, _, data = later.pop()
         replace_file(disk, f"{writer.pool.layout.image(image.digest)}/image.json", data, mode=0o644)
@@ -96,7 +96,7 @@ def record_after_the_rename(patch: pytest.MonkeyPatch) -> None:
 def deleted_before_hidden(patch: pytest.MonkeyPatch) -> None:
     hide = room._hide
 
-    def in_place(whose: Pool, folder: str, name: str) -> str:
+    def in_place(whose: ImagePool, folder: str, name: str) -> str:
         for path in whose.disk.names(folder):
             whose.disk.remove_all(f"{folder}/{path}")
         return hide(whose, folder, name)
@@ -105,7 +105,7 @@ def deleted_before_hidden(patch: pytest.MonkeyPatch) -> None:
 
 
 def deleted_before_the_rename_is_synced(patch: pytest.MonkeyPatch) -> None:
-    def without_sync(whose: Pool, folder: str, name: str) -> str:
+    def without_sync(whose: ImagePool, folder: str, name: str) -> str:
         hidden = whose.layout.trash(name)
         whose.disk.rename(folder, hidden)
         return hidden
@@ -115,8 +115,8 @@ def deleted_before_the_rename_is_synced(patch: pytest.MonkeyPatch) -> None:
 
 def pin_forgotten(patch: pytest.MonkeyPatch) -> None:
     """`want` returns before there is a pin."""
-    begin = Pool._begin
-    patch.setattr(Pool, "_begin", lambda whose, want, pin: begin(whose, want, None))
+    begin = ImagePool._begin
+    patch.setattr(ImagePool, "_begin", lambda whose, want, pin: begin(whose, want, None))
 
 
 def reservation_not_counted(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def digest_not_checked(patch: pytest.MonkeyPatch) -> None:
     """The promised digest is taken for what came."""
     commit = Writer.commit
 
-    def trusting(writer: Writer, inspect: object = None) -> Image:
+    def trusting(writer: Writer, inspect: object = None) -> PoolImage:
         promised = writer.ingest.image.digest
         if promised:
             writer._hasher = Trusting(promised)
@@ -210,7 +210,7 @@ def evicts_what_is_pinned(patch: pytest.MonkeyPatch) -> None:
 def names_before_the_image(patch: pytest.MonkeyPatch) -> None:
     make_visible = Writer._make_visible
 
-    def names_first(writer: Writer, image: Image) -> None:
+    def names_first(writer: Writer, image: PoolImage) -> None:
         room.add_names(writer.pool, writer.ingest.folder, image.digest)
         make_visible(writer, image)
 
@@ -221,7 +221,7 @@ def names_not_finished(patch: pytest.MonkeyPatch) -> None:
     """What a dead process' commit still had to do is left to nobody."""
     rescan = room.rescan
 
-    def without_settling(whose: Pool) -> None:
+    def without_settling(whose: ImagePool) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(room, "settle", lambda *_: None)
             rescan(whose)
@@ -235,9 +235,9 @@ def merge_forgets_leases(patch: pytest.MonkeyPatch) -> None:
 
 def settings_first(patch: pytest.MonkeyPatch) -> None:
     """`init` writes pool.json before there are any folders, and believes it when it is there."""
-    create = Pool.create
+    create = ImagePool.create
 
-    def early(disk: MemoryDisk, root: str, settings: layout.Settings) -> None:
+    def early(disk: MemoryDisk, root: str, settings: layout.PoolSettings) -> None:
         if disk.exists(f"{root}/pool.json"):
             return
         if not disk.exists(root):
@@ -245,7 +245,7 @@ def settings_first(patch: pytest.MonkeyPatch) -> None:
         disk_module.replace_file(disk, f"{root}/pool.json", settings.encode(), mode=0o644)
         create(disk, root, settings)
 
-    patch.setattr(Pool, "create", staticmethod(early))
+    patch.setattr(ImagePool, "create", staticmethod(early))
 
 
 def failure_taken_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ def failure_taken_for_a_refusal(patch: pytest.MonkeyPatch) -> None:
 def instance_given_out_half_removed(patch: pytest.MonkeyPatch) -> None:
     clear = instance_book._clear
 
-    def unannounced(whose: Pool, maker: Maker, instance: Instance, folder: str) -> None:
+    def unannounced(whose: ImagePool, maker: Maker, instance: Instance, folder: str) -> None:
         clear(whose, maker, dataclasses.replace(instance, is_ready=False), folder)
 
     patch.setattr(instance_book, "_clear", unannounced)

@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachemgr.base.errors import Missing, NeverFits, WrongBytes
+from cachemgr.base.errors import NeverFits, NotInPool, WrongBytes
 from cachemgr.pool import check, ingest, instance_book, room
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.pool import INGEST_LEASE_S
-from cachemgr.pool.records import Alias, Image, Readers
+from cachemgr.pool.records import Alias, ImageAccess, PoolImage
 from tests.crash.memorynodes import File, Folder
 from tests.crash.world import LEASE_S, ROOT, World, digest_of, fill, try_wrong_bytes
 
@@ -22,7 +22,7 @@ from tests.crash.world import LEASE_S, ROOT, World, digest_of, fill, try_wrong_b
 A, B, C = b"alma" * 10, b"bookworm" * 5, b"centos" * 15
 SMALL = b"tiny"
 SITE = "http://site/latest"
-PRIVATE = Readers(is_public=False, uids=(1001,))
+PRIVATE = ImageAccess(is_public=False, uids=(1001,))
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def join(world: World) -> None:
             world.begin(A, owner="second", pool=world.another_process(), aliases=("other",))
             fill(writer, A)
             world.commit(writer, A)
-    assert isinstance(world.begin(A, owner="second", aliases=("other",)), Image)
+    assert isinstance(world.begin(A, owner="second", aliases=("other",)), PoolImage)
 
 
 def merge(world: World) -> None:
@@ -318,8 +318,8 @@ def publish(world: World) -> None:
     assert image is not None
     world.promises.readers.pop(digest_of(A), None)
     world.promises.in_flux.add(digest_of(A))
-    world.pool.change_image(dataclasses.replace(image, readers=Readers()))
-    world.promises.readers[digest_of(A)] = Readers()
+    world.pool.change_image(dataclasses.replace(image, readers=ImageAccess()))
+    world.promises.readers[digest_of(A)] = ImageAccess()
     world.promises.in_flux.discard(digest_of(A))
 
 
@@ -361,7 +361,7 @@ def cancel(world: World) -> None:
     world.promises.pins.clear()
     try:
         ingest.cancel(world.pool, digest_of(A), "job 1")
-    except Missing:
+    except NotInPool:
         assert world.pool.ingests() == []
 
 

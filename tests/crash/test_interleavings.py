@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from cachemgr.base.errors import CacheError, Missing
+from cachemgr.base.errors import CacheError, NotInPool
 from cachemgr.pool import room
 from cachemgr.pool.check import check
 from cachemgr.pool.ingest import Ingest, cancel, drop_stale
@@ -78,7 +78,7 @@ def stale(world: World) -> None:
 
 def cancelled(world: World) -> None:
     world.promises.pins.pop((DIGEST, "job 1"), None)
-    with suppress(Missing):
+    with suppress(NotInPool):
         cancel(world.pool, DIGEST, "job 1")
 
 

@@ -19,11 +19,11 @@ from cachemgr.base.errors import CacheError, WrongBytes
 from cachemgr.pool.check import check
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Ingest, Writer, drop_stale
-from cachemgr.pool.instance_book import Made, Wish, leftovers, read_instance, remove_leftover
-from cachemgr.pool.layout import Settings, disk_errors
+from cachemgr.pool.instance_book import InstanceWish, MadeInstance, leftovers, read_instance, remove_leftover
+from cachemgr.pool.layout import PoolSettings, disk_errors
 from cachemgr.pool.pins import read_pins
-from cachemgr.pool.pool import Pool, Want
-from cachemgr.pool.records import PUBLIC, Image, Pin, Readers
+from cachemgr.pool.pool import ImagePool, Want
+from cachemgr.pool.records import PUBLIC, ImageAccess, PoolImage, PoolPin
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memoryindex import MemoryIndex, spoil
 from tests.crash.memorynodes import File
@@ -71,7 +71,7 @@ class Promises:
     pins: dict[tuple[str, str], int] = field(default_factory=dict)
     unpinned: set[tuple[str, str]] = field(default_factory=set)
     aliases: dict[str, set[str | None]] = field(default_factory=dict)
-    readers: dict[str, Readers] = field(default_factory=dict)
+    readers: dict[str, ImageAccess] = field(default_factory=dict)
     instances: set[str] = field(default_factory=set)
     # Images that are just becoming public or private.
     in_flux: set[str] = field(default_factory=set)
@@ -83,19 +83,19 @@ class CopyingMaker:
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return "copy"
 
-    def taken_bytes(self, method: str, image: Image) -> int:
+    def taken_bytes(self, method: str, image: PoolImage) -> int:
         return image.size_bytes
 
-    def make(self, wish: Wish, image_path: str, folder: str) -> Made:
+    def make(self, wish: InstanceWish, image_path: str, folder: str) -> MadeInstance:
         path = f"{folder}/disk"
         if self._disk.exists(path):
             self._disk.remove(path)
         with closing(self._disk.create(path, 0o600)) as handle:
             handle.write_at(0, self._disk.read(image_path, wish.image.size_bytes))
-        return Made(path=path)
+        return MadeInstance(path=path)
 
     def remove(self, folder: str) -> None:
         if self._disk.exists(f"{folder}/disk"):
@@ -113,7 +113,7 @@ class World:
         # Whether `create` has returned: before that there may be no pool.
         self.is_made = False
         self.maker = CopyingMaker(self.disk)
-        self._pool: Pool | None = None
+        self._pool: ImagePool | None = None
 
     def copy(self) -> World:
         twin = World(self.disk.copy(), self.limit_bytes)
@@ -125,25 +125,25 @@ class World:
     # -- acting ----------------------------------------------------------------------------
 
     def create(self) -> None:
-        Pool.create(self.disk, ROOT, Settings(limit_bytes=self.limit_bytes, policy="lru"))
+        ImagePool.create(self.disk, ROOT, PoolSettings(limit_bytes=self.limit_bytes, policy="lru"))
         self.is_made = True
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> ImagePool:
         """The pool as one process sees it, until `forget_process`."""
         if self._pool is None:
             self._pool = self.another_process()
         return self._pool
 
-    def another_process(self) -> Pool:
-        return Pool(self.disk, ROOT, self.clock, MemoryIndex(self.disk))
+    def another_process(self) -> ImagePool:
+        return ImagePool(self.disk, ROOT, self.clock, MemoryIndex(self.disk))
 
     def forget_process(self) -> None:
         self._pool = None
 
-    def pin(self, owner: str, kind: str = "hold") -> Pin:
+    def pin(self, owner: str, kind: str = "hold") -> PoolPin:
         now_s = self.clock.now_s()
-        return Pin(owner=owner, kind=kind, uid=1000, expires_s=now_s + LEASE_S, from_s=now_s)
+        return PoolPin(owner=owner, kind=kind, uid=1000, expires_s=now_s + LEASE_S, from_s=now_s)
 
     def begin(
         self,
@@ -153,9 +153,9 @@ class World:
         uri: str = "http://site/image",
         is_known: bool = True,
         aliases: tuple[str, ...] = (),
-        readers: Readers = PUBLIC,
-        pool: Pool | None = None,
-    ) -> Image | Ingest:
+        readers: ImageAccess = PUBLIC,
+        pool: ImagePool | None = None,
+    ) -> PoolImage | Ingest:
         """`want`, and the promises that come with its return."""
         digest = digest_of(content)
         pin = self.pin(owner) if owner else None
@@ -173,7 +173,7 @@ class World:
         found = (pool or self.pool).want(want, pin)
         if pin is not None:
             self.promises.pins[digest if is_known else want.key, owner] = pin.expires_s
-        if isinstance(found, Image):
+        if isinstance(found, PoolImage):
             self.promises.images.add(digest)
             for name in aliases:
                 self.promises.aliases[name] = {digest}
@@ -192,17 +192,17 @@ class World:
         uri: str = "http://site/image",
         is_known: bool = True,
         aliases: tuple[str, ...] = (),
-        readers: Readers = PUBLIC,
-    ) -> Image:
+        readers: ImageAccess = PUBLIC,
+    ) -> PoolImage:
         """Bring an image in, in three writes with a checkpoint and a note between them."""
         found = self.begin(content, owner=owner, uri=uri, is_known=is_known, aliases=aliases, readers=readers)
-        if isinstance(found, Image):
+        if isinstance(found, PoolImage):
             return found
         with self.writing(found) as writer:
             fill(writer, content)
             return self.commit(writer, content, aliases)
 
-    def commit(self, writer: Writer, content: bytes, aliases: tuple[str, ...] = ()) -> Image:
+    def commit(self, writer: Writer, content: bytes, aliases: tuple[str, ...] = ()) -> PoolImage:
         image = writer.commit()
         self.promises.images.add(image.digest)
         self.promises.gone.discard(image.digest)
@@ -369,7 +369,7 @@ class World:
             f"check: {each.what} {each.path}" for each in found if not each.what.startswith(UNTIL_CHECKED)
         ]
 
-    def _pins_of(self, key: str) -> list[Pin]:
+    def _pins_of(self, key: str) -> list[PoolPin]:
         """Pins on what has this key, be it arriving or, by whatever digest it got, here."""
         pool = self.pool
         found = pool.pins(key)
@@ -440,7 +440,7 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _pins_in(pool: Pool, folder: str) -> list[Pin]:
+def _pins_in(pool: ImagePool, folder: str) -> list[PoolPin]:
     return read_pins(pool.disk, folder)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
@@ -107,7 +107,7 @@ def bring(nodes: EmbeddedNodes, node: str, source: str | Relay) -> None:
 def instances(nodes: EmbeddedNodes) -> list[object]:
     found: list[object] = []
     for path in nodes.sockets.values():
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             found += client.ask("instances")["instances"]
     return found
 
@@ -134,7 +134,7 @@ def test_job_waits_for_its_image_then_reads_it_and_leaves_nothing(
     assert during == 2
     assert launcher.output_of(key).read_bytes() == CONTENT
     assert instances(nodes) == []
-    with Client(nodes.sockets["n1"]) as client:
+    with DaemonClient(nodes.sockets["n1"]) as client:
         kept = Path(client.ask("find", {"name": DIGEST})["path"])
     assert kept.read_bytes() == CONTENT
 

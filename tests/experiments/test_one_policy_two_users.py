@@ -15,8 +15,8 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool, Want
 from outrider.sim.experiments.deployment import InstanceDeployment, Testbed, run_deployments
 from outrider.sim.experiments.figures import batch_requests
 from outrider.sim.workload.formats.thesis import published_trace
@@ -47,8 +47,8 @@ class Host:
         disk = RealDisk()
         self.clock = HandedClock()
         limit_bytes = testbed.pool_bytes // SMALLER
-        Pool.create(disk, str(root), Settings(limit_bytes=limit_bytes, policy=testbed.eviction))
-        self.pool = Pool(disk, str(root), self.clock, SqliteIndex(f"{root}/index.sqlite"))
+        ImagePool.create(disk, str(root), PoolSettings(limit_bytes=limit_bytes, policy=testbed.eviction))
+        self.pool = ImagePool(disk, str(root), self.clock, SqliteIndex(f"{root}/index.sqlite"))
 
     def deploy(self, image: str, deployment: InstanceDeployment) -> bool:
         """Whether the image was in the pool when the deployment began."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Source, Status
+from cachemgr.fetch.ports import FetchStatus, Source
 
 IMAGE = Random(7).randbytes(40_000_000)
 SIZE = len(IMAGE)
@@ -105,13 +105,13 @@ class FakeSource:
         self.open_streams += 1
         return FakeStream(self, 0 if self.starts_at_zero else offset)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         self.asked += 1
         if not self.answers(self.clock.monotonic_s()):
             self.clock.sleep(timeout_s)
             return None
         self.clock.sleep(0.001)
-        return Status(min(len(self.image), self.has(self.clock.monotonic_s())), len(self.image))
+        return FetchStatus(min(len(self.image), self.has(self.clock.monotonic_s())), len(self.image))
 
 
 class FakeQuestion:
@@ -125,12 +125,12 @@ class FakeQuestion:
         does_answer = source.answers(now_s)
         self._answered_s = now_s + (0.001 if does_answer else timeout_s)
         size = len(source.image)
-        self._status = Status(min(size, source.has(now_s)), size) if does_answer else None
+        self._status = FetchStatus(min(size, source.has(now_s)), size) if does_answer else None
 
     def is_answered(self) -> bool:
         return self._clock.monotonic_s() >= self._answered_s
 
-    def status(self) -> Status | None:
+    def status(self) -> FetchStatus | None:
         return self._status
 
 

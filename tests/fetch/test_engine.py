@@ -14,7 +14,7 @@ from cachemgr.fetch.control import Control
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
 from cachemgr.fetch.ports import Sink
-from cachemgr.fetch.report import Delivered, Progress, Report
+from cachemgr.fetch.report import Delivered, FetchProgress, Report
 from tests.fetch.fakes import EPOCH_S, IMAGE, FakeClock, FakeQuestion, FakeSink, FakeSource
 
 SIZE = len(IMAGE)
@@ -31,7 +31,7 @@ def fetch(
     expected: int | None = RATE,
     control: Control | None = None,
     limits: Sequence[RateLimit] = (),
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[FetchProgress], None] | None = None,
     excluding: Sequence[str] = (),
 ) -> Report:
     return transfer(
@@ -467,7 +467,7 @@ def test_sink_that_fails_ends_the_transfer_with_its_own_error() -> None:
 
 def test_progress_tells_rate_and_finish() -> None:
     clock, sink = FakeClock(), FakeSink()
-    told: list[Progress] = []
+    told: list[FetchProgress] = []
 
     fetch(sink, [FakeSource("near", clock, rate=4e6)], clock, expected=None, on_progress=told.append)
 

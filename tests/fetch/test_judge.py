@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from cachemgr.fetch.judge import Judgement, Search, Verdict, ahead_bytes, is_slow
+from cachemgr.fetch.judge import Judgement, Search, SourceVerdict, ahead_bytes, is_slow
 
 MARGIN = 10
 
@@ -18,25 +18,25 @@ def search(offset: int, direct: int | None, above: Sequence[int | None]) -> tupl
         judgement = found.hear(have)
         if judgement is not None:
             return judgement, asked
-    return Judgement(Verdict.STAY), 1 + len(above)
+    return Judgement(SourceVerdict.STAY), 1 + len(above)
 
 
 @pytest.mark.parametrize(
     ("offset", "direct", "above", "verdict", "target"),
     [
-        pytest.param(100, None, [500], Verdict.GO, 0, id="upstream is gone"),
-        pytest.param(100, 200, [500], Verdict.GO, 0, id="upstream has more than it sends"),
-        pytest.param(100, 105, [500, 900], Verdict.GO, 0, id="upstream is slow itself"),
-        pytest.param(100, 105, [110, 500], Verdict.WAIT, 1, id="the one before upstream is slow"),
-        pytest.param(100, 105, [110, 112, 900], Verdict.WAIT, 2, id="trouble further up"),
-        pytest.param(100, 105, [None, 900], Verdict.WAIT, 1, id="the one before upstream is gone"),
-        pytest.param(100, 105, [110, 115], Verdict.STAY, 0, id="everybody waits"),
-        pytest.param(100, 105, [], Verdict.STAY, 0, id="nobody else"),
-        pytest.param(100, 110, [120, 130, 140], Verdict.STAY, 0, id="each just ahead of the next"),
+        pytest.param(100, None, [500], SourceVerdict.GO, 0, id="upstream is gone"),
+        pytest.param(100, 200, [500], SourceVerdict.GO, 0, id="upstream has more than it sends"),
+        pytest.param(100, 105, [500, 900], SourceVerdict.GO, 0, id="upstream is slow itself"),
+        pytest.param(100, 105, [110, 500], SourceVerdict.WAIT, 1, id="the one before upstream is slow"),
+        pytest.param(100, 105, [110, 112, 900], SourceVerdict.WAIT, 2, id="trouble further up"),
+        pytest.param(100, 105, [None, 900], SourceVerdict.WAIT, 1, id="the one before upstream is gone"),
+        pytest.param(100, 105, [110, 115], SourceVerdict.STAY, 0, id="everybody waits"),
+        pytest.param(100, 105, [], SourceVerdict.STAY, 0, id="nobody else"),
+        pytest.param(100, 110, [120, 130, 140], SourceVerdict.STAY, 0, id="each just ahead of the next"),
     ],
 )
 def test_narrow_place_is_found(
-    offset: int, direct: int | None, above: list[int | None], verdict: Verdict, target: int
+    offset: int, direct: int | None, above: list[int | None], verdict: SourceVerdict, target: int
 ) -> None:
     found, _ = search(offset, direct, above)
 

@@ -6,18 +6,18 @@ import pytest
 
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.report import Progress
+from cachemgr.fetch.report import FetchProgress
 from tests.fetch.fakes import SIZE, FakeClock, FakeSink, FakeSource
 from tests.fetch.test_engine import RATE, fetch
 
 
-def rates_between(told: list[tuple[float, Progress]], from_s: float, until_s: float) -> set[int]:
+def rates_between(told: list[tuple[float, FetchProgress]], from_s: float, until_s: float) -> set[int]:
     return {each.rate_bytes_per_s for at_s, each in told if from_s <= at_s < until_s}
 
 
 def test_rate_of_a_silent_source_falls_to_nothing() -> None:
     clock, sink = FakeClock(), FakeSink()
-    told: list[tuple[float, Progress]] = []
+    told: list[tuple[float, FetchProgress]] = []
     origin = FakeSource("origin", clock, is_relay=False, rate=lambda now_s: 0 if 1 < now_s < 20 else RATE)
 
     fetch(sink, [origin], clock, on_progress=lambda each: told.append((clock.monotonic_s(), each)))
@@ -30,7 +30,7 @@ def test_rate_of_a_silent_source_falls_to_nothing() -> None:
 @pytest.mark.parametrize("how", ["paused", "refused"])
 def test_rate_is_nothing_while_nobody_is_asked(how: str) -> None:
     clock, sink, control = FakeClock(), FakeSink(), Control()
-    told: list[tuple[float, Progress]] = []
+    told: list[tuple[float, FetchProgress]] = []
     origin = FakeSource("origin", clock, is_relay=False)
     if how == "paused":
         clock.at(0.8, control.pause)

@@ -17,7 +17,7 @@ from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.report import Report
 from cachemgr.fetch.sources.rsync import RsyncSettings
-from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from cachemgr.fetch.sources.ssh import SshSettings
 from tests.fetch.fakes import FakeSink
 from tests.fetch.programs import rsync_server, ssh_server
@@ -31,7 +31,7 @@ NAME = 'it\'s $(touch x); -rf "a" b.img'
 class Place:
     """A source of some kind: the URI of a folder's files, and the settings to read them."""
 
-    def __init__(self, kind: str, prefix: str, folder: Path, settings: Settings) -> None:
+    def __init__(self, kind: str, prefix: str, folder: Path, settings: SourceSettings) -> None:
         self.kind = kind
         self.folder = folder
         self.settings = settings
@@ -53,14 +53,14 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "empty").write_bytes(b"")
     environment = {"PATH": os.environ["PATH"]}
     if request.param == "file":
-        yield Place("file", f"file://{folder}/", folder, Settings())
+        yield Place("file", f"file://{folder}/", folder, SourceSettings())
     elif request.param == "rsync":
         with rsync_server(own, folder) as port:
-            settings = Settings(rsync=RsyncSettings(str(own), environment=environment))
+            settings = SourceSettings(rsync=RsyncSettings(str(own), environment=environment))
             yield Place("rsync", f"rsync://127.0.0.1:{port}/images/", folder, settings)
     else:
         with ssh_server(own) as (port, options):
-            settings = Settings(ssh=SshSettings(options=options, environment=environment))
+            settings = SourceSettings(ssh=SshSettings(options=options, environment=environment))
             yield Place(
                 request.param,
                 f"{request.param}://{getpass.getuser()}@127.0.0.1:{port}{folder}/",
@@ -114,7 +114,7 @@ def test_file_replaced_meanwhile_is_noticed(place: Place) -> None:
 def test_nothing_is_left_after_a_stream_is_closed_in_the_middle(place: Place, tmp_path: Path) -> None:
     settings = place.settings
     if settings.rsync is not None:
-        settings = Settings(rsync=RsyncSettings(str(tmp_path), environment=settings.rsync.environment))
+        settings = SourceSettings(rsync=RsyncSettings(str(tmp_path), environment=settings.rsync.environment))
     source = source_of(place.uri(NAME), settings, CLOCK)
     room = memoryview(bytearray(10_000))
 
@@ -164,7 +164,7 @@ def test_rsync_is_asked_for_the_rest_alone(tmp_path: Path) -> None:
     sink.data += DATA[:2_500_000]
     with rsync_server(tmp_path, served) as port:
         rsync = RsyncSettings(str(own), program=str(wrapper), environment={"PATH": os.environ["PATH"]})
-        source = source_of(f"rsync://127.0.0.1:{port}/images/image", Settings(rsync=rsync), CLOCK)
+        source = source_of(f"rsync://127.0.0.1:{port}/images/image", SourceSettings(rsync=rsync), CLOCK)
         transfer(sink, [source], clock=CLOCK, random=Random(3))
 
     assert sink.data == DATA
@@ -176,19 +176,19 @@ def test_named_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
     with pytest.raises(SourceFailed, match="not a regular file"):
-        resolve(str(tmp_path / "pipe"), Settings(), CLOCK)
+        resolve(str(tmp_path / "pipe"), SourceSettings(), CLOCK)
 
 
 def test_rsync_without_a_scratch_folder_says_what_is_missing() -> None:
     with pytest.raises(Unsuitable, match="a folder for scratch files"):
-        source_of("rsync://h/module/x", Settings(), CLOCK)
+        source_of("rsync://h/module/x", SourceSettings(), CLOCK)
 
 
-def script(path: Path, text: str) -> Settings:
+def script(path: Path, text: str) -> SourceSettings:
     """Settings under which this shell script is called instead of ssh."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
-    return Settings(ssh=SshSettings(program=str(path), environment={"PATH": os.environ["PATH"]}))
+    return SourceSettings(ssh=SshSettings(program=str(path), environment={"PATH": os.environ["PATH"]}))
 
 
 def test_complaint_of_ssh_is_quoted(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_long_complaint_does_not_block_and_its_end_is_kept(tmp_path: Path) -> No
 
 
 def test_missing_program_is_named_with_the_remedy() -> None:
-    settings = Settings(ssh=SshSettings(program="/nonexistent/ssh"))
+    settings = SourceSettings(ssh=SshSettings(program="/nonexistent/ssh"))
 
     with pytest.raises(SourceFailed, match=r"/nonexistent/ssh cannot be started.*install it"):
         resolve("ssh://h/x", settings, CLOCK)

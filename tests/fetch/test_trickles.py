@@ -11,7 +11,7 @@ from cachemgr.base.clock import SystemClock
 from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import TransferFailed
-from cachemgr.fetch.sources.sources import Settings, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, source_of
 from tests.fetch.fakes import IMAGE, FakeClock, FakeQuestion, FakeSink, FakeSource
 from tests.fetch.servers import Asked, file_server, head, serving
 
@@ -72,7 +72,7 @@ def test_server_that_sends_a_byte_now_and_then_is_left_for_another(monkeypatch: 
         monkeypatch.setattr(f"cachemgr.fetch.{name}.MINUTE_S", 0.3)
     clock, sink = SystemClock(), FakeSink(have_bytes=SIZE - 1_000_000)
     with serving(answer) as server, serving(file_server(IMAGE)) as good:
-        sources = [source_of(each.uri(), Settings(), clock) for each in (server, good)]
+        sources = [source_of(each.uri(), SourceSettings(), clock) for each in (server, good)]
         report = transfer(sink, sources, clock=clock, random=Random(3), least_rate_bytes_per_s=10_000)
 
     assert sink.offset == SIZE

@@ -16,7 +16,7 @@ from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.ports import Stream
 from cachemgr.fetch.report import Delivered, Report
 from cachemgr.fetch.sources.connect import WebSettings
-from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from tests.fetch.fakes import FakeSink
 from tests.fetch.servers import Answer, Asked, file_server, head, serving
 
@@ -25,9 +25,9 @@ CLOCK = SystemClock()
 
 
 def fetch(
-    sink: FakeSink, *uris: str, settings: Settings | None = None, validator: str | None = None
+    sink: FakeSink, *uris: str, settings: SourceSettings | None = None, validator: str | None = None
 ) -> Report:
-    sources = [source_of(uri, settings or Settings(), CLOCK, validator=validator) for uri in uris]
+    sources = [source_of(uri, settings or SourceSettings(), CLOCK, validator=validator) for uri in uris]
     return transfer(sink, sources, clock=CLOCK, random=Random(3))
 
 
@@ -53,7 +53,7 @@ def test_whole_file_arrives() -> None:
 
 def test_size_name_and_validator_are_found_by_head() -> None:
     with serving(file_server(DATA)) as server:
-        found = resolve(server.uri("/a/b%20c.qcow2?v=1"), Settings(), CLOCK)
+        found = resolve(server.uri("/a/b%20c.qcow2?v=1"), SourceSettings(), CLOCK)
 
     assert (found.size_bytes, found.name, found.validator) == (len(DATA), "b c.qcow2", '"one"')
     assert [asked.method for asked in server.asked] == ["HEAD"]
@@ -72,7 +72,7 @@ def test_size_is_found_by_a_range_where_head_is_refused_or_says_nothing(refusal:
             good(asked, sock)
 
     with serving(answer) as server:
-        found = resolve(server.uri(), Settings(), CLOCK)
+        found = resolve(server.uri(), SourceSettings(), CLOCK)
 
     assert found.size_bytes == len(DATA)
     assert server.asked[1].headers["range"] == "bytes=0-0"
@@ -83,7 +83,7 @@ def test_server_that_does_not_tell_the_size_is_refused() -> None:
         serving(lambda asked, sock: sock.sendall(head("200 OK"))) as server,
         pytest.raises(SourceFailed, match="does not say how large it is"),
     ):
-        resolve(server.uri(), Settings(), CLOCK)
+        resolve(server.uri(), SourceSettings(), CLOCK)
 
 
 def test_transfer_goes_on_with_a_range_on_condition_that_the_file_is_the_same() -> None:
@@ -165,7 +165,7 @@ def test_more_than_was_announced_is_not_read() -> None:
 
     room = memoryview(bytearray(10_000))
     with serving(answer) as server:
-        stream = source_of(server.uri(), Settings(), CLOCK).open(0, 1000, 5)
+        stream = source_of(server.uri(), SourceSettings(), CLOCK).open(0, 1000, 5)
         counts = [stream.read_into(room, 5), stream.read_into(room, 5)]
         stream.close()
 
@@ -233,7 +233,7 @@ def test_malformed_chunks_are_a_fault(chunk: bytes) -> None:
     answer: Answer = lambda asked, sock: sock.sendall(head("200 OK", Transfer_Encoding="chunked") + chunk)  # noqa: E731
     room = memoryview(bytearray(100))
     with serving(answer) as server:
-        stream = source_of(server.uri(), Settings(), CLOCK).open(0, len(DATA), 5)
+        stream = source_of(server.uri(), SourceSettings(), CLOCK).open(0, len(DATA), 5)
         with pytest.raises(SourceFault, match="malformed"):
             read_all(stream, room)
         stream.close()
@@ -252,7 +252,7 @@ def test_server_that_says_nothing_but_what_stands_around_chunks_can_be_left() ->
 
     room = memoryview(bytearray(100))
     with serving(answer) as server:
-        stream = source_of(server.uri(), Settings(), CLOCK).open(0, len(DATA), 5)
+        stream = source_of(server.uri(), SourceSettings(), CLOCK).open(0, len(DATA), 5)
         told = [stream.read_into(room, 0.2) for _ in range(5)]
         is_read.set()
         stream.close()
@@ -268,7 +268,7 @@ def test_chunks_with_more_around_them_than_in_them_are_a_fault() -> None:
 
     room = memoryview(bytearray(100))
     with serving(answer) as server:
-        stream = source_of(server.uri(), Settings(), CLOCK).open(0, len(DATA), 5)
+        stream = source_of(server.uri(), SourceSettings(), CLOCK).open(0, len(DATA), 5)
         with pytest.raises(SourceFault, match="more around them than in them"):
             read_all(stream, room)
         stream.close()
@@ -297,7 +297,7 @@ def test_redirects_in_a_circle_end() -> None:
         serving(lambda asked, sock: sock.sendall(head("302 Found", Location="/again"))) as server,
         pytest.raises(SourceFailed, match="more than 5 redirects"),
     ):
-        resolve(server.uri(), Settings(), CLOCK)
+        resolve(server.uri(), SourceSettings(), CLOCK)
 
     assert len(server.asked) == 6
 
@@ -308,7 +308,7 @@ def test_redirects_in_a_circle_end() -> None:
 def test_redirect_to_something_else_is_not_followed(target: str) -> None:
     answer: Answer = lambda asked, sock: sock.sendall(head("302 Found", Location=target))  # noqa: E731
     with serving(answer) as server, pytest.raises(SourceFailed, match="redirect"):
-        resolve(server.uri(), Settings(), CLOCK)
+        resolve(server.uri(), SourceSettings(), CLOCK)
 
     assert len(server.asked) == 1 or target == ""
 
@@ -317,7 +317,7 @@ def test_password_goes_to_the_host_of_the_uri_and_not_along_a_redirect() -> None
     with serving(file_server(DATA)) as other:
         answer: Answer = lambda asked, sock: sock.sendall(head("302 Found", Location=other.uri()))  # noqa: E731
         with serving(answer) as server:
-            resolve(f"http://ada:secret@127.0.0.1:{server.port}/x", Settings(), CLOCK)
+            resolve(f"http://ada:secret@127.0.0.1:{server.port}/x", SourceSettings(), CLOCK)
 
     assert server.asked[0].headers["authorization"] == "Basic YWRhOnNlY3JldA=="
     assert "authorization" not in other.asked[0].headers
@@ -331,8 +331,8 @@ def test_password_of_the_sites_netrc_file_is_used_and_that_of_no_home(
     (tmp_path / "site").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
     with serving(file_server(DATA)) as server:
-        resolve(server.uri(), Settings(), CLOCK)
-        resolve(server.uri(), Settings(web=WebSettings(netrc_file=str(tmp_path / "site"))), CLOCK)
+        resolve(server.uri(), SourceSettings(), CLOCK)
+        resolve(server.uri(), SourceSettings(web=WebSettings(netrc_file=str(tmp_path / "site"))), CLOCK)
 
     assert "authorization" not in server.asked[0].headers
     assert server.asked[1].headers["authorization"] == "Basic YWRhOnNlY3JldA=="
@@ -341,7 +341,7 @@ def test_password_of_the_sites_netrc_file_is_used_and_that_of_no_home(
 def test_proxy_of_the_environment_is_asked_with_the_whole_uri() -> None:
     with serving(file_server(DATA)) as proxy:
         environment = {"http_proxy": f"http://me:pw@127.0.0.1:{proxy.port}"}
-        resolve("http://far.example/x", Settings(web=WebSettings(environment=environment)), CLOCK)
+        resolve("http://far.example/x", SourceSettings(web=WebSettings(environment=environment)), CLOCK)
 
     assert proxy.asked[0].target == "http://far.example/x"
     assert proxy.asked[0].headers["proxy-authorization"] == "Basic bWU6cHc="
@@ -351,7 +351,7 @@ def test_proxy_of_the_environment_is_asked_with_the_whole_uri() -> None:
 def test_hosts_of_no_proxy_are_asked_directly(name: str) -> None:
     with serving(file_server(DATA)) as server:
         environment = {"http_proxy": "http://127.0.0.1:9", name: "x.example, 127.0.0.1"}
-        found = resolve(server.uri(), Settings(web=WebSettings(environment=environment)), CLOCK)
+        found = resolve(server.uri(), SourceSettings(web=WebSettings(environment=environment)), CLOCK)
 
     assert found.size_bytes == len(DATA)
 
@@ -361,7 +361,7 @@ def test_encoded_answer_is_refused_because_its_bytes_differ() -> None:
         head("200 OK", Content_Length="10", Content_Encoding="gzip")
     )
     with serving(answer) as server, pytest.raises(SourceFailed, match="encoded as gzip"):
-        resolve(server.uri(), Settings(), CLOCK)
+        resolve(server.uri(), SourceSettings(), CLOCK)
 
     assert server.asked[0].headers["accept-encoding"] == "identity"
 
@@ -383,7 +383,7 @@ def test_answer_that_is_not_http_is_a_fault_and_not_a_traceback(data: bytes, com
         serving(lambda asked, sock: sock.sendall(data)) as server,
         pytest.raises(SourceFailed, match=complaint),
     ):
-        resolve(server.uri(), Settings(), CLOCK)
+        resolve(server.uri(), SourceSettings(), CLOCK)
 
     assert server.asked
 
@@ -396,7 +396,7 @@ def test_head_that_drips_does_not_outlast_the_time_limit() -> None:
     with serving(answer) as server:
         begin_s = CLOCK.monotonic_s()
         with pytest.raises(SourceFailed, match="no answer within"):
-            resolve(server.uri(), Settings(), CLOCK, timeout_s=0.3)
+            resolve(server.uri(), SourceSettings(), CLOCK, timeout_s=0.3)
         duration_s = CLOCK.monotonic_s() - begin_s
 
     assert 0.2 < duration_s < 2
@@ -422,7 +422,7 @@ def test_nobody_listening_is_a_fault_that_names_the_port() -> None:
         port = taken.getsockname()[1]
 
     with pytest.raises(SourceFailed, match=f"127.0.0.1 port {port}: Connection refused"):
-        resolve(f"http://127.0.0.1:{port}/x", Settings(), CLOCK)
+        resolve(f"http://127.0.0.1:{port}/x", SourceSettings(), CLOCK)
 
 
 @pytest.mark.parametrize(
@@ -433,7 +433,7 @@ def test_digits_without_end_are_a_fault_of_the_source(status: str, header: str) 
         sock.sendall(f"HTTP/1.1 {status}\r\n{header}: {'9' * 5000}\r\n\r\n".encode())
 
     with serving(answer) as server, pytest.raises(SourceFailed, match=r"does not say how large|says 503"):
-        resolve(server.uri(), Settings(), CLOCK, timeout_s=1)
+        resolve(server.uri(), SourceSettings(), CLOCK, timeout_s=1)
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64])
@@ -442,4 +442,4 @@ def test_host_that_no_name_can_be_is_a_fault_even_when_redirected_to(host: str) 
         sock.sendall(f"HTTP/1.1 302 Found\r\nLocation: http://{host}/x\r\n\r\n".encode())
 
     with serving(answer) as server, pytest.raises(SourceFailed, match="no name of a host"):
-        resolve(server.uri(), Settings(), CLOCK, timeout_s=1)
+        resolve(server.uri(), SourceSettings(), CLOCK, timeout_s=1)

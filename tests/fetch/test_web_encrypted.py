@@ -13,7 +13,7 @@ import pytest
 
 from cachemgr.base.errors import SourceFailed
 from cachemgr.fetch.sources.connect import WebSettings
-from cachemgr.fetch.sources.sources import Settings, resolve
+from cachemgr.fetch.sources.sources import SourceSettings, resolve
 from tests.fetch.servers import Answer, Asked, Server, file_server, head, serving
 from tests.fetch.test_web import CLOCK, DATA, fetch, sink_with
 
@@ -57,7 +57,7 @@ def test_file_arrives_over_tls_from_a_server_whose_authority_is_configured(encry
     sink = sink_with(10)
     try:
         uri = server.uri().replace("http:", "https:")
-        fetch(sink, uri, settings=Settings(web=WebSettings(ca_file=str(encrypted.certificate))))
+        fetch(sink, uri, settings=SourceSettings(web=WebSettings(ca_file=str(encrypted.certificate))))
     finally:
         server.close()
 
@@ -68,7 +68,7 @@ def test_server_whose_certificate_nobody_knows_is_refused(encrypted: Encrypted) 
     server = encrypted.server(file_server(DATA))
     try:
         with pytest.raises(SourceFailed, match=r"certificate of 127\.0\.0\.1 is not trusted"):
-            resolve(server.uri().replace("http:", "https:"), Settings(), CLOCK)
+            resolve(server.uri().replace("http:", "https:"), SourceSettings(), CLOCK)
     finally:
         server.close()
 
@@ -91,7 +91,7 @@ def test_file_arrives_over_tls_through_a_tunnel_of_the_proxy(encrypted: Encrypte
         with serving(tunnel) as proxy:
             environment = {"https_proxy": f"http://me:pw@127.0.0.1:{proxy.port}"}
             web = WebSettings(ca_file=str(encrypted.certificate), environment=environment)
-            fetch(sink, server.uri().replace("http:", "https:"), settings=Settings(web=web))
+            fetch(sink, server.uri().replace("http:", "https:"), settings=SourceSettings(web=web))
     finally:
         server.close()
 
@@ -113,7 +113,7 @@ def test_proxy_that_refuses_is_quoted(encrypted: Encrypted) -> None:
     with serving(lambda asked, sock: sock.sendall(head("403 Forbidden by policy"))) as proxy:
         web = WebSettings(environment={"https_proxy": f"127.0.0.1:{proxy.port}"})
         with pytest.raises(SourceFailed, match=r"opens no way to far\.example:443: 403 Forbidden by policy"):
-            resolve("https://far.example/x", Settings(web=web), CLOCK)
+            resolve("https://far.example/x", SourceSettings(web=web), CLOCK)
 
     assert proxy.asked[0].method == "CONNECT"
 
@@ -124,7 +124,7 @@ def test_redirect_from_https_to_http_is_not_followed(encrypted: Encrypted) -> No
         try:
             web = WebSettings(ca_file=str(encrypted.certificate))
             with pytest.raises(SourceFailed, match="redirected from https to http"):
-                resolve(server.uri().replace("http:", "https:"), Settings(web=web), CLOCK)
+                resolve(server.uri().replace("http:", "https:"), SourceSettings(web=web), CLOCK)
         finally:
             server.close()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, own_folder
 from tests.node.daemons import CLOCK, ROOT, Outside, make_pool
@@ -91,8 +91,8 @@ class Node:
             client.ask("add", image, on_progress=lambda told: None)
         return self.daemon
 
-    def client(self) -> Client:
-        return Client(str(self.told / "cachemgr.sock"))
+    def client(self) -> DaemonClient:
+        return DaemonClient(str(self.told / "cachemgr.sock"))
 
     def ask(self, verb: str, **fields: object) -> dict[str, Any]:
         with self.client() as client:

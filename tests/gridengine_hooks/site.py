@@ -146,8 +146,9 @@ class Site:
 
     def _tried(self, node: str, verb: str) -> dict[str, Any] | None:
         program = (
-            f"import sys,json; sys.path.insert(0,{CACHEMGR!r}); from cachemgr.network.client import Client; "
-            f"print(json.dumps(Client().ask({verb!r})))"
+            f"import sys,json; sys.path.insert(0,{CACHEMGR!r}); "
+            "from cachemgr.network.client import DaemonClient; "
+            f"print(json.dumps(DaemonClient().ask({verb!r})))"
         )
         done = self.cluster.run(node, ["/usr/bin/python3", "-I", "-S", "-c", program], check=False)
         found: dict[str, Any] | None = json.loads(done.stdout) if done.returncode == 0 else None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed, own_folder
 from tests.node.daemons import CLOCK, Outside, eventually, make_pool
@@ -39,7 +39,7 @@ class Node:
         self.daemon = Outside(
             self.folder, pool=str(self.folder / "pool"), socket=socket, relay_key=str(self.folder / "key")
         )
-        with Client(socket) as client:
+        with DaemonClient(socket) as client:
             uri = str(self.folder / "image")
             client.ask("add", {"uri": uri, "digest": DIGEST}, on_progress=lambda told: None)
         return self.daemon
@@ -117,7 +117,7 @@ class Node:
 
     def instances(self) -> list[str]:
         assert self.daemon is not None
-        with Client(self.daemon.socket) as client:
+        with DaemonClient(self.daemon.socket) as client:
             return [each["owner"] for each in client.ask("instances")["instances"]]
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from cachemgr.base.errors import NoDaemon
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import CLOCK, MIB, ROOT, make_pool, sha256
 
@@ -180,7 +180,7 @@ class Site:
         return set(self.run("sinfo", "-h", "-N", "-o", "%T").printed.split())
 
     def ask(self, node: str, verb: str, **fields: object) -> dict[str, Any]:
-        with Client(self.socket(node)) as client:
+        with DaemonClient(self.socket(node)) as client:
             return client.ask(verb, fields)
 
     def socket(self, node: str) -> str:
@@ -308,7 +308,7 @@ def slurm(
 
 def add(site: Site, node: str) -> None:
     """Put the image into a node's pool."""
-    with Client(site.socket(node)) as client:
+    with DaemonClient(site.socket(node)) as client:
         client.ask(
             "add", {"uri": str(site.folder / "image"), "digest": DIGEST}, on_progress=lambda told: None
         )

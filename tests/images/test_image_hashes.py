@@ -17,7 +17,7 @@ import pytest
 from cachemgr.base.clock import SystemClock
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.pacing import Pacing
-from outrider.service.images.reading import Progress, Reader, ReadingProgram
+from outrider.service.images.reading import Reader, ReadingProgram, ReadingProgress
 from outrider.service.ports import ImageTrouble
 from tests.ops.fakes import eventually
 
@@ -103,8 +103,8 @@ class Endless:
 
     def order(self, seconds: float) -> None: ...
 
-    def answer(self, timeout_s: float) -> Progress | None:
-        return Progress(1, 1, "") if self.answers else None
+    def answer(self, timeout_s: float) -> ReadingProgress | None:
+        return ReadingProgress(1, 1, "") if self.answers else None
 
     def close(self) -> bool:
         self.has_ended = self.ends
@@ -144,7 +144,7 @@ def test_holes_are_hashed_without_being_read(put: Callable[..., Path]) -> None:
     read_bytes = 0
 
     class Counted(ReadingProgram):
-        def answer(self, timeout_s: float) -> Progress | None:
+        def answer(self, timeout_s: float) -> ReadingProgress | None:
             nonlocal read_bytes
             found = super().answer(timeout_s)
             read_bytes += found.read_bytes if found else 0

@@ -15,7 +15,7 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.instances.kernel import Kernel, MountPoint
-from cachemgr.instances.making import Made, Order, make
+from cachemgr.instances.making import BuildOrder, BuiltInstance, make
 
 MIB = 1 << 20
 FILE_SYSTEM_BYTES = 300 * MIB
@@ -75,8 +75,8 @@ class Site:
         folder: Path | None = None,
         is_writable: bool = True,
         uid: int = USER,
-    ) -> Order:
-        return Order(
+    ) -> BuildOrder:
+        return BuildOrder(
             image_path=str(image),
             image_format=image_format,
             size_bytes=image.stat().st_size,
@@ -85,7 +85,7 @@ class Site:
             is_writable=is_writable,
         )
 
-    def make(self, method: str, order: Order) -> Made:
+    def make(self, method: str, order: BuildOrder) -> BuiltInstance:
         return make(self.disk, method, order)
 
     def mounted(self) -> list[MountPoint]:

@@ -21,21 +21,21 @@ from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.instance_book import instances, make_instance, remove_instances
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool, Want
-from cachemgr.pool.records import Image
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool, Want
+from cachemgr.pool.records import PoolImage
 
 USER, OTHER_USER = 64001, 64002
 LATER_S = SystemClock().now_s() + 3600
 
 
 @pytest.fixture
-def pool(site: Any) -> Iterator[Pool]:
+def pool(site: Any) -> Iterator[ImagePool]:
     root = str(site.root.parent / "real")
     disk = RealDisk()
-    Pool.create(disk, root, Settings(limit_bytes=100 << 20, policy="lfu"))
+    ImagePool.create(disk, root, PoolSettings(limit_bytes=100 << 20, policy="lfu"))
     index = SqliteIndex(f"{root}/index.sqlite")
-    found = Pool(disk, root, SystemClock(), index)
+    found = ImagePool(disk, root, SystemClock(), index)
     yield found
     found.close()
     kernel = Kernel()
@@ -44,7 +44,7 @@ def pool(site: Any) -> Iterator[Pool]:
             kernel.unmount(each.path, is_lazy=True)
 
 
-def maker_of(pool: Pool, *, mounts_itself: bool) -> InstanceMaker:
+def maker_of(pool: ImagePool, *, mounts_itself: bool) -> InstanceMaker:
     folder = Path(pool.layout.root, "trash", "probe")
     folder.mkdir()
     abilities = probe(pool.disk, str(folder), Kernel())
@@ -55,11 +55,11 @@ def maker_of(pool: Pool, *, mounts_itself: bool) -> InstanceMaker:
 
 
 @pytest.fixture
-def maker(pool: Pool) -> InstanceMaker:
+def maker(pool: ImagePool) -> InstanceMaker:
     return maker_of(pool, mounts_itself=True)
 
 
-def ingested(pool: Pool, data: bytes) -> Image:
+def ingested(pool: ImagePool, data: bytes) -> PoolImage:
     digest = hashlib.sha256(data).hexdigest()
     ingest = pool.want(Want(uri=f"file:///{digest}", size_bytes=len(data), digest=digest))
     assert isinstance(ingest, Ingest)
@@ -70,7 +70,7 @@ def ingested(pool: Pool, data: bytes) -> Image:
 
 
 def test_disk_becomes_an_instance_with_its_seed_and_goes_again(
-    pool: Pool, maker: InstanceMaker, as_user: Callable[..., str]
+    pool: ImagePool, maker: InstanceMaker, as_user: Callable[..., str]
 ) -> None:
     image = ingested(pool, bytes(1080) + b"\x53\xef" + bytes(5000))
     context = {"hostname": "n1", "files": {"role": "head"}}
@@ -91,7 +91,7 @@ def test_disk_becomes_an_instance_with_its_seed_and_goes_again(
 
 
 def test_squashfs_becomes_a_writable_root_and_goes_again(
-    pool: Pool, maker: InstanceMaker, squashfs: Path, as_user: Callable[..., str]
+    pool: ImagePool, maker: InstanceMaker, squashfs: Path, as_user: Callable[..., str]
 ) -> None:
     image = ingested(pool, squashfs.read_bytes())
     made = make_instance(
@@ -109,7 +109,7 @@ def test_squashfs_becomes_a_writable_root_and_goes_again(
     assert instances(pool) == []
 
 
-def test_full_copy_counts_in_the_pool_and_others_do_not(pool: Pool, maker: InstanceMaker) -> None:
+def test_full_copy_counts_in_the_pool_and_others_do_not(pool: ImagePool, maker: InstanceMaker) -> None:
     image = ingested(pool, b"x" * 10_000)
 
     assert maker.taken_bytes("copy", image) == 10_000
@@ -120,7 +120,7 @@ def test_full_copy_counts_in_the_pool_and_others_do_not(pool: Pool, maker: Insta
     assert pool.index.taken() == {}
 
 
-def test_trap_is_refused_when_it_would_enter_the_pool(pool: Pool) -> None:
+def test_trap_is_refused_when_it_would_enter_the_pool(pool: ImagePool) -> None:
     trap = b"QFI\xfb" + bytes((0, 0, 0, 3)) + (4096).to_bytes(8, "big") + bytes(4096)
 
     with pytest.raises(Unsuitable, match="backing file"):
@@ -128,7 +128,7 @@ def test_trap_is_refused_when_it_would_enter_the_pool(pool: Pool) -> None:
     assert pool.images() == []
 
 
-def test_wrong_context_leaves_nothing_behind(pool: Pool, maker: InstanceMaker) -> None:
+def test_wrong_context_leaves_nothing_behind(pool: ImagePool, maker: InstanceMaker) -> None:
     image = ingested(pool, b"program")
     with pytest.raises(BadRequest, match="has no key"):
         make_instance(pool, maker, image, owner="job 1", uid=USER, until_s=LATER_S, context={"x": 1})
@@ -137,7 +137,7 @@ def test_wrong_context_leaves_nothing_behind(pool: Pool, maker: InstanceMaker) -
     assert pool.pins(image.digest) == []
 
 
-def test_without_root_the_mounts_are_handed_on(pool: Pool, squashfs: Path) -> None:
+def test_without_root_the_mounts_are_handed_on(pool: ImagePool, squashfs: Path) -> None:
     maker = maker_of(pool, mounts_itself=False)
     image = ingested(pool, squashfs.read_bytes())
     made = make_instance(pool, maker, image, owner="job 2", uid=USER, until_s=LATER_S, is_writable=False)

@@ -15,7 +15,7 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import NoRoom, PoolDamaged, Unsuitable
-from cachemgr.instances.making import Order, make
+from cachemgr.instances.making import BuildOrder, make
 from cachemgr.instances.removal import remove
 
 MIB = 1 << 20
@@ -179,7 +179,7 @@ def test_copy_onto_a_full_disk_says_what_to_do(site_on: Callable[[str], Any], sh
 
 def test_image_shorter_than_its_record_is_not_copied(site: Any) -> None:
     image = site.image(b"short")
-    order = Order(str(image), "file", 6, str(site.folder()), 0, True)
+    order = BuildOrder(str(image), "file", 6, str(site.folder()), 0, True)
 
     with pytest.raises(PoolDamaged, match="shorter than 6 bytes"):
         site.make("copy", order)

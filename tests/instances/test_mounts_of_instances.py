@@ -12,15 +12,15 @@ import pytest
 
 from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
 from cachemgr.instances.kernel import Kernel, configure_loop
-from cachemgr.instances.making import Made
+from cachemgr.instances.making import BuiltInstance
 from cachemgr.instances.mounts import TREE, carry_out, decode_mounts
 from cachemgr.instances.removal import remove, undo
 
 USER, OTHER_USER = 64001, 64002
 
 
-def made_and_mounted(site: Any, method: str, order: Any) -> Made:
-    made: Made = site.make(method, order)
+def made_and_mounted(site: Any, method: str, order: Any) -> BuiltInstance:
+    made: BuiltInstance = site.make(method, order)
     carry_out(made.mounts, pool=str(site.root), mounter=site.kernel)
     return made
 

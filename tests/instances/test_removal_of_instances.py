@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.base.errors import Busy, CacheError, NotAllowed
+from cachemgr.base.errors import CacheError, InUse, NotAllowed
 from cachemgr.instances.removal import remove
 from cachemgr.instances.tree import remove_tree
 
@@ -151,7 +151,7 @@ def test_folder_that_fills_without_end_is_given_up(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(os, "listdir", listing)
 
-    with pytest.raises(Busy, match="end the job's processes first"):
+    with pytest.raises(InUse, match="end the job's processes first"):
         removed_tree(top)
 
 
@@ -185,7 +185,7 @@ def test_mount_in_the_way_stops_the_removal(site: Any, tmp_path: Path) -> None:
     (tmp_path / "thesis").write_text("precious")
     site.kernel.mount(str(tmp_path), str(top / "a"), "none", 0x1000, "")
 
-    with pytest.raises(Busy, match="something is mounted"):
+    with pytest.raises(InUse, match="something is mounted"):
         removed_tree(top)
     assert (tmp_path / "thesis").exists()
 

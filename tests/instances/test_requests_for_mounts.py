@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool
 from cachemgr.instances.kernel import MountPoint, parse_table
 from cachemgr.instances.mounts import TREE, Mount, carry_out, decode_mounts
 from cachemgr.instances.removal import undo
@@ -219,7 +219,7 @@ def test_pool_must_be_a_plain_absolute_path(pool: Path, pool_path: str) -> None:
 
 
 def test_instance_that_does_not_exist_is_missing(pool: Path) -> None:
-    with pytest.raises(Missing, match="make the instance first"):
+    with pytest.raises(NotInPool, match="make the instance first"):
         carry_out(
             [request(pool, target=f"{pool}/instances/{'c' * 32}/disk")], pool=str(pool), mounter=Watching()
         )

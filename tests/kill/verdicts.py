@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.pool.layout import Layout
+from cachemgr.pool.layout import PoolLayout
 from cachemgr.pool.pins import read_pins
 from cachemgr.pool.records import digest_of
 from outrider.service.desk.reservations.alarms import FIRST_WORD_S
@@ -243,7 +243,7 @@ def _images(victim: Victim, node: str) -> list[str]:
 
 def _pins(victim: Victim, node: str, key: str) -> list[tuple[str, int]]:
     """Owners as the service names them, and until when they hold the image."""
-    layout = Layout(str(victim.node_folder / node / "pool"))
+    layout = PoolLayout(str(victim.node_folder / node / "pool"))
     found = read_pins(RealDisk(), layout.image(key))
     return [(pin.owner.removeprefix(OURS), pin.expires_s) for pin in found]
 

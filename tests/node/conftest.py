@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cachemgr import config as configs
-from cachemgr.daemon.log import Log
+from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import Daemon, put_together
 from tests.node.daemons import MIB, Inside, Outside, ScriptedCarrier, make_pool
 
@@ -45,7 +45,7 @@ def inside(folder: Path, carrier: ScriptedCarrier) -> Iterator[Callable[..., Ins
     ) -> Inside:
         make_pool(folder / "pool", limit_bytes)
 
-        def make(config: configs.Config, log: Log) -> Daemon:
+        def make(config: configs.NodeConfig, log: DaemonLog) -> Daemon:
             chosen = None if real_carrier else carrier
             return put_together(config, {}, log, carrier=chosen, clock=clock, maker=maker)
 

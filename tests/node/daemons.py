@@ -24,14 +24,14 @@ from cachemgr import config as configs
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import Cancelled, NoDaemon, SourceFailed
-from cachemgr.daemon.log import Log
+from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import Daemon, serve
 from cachemgr.fetch.bring import Origin, Reins
 from cachemgr.fetch.ports import Resolved, Sink
-from cachemgr.fetch.report import Progress
-from cachemgr.network.client import Client
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool
+from cachemgr.fetch.report import FetchProgress
+from cachemgr.network.client import DaemonClient
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 20.0
@@ -124,14 +124,16 @@ class ScriptedCarrier:
                 stop = min(stop, held_at)
             sink.write(data[sink.offset : stop])
             if reins.on_progress is not None:
-                reins.on_progress(Progress(sink.offset, len(data), MIB, None, origin.name))
+                reins.on_progress(FetchProgress(sink.offset, len(data), MIB, None, origin.name))
         return sink.offset == len(data)
 
 
 class Inside:
     """A daemon in this process."""
 
-    def __init__(self, folder: Path, make: Callable[[configs.Config, Log], Daemon], **texts: str) -> None:
+    def __init__(
+        self, folder: Path, make: Callable[[configs.NodeConfig, DaemonLog], Daemon], **texts: str
+    ) -> None:
         self.folder = folder
         self.text = io.StringIO()
         self.stopping = threading.Event()
@@ -140,9 +142,9 @@ class Inside:
         self.pool = str(folder / "pool")
         given = {"pool": self.pool, "socket": self.socket, "watchdog": "0", **texts}
         self.config = configs.config(given)
-        log = Log(self.text, level="debug")
+        log = DaemonLog(self.text, level="debug")
 
-        def remember(config: configs.Config, environment: object, log: Log) -> Daemon:
+        def remember(config: configs.NodeConfig, environment: object, log: DaemonLog) -> Daemon:
             self.daemon = make(config, log)
             return self.daemon
 
@@ -169,7 +171,7 @@ class Inside:
         return self.text.getvalue()
 
     def ask(self, verb: str, **fields: object) -> dict[str, Any]:
-        with Client(self.socket) as client:
+        with DaemonClient(self.socket) as client:
             return client.ask(verb, fields)
 
     def settle(self) -> None:
@@ -187,7 +189,7 @@ class Inside:
 
 
 def make_pool(path: Path, limit_bytes: int = 64 * MIB) -> str:
-    Pool.create(RealDisk(), str(path), Settings(limit_bytes=limit_bytes, policy="lfu"))
+    ImagePool.create(RealDisk(), str(path), PoolSettings(limit_bytes=limit_bytes, policy="lfu"))
     return str(path)
 
 
@@ -230,7 +232,7 @@ class Outside:
         return self.log_path.read_text()
 
     def ask(self, verb: str, **fields: object) -> dict[str, Any]:
-        with Client(self.socket) as client:
+        with DaemonClient(self.socket) as client:
             return client.ask(verb, fields)
 
     def end(self, number: int = signal.SIGTERM) -> int:

@@ -15,14 +15,14 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import CacheError, Cancelled, SourceFailed, Unsuitable, WrongBytes
-from cachemgr.fetch.bring import Order, Origin, Reins, bring, kind_of
+from cachemgr.fetch.bring import BringOrder, Origin, Reins, bring, kind_of
 from cachemgr.fetch.carrier import origin_of
 from cachemgr.fetch.control import Control
-from cachemgr.fetch.report import Progress
+from cachemgr.fetch.report import FetchProgress
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest
-from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.pool import ImagePool, Want
 from tests.node.daemons import CLOCK, MIB, ScriptedCarrier, eventually, make_pool, sha256
 
 A, B = "http://x/a", "http://x/b"
@@ -31,27 +31,27 @@ DIGEST = sha256(CONTENT)
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Pool]:
+def pool(tmp_path: Path) -> Iterator[ImagePool]:
     found = open_pool(make_pool(tmp_path / "pool"))
     yield found
     found.close()
 
 
-def open_pool(path: str) -> Pool:
-    return Pool(RealDisk(), path, CLOCK, SqliteIndex(f"{path}/index.sqlite"))
+def open_pool(path: str) -> ImagePool:
+    return ImagePool(RealDisk(), path, CLOCK, SqliteIndex(f"{path}/index.sqlite"))
 
 
-def order(digest: str = "", *uris: str, kind: str = "file") -> Order:
+def order(digest: str = "", *uris: str, kind: str = "file") -> BringOrder:
     origins = [origin_of(uri, is_trusted=True) for uri in uris or (A,)]
     want = Want(uri=A, size_bytes=len(CONTENT), digest=digest, format=kind)
-    return Order(want=want, origins=lambda: origins, names=(A,), alias_lifetime_s=60)
+    return BringOrder(want=want, origins=lambda: origins, names=(A,), alias_lifetime_s=60)
 
 
-def reins(control: Control | None = None, seen: list[Progress] | None = None) -> Reins:
+def reins(control: Control | None = None, seen: list[FetchProgress] | None = None) -> Reins:
     return Reins(control=control or Control(), on_progress=None if seen is None else seen.append)
 
 
-def begun(pool: Pool, digest: str, data: bytes) -> None:
+def begun(pool: ImagePool, digest: str, data: bytes) -> None:
     """An ingest that its writer has left in the middle."""
     ingest = pool.want(Want(uri=A, size_bytes=len(CONTENT), digest=digest))
     assert isinstance(ingest, Ingest)
@@ -61,7 +61,7 @@ def begun(pool: Pool, digest: str, data: bytes) -> None:
     writer.pause()
 
 
-def test_image_comes_with_its_name_for_a_while(pool: Pool) -> None:
+def test_image_comes_with_its_name_for_a_while(pool: ImagePool) -> None:
     image = bring(pool, order(), ScriptedCarrier({A: CONTENT}), reins())
     alias = pool.alias(A)
 
@@ -71,7 +71,7 @@ def test_image_comes_with_its_name_for_a_while(pool: Pool) -> None:
     assert 50 < alias.expires_s - CLOCK.now_s() <= 60
 
 
-def test_what_is_here_already_is_not_fetched(pool: Pool) -> None:
+def test_what_is_here_already_is_not_fetched(pool: ImagePool) -> None:
     carrier = ScriptedCarrier({A: CONTENT})
     first = bring(pool, order(), carrier, reins())
     second = bring(pool, order(DIGEST, B), carrier, reins())
@@ -80,7 +80,7 @@ def test_what_is_here_already_is_not_fetched(pool: Pool) -> None:
     assert len(carrier.started_at) == 1
 
 
-def test_known_digest_goes_on_where_the_last_writer_stopped(pool: Pool) -> None:
+def test_known_digest_goes_on_where_the_last_writer_stopped(pool: ImagePool) -> None:
     begun(pool, DIGEST, CONTENT[:MIB])
     carrier = ScriptedCarrier({A: CONTENT})
 
@@ -90,7 +90,7 @@ def test_known_digest_goes_on_where_the_last_writer_stopped(pool: Pool) -> None:
     assert carrier.started_at == [(A, MIB)]
 
 
-def test_unknown_digest_starts_over_because_the_source_may_have_changed(pool: Pool) -> None:
+def test_unknown_digest_starts_over_because_the_source_may_have_changed(pool: ImagePool) -> None:
     begun(pool, "", b"x" * MIB)
     carrier = ScriptedCarrier({A: CONTENT})
 
@@ -100,7 +100,7 @@ def test_unknown_digest_starts_over_because_the_source_may_have_changed(pool: Po
     assert carrier.started_at == [(A, 0)]
 
 
-def test_wrong_bytes_of_an_earlier_writer_are_fetched_again_from_the_same_source(pool: Pool) -> None:
+def test_wrong_bytes_of_an_earlier_writer_are_fetched_again_from_the_same_source(pool: ImagePool) -> None:
     begun(pool, DIGEST, b"x" * MIB)
     carrier = ScriptedCarrier({A: CONTENT})
 
@@ -110,7 +110,7 @@ def test_wrong_bytes_of_an_earlier_writer_are_fetched_again_from_the_same_source
     assert carrier.started_at == [(A, MIB), (A, 0)]
 
 
-def test_last_part_from_an_address_does_not_give_the_address_the_whole(pool: Pool) -> None:
+def test_last_part_from_an_address_does_not_give_the_address_the_whole(pool: ImagePool) -> None:
     begun(pool, DIGEST, CONTENT[:MIB])
 
     bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), reins())
@@ -118,21 +118,21 @@ def test_last_part_from_an_address_does_not_give_the_address_the_whole(pool: Poo
     assert pool.find(A) is None
 
 
-def test_name_is_not_believed_if_another_source_delivered(pool: Pool) -> None:
+def test_name_is_not_believed_if_another_source_delivered(pool: ImagePool) -> None:
     bring(pool, order(DIGEST, A, B), ScriptedCarrier({B: CONTENT}), reins())
 
     assert pool.find(A) is None
     assert pool.find(DIGEST) is not None
 
 
-def test_wrong_bytes_leave_nothing_behind(pool: Pool) -> None:
+def test_wrong_bytes_leave_nothing_behind(pool: ImagePool) -> None:
     with pytest.raises(WrongBytes, match="then from other sources"):
         bring(pool, order(DIGEST, A, B), ScriptedCarrier({A: b"x" * len(CONTENT)}), reins())
 
     assert (pool.ingests(), pool.images()) == ([], [])
 
 
-def test_failed_sources_leave_what_has_arrived(pool: Pool) -> None:
+def test_failed_sources_leave_what_has_arrived(pool: ImagePool) -> None:
     carrier = ScriptedCarrier({A: CONTENT}, broken={A: 2 * MIB})
     with pytest.raises(SourceFailed):
         bring(pool, order(DIGEST), carrier, reins())
@@ -140,7 +140,7 @@ def test_failed_sources_leave_what_has_arrived(pool: Pool) -> None:
     assert [each.arrived_bytes() for each in pool.ingests()] == [2 * MIB]
 
 
-def test_error_that_nobody_foresaw_lets_others_write(pool: Pool) -> None:
+def test_error_that_nobody_foresaw_lets_others_write(pool: ImagePool) -> None:
     class Broken(ScriptedCarrier):
         def carry(self, sink: object, origins: object, reins: object) -> tuple[str, ...]:
             raise ZeroDivisionError
@@ -151,7 +151,7 @@ def test_error_that_nobody_foresaw_lets_others_write(pool: Pool) -> None:
     assert bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), reins()).digest == DIGEST
 
 
-def test_local_file_is_adopted_or_copied(pool: Pool, tmp_path: Path) -> None:
+def test_local_file_is_adopted_or_copied(pool: ImagePool, tmp_path: Path) -> None:
     path = tmp_path / "with space%.img"
     path.write_bytes(CONTENT)
     carrier = ScriptedCarrier()
@@ -160,7 +160,7 @@ def test_local_file_is_adopted_or_copied(pool: Pool, tmp_path: Path) -> None:
     origins = [origin_of(uri, is_trusted=True)]
     want = Want(uri=uri, size_bytes=len(CONTENT), digest=DIGEST)
 
-    image = bring(pool, Order(want=want, origins=lambda: origins), carrier, reins())
+    image = bring(pool, BringOrder(want=want, origins=lambda: origins), carrier, reins())
 
     assert image.digest == DIGEST
     assert Path(pool.data_path(image.digest)).read_bytes() == CONTENT
@@ -190,7 +190,7 @@ def test_second_process_watches_and_takes_over_when_the_writer_dies(tmp_path: Pa
     os.close(writer)
     assert os.read(reader, 1) == b"!"
     os.close(reader)
-    pool, seen, carrier = open_pool(path), list[Progress](), ScriptedCarrier({A: CONTENT})
+    pool, seen, carrier = open_pool(path), list[FetchProgress](), ScriptedCarrier({A: CONTENT})
     found = []
     thread = threading.Thread(
         target=lambda: found.append(bring(pool, order(DIGEST), carrier, reins(seen=seen)))
@@ -207,7 +207,7 @@ def test_second_process_watches_and_takes_over_when_the_writer_dies(tmp_path: Pa
     assert carrier.started_at == [(A, MIB)]
 
 
-def test_who_only_watches_can_be_cancelled(pool: Pool) -> None:
+def test_who_only_watches_can_be_cancelled(pool: ImagePool) -> None:
     ingest = pool.want(Want(uri=A, size_bytes=len(CONTENT), digest=DIGEST))
     assert isinstance(ingest, Ingest)
     writer = ingest.writer(InlineHasher())
@@ -229,14 +229,14 @@ def qcow2(backing: bytes = b"") -> bytes:
     return (header + backing).ljust(len(CONTENT), b"\0")
 
 
-def test_image_that_names_a_file_of_the_node_is_refused_and_dropped(pool: Pool) -> None:
+def test_image_that_names_a_file_of_the_node_is_refused_and_dropped(pool: ImagePool) -> None:
     with pytest.raises(CacheError, match="backing"):
         bring(pool, order(), ScriptedCarrier({A: qcow2(b"/etc/shadow")}), reins())
 
     assert (pool.ingests(), pool.images()) == ([], [])
 
 
-def test_format_is_told_by_content(pool: Pool) -> None:
+def test_format_is_told_by_content(pool: ImagePool) -> None:
     assert bring(pool, order(), ScriptedCarrier({A: qcow2()}), reins()).format == "qcow2"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from cachemgr.base.errors import CacheError
 from cachemgr.daemon.verbs import quota
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import (
     CLOCK,
     MIB,
@@ -43,7 +43,7 @@ def asks(socket: str, who: int, verb: str, /, **fields: Any) -> Any:
     """The result, or the error's name and its words."""
 
     def work() -> Any:
-        with Client(socket) as client:
+        with DaemonClient(socket) as client:
             try:
                 on_progress = (lambda progress: None) if fields.pop("wait", False) else None
                 return client.ask(verb, fields, on_progress=on_progress)
@@ -65,7 +65,7 @@ def image(carrier: ScriptedCarrier, name: str, mib: int) -> str:
 
 def brings(daemon: Inside, uri: str, **fields: Any) -> dict[str, Any]:
     """The service brings an image to the pool."""
-    with Client(daemon.socket) as client:
+    with DaemonClient(daemon.socket) as client:
         return client.ask("add", {"uri": uri, **fields}, on_progress=lambda progress: None)
 
 
@@ -277,7 +277,7 @@ def test_two_pins_at_once_hold_no_more_than_one_after_the_other(
         found: list[Any] = []
 
         def pin(digest: str) -> None:
-            with Client(daemon.socket) as client:
+            with DaemonClient(daemon.socket) as client:
                 try:
                     found.append(client.ask("pin", {"name": digest, "owner": "o", "until_s": until()}))
                 except CacheError as error:

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.base.errors import BadRequest, Missing, NoDaemon, NotAllowed
+from cachemgr.base.errors import BadRequest, NoDaemon, NotAllowed, NotInPool
 from cachemgr.daemon.network import neighbours
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import (
     CLOCK,
@@ -135,7 +135,7 @@ def test_pinned_image_on_its_way_is_missing_and_not_refused(daemon: Inside, carr
     held = {"owner": "reservation:job-17", "until_s": CLOCK.now_s() + 600, "kind": "hold"}
     daemon.ask("add", uri=B, digest=OTHER_DIGEST, size_bytes=MIB, pin=held)
     try:
-        with pytest.raises(Missing, match="still on its way"):
+        with pytest.raises(NotInPool, match="still on its way"):
             claim(daemon, pinned=True)
     finally:
         gate.set()
@@ -187,7 +187,7 @@ def test_node_without_the_image_sends_the_job_away_from_all(
     daemon: Inside, neighbours_of: list[Neighbour]
 ) -> None:
     neighbours_of[0].bring()
-    with pytest.raises(Missing, match=f"node {THIRD}: image .* is not on this node"):
+    with pytest.raises(NotInPool, match=f"node {THIRD}: image .* is not on this node"):
         claim(daemon, ticket=ticket(), nodes=[SECOND, THIRD])
 
     assert neighbours_of[0].owners() == []
@@ -229,7 +229,7 @@ def test_users_reach_no_other_node(daemon: Inside, verb: str) -> None:
     fields = {"job": "17", "ticket": ticket()} if verb == "claim" else {"owner": "job-17"}
 
     def ask() -> dict[str, Any]:
-        with Client(daemon.socket) as client:
+        with DaemonClient(daemon.socket) as client:
             return client.ask(verb, {**fields, "nodes": [SECOND]})
 
     assert as_user(UID, ask)["raises"] == "NotAllowed"

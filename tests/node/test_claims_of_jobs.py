@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.base.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
-from cachemgr.network.client import Client
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import CLOCK, MIB, ROOT, Inside, ScriptedCarrier, as_user, needs_root, sha256
 
@@ -120,7 +120,7 @@ def test_forged_ticket_is_not_made_good_by_a_reservation(daemon: Inside) -> None
 
 
 def test_image_that_is_not_here_is_said_with_its_own_status(daemon: Inside) -> None:
-    with pytest.raises(Missing, match="is not on this node") as refused:
+    with pytest.raises(NotInPool, match="is not on this node") as refused:
         claim(daemon, ticket=ticket(digest=OTHER_DIGEST))
 
     assert refused.value.exit_code == 3
@@ -130,7 +130,7 @@ def test_image_that_is_still_arriving_is_not_here(daemon: Inside, carrier: Scrip
     gate = carrier.hold(B, after_bytes=1000)
     daemon.ask("add", uri=B, digest=OTHER_DIGEST, size_bytes=MIB)
     try:
-        with pytest.raises(Missing):
+        with pytest.raises(NotInPool):
             claim(daemon, ticket=ticket(digest=OTHER_DIGEST))
     finally:
         gate.set()
@@ -153,7 +153,7 @@ def test_pin_of_a_reservation_stands_for_a_ticket(daemon: Inside) -> None:
     made = claim(daemon, reservation="render-1")
 
     assert made["digest"] == f"sha256:{DIGEST}"
-    with pytest.raises(Missing, match="no image is held on this node for reservation render-2"):
+    with pytest.raises(NotInPool, match="no image is held on this node for reservation render-2"):
         claim(daemon, reservation="render-2")
 
 
@@ -162,13 +162,13 @@ def test_pin_of_a_user_is_no_reservation(daemon: Inside) -> None:
     until_s = CLOCK.now_s() + 600
 
     def pin() -> dict[str, Any]:
-        with Client(daemon.socket) as client:
+        with DaemonClient(daemon.socket) as client:
             return client.ask("pin", {"name": DIGEST, "owner": "reservation:render-1", "until_s": until_s})
 
     pinned = as_user(UID, pin)
 
     assert "gives" in pinned
-    with pytest.raises(Missing):
+    with pytest.raises(NotInPool):
         claim(daemon, reservation="render-1")
 
 
@@ -188,7 +188,7 @@ def test_users_claim_nothing(daemon: Inside) -> None:
     text = ticket()
 
     def take() -> dict[str, Any]:
-        with Client(daemon.socket) as client:
+        with DaemonClient(daemon.socket) as client:
             return client.ask("claim", {"job": "17", "ticket": text})
 
     refused = as_user(UID, take)
@@ -214,7 +214,7 @@ def test_other_image_for_a_job_that_has_one_is_refused(daemon: Inside) -> None:
     daemon.settle()
     claim(daemon, ticket=ticket())
 
-    with pytest.raises(Busy, match="release it first"):
+    with pytest.raises(InUse, match="release it first"):
         claim(daemon, ticket=ticket(digest=OTHER_DIGEST))
 
 
@@ -252,7 +252,7 @@ def test_hook_has_the_status_and_words_of_what_is_wrong(daemon: Inside) -> None:
 
     assert [each.returncode for each in (wrong, missing, nothing)] == [
         NotAllowed.exit_code,
-        Missing.exit_code,
+        NotInPool.exit_code,
         BadRequest.exit_code,
     ]
     assert re.match("outrider: the ticket of job 17 was not signed", wrong.stderr)

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NoDaemon
+from cachemgr.base.errors import BadRequest, CacheError, NoDaemon, NotInPool
 from cachemgr.base.shares import Shares
 from cachemgr.network import channel
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.remote import RemoteClient
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, eventually
 
@@ -156,7 +156,7 @@ def test_holder_of_the_key_counts_as_the_pools_own_user(daemon: Inside, carrier:
         me = client.ask("ping")
         client.ask("add", {"uri": A, "private": True, "uid": 4242}, on_progress=lambda told: None)
         found = client.ask("find", {"name": A, "uid": 4242})
-        with pytest.raises(Missing):
+        with pytest.raises(NotInPool):
             client.ask("find", {"name": A, "uid": 4243})
 
     assert me["caller_uid"] == daemon.ask("ping")["caller_uid"]
@@ -424,7 +424,7 @@ def test_key_that_everybody_can_read_is_complained_of(
 
 
 def test_socket_of_this_machine_is_served_beside_it(daemon: Inside) -> None:
-    with Client(daemon.socket) as local, remote(daemon) as far:
+    with DaemonClient(daemon.socket) as local, remote(daemon) as far:
         pids = {client.ask("ping")["pid"] for client in (local, far)}
 
     assert len(pids) == 1

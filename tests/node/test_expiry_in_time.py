@@ -18,7 +18,7 @@ from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, eventually
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cachemgr.pool.instance_book import Maker
-    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.pool import ImagePool
 
 Start = Callable[..., Inside]
 A, B = "http://x/a", "http://x/b"
@@ -91,7 +91,7 @@ def test_instance_that_only_root_can_remove_keeps_no_other_from_leaving(
     stuck = sorted(os.listdir(folder))[0]
     remove = instance_book.remove_leftover
 
-    def refused(pool: Pool, maker: Maker, key: str) -> bool:
+    def refused(pool: ImagePool, maker: Maker, key: str) -> bool:
         if key == stuck:
             raise NotAllowed("it holds what belongs to the job's user: root has to remove it")
         return remove(pool, maker, key)
@@ -201,7 +201,7 @@ def test_failing_task_does_not_keep_the_others_from_their_work(
         done.set()
         return None
 
-    monkeypatch.setattr(timer, "TASKS", (timer.Task("images", fail), timer.Task("ingests", note)))
+    monkeypatch.setattr(timer, "TASKS", (timer.TimerTask("images", fail), timer.TimerTask("ingests", note)))
     daemon = inside()
 
     assert done.wait(20)

@@ -10,7 +10,7 @@ import pytest
 
 from cachemgr.base.errors import CacheError, NotAllowed
 from cachemgr.daemon.transfers.tally import AGAIN_S, Tally
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.pool.records import Alias, decode_alias, encode
 from tests.node.daemons import CLOCK, Inside, ScriptedCarrier, as_user, eventually, needs_root
 
@@ -29,7 +29,7 @@ def adds(daemon: Inside, uid: int, *uris: str) -> list[str]:
 
     def work() -> list[str]:
         told = []
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for uri in uris:
                 try:
                     client.ask("add", {"uri": uri}, on_progress=lambda progress: None)
@@ -100,7 +100,7 @@ def test_pins_of_a_user_on_all_images_are_few(inside: Start, carrier: ScriptedCa
 
     def pin(rounds: int = 4) -> list[str]:
         told = []
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(rounds):
                 for uri in images:
                     try:
@@ -127,7 +127,7 @@ def test_pin_that_is_renewed_is_no_new_one(inside: Start, carrier: ScriptedCarri
     path, until_s = daemon.socket, CLOCK.now_s() + 600
 
     def renew() -> int:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(20):
                 client.ask("pin", {"name": A, "owner": f"o{number % 2}", "until_s": until_s + number})
         return 20
@@ -197,7 +197,7 @@ def test_instances_that_a_user_asks_for_at_once_are_counted(inside: Start, carri
 
     def ask_at_once() -> list[str]:
         def ask(number: int) -> None:
-            with Client(path) as client:
+            with DaemonClient(path) as client:
                 fields = {"name": A, "owner": f"o{number}", "until_s": until_s, "method": "copy"}
                 try:
                     told.append(str(client.ask("instance", fields)["state"]))

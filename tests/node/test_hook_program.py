@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.errors import CacheError, NoDaemon
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, ROOT, Inside, ScriptedCarrier, pythons
 
 Start = Callable[..., Inside]
@@ -88,7 +88,7 @@ def test_label_and_read_only_reach_the_daemon(daemon: Inside) -> None:
 
 def test_error_of_the_daemon_is_the_exit_status(daemon: Inside) -> None:
     for fields, verb in (({"name": "none"}, "find"), ({"name": A}, "explode"), ({}, "find")):
-        with Client(daemon.socket) as client, pytest.raises(CacheError) as found:
+        with DaemonClient(daemon.socket) as client, pytest.raises(CacheError) as found:
             client.ask(verb, fields)
         assert found.value.exit_code in (2, 3)
     missing = hook("prepare", "--owner", "o", "--image", "none", "--until", "9", "--socket", daemon.socket)

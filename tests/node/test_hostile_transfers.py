@@ -8,20 +8,20 @@ from collections.abc import Callable
 
 import pytest
 
-from cachemgr.base.errors import Busy, SourceFailed
+from cachemgr.base.errors import InUse, SourceFailed
 from cachemgr.base.rate import LEAST_STEP_BYTES, RateLimit
-from cachemgr.daemon.log import Log
-from cachemgr.daemon.transfers.transfer import Transfer
+from cachemgr.daemon.log import DaemonLog
+from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.transfers.transfers import Transfers
 from cachemgr.daemon.transfers.users_rate import OfUsers
 from cachemgr.fetch.bring import Origin, Reins
-from cachemgr.pool.records import Image
+from cachemgr.pool.records import PoolImage
 from tests.node.daemons import CLOCK, Inside, eventually
 
 Start = Callable[..., Inside]
 
 
-def fails(transfer: Transfer, reins: Reins) -> Image:
+def fails(transfer: PoolTransfer, reins: Reins) -> PoolImage:
     raise SourceFailed("nobody has it")
 
 
@@ -29,10 +29,12 @@ def fails(transfer: Transfer, reins: Reins) -> Image:
 def table() -> Transfers:
     import io
 
-    return Transfers(slots=2, most_waiting=8, rate_bytes_per_s=None, clock=CLOCK, log=Log(io.StringIO()))
+    return Transfers(
+        slots=2, most_waiting=8, rate_bytes_per_s=None, clock=CLOCK, log=DaemonLog(io.StringIO())
+    )
 
 
-def begin(table: Transfers, key: str, *origins: Origin) -> Transfer:
+def begin(table: Transfers, key: str, *origins: Origin) -> PoolTransfer:
     return table.join(key, uri=key, size_bytes=1, uid=2001, origins=origins, work=fails)[0]
 
 
@@ -77,14 +79,14 @@ def test_transfer_without_a_thread_ends_and_leaves_its_slot(
     later = begin(table, "d")
     eventually("the next one ends", lambda: later.has_ended)
 
-    assert all(isinstance(each.error, Busy) for each in unlucky)
+    assert all(isinstance(each.error, InUse) for each in unlucky)
     assert isinstance(later.error, SourceFailed)
 
 
 def test_users_share_a_rate_that_ends_when_the_service_wants_the_image(inside: Start) -> None:
     daemon, limits, is_over = inside(user_rate="1000"), [], threading.Event()
 
-    def work(transfer: Transfer, reins: Reins) -> Image:
+    def work(transfer: PoolTransfer, reins: Reins) -> PoolImage:
         limits.append(reins.limits[-1])
         assert is_over.wait(20)
         raise SourceFailed("enough")

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import CacheError, Missing
+from cachemgr.base.errors import CacheError, NotInPool
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import Ingest, Writer
-from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.pool import ImagePool, Want
 from tests.node.daemons import CLOCK, MIB, Inside, Outside, ScriptedCarrier, eventually, make_pool, sha256
 
 A = "http://x/a"
@@ -112,27 +112,27 @@ class TestHoldings:
     """What the relay sees of a pool."""
 
     @pytest.fixture
-    def pool(self, tmp_path: Path) -> Iterator[Pool]:
+    def pool(self, tmp_path: Path) -> Iterator[ImagePool]:
         path = make_pool(tmp_path / "pool")
-        found = Pool(RealDisk(), path, CLOCK, SqliteIndex(f"{path}/index.sqlite"))
+        found = ImagePool(RealDisk(), path, CLOCK, SqliteIndex(f"{path}/index.sqlite"))
         yield found
         found.close()
 
     @pytest.fixture
-    def writer(self, pool: Pool) -> Writer:
+    def writer(self, pool: ImagePool) -> Writer:
         ingest = pool.want(Want(uri=A, size_bytes=len(CONTENT), digest=DIGEST))
         assert isinstance(ingest, Ingest)
         found = ingest.writer(InlineHasher())
         assert found is not None
         return found
 
-    def test_what_is_nowhere_is_not_held(self, pool: Pool) -> None:
+    def test_what_is_nowhere_is_not_held(self, pool: ImagePool) -> None:
         holdings = PoolHoldings(pool, lambda key: None)
 
         assert holdings.open(f"sha256:{DIGEST}") is None
         assert holdings.open("../../etc") is None
 
-    def test_offset_of_this_process_counts_at_once(self, pool: Pool, writer: Writer) -> None:
+    def test_offset_of_this_process_counts_at_once(self, pool: ImagePool, writer: Writer) -> None:
         held = PoolHoldings(pool, lambda key: writer).open(DIGEST)
         assert held is not None
         before = held.valid_bytes()
@@ -144,7 +144,7 @@ class TestHoldings:
         assert (before, after) == (0, MIB)
         assert data == CONTENT[:MIB]
 
-    def test_offset_of_another_process_counts_as_noted(self, pool: Pool, writer: Writer) -> None:
+    def test_offset_of_another_process_counts_as_noted(self, pool: ImagePool, writer: Writer) -> None:
         held = PoolHoldings(pool, lambda key: None).open(DIGEST)
         assert held is not None
         writer.write(CONTENT[:MIB])
@@ -157,7 +157,7 @@ class TestHoldings:
         assert (before, after) == (0, MIB)
 
     def test_reader_stays_with_the_image_as_it_is_committed_and_evicted(
-        self, pool: Pool, writer: Writer
+        self, pool: ImagePool, writer: Writer
     ) -> None:
         held = PoolHoldings(pool, lambda key: None).open(DIGEST)
         assert held is not None
@@ -171,15 +171,15 @@ class TestHoldings:
         assert valid == len(CONTENT)
         assert data == b"0123456789abcdef"
 
-    def test_given_up_ingest_is_missing(self, pool: Pool, writer: Writer) -> None:
+    def test_given_up_ingest_is_missing(self, pool: ImagePool, writer: Writer) -> None:
         held = PoolHoldings(pool, lambda key: None).open(DIGEST)
         assert held is not None
         writer.abandon()
-        with pytest.raises(Missing):
+        with pytest.raises(NotInPool):
             held.wait(0, 5)
         held.close()
 
-    def test_waiting_ends_in_time(self, pool: Pool, writer: Writer) -> None:
+    def test_waiting_ends_in_time(self, pool: ImagePool, writer: Writer) -> None:
         held = PoolHoldings(pool, lambda key: writer).open(DIGEST)
         assert held is not None
         begin_s = CLOCK.monotonic_s()

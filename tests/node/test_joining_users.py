@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cachemgr.base.errors import CacheError
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]
@@ -37,7 +37,7 @@ def test_refused_request_leaves_no_file_open(daemon: Inside, folder: Path) -> No
     path = daemon.socket
 
     def work() -> Any:
-        with Client(path) as client, own.open("rb") as file:
+        with DaemonClient(path) as client, own.open("rb") as file:
             fields = {"uri": f"file://{own}", "digest": "no digest"}
             return client.ask("add", fields, descriptors=[file.fileno()])
 

@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import BadRequest, Busy, CacheError, NoDaemon
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NoDaemon
 from cachemgr.daemon import timer
-from cachemgr.daemon.network.listener import Place
+from cachemgr.daemon.network.listener import ListeningPlace
 from cachemgr.daemon.notify import watchdog_s
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.pool.index import SqliteIndex
-from cachemgr.pool.layout import Layout
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.layout import PoolLayout
+from cachemgr.pool.pool import ImagePool
 from tests.node.daemons import (
     CLOCK,
     MIB,
@@ -213,7 +213,7 @@ def test_second_daemon_of_one_pool_is_refused_whatever_path_leads_there(
         timeout=60,
     )
 
-    assert second.returncode == Busy.exit_code
+    assert second.returncode == InUse.exit_code
     assert f"another daemon serves the pool {first.folder}/pool" in second.stderr
     assert first.ask("ping")["pid"] == first.process.pid
 
@@ -227,7 +227,7 @@ def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path, name: str, kin
         path.symlink_to(tmp_path / "precious")
     else:
         path.write_text("of somebody")
-    place = Place(str(tmp_path / "s"))
+    place = ListeningPlace(str(tmp_path / "s"))
     with pytest.raises(BadRequest, match=f"{path} is there and is no socket: move it away"):
         place.listen()
     place.leave()
@@ -236,7 +236,7 @@ def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path, name: str, kin
 
 
 def test_socket_of_a_successor_is_left_alone(tmp_path: Path) -> None:
-    place = Place(str(tmp_path / "s"))
+    place = ListeningPlace(str(tmp_path / "s"))
     with closing(place.listen()):
         (tmp_path / "s").rename(tmp_path / "own")
         (tmp_path / "s").write_text("of somebody")
@@ -253,7 +253,7 @@ def test_link_in_the_place_of_the_trash_empties_no_other_folder(folder: Path) ->
     (folder / "pool/trash").symlink_to(folder / "precious")
     (folder / "pool/lock").write_text("busy")
     root = str(folder / "pool")
-    pool = Pool(RealDisk(), root, CLOCK, SqliteIndex(Layout(root).index))
+    pool = ImagePool(RealDisk(), root, CLOCK, SqliteIndex(PoolLayout(root).index))
     with closing(pool), pytest.raises(CacheError), pool.changing("looking"):
         """What an earlier process has left in the trash is deleted now."""
 
@@ -282,7 +282,7 @@ def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:
         timeout=20,
     )
 
-    assert second.returncode == Busy.exit_code
+    assert second.returncode == InUse.exit_code
     assert "another daemon listens" in second.stderr
     assert first.ask("ping")["pid"] == first.process.pid
 
@@ -292,7 +292,7 @@ def test_clients_under_way_get_their_answer_when_the_daemon_stops(outside: Start
     told: list[str] = []
 
     def wait() -> None:
-        with Client(daemon.socket) as client:
+        with DaemonClient(daemon.socket) as client:
             try:
                 client.ask("add", {"uri": uri}, on_progress=lambda progress: told.append("progress"))
             except Exception as error:  # noqa: BLE001 - compared below
@@ -354,7 +354,7 @@ def test_socket_handed_over_by_systemd_is_served(folder: Path, outside: Start) -
             pass_fds=[listener.fileno()],
             stderr=subprocess.DEVNULL,
         )
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             pid = client.ask("ping")["pid"]
         process.terminate()
 
@@ -390,20 +390,20 @@ def test_hit_is_served_before_the_sweeping_up_has_ended(
     inside: Callable[..., Inside], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     going_on = threading.Event()
-    slow = timer.Task("images", lambda node: going_on.wait(20) and None)
-    monkeypatch.setattr(timer, "TASKS", (slow, timer.Task("ingests", lambda node: None)))
+    slow = timer.TimerTask("images", lambda node: going_on.wait(20) and None)
+    monkeypatch.setattr(timer, "TASKS", (slow, timer.TimerTask("ingests", lambda node: None)))
     daemon = inside()
     found = daemon.ask("ping")
     going_on.set()
 
     assert found["is_index_ready"] is False
     with pytest.raises(NoDaemon):
-        Client(daemon.socket + "x")
+        DaemonClient(daemon.socket + "x")
 
 
 def test_path_too_long_for_a_socket_is_refused_with_its_limit(folder: Path) -> None:
     with pytest.raises(Exception, match="too long"):
-        Place(str(folder / ("s" * 120)))
+        ListeningPlace(str(folder / ("s" * 120)))
 
 
 def test_daemon_has_as_many_open_files_as_the_system_allows(outside: Callable[..., Outside]) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.errors import CacheError
-from cachemgr.daemon.log import MOST_AT_ONCE, WINDOW_S, Log
-from cachemgr.network.client import Client
+from cachemgr.daemon.log import MOST_AT_ONCE, WINDOW_S, DaemonLog
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import Inside, ScriptedCarrier, as_user, eventually, needs_root
 
 Start = Callable[..., Inside]
@@ -47,13 +47,13 @@ def text() -> io.StringIO:
 
 
 @pytest.fixture
-def log(hands: Hands, text: io.StringIO) -> Log:
-    made = Log(text)
+def log(hands: Hands, text: io.StringIO) -> DaemonLog:
+    made = DaemonLog(text)
     made.bound(1000, hands)
     return made
 
 
-def test_one_culprit_causes_so_much_in_a_minute_and_is_named(log: Log, text: io.StringIO) -> None:
+def test_one_culprit_causes_so_much_in_a_minute_and_is_named(log: DaemonLog, text: io.StringIO) -> None:
     for number in range(10_000):
         log.info("image pinned", culprit=7, number=number)
     log.info("image pinned", culprit=8)
@@ -65,7 +65,9 @@ def test_one_culprit_causes_so_much_in_a_minute_and_is_named(log: Log, text: io.
     assert lines[-2:] == ["info image pinned", "info daemon serves"]
 
 
-def test_what_was_left_out_is_told_when_the_minute_is_over(log: Log, text: io.StringIO, hands: Hands) -> None:
+def test_what_was_left_out_is_told_when_the_minute_is_over(
+    log: DaemonLog, text: io.StringIO, hands: Hands
+) -> None:
     for _ in range(100):
         log.info("x" * 100, culprit=7)
     hands.at_s += WINDOW_S
@@ -78,7 +80,7 @@ def test_what_was_left_out_is_told_when_the_minute_is_over(log: Log, text: io.St
     ]
 
 
-def test_many_culprits_together_are_bounded(log: Log, text: io.StringIO) -> None:
+def test_many_culprits_together_are_bounded(log: DaemonLog, text: io.StringIO) -> None:
     for host in range(1000):
         for _ in range(20):
             log.info("x" * 90, culprit=f"2001:db8::{host}")
@@ -96,7 +98,7 @@ def test_user_who_adds_and_pins_without_end_fills_no_log(inside: Start, carrier:
     path, until_s = daemon.socket, daemon.node.clock.now_s() + 600
 
     def pin_again_and_again() -> None:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(300):
                 client.ask("pin", {"name": A, "owner": f"o{number % 3}", "until_s": until_s + number})
                 with suppress(CacheError):

@@ -12,7 +12,7 @@ from cachemgr.base.errors import CacheError
 from cachemgr.daemon import metrics
 from cachemgr.daemon.log import quoted
 from cachemgr.daemon.verbs import table as verbs
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier
 
 Start = Callable[..., Inside]
@@ -70,7 +70,7 @@ def test_what_happened_is_counted(text: str, line: str) -> None:
 
 
 def test_buckets_hold_everything_below_their_bound() -> None:
-    found = metrics.Metrics()
+    found = metrics.NodeMetrics()
     for seconds in (0.0005, 0.006, 0.006, 9.0):
         found.observe("outrider_instance_seconds", seconds, "reflink")
     lines = found.text().splitlines()
@@ -83,7 +83,7 @@ def test_buckets_hold_everything_below_their_bound() -> None:
 
 
 def test_label_cannot_end_its_line() -> None:
-    found = metrics.Metrics()
+    found = metrics.NodeMetrics()
     found.count("outrider_fetched_bytes_total", 'a"\n\\', by=3)
 
     assert r'outrider_fetched_bytes_total{source="a\"\n\\"} 3' in found.text().splitlines()
@@ -94,7 +94,7 @@ def test_label_cannot_end_its_line() -> None:
 )
 def test_metric_is_used_as_the_table_says(name: str, labels: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="with the labels"):
-        metrics.Metrics().count(name, *labels)
+        metrics.NodeMetrics().count(name, *labels)
 
 
 def test_documented_metrics_are_the_table() -> None:
@@ -116,7 +116,7 @@ def test_values_in_the_log_are_one_word_or_quoted(value: object, shown: str) -> 
 
 def test_open_connections_are_told(inside: Callable[..., Inside]) -> None:
     daemon = inside()
-    with Client(daemon.socket) as one, Client(daemon.socket) as other:
+    with DaemonClient(daemon.socket) as one, DaemonClient(daemon.socket) as other:
         one.ask("ping")
         told = other.ask("stats")["outrider_connections"]
 

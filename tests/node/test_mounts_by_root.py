@@ -14,7 +14,7 @@ import pytest
 
 from cachemgr.base.errors import NotAllowed
 from cachemgr.cli.main import parser
-from cachemgr.cli.session import Session
+from cachemgr.cli.session import VerbSession
 from cachemgr.cli.verbs import mounting
 from tests.node.daemons import CLOCK, ROOT, Outside, as_user, eventually, make_pool, needs_root
 
@@ -116,7 +116,7 @@ def test_prepared_twice_is_mounted_once(daemon: Outside, mounter: str, folder: P
 
 
 def test_mounting_is_for_root_and_for_instances_alone(daemon: Outside, mounter: str) -> None:
-    session = Session(parser().parse_args(["mount", "0" * 32]), CLOCK)
+    session = VerbSession(parser().parse_args(["mount", "0" * 32]), CLOCK)
     wrong = subprocess.run(
         [sys.executable, "-I", "-S", mounter, "mount", "../../etc"],
         capture_output=True,

@@ -88,7 +88,7 @@ def test_what_is_shown_reads_back_the_same(tmp_path: Path) -> None:
 
 
 def test_every_option_has_a_field_and_every_field_an_option() -> None:
-    fields = [field.name for field in dataclasses.fields(config.Config)]
+    fields = [field.name for field in dataclasses.fields(config.NodeConfig)]
 
     assert sorted(option.field for option in config.OPTIONS) == sorted(fields)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import BadRequest, Busy
+from cachemgr.base.errors import BadRequest, InUse
 from cachemgr.base.ownfolder import MARKER, OwnFolder
 from tests.crash.loopdisk import need, run
 from tests.node.daemons import needs_root
@@ -134,7 +134,7 @@ def test_what_is_mounted_in_the_folder_is_not_emptied(tmp_path: Path, place: str
     target.mkdir(parents=True)
     run("mount", "--bind", str(tmp_path / "precious"), str(target))
     try:
-        with pytest.raises(Busy, match="something is mounted on"):
+        with pytest.raises(InUse, match="something is mounted on"):
             folder.remove("draft-1")
     finally:
         folder.close()
@@ -174,7 +174,7 @@ def test_what_is_mounted_in_a_folder_of_the_pool_is_not_emptied_with_it(tmp_path
     (tmp_path / "trash/image/inside").mkdir(parents=True)
     run("mount", "--bind", str(tmp_path / "precious"), str(tmp_path / "trash/image/inside"))
     try:
-        with pytest.raises(Busy, match="something is mounted on"):
+        with pytest.raises(InUse, match="something is mounted on"):
             RealDisk().remove_all(str(tmp_path / "trash/image"))
     finally:
         run("umount", str(tmp_path / "trash/image/inside"))

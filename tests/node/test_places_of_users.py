@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cachemgr.base.errors import CacheError
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]
@@ -47,7 +47,7 @@ def fill(daemon: Inside, uid: int, most: int = 60, **more: Any) -> tuple[int, st
     path = daemon.socket
 
     def work() -> tuple[int, str]:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(most):
                 try:
                     client.ask("add", {"uri": endless(uid, number), "deadline_s": 0, **more})
@@ -62,7 +62,7 @@ def begin(daemon: Inside, uid: int, **fields: Any) -> Any:
     path = daemon.socket
 
     def work() -> Any:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             return client.ask("add", fields)
 
     return as_user(uid, work)
@@ -220,7 +220,7 @@ def test_files_that_a_user_hands_over_for_one_image_are_few(
 
     def hand_over() -> list[str]:
         told = []
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(20):
                 try:
                     client.add_file(f"{folder}/f{number}", {"digest": sha256(data)})
@@ -251,7 +251,7 @@ def test_ended_transfers_of_one_user_do_not_push_out_those_of_others(
     carrier.broken |= {f"http://none/{number}": 0 for number in range(150)}
 
     def fail() -> None:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(150):
                 try:
                     client.ask("add", {"uri": f"http://none/{number}"}, on_progress=lambda told: None)

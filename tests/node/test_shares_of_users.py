@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cachemgr.base.errors import CacheError
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, Inside, ScriptedCarrier, as_user, needs_root
 
 Start = Callable[..., Inside]
@@ -69,7 +69,7 @@ def busy(inside: Start, carrier: ScriptedCarrier) -> Any:
     path, until_s = daemon.socket, CLOCK.now_s() + 600
 
     def take(most: int) -> None:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(most):
                 try:
                     client.ask("add", {"uri": f"http://slow/{number}"})
@@ -109,7 +109,7 @@ def test_users_see_what_they_take_themselves(busy: Inside) -> None:
     path = busy.socket
 
     def ask() -> Any:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             return client.ask("shares")["shares"]
 
     rows = as_user(BOB, ask)["gives"]

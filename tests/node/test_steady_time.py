@@ -13,11 +13,11 @@ import pytest
 
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import Busy, NoRoom
-from cachemgr.base.steady import BACK, BELIEVED, DOUBTFUL, Change, Reckoning, SteadyClock, in_words
+from cachemgr.base.errors import InUse, NoRoom
+from cachemgr.base.steady import BACK, BELIEVED, DOUBTFUL, ClockChange, Reckoning, SteadyClock, in_words
 from cachemgr.daemon import main
-from cachemgr.daemon.log import Log
-from cachemgr.daemon.metrics import Metrics
+from cachemgr.daemon.log import DaemonLog
+from cachemgr.daemon.metrics import NodeMetrics
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from cachemgr.relay.tickets import make_ticket
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, sha256
@@ -56,9 +56,9 @@ def test_clock_that_is_back_soon_has_cost_no_time(by_s: int) -> None:
     meanwhile = time.now_s, time.past_s, time.is_doubtful
     back = time.look(BEGIN_S + 11, 61.0)
 
-    assert away == Change(DOUBTFUL, by_s)
+    assert away == ClockChange(DOUBTFUL, by_s)
     assert meanwhile == (BEGIN_S + 5, BEGIN_S, True)
-    assert back == Change(BACK, 0)
+    assert back == ClockChange(BACK, 0)
     assert (time.now_s, time.past_s, time.is_doubtful, time.steps) == (BEGIN_S + 11, BEGIN_S + 11, False, 0)
 
 
@@ -67,7 +67,7 @@ def test_clock_that_stays_is_believed_in_the_end_and_not_before(by_s: int) -> No
     time = reckoning()
     changes = [time.look(BEGIN_S + by_s + passed_s, 50.0 + passed_s) for passed_s in (1, 60, 120, 121, 130)]
 
-    assert changes == [Change(DOUBTFUL, by_s), None, None, Change(BELIEVED, by_s), None]
+    assert changes == [ClockChange(DOUBTFUL, by_s), None, None, ClockChange(BELIEVED, by_s), None]
     assert (time.now_s, time.past_s, time.steps) == (BEGIN_S + by_s + 130, BEGIN_S + by_s + 130, 1)
 
 
@@ -90,9 +90,9 @@ def test_clock_that_is_moved_again_has_to_stay_again() -> None:
     again = time.look(BEGIN_S + 2 * DAY_S + 100, 150.0)
     soon = time.look(BEGIN_S + 2 * DAY_S + 200, 250.0)
 
-    assert again == Change(DOUBTFUL, 2 * DAY_S)
+    assert again == ClockChange(DOUBTFUL, 2 * DAY_S)
     assert (soon, time.is_doubtful, time.left_s(250.0)) == (None, True, 20)
-    assert time.look(BEGIN_S + 2 * DAY_S + 220, 270.0) == Change(BELIEVED, 2 * DAY_S)
+    assert time.look(BEGIN_S + 2 * DAY_S + 220, 270.0) == ClockChange(BELIEVED, 2 * DAY_S)
 
 
 def test_clock_that_wanders_slowly_is_followed() -> None:
@@ -116,7 +116,7 @@ def test_process_that_stood_still_between_two_readings_sees_no_jump() -> None:
         def now_s(self) -> int:
             return next(self.wall, BEGIN_S + 3601)
 
-    changes: list[Change] = []
+    changes: list[ClockChange] = []
     clock = SteadyClock(Stopped(), tell=changes.append)
 
     assert clock.now_s() == BEGIN_S + 3601
@@ -155,7 +155,7 @@ def test_process_that_is_started_again_meanwhile_knows_what_time_it_was(tmp_path
     SteadyClock(clocks, anchor=anchor).now_s()
     clocks.set_s = by_s
     clocks.passed_s = 50
-    changes: list[Change] = []
+    changes: list[ClockChange] = []
     again = SteadyClock(clocks, anchor=FileAnchor(str(tmp_path / "clock.json")), tell=changes.append)
     during_s, true_s = again.now_s(), clocks.now_s() - by_s
     is_doubtful = again.is_doubtful
@@ -242,7 +242,7 @@ def test_jump_and_back_ends_nothing_that_is_pending(
     clocks.set_s = by_s
     sweep(daemon)
     meanwhile = kept(daemon)
-    with pytest.raises((NoRoom, Busy)):
+    with pytest.raises((NoRoom, InUse)):
         # There would be room if the pins were not believed any more.
         daemon.ask("add", uri=C)
     renewed = daemon.ask("pin", name=A, owner="reservation", until_s=clocks.now_s() - by_s + 900)
@@ -309,9 +309,11 @@ def test_daemon_says_when_its_clock_is_doubted_and_when_not_any_more(
 
     from cachemgr import config as configs
 
-    clocks, text, metrics = Clocks(), io.StringIO(), Metrics()
+    clocks, text, metrics = Clocks(), io.StringIO(), NodeMetrics()
     monkeypatch.setattr(main, "SystemClock", lambda: clocks)
-    clock = main._steady_clock(configs.config({"pool": str(tmp_path)}), Log(text, level="info"), metrics)
+    clock = main._steady_clock(
+        configs.config({"pool": str(tmp_path)}), DaemonLog(text, level="info"), metrics
+    )
     clocks.set_s = DAY_S
     clock.now_s()
     doubted = metrics.value("outrider_clock_doubtful")

@@ -10,15 +10,15 @@ import pytest
 
 from cachemgr.base.errors import (
     BadRequest,
-    Busy,
     CacheError,
     Cancelled,
-    Missing,
+    InUse,
     NoRoom,
+    NotInPool,
     SourceFailed,
     WrongBytes,
 )
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, eventually, sha256
 
 Start = Callable[..., Inside]
@@ -44,7 +44,7 @@ class Waiting:
 
     def _work(self) -> None:
         try:
-            with Client(self._path) as client:
+            with DaemonClient(self._path) as client:
                 self.result = client.ask("add", self._fields, on_progress=self.seen.append)
         except CacheError as error:
             self.error = error
@@ -224,7 +224,7 @@ def test_reservation_that_cannot_be_is_refused_at_once(inside: Start, contents: 
         {"digest": f"sha256:{sha256(contents[A])}", "size_bytes": 3 * MIB}
     ]
     Waiting(daemon, uri=B).end()
-    with pytest.raises(Missing):
+    with pytest.raises(NotInPool):
         daemon.ask("find", name=A)
 
 
@@ -246,7 +246,7 @@ def test_client_that_leaves_in_the_middle_of_an_add_changes_nothing(
     inside: Start, contents: dict[str, bytes], carrier: ScriptedCarrier
 ) -> None:
     daemon, gate = inside(), carrier.hold(A, MIB)
-    with Client(daemon.socket) as client:
+    with DaemonClient(daemon.socket) as client:
         client._send(b'{"v":1,"do":"add","uri":"%s","wait":true}\n' % A.encode(), ())
         client._receive(20)
     gate.set()
@@ -276,7 +276,7 @@ def test_more_than_may_wait_are_refused(
     daemon, gate = inside(transfers="1", transfers_waiting="1"), carrier.hold(A)
     for uri in (A, B):
         daemon.ask("add", uri=uri)
-    with pytest.raises(Busy, match="taken already"):
+    with pytest.raises(InUse, match="taken already"):
         daemon.ask("add", uri=C)
     gate.set()
 
@@ -304,7 +304,7 @@ def test_senseless_addition_is_refused_with_its_reason(
 def test_transfer_that_never_was_is_missing(inside: Start) -> None:
     daemon = inside()
     for name in ("t1", "x", "t" * 50, "1"):
-        with pytest.raises(Missing, match="no transfer"):
+        with pytest.raises(NotInPool, match="no transfer"):
             daemon.ask("transfer-set", transfer=name, cancel=True)
 
 
@@ -352,7 +352,7 @@ def test_refused_addition_reserves_nothing(
 ) -> None:
     daemon, gate = inside(transfers="1", transfers_waiting="0"), carrier.hold(A)
     daemon.ask("add", uri=A)
-    with pytest.raises(Busy, match="taken already"):
+    with pytest.raises(InUse, match="taken already"):
         daemon.ask("add", uri=B, pin={"owner": "o", "until_s": CLOCK.now_s() + 600})
     gate.set()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cachemgr.base.errors import NotAllowed
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]
@@ -32,7 +32,7 @@ def asks(daemon: Inside, who: int, verb: str, **fields: Any) -> Any:
     path = daemon.socket
 
     def work() -> Any:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             on_progress = (lambda progress: None) if verb == "add" else None
             return client.ask(verb, fields, on_progress=on_progress)
 
@@ -76,7 +76,7 @@ def test_pins_of_a_user_on_one_image_are_few(daemon: Inside) -> None:
 
     def pin_again_and_again() -> list[str]:
         told = []
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for number in range(most + 1):
                 try:
                     client.ask("pin", {"name": A, "owner": f"o{number}", "until_s": until_s})
@@ -118,7 +118,7 @@ def test_users_endless_transfers_leave_room_for_roots(inside: Start, carrier: Sc
     path = daemon.socket
 
     def begin() -> None:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             for uri in endless:
                 client.ask("add", {"uri": uri, "deadline_s": 0})
 
@@ -151,7 +151,7 @@ def test_users_claim_on_a_digest_stops_nobody_else(
     path, digest = daemon.socket, sha256(b"a" * MIB)
 
     def begin() -> None:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             client.ask("add", {"uri": slow, "digest": digest, **claim})
 
     as_user(ALICE, begin)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]
@@ -38,7 +38,7 @@ def asks(daemon: Inside, who: int, verb: str, /, gids: tuple[int, ...] = (), **f
     path = daemon.socket
 
     def work() -> Any:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             on_progress = (lambda progress: None) if verb == "add" else None
             return client.ask(verb, fields, on_progress=on_progress)
 
@@ -166,7 +166,7 @@ def test_user_cannot_join_what_arrives_privately(daemon: Inside, carrier: Script
     path = daemon.socket
 
     def begin() -> Any:
-        with Client(path) as client:
+        with DaemonClient(path) as client:
             return client.ask("add", {"uri": A, "digest": digest, "private": True})
 
     name = as_user(ALICE, begin)["gives"]["transfer"]
@@ -260,7 +260,7 @@ class TestOpenFiles:
         where = daemon.socket
 
         def work() -> Any:
-            with Client(where) as client:
+            with DaemonClient(where) as client:
                 return client.add_file(str(path), fields, on_progress=lambda progress: None)
 
         found = as_user(uid, work)
@@ -305,7 +305,7 @@ class TestOpenFiles:
 
         def work() -> Any:
             descriptor = os.open(secret, os.O_PATH)
-            with Client(where) as client:
+            with DaemonClient(where) as client:
                 return client.ask("add", {"uri": f"file://{secret}"}, descriptors=[descriptor])
 
         assert as_user(BOB, work)["raises"] == "NotAllowed"
@@ -315,7 +315,7 @@ class TestOpenFiles:
 
         def work() -> Any:
             left, right = socket.socketpair()
-            with Client(where) as client, left, right:
+            with DaemonClient(where) as client, left, right:
                 return client.ask("add", {"uri": "file:///x"}, descriptors=[left.fileno()])
 
         assert as_user(BOB, work)["raises"] in ("NotAllowed", "BadRequest")

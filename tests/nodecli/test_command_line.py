@@ -11,7 +11,7 @@ import pytest
 
 from cachemgr import __version__
 from cachemgr.base.errors import every_error
-from cachemgr.cli.arguments import Parser
+from cachemgr.cli.arguments import VerbParser
 from cachemgr.cli.completion import verbs
 from cachemgr.cli.exits import meanings
 from cachemgr.cli.main import main, parser
@@ -102,7 +102,7 @@ def test_common_options_may_stand_before_and_after_the_verb() -> None:
 
 def test_options_have_to_be_written_out() -> None:
     assert all(not each.allow_abbrev for each in [parser(), *verbs(parser()).values()])
-    assert all(isinstance(each, Parser) for each in verbs(parser()).values())
+    assert all(isinstance(each, VerbParser) for each in verbs(parser()).values())
 
 
 def test_a_reader_that_went_away_is_no_error_with_a_traceback() -> None:

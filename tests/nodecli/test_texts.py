@@ -7,10 +7,10 @@ import io
 import pytest
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.base.tables import cut, facts, table
+from cachemgr.base.times import ago_in_words, read_span, read_time, span_in_words
 from cachemgr.cli import answers
-from cachemgr.cli.progress import CLEAR, QUIET, VERBOSE, Progress, cut, standing
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import ago_in_words, read_span, read_time, span_in_words
+from cachemgr.cli.progress import CLEAR, QUIET, VERBOSE, ProgressLine, standing
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_standing_of_a_transfer_that_waits_says_so() -> None:
 
 def test_terminal_shows_nothing_of_what_is_over_within_a_second() -> None:
     clock, terminal = Time(), Terminal()
-    shown = Progress("image", terminal, clock)
+    shown = ProgressLine("image", terminal, clock)
     clock.seconds = 0.9
     shown(RUNNING)
     shown.end()
@@ -145,7 +145,7 @@ def test_terminal_shows_nothing_of_what_is_over_within_a_second() -> None:
 
 def test_terminal_has_one_line_that_is_taken_away_at_the_end() -> None:
     clock, terminal = Time(), Terminal()
-    shown = Progress("image", terminal, clock)
+    shown = ProgressLine("image", terminal, clock)
     for clock.seconds in (1.0, 1.05, 1.2):
         shown(RUNNING)
     shown.end()
@@ -158,7 +158,7 @@ def test_terminal_has_one_line_that_is_taken_away_at_the_end() -> None:
 @pytest.mark.parametrize(("volume", "lines"), [(QUIET, 0), (0, 2), (VERBOSE, 13)])
 def test_a_log_gets_a_line_now_and_then(volume: int, lines: int) -> None:
     clock, log = Time(), io.StringIO()
-    shown = Progress("image", log, clock, volume=volume)
+    shown = ProgressLine("image", log, clock, volume=volume)
     for second in range(66):
         clock.seconds = second
         shown(RUNNING)

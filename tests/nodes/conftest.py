@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr import config as configs
-from cachemgr.daemon.log import Log
+from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import Daemon, put_together
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, make_pool
 
@@ -38,7 +38,7 @@ def daemon(folder: Path, carrier: ScriptedCarrier) -> Iterator[Callable[..., Ins
         place.mkdir(exist_ok=True)
         make_pool(place / "pool", limit_bytes)
 
-        def make(config: configs.Config, log: Log) -> Daemon:
+        def make(config: configs.NodeConfig, log: DaemonLog) -> Daemon:
             return put_together(config, {}, log, carrier=carrier)
 
         found = Inside(place, make, **texts)

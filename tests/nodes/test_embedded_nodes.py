@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.virtual import EmbeddedError, Shape
 from outrider.service.ports import Fetch, NodeReport, Relay, TellNode
@@ -177,15 +177,15 @@ def test_stopped_nodes_leave_no_process_and_no_socket(start: Start, folder: Path
 SERVICE = """
 import os, sys
 from pathlib import Path
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.base.clock import SystemClock
-from cachemgr.daemon.log import Log
+from cachemgr.daemon.log import DaemonLog
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.virtual import Shape
 
 nodes = EmbeddedNodes(
     Path(sys.argv[1]), ["n1"], Shape(limit_bytes=1 << 26),
-    clock=SystemClock(), log=Log(sys.stderr), environment=os.environ,
+    clock=SystemClock(), log=DaemonLog(sys.stderr), environment=os.environ,
 )
 nodes.start()
 print(nodes.pids["n1"], flush=True)
@@ -259,5 +259,5 @@ def test_rates_of_the_shape_hold_on_the_node(start: Start) -> None:
     shape = Shape(limit_bytes=64 * MIB, rate_bytes_per_s=MIB, relay_rate_bytes_per_s=2 * MIB)
     nodes = start("n1", shape=shape)
 
-    with Client(nodes.sockets["n1"]) as client:
+    with DaemonClient(nodes.sockets["n1"]) as client:
         assert client.ask("limits") == {"rate_bytes_per_s": MIB, "relay_rate_bytes_per_s": 2 * MIB}

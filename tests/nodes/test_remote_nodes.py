@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import (
@@ -255,7 +255,7 @@ def test_service_is_the_pools_user_wherever_it_runs(folder: Path, places: Places
     source = folder / "image"
     source.write_bytes(CONTENT)
     source.chmod(0o644)
-    with Client(node.socket) as client:
+    with DaemonClient(node.socket) as client:
         client.ask("add", {"uri": str(source), "digest": DIGEST}, on_progress=lambda told: None)
     pin = Pin(digest=DIGEST, owner="render-17", until_s=CLOCK.now_s() + 600)
 

@@ -20,25 +20,27 @@ from cachemgr.pool import check, instance_book, room  # noqa: E402
 from cachemgr.pool.hashing import ThreadedHasher  # noqa: E402
 from cachemgr.pool.index import SqliteIndex  # noqa: E402
 from cachemgr.pool.ingest import Ingest, drop_stale  # noqa: E402
-from cachemgr.pool.layout import Settings  # noqa: E402
-from cachemgr.pool.pool import Pool, Want  # noqa: E402
-from cachemgr.pool.records import PUBLIC, Alias, Image, Pin, Readers  # noqa: E402
+from cachemgr.pool.layout import PoolSettings  # noqa: E402
+from cachemgr.pool.pool import ImagePool, Want  # noqa: E402
+from cachemgr.pool.records import PUBLIC, Alias, ImageAccess, PoolImage, PoolPin  # noqa: E402
 
 
 class Maker:
     """An instance is a file that says so."""
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return "note"
 
-    def taken_bytes(self, method: str, image: Image) -> int:
+    def taken_bytes(self, method: str, image: PoolImage) -> int:
         return 10
 
-    def make(self, wish: instance_book.Wish, image_path: str, folder: str) -> instance_book.Made:
+    def make(
+        self, wish: instance_book.InstanceWish, image_path: str, folder: str
+    ) -> instance_book.MadeInstance:
         path = os.path.join(folder, "disk")
         with open(path, "w", encoding="ascii") as file:
             file.write(wish.image.digest)
-        return instance_book.Made(path=path)
+        return instance_book.MadeInstance(path=path)
 
     def remove(self, folder: str) -> None:
         path = os.path.join(folder, "disk")
@@ -47,12 +49,12 @@ class Maker:
 
 
 def add(
-    pool: Pool,
+    pool: ImagePool,
     letter: bytes,
-    pin: Pin | None = None,
+    pin: PoolPin | None = None,
     aliases: tuple[str, ...] = (),
-    readers: Readers = PUBLIC,
-) -> Image:
+    readers: ImageAccess = PUBLIC,
+) -> PoolImage:
     content = letter * 300_000
     digest = hashlib.sha256(content).hexdigest()
     want = Want(
@@ -75,12 +77,12 @@ def main() -> None:
         for name in sorted(names):
             if name.endswith(".py") and name not in ("__init__.py", "__main__.py"):
                 importlib.import_module(f"{package}.{name[:-3]}")
-    Pool.create(RealDisk(), place, Settings(limit_bytes=1_000_000, policy="lfu"))
-    pool = Pool(RealDisk(), place, SystemClock(), SqliteIndex(place + "/index.sqlite"))
+    ImagePool.create(RealDisk(), place, PoolSettings(limit_bytes=1_000_000, policy="lfu"))
+    pool = ImagePool(RealDisk(), place, SystemClock(), SqliteIndex(place + "/index.sqlite"))
     now_s = pool.clock.now_s()
-    pin = Pin(owner="job", kind="hold", uid=0, expires_s=now_s + 100, from_s=now_s)
+    pin = PoolPin(owner="job", kind="hold", uid=0, expires_s=now_s + 100, from_s=now_s)
     first = add(pool, b"a", pin, aliases=("latest",))
-    second = add(pool, b"b", readers=Readers(is_public=False, uids=(5,)))
+    second = add(pool, b"b", readers=ImageAccess(is_public=False, uids=(5,)))
     add(pool, b"c")
     pool.add_alias(Alias("other", second.digest))
     pool.use(first.digest)

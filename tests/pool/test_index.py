@@ -11,8 +11,8 @@ import pytest
 
 from cachemgr.base.errors import DiskFailed
 from cachemgr.pool.index import IndexFailed, SqliteIndex
-from cachemgr.pool.policies import Entry
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.policies import PolicyEntry
+from cachemgr.pool.pool import ImagePool
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memoryindex import MemoryIndex
 from tests.crash.world import SetClock, digest_of
@@ -29,8 +29,8 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteInde
     found.close()
 
 
-def entry(key: str, size_bytes: int, uses: int = 0, expires_s: int | None = None) -> Entry:
-    return Entry(key=key, size_bytes=size_bytes, added_s=5, uses=uses, expires_s=expires_s)
+def entry(key: str, size_bytes: int, uses: int = 0, expires_s: int | None = None) -> PolicyEntry:
+    return PolicyEntry(key=key, size_bytes=size_bytes, added_s=5, uses=uses, expires_s=expires_s)
 
 
 def test_new_index_is_not_believed_until_it_is_filled(index: SqliteIndex) -> None:
@@ -102,7 +102,7 @@ def test_spoiled_index_is_made_anew_by_the_next_changes(
     how: str,
     is_others_open: bool,
     root: Path,
-    open_pool: Callable[[], Pool],
+    open_pool: Callable[[], ImagePool],
     add: Add,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -135,7 +135,7 @@ def test_spoiled_index_is_made_anew_by_the_next_changes(
 
 
 def test_index_in_whose_place_is_a_folder_is_an_error_with_a_sentence(
-    root: Path, open_pool: Callable[[], Pool]
+    root: Path, open_pool: Callable[[], ImagePool]
 ) -> None:
     (root / "index.sqlite").mkdir()
     pool = open_pool()
@@ -163,7 +163,7 @@ def test_damage_met_while_reading_is_an_error_of_the_disk(tmp_path: Path) -> Non
 
 
 def test_index_deleted_while_others_have_it_open_does_not_split_them(
-    root: Path, open_pool: Callable[[], Pool], add: Add
+    root: Path, open_pool: Callable[[], ImagePool], add: Add
 ) -> None:
     """Whoever has the deleted file open closes it last: that must not take the new one's log."""
     one, two = open_pool(), open_pool()
@@ -186,7 +186,7 @@ def test_index_deleted_while_others_have_it_open_does_not_split_them(
 
 
 def test_uses_are_counted_by_every_process_and_survive_the_index(
-    root: Path, pool: Pool, open_pool: Callable[[], Pool], add: Add, clock: SetClock
+    root: Path, pool: ImagePool, open_pool: Callable[[], ImagePool], add: Add, clock: SetClock
 ) -> None:
     image = add(A)
     clock.at_s += 50
@@ -200,7 +200,7 @@ def test_uses_are_counted_by_every_process_and_survive_the_index(
     assert (found.uses, found.last_use_s) == (3, clock.now_s())
 
 
-def test_use_whose_statistic_cannot_be_written_is_no_failure(pool: Pool, add: Add, root: Path) -> None:
+def test_use_whose_statistic_cannot_be_written_is_no_failure(pool: ImagePool, add: Add, root: Path) -> None:
     image = add(A)
     pool.index.close()
     (root / "index.sqlite").unlink()
@@ -211,7 +211,7 @@ def test_use_whose_statistic_cannot_be_written_is_no_failure(pool: Pool, add: Ad
     assert (root / "images" / image.digest / "uses").read_text().split()[0] == "1"
 
 
-def test_torn_statistics_count_as_no_use(pool: Pool, add: Add, root: Path) -> None:
+def test_torn_statistics_count_as_no_use(pool: ImagePool, add: Add, root: Path) -> None:
     image = add(A)
     for text in ("", "7", "x y", "-3 5", "\0\0\0\0", "1 2 3"):
         (root / "images" / image.digest / "uses").write_text(text)
@@ -222,7 +222,7 @@ def test_torn_statistics_count_as_no_use(pool: Pool, add: Add, root: Path) -> No
         assert found.last_use_s in (image.added_s, 5)
 
 
-def test_policy_decides_by_what_the_index_says(pool: Pool, add: Add, clock: SetClock) -> None:
+def test_policy_decides_by_what_the_index_says(pool: ImagePool, add: Add, clock: SetClock) -> None:
     add(A, pin_of("job 1", clock))
     clock.at_s += 10
     b = add(B)

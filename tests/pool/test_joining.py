@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from cachemgr.base.errors import CacheError, Missing
+from cachemgr.base.errors import CacheError, NotInPool
 from cachemgr.pool.ingest import Ingest, cancel, drop_stale
-from cachemgr.pool.pool import INGEST_LEASE_S, Pool
+from cachemgr.pool.pool import INGEST_LEASE_S, ImagePool
 from tests.crash.memorynodes import WouldBlock
 from tests.crash.world import World, digest_of
 
@@ -26,7 +26,7 @@ def world() -> World:
     return world
 
 
-def dropped_while_somebody_joins(world: World, drop: Callable[[Pool], object]) -> list[str]:
+def dropped_while_somebody_joins(world: World, drop: Callable[[ImagePool], object]) -> list[str]:
     """Whoever joins an ingest at a step of its dropping and finds that it did not keep."""
     found = world.begin(A, owner="first")
     assert isinstance(found, Ingest)
@@ -89,7 +89,7 @@ def test_lease_on_what_turns_out_to_be_here_already_is_not_lost_to_who_takes_it_
                 steps += 1
                 if steps == at + 1:
                     twin.disk.before_step = None
-                    with suppress(WouldBlock, Missing):
+                    with suppress(WouldBlock, NotInPool):
                         other = twin.another_process()
                         twin.begin(A, owner="second", uri="http://site/other", is_known=False, pool=other)
 

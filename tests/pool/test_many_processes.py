@@ -13,12 +13,12 @@ import pytest
 from bench.stress import CONTENTS, DIGESTS, StressAnswers, faults, make_pool, open_pool, round_of
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import Missing
+from cachemgr.base.errors import NotInPool
 from cachemgr.pool import room
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Ingest
-from cachemgr.pool.pool import Pool, Want
-from cachemgr.pool.records import Image, Pin
+from cachemgr.pool.pool import ImagePool, Want
+from cachemgr.pool.records import PoolImage, PoolPin
 
 DEADLINE_S = 20
 CLOCK = SystemClock()
@@ -65,26 +65,26 @@ class Process:
         os.close(self._reading)
 
 
-def lease(pool: Pool, owner: str) -> Pin:
+def lease(pool: ImagePool, owner: str) -> PoolPin:
     now_s = pool.clock.now_s()
-    return Pin(owner=owner, kind="hold", uid=0, expires_s=now_s + 3600, from_s=now_s)
+    return PoolPin(owner=owner, kind="hold", uid=0, expires_s=now_s + 3600, from_s=now_s)
 
 
 def want_of(number: int) -> Want:
     return Want(uri=f"http://site/{number}", size_bytes=len(CONTENTS[number]), digest=DIGESTS[number])
 
 
-def bring(pool: Pool, number: int, owner: str) -> int:
+def bring(pool: ImagePool, number: int, owner: str) -> int:
     """Have an image, by waiting or by writing; how many bytes were written for that."""
     written = 0
     until_s = CLOCK.monotonic_s() + DEADLINE_S
     while CLOCK.monotonic_s() < until_s:
         found = pool.want(want_of(number), lease(pool, owner))
-        if isinstance(found, Image):
+        if isinstance(found, PoolImage):
             return written
         try:
             writer = found.writer(InlineHasher())
-        except Missing:
+        except NotInPool:
             continue
         if writer is None:
             sleep(0.002)
@@ -155,7 +155,7 @@ def test_reader_waits_neither_for_the_pool_nor_for_another_images_eviction(place
         one = open_pool(place)
         image = one.want(want_of(0), lease(one, "job 1"))
         one.use(DIGESTS[0])
-        return f"{isinstance(image, Image)} {len(one.images())} {one.unpin(DIGESTS[0], 'job 1')}"
+        return f"{isinstance(image, PoolImage)} {len(one.images())} {one.unpin(DIGESTS[0], 'job 1')}"
 
     answer = Process(read).answer()
     holder.kill()
@@ -189,7 +189,7 @@ def test_pin_and_eviction_at_the_same_time_never_both_succeed(place: str) -> Non
         while pinned < rounds and CLOCK.monotonic_s() < until_s:
             try:
                 pool.pin(DIGESTS[LARGE], lease(pool, "pinner"))
-            except Missing:
+            except NotInPool:
                 continue
             pinned += 1
             for _ in range(3):

@@ -11,7 +11,7 @@ from cachemgr.base.errors import DiskFailed
 from cachemgr.pool import room
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Ingest
-from cachemgr.pool.records import Alias, Readers
+from cachemgr.pool.records import Alias, ImageAccess
 from tests.crash.memorynodes import Crash, Fault, File
 from tests.crash.striking import die_when, refuse_when
 from tests.crash.world import ROOT, World, digest_of
@@ -230,9 +230,9 @@ def test_refused_small_file_leaves_no_draft(world: World) -> None:
 
 
 def test_image_that_becomes_public_or_private_has_the_mode_of_that(world: World) -> None:
-    image = world.add(A, readers=Readers(is_public=False))
+    image = world.add(A, readers=ImageAccess(is_public=False))
     modes = []
-    for readers in (Readers(), Readers(is_public=False)):
+    for readers in (ImageAccess(), ImageAccess(is_public=False)):
         world.pool.change_image(dataclasses.replace(image, readers=readers))
         node = world.disk.node_at(world.pool.data_path(image.digest))
         assert node is not None
@@ -288,8 +288,8 @@ def test_half_done_eviction_is_synced_before_its_deletion_is_finished(world: Wor
 
 
 def test_image_is_never_more_readable_than_its_record_says(world: World) -> None:
-    image = world.add(A, readers=Readers(is_public=False))
-    public = dataclasses.replace(image, readers=Readers())
+    image = world.add(A, readers=ImageAccess(is_public=False))
+    public = dataclasses.replace(image, readers=ImageAccess())
     found = []
     for first, second in ((public, image), (image, public)):
         world.pool.change_image(first)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from cachemgr.pool import check, room
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.pool import ImagePool
 from tests.pool.conftest import Add
 
 A, B = b"alma" * 10, b"bookworm" * 5
 
 
-def test_check_does_not_hide_what_took_the_place_of_wrong_bytes_meanwhile(pool: Pool, add: Add) -> None:
+def test_check_does_not_hide_what_took_the_place_of_wrong_bytes_meanwhile(pool: ImagePool, add: Add) -> None:
     image = add(A)
     data = Path(pool.data_path(image.digest))
     data.chmod(0o600)

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
+from cachemgr.base.errors import BadRequest, InUse, NoRoom, NotAllowed, NotInPool, PoolDamaged
 from cachemgr.pool.check import check
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import drop_stale
 from cachemgr.pool.instance_book import make_instance, remove_instances
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool
 from tests.crash.world import CopyingMaker, SetClock, digest_of
 from tests.pool.conftest import LIMIT_BYTES, Add, pin_of
 
 A, B = b"a" * 400, b"b" * 400
-SETTINGS = Settings(limit_bytes=LIMIT_BYTES, policy="lru")
+SETTINGS = PoolSettings(limit_bytes=LIMIT_BYTES, policy="lru")
 
 
 def plant_strangers(folder: Path) -> None:
@@ -34,7 +34,9 @@ def plant_strangers(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["images", "ingest", "aliases", "instances"])
-def test_strangers_in_a_folder_change_nothing_and_stay(place: str, root: Path, pool: Pool, add: Add) -> None:
+def test_strangers_in_a_folder_change_nothing_and_stay(
+    place: str, root: Path, pool: ImagePool, add: Add
+) -> None:
     plant_strangers(root / place)
     image = add(A, aliases=("latest",))
     (root / "lock").write_text("busy")
@@ -49,7 +51,7 @@ def test_strangers_in_a_folder_change_nothing_and_stay(place: str, root: Path, p
     assert (root / place / "notes.txt").read_text() == "do not delete"
 
 
-def test_check_reports_strangers_and_removes_none(root: Path, pool: Pool, add: Add) -> None:
+def test_check_reports_strangers_and_removes_none(root: Path, pool: ImagePool, add: Add) -> None:
     for place in ("images", "ingest", "aliases", "instances"):
         plant_strangers(root / place)
     add(A)
@@ -81,7 +83,7 @@ def test_image_of_another_user_keeps_nothing_else_from_being_checked(root: Path,
     torn = root / "aliases" / ("0" * 64 + ".json")
     torn.write_text("{")
     disk = GuardedDisk(record)
-    pool = Pool(disk, str(root), clock, SqliteIndex(str(root / "index.sqlite")))
+    pool = ImagePool(disk, str(root), clock, SqliteIndex(str(root / "index.sqlite")))
     with closing(pool):
         found = check(pool, CopyingMaker(disk), fix=True)  # type: ignore[arg-type]
 
@@ -99,7 +101,7 @@ class RootsOwn(CopyingMaker):
 
 
 def test_instance_that_only_root_can_remove_keeps_nothing_else_from_being_mended(
-    root: Path, pool: Pool
+    root: Path, pool: ImagePool
 ) -> None:
     stuck = root / "instances" / ("0" * 32)
     stuck.mkdir()
@@ -115,7 +117,7 @@ def test_instance_that_only_root_can_remove_keeps_nothing_else_from_being_mended
     assert not torn.exists()
 
 
-def test_whatever_is_in_the_trash_is_swept_but_nothing_that_it_points_to(root: Path, pool: Pool) -> None:
+def test_whatever_is_in_the_trash_is_swept_but_nothing_that_it_points_to(root: Path, pool: ImagePool) -> None:
     plant_strangers(root / "trash")
     (root / "trash" / "deep" / "er").mkdir(parents=True)
     (root / "trash" / "out").symlink_to(root / "images")
@@ -130,35 +132,37 @@ def test_whatever_is_in_the_trash_is_swept_but_nothing_that_it_points_to(root: P
 def test_init_refuses_a_folder_with_something_in_it(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(BadRequest, match=r"is not empty \(it holds 'thesis.tex'\): choose another folder"):
-        Pool.create(RealDisk(), str(tmp_path), SETTINGS)
+        ImagePool.create(RealDisk(), str(tmp_path), SETTINGS)
 
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
 
 def test_init_takes_a_fresh_file_system(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
-    Pool.create(RealDisk(), str(tmp_path), SETTINGS)
+    ImagePool.create(RealDisk(), str(tmp_path), SETTINGS)
 
     assert (tmp_path / "pool.json").exists()
 
 
-def test_init_again_changes_the_settings_and_keeps_what_is_there(root: Path, pool: Pool, add: Add) -> None:
+def test_init_again_changes_the_settings_and_keeps_what_is_there(
+    root: Path, pool: ImagePool, add: Add
+) -> None:
     image = add(A)
-    Pool.create(RealDisk(), str(root), Settings(limit_bytes=2000, policy="lfu"))
-    again = Pool(RealDisk(), str(root), pool.clock, pool.index)
+    ImagePool.create(RealDisk(), str(root), PoolSettings(limit_bytes=2000, policy="lfu"))
+    again = ImagePool(RealDisk(), str(root), pool.clock, pool.index)
 
     assert (again.settings.limit_bytes, again.settings.policy) == (2000, "lfu")
     assert again.images() == [image]
 
 
 def test_settings_that_were_lost_can_be_made_again(
-    root: Path, add: Add, open_pool: Callable[[], Pool]
+    root: Path, add: Add, open_pool: Callable[[], ImagePool]
 ) -> None:
     image = add(A)
     (root / "pool.json").unlink()
-    with pytest.raises(Missing, match="is no pool: make one with `cachemgr --pool"):
+    with pytest.raises(NotInPool, match="is no pool: make one with `cachemgr --pool"):
         open_pool()
-    Pool.create(RealDisk(), str(root), SETTINGS)
+    ImagePool.create(RealDisk(), str(root), SETTINGS)
 
     assert open_pool().images() == [image]
 
@@ -174,14 +178,14 @@ def test_settings_that_were_lost_can_be_made_again(
     ],
 )
 def test_settings_that_cannot_be_read_say_so(
-    text: str, sentence: str, root: Path, open_pool: Callable[[], Pool]
+    text: str, sentence: str, root: Path, open_pool: Callable[[], ImagePool]
 ) -> None:
     (root / "pool.json").write_text(text)
     with pytest.raises(PoolDamaged, match=sentence):
         open_pool()
 
 
-def test_damaged_record_spoils_no_list_and_its_bytes_count(root: Path, pool: Pool, add: Add) -> None:
+def test_damaged_record_spoils_no_list_and_its_bytes_count(root: Path, pool: ImagePool, add: Add) -> None:
     add(A)
     image = add(B)
     (root / "images" / digest_of(A) / "image.json").write_text("{")
@@ -195,7 +199,7 @@ def test_damaged_record_spoils_no_list_and_its_bytes_count(root: Path, pool: Poo
         pool.find(digest_of(A))
 
 
-def test_record_of_another_digest_stops_no_change(root: Path, pool: Pool, add: Add) -> None:
+def test_record_of_another_digest_stops_no_change(root: Path, pool: ImagePool, add: Add) -> None:
     add(A)
     add(B)
     other = (root / "images" / digest_of(B) / "image.json").read_text()
@@ -209,7 +213,7 @@ def test_record_of_another_digest_stops_no_change(root: Path, pool: Pool, add: A
 
 
 def test_image_whose_folder_somebody_keeps_locked_is_passed_over(
-    pool: Pool, add: Add, clock: SetClock
+    pool: ImagePool, add: Add, clock: SetClock
 ) -> None:
     add(A)
     clock.at_s += 10
@@ -223,11 +227,11 @@ def test_image_whose_folder_somebody_keeps_locked_is_passed_over(
     lock.release()
 
 
-def test_no_room_but_what_is_being_pinned_is_busy_and_not_an_endless_try(pool: Pool, add: Add) -> None:
+def test_no_room_but_what_is_being_pinned_is_busy_and_not_an_endless_try(pool: ImagePool, add: Add) -> None:
     add(A)
     lock = pool.disk.lock(pool.layout.image(digest_of(A)), is_shared=True, waits=False)
     assert lock is not None
-    with pytest.raises(Busy, match="being pinned"):
+    with pytest.raises(InUse, match="being pinned"):
         add(b"c" * 700)
 
     assert pool.find(digest_of(A)) is not None
@@ -235,7 +239,7 @@ def test_no_room_but_what_is_being_pinned_is_busy_and_not_an_endless_try(pool: P
 
 
 def test_refusal_for_lack_of_room_evicts_nothing_and_says_what_holds_it(
-    pool: Pool, add: Add, clock: SetClock
+    pool: ImagePool, add: Add, clock: SetClock
 ) -> None:
     add(A, pin_of("job 1", clock))
     add(B)
@@ -246,7 +250,7 @@ def test_refusal_for_lack_of_room_evicts_nothing_and_says_what_holds_it(
 
 
 def test_instance_of_a_pool_that_was_moved_is_not_handed_out_at_its_old_path(
-    root: Path, pool: Pool, add: Add, clock: SetClock
+    root: Path, pool: ImagePool, add: Add, clock: SetClock
 ) -> None:
     image = add(A)
     maker = CopyingMaker(RealDisk())  # type: ignore[arg-type]
@@ -254,8 +258,8 @@ def test_instance_of_a_pool_that_was_moved_is_not_handed_out_at_its_old_path(
     make_instance(pool, maker, image, owner="job", uid=0, until_s=until_s)
     pool.close()
     new = root.rename(root.with_name("elsewhere"))
-    with closing(Pool(RealDisk(), str(new), clock, SqliteIndex(str(new / "index.sqlite")))) as moved:
-        with pytest.raises(Busy, match="before the pool was moved: release it first"):
+    with closing(ImagePool(RealDisk(), str(new), clock, SqliteIndex(str(new / "index.sqlite")))) as moved:
+        with pytest.raises(InUse, match="before the pool was moved: release it first"):
             make_instance(moved, maker, image, owner="job", uid=0, until_s=until_s)
         assert remove_instances(moved, maker, "job") == 1
         again = make_instance(moved, maker, image, owner="job", uid=0, until_s=until_s)
@@ -264,7 +268,7 @@ def test_instance_of_a_pool_that_was_moved_is_not_handed_out_at_its_old_path(
 
 
 def test_instance_is_the_same_through_a_link_to_the_pool(
-    root: Path, pool: Pool, add: Add, clock: SetClock
+    root: Path, pool: ImagePool, add: Add, clock: SetClock
 ) -> None:
     image = add(A)
     maker = CopyingMaker(RealDisk())  # type: ignore[arg-type]
@@ -272,5 +276,5 @@ def test_instance_is_the_same_through_a_link_to_the_pool(
     made = make_instance(pool, maker, image, owner="job", uid=0, until_s=until_s)
     link = root.with_name("link")
     link.symlink_to(root)
-    with closing(Pool(RealDisk(), str(link), clock, SqliteIndex(str(link / "index.sqlite")))) as linked:
+    with closing(ImagePool(RealDisk(), str(link), clock, SqliteIndex(str(link / "index.sqlite")))) as linked:
         assert make_instance(linked, maker, image, owner="job", uid=0, until_s=until_s) == made

@@ -24,8 +24,8 @@ from cachemgr.pool import room
 from cachemgr.pool.check import check
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.ingest import Writer, drop_stale
-from cachemgr.pool.pool import INGEST_LEASE_S, Pool, Want
-from cachemgr.pool.records import Alias, Image, Pin
+from cachemgr.pool.pool import INGEST_LEASE_S, ImagePool, Want
+from cachemgr.pool.records import Alias, PoolImage, PoolPin
 from tests.crash.memorynodes import Crash, Fault
 from tests.crash.world import World, digest_of
 
@@ -52,7 +52,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.names: dict[str, str] = {}
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> ImagePool:
         return self.world.pool
 
     @property
@@ -70,7 +70,7 @@ class PoolMachine(RuleBasedStateMachine):
     def want(self, content: bytes, owner: str, lease_s: int) -> None:
         digest, size = digest_of(content), len(content)
         was_here, was_arriving = digest in self.here, digest in self.arriving
-        pin = Pin(owner=owner, kind="hold", uid=0, expires_s=self.now_s + lease_s, from_s=self.now_s)
+        pin = PoolPin(owner=owner, kind="hold", uid=0, expires_s=self.now_s + lease_s, from_s=self.now_s)
         held = sum(self.sizes[each] for each in self.here if self.is_held(each))
         # What arrives for nobody goes before somebody who is trusted is refused.
         arriving = [each for each in self.arriving if each in self.writers or self.is_held(each)]
@@ -88,7 +88,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.sizes[digest] = size
         # A lease that holds is never shortened.
         self.pins[digest, owner] = max(pin.expires_s, self.pins.get((digest, owner), 0))
-        assert isinstance(found, Image) == was_here
+        assert isinstance(found, PoolImage) == was_here
         if not was_here and not was_arriving:
             assert size <= free
             self.arriving[digest] = size

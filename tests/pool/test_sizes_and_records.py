@@ -12,9 +12,9 @@ from cachemgr.base.errors import BadRequest, PoolDamaged, by_code, every_error
 from cachemgr.base.sizes import in_words, read_rate, read_size
 from cachemgr.pool.records import (
     Alias,
-    Image,
-    Pin,
-    Readers,
+    ImageAccess,
+    PoolImage,
+    PoolPin,
     decode_alias,
     decode_image,
     decode_pin,
@@ -22,8 +22,8 @@ from cachemgr.pool.records import (
     file_name,
 )
 
-IMAGE = Image("0" * 64, 5, "raw", "http://x", 7, 1000, Readers(False, (1, 2), (3,)), 9)
-PIN = Pin(owner="job", kind="hold", uid=1, expires_s=5, from_s=2)
+IMAGE = PoolImage("0" * 64, 5, "raw", "http://x", 7, 1000, ImageAccess(False, (1, 2), (3,)), 9)
+PIN = PoolPin(owner="job", kind="hold", uid=1, expires_s=5, from_s=2)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from cachemgr.base.errors import BadRequest, NotAllowed, SourceFailed, Unsuitable
 from cachemgr.base.ownfolder import MARKER
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import DEADLINE_S, as_user, eventually
 from tests.pyxis.site import ALICE, BOB, Site, path_of, start
 
@@ -22,7 +22,7 @@ NOBODY = 65534
 
 
 def ask(site: Site, uri: str) -> dict[str, Any]:
-    with Client(str(site.folder / "c")) as client:
+    with DaemonClient(str(site.folder / "c")) as client:
         return client.ask("convert", {"uri": uri}, on_progress=lambda progress: None)
 
 
@@ -179,7 +179,7 @@ def test_user_cannot_give_a_name_that_the_converter_gives(site: Site) -> None:
     image.write_bytes((site.folder / "header").read_bytes() + b"evil")
 
     def claim() -> Any:
-        with Client(site.daemon.socket) as client:
+        with DaemonClient(site.daemon.socket) as client:
             return client.ask("add", {"uri": NAME, "sources": [f"file://{image}"]})
 
     assert as_user(ALICE, claim)["raises"] == "NotAllowed"

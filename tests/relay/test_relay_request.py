@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemgr.relay.request import Refused, Request, parse_request
+from cachemgr.relay.request import RelayRequest, RequestRefused, parse_request
 
 DIGEST = "sha256:" + "0a" * 32
 TAG = f'"{DIGEST}"'
 
 
-def request(**headers: str) -> Request:
-    return Request("GET", f"/v1/images/{DIGEST}", headers, is_last=False)
+def request(**headers: str) -> RelayRequest:
+    return RelayRequest("GET", f"/v1/images/{DIGEST}", headers, is_last=False)
 
 
 def test_plain_request_is_read() -> None:
@@ -42,7 +42,7 @@ def test_plain_request_is_read() -> None:
     ],
 )
 def test_malformed_request_is_refused(head: bytes, status: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         parse_request(head)
 
     assert caught.value.status == status
@@ -60,8 +60,8 @@ def test_malformed_request_is_refused(head: bytes, status: int) -> None:
     ],
 )
 def test_only_images_by_digest_can_be_asked_for(method: str, target: str, status: int) -> None:
-    with pytest.raises(Refused) as caught:
-        Request(method, target, {}, is_last=False).digest()
+    with pytest.raises(RequestRefused) as caught:
+        RelayRequest(method, target, {}, is_last=False).digest()
 
     assert caught.value.status == status
 
@@ -88,7 +88,7 @@ def test_range_is_understood_or_left_alone(value: str, span: tuple[int, int] | N
 
 @pytest.mark.parametrize("value", ["bytes=100-", "bytes=100-200", "bytes=-0"])
 def test_range_outside_of_the_image_is_refused(value: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         request(range=value).span(100, TAG)
 
     assert caught.value.status == 416
@@ -115,7 +115,7 @@ def test_any_bytes_are_a_request_or_refused(head: bytes) -> None:
         found = parse_request(head)
         found.span(100, TAG)
         found.digest()
-    except Refused as refused:
+    except RequestRefused as refused:
         status, target = refused.status, ""
     else:
         status, target = 200, found.target

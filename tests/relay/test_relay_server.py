@@ -14,12 +14,12 @@ from random import Random
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import Missing, SourceFailed
+from cachemgr.base.errors import NotInPool, SourceFailed
 from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.engine import transfer
-from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from cachemgr.relay.doors import RelaySettings
-from cachemgr.relay.server import Relay
+from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 from testbed.depot import Depot, DepotFile, DepotHeld
 
@@ -39,7 +39,7 @@ class Node:
         self.log: list[str] = []
         self.limit = RateLimit(None, CLOCK)
         self.depot = Depot(allows_sendfile=allows_sendfile)
-        self.relay = Relay(self.depot, settings, CLOCK, self.limit, self.log.append)
+        self.relay = RelayServer(self.depot, settings, CLOCK, self.limit, self.log.append)
 
     def add(self, valid_bytes: int = len(DATA), *, is_public: bool = False) -> DepotFile:
         """The image, of which only so much is there yet."""
@@ -351,7 +351,9 @@ def chained(nodes: list[Node], *, kill: Node | None = None) -> list[DepotFile]:
 
     def fetch(place: int) -> None:
         admits = ticket().partition(" ")[2]
-        above = [source_of(node.uri(), Settings(), CLOCK, ticket=admits) for node in reversed(nodes[:place])]
+        above = [
+            source_of(node.uri(), SourceSettings(), CLOCK, ticket=admits) for node in reversed(nodes[:place])
+        ]
         transfer(files[place - 1], above, clock=CLOCK, random=Random(place))
 
     threads = [threading.Thread(target=fetch, args=(place,)) for place in range(1, len(nodes))]
@@ -394,16 +396,18 @@ def test_relay_is_looked_up_and_refuses_in_words(start: Start) -> None:
     node = start()
     node.add()
 
-    assert resolve(node.uri(), Settings(), CLOCK, ticket=ticket().partition(" ")[2]).size_bytes == len(DATA)
+    assert resolve(node.uri(), SourceSettings(), CLOCK, ticket=ticket().partition(" ")[2]).size_bytes == len(
+        DATA
+    )
     with pytest.raises(SourceFailed, match="the node says 401 Unauthorized"):
-        resolve(node.uri(), Settings(), CLOCK)
+        resolve(node.uri(), SourceSettings(), CLOCK)
 
 
 def test_image_that_goes_before_its_head_is_sent_is_refused_in_words(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gone(held: DepotHeld) -> int:
-        raise Missing("image 0123456789ab is not arriving any more")
+        raise NotInPool("image 0123456789ab is not arriving any more")
 
     node = start()
     node.add()

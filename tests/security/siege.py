@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from tests.node.daemons import as_user
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -224,7 +224,7 @@ class Siege:
         path = str(self.folder / "s" / "embedded" / "nodes" / node / "s")
 
         def work() -> Any:
-            with Client(path) as client:
+            with DaemonClient(path) as client:
                 return client.ask(verb, fields, timeout_s=PATIENCE_S)
 
         return as_user(uid, work)

@@ -11,18 +11,18 @@ from random import Random
 import pytest
 
 from cachemgr.pool import policies
-from cachemgr.pool.policies import HALF_LIFE_S, MAX_VICTIMS, POLICIES, Entry, expired, victims
+from cachemgr.pool.policies import HALF_LIFE_S, MAX_VICTIMS, POLICIES, PolicyEntry, expired, victims
 
 SOURCE = Path(policies.__file__)
 NOW_S = 1_000_000
 
 
-def entry(key: str, **facts: int | bool | None) -> Entry:
+def entry(key: str, **facts: int | bool | None) -> PolicyEntry:
     values = {"size_bytes": 10, "added_s": 0, "uses": 1, "last_use_s": NOW_S - 100, **facts}
-    return Entry(key=key, **values)  # type: ignore[arg-type]
+    return PolicyEntry(key=key, **values)  # type: ignore[arg-type]
 
 
-def leaving_order(policy: str, *entries: Entry) -> list[str]:
+def leaving_order(policy: str, *entries: PolicyEntry) -> list[str]:
     everything = sum(each.size_bytes for each in entries)
     gone = victims(entries, everything, POLICIES[policy], NOW_S)
     assert gone is not None

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 from cachemgr.base.errors import BadRequest, NotAllowed, SourceFailed
 from cachemgr.base.sizes import in_words
+from cachemgr.base.times import read_time, span_in_words
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
-from cachemgr.cli.progress import Progress
+from cachemgr.cli.progress import ProgressLine
 from cachemgr.cli.session import request
-from cachemgr.cli.times import read_time, span_in_words
 from cachemgr.cli.verbs.images import title
 from cachemgr.cli.verbs.leases import PIN_KINDS, victims
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 FORMATS = ("raw", "qcow2", "squashfs", "sif", "file")
 # Long enough for a weekend's queue; whoever needs it longer says so.
 PIN_S = 7 * 86_400
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     parser = commands.add(
         "add",
         _add,
@@ -74,7 +74,7 @@ def _add_image_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add(session: Session, arguments: argparse.Namespace) -> None:
+def _add(session: VerbSession, arguments: argparse.Namespace) -> None:
     fields = _wish(session, arguments)
     if arguments.dry_run:
         _dry_run(session, fields)
@@ -82,7 +82,7 @@ def _add(session: Session, arguments: argparse.Namespace) -> None:
         _bring(session, fields, is_waiting=not arguments.no_wait)
 
 
-def _wish(session: Session, arguments: argparse.Namespace) -> dict[str, object]:
+def _wish(session: VerbSession, arguments: argparse.Namespace) -> dict[str, object]:
     """The request's fields, from the options."""
     readers = None
     if arguments.reader or arguments.reader_group:
@@ -102,7 +102,7 @@ def _wish(session: Session, arguments: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _pin(session: Session, arguments: argparse.Namespace) -> dict[str, object] | None:
+def _pin(session: VerbSession, arguments: argparse.Namespace) -> dict[str, object] | None:
     has_time = arguments.for_s is not None or arguments.until is not None
     if arguments.pin is None:
         if has_time or arguments.kind != "hold":
@@ -112,10 +112,10 @@ def _pin(session: Session, arguments: argparse.Namespace) -> dict[str, object] |
     return {"owner": arguments.pin, "until_s": until_s, "kind": arguments.kind}
 
 
-def _bring(session: Session, fields: dict[str, object], *, is_waiting: bool) -> None:
+def _bring(session: VerbSession, fields: dict[str, object], *, is_waiting: bool) -> None:
     """Ask for the image; wait for it, or tell the number of its transfer."""
     uri = str(fields["uri"])
-    shown = Progress(uri.rpartition("/")[2] or uri, sys.stderr, session.clock, volume=session.volume)
+    shown = ProgressLine(uri.rpartition("/")[2] or uri, sys.stderr, session.clock, volume=session.volume)
     began_s = session.clock.monotonic_s()
     asker = session.asker
     try:
@@ -136,7 +136,7 @@ def _bring(session: Session, fields: dict[str, object], *, is_waiting: bool) -> 
     session.say(f"{title(found)}, {in_words(answers.number(found, 'size_bytes'))}, is in the pool{after}")
 
 
-def _dry_run(session: Session, fields: dict[str, object]) -> None:
+def _dry_run(session: VerbSession, fields: dict[str, object]) -> None:
     """Whether it would fit and what would be evicted; nothing changes."""
     asker = session.asker
     with opened(str(fields["uri"]), is_needed=asker.opens_files) as file:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from cachemgr.base.sizes import in_words
+from cachemgr.base.tables import facts, table
+from cachemgr.base.times import ago_in_words, time_in_words
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
 from cachemgr.cli.identity import user_name
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import ago_in_words, time_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 HEADER = ("DIGEST", "STATE", ">SIZE", "FORMAT", ">PINS", ">USES", ">IDLE", "ADDRESS")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     ls = commands.add(
         "ls", _ls, "list the images, and what is arriving", "ls", "ls -n | awk '{print $1}'", "ls --json"
     )
@@ -41,12 +41,12 @@ def title(image: Result) -> str:
     return f"{uri.rpartition('/')[2] or uri} ({answers.short_digest(answers.text(image, 'digest'))})"
 
 
-def _find(session: Session, arguments: argparse.Namespace) -> None:
+def _find(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask_about("find", arguments.name)
     session.show(found, answers.text(found, "path") or answers.text(found, "digest"))
 
 
-def _ls(session: Session, arguments: argparse.Namespace) -> None:
+def _ls(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("ls", "listing the images")
     now_s = session.clock.now_s()
     rows = [_row(each, now_s) for each in answers.rows(found, "images")]
@@ -82,7 +82,7 @@ def _word(text: str) -> str:
     return text.replace(" ", "")
 
 
-def _show(session: Session, arguments: argparse.Namespace) -> None:
+def _show(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask_about("show", arguments.name)
     session.show(found, facts([*_facts(found), *_leases(found)]))
 

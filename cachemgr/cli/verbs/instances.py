@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.base.tables import table
+from cachemgr.base.times import time_in_words
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
-from cachemgr.cli.tables import table
-from cachemgr.cli.times import time_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 # What a context may have in a file; the daemon's own limit for a request is below it.
 MOST_CONTEXT_BYTES = 1 << 20
@@ -23,7 +23,7 @@ METHODS = "reflink, qcow2, overlay, readonly, shared or copy"
 HEADER = ("INSTANCE", "OWNER", "LABEL", ">UID", "METHOD", "IMAGE", "UNTIL", "PATH")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     instance = commands.add(
         "instance",
         _instance,
@@ -57,7 +57,7 @@ def add(commands: Commands) -> None:
     release.add_argument("--label", help="this instance alone, and no pin")
 
 
-def _instance(session: Session, arguments: argparse.Namespace) -> None:
+def _instance(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask_about(
         "instance",
         arguments.name,
@@ -91,7 +91,7 @@ def _context(path: str | None) -> dict[str, object] | None:
     return found
 
 
-def _instances(session: Session, arguments: argparse.Namespace) -> None:
+def _instances(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("instances", "listing the instances")
     rows = [
         (
@@ -109,7 +109,7 @@ def _instances(session: Session, arguments: argparse.Namespace) -> None:
     session.show(found, table(HEADER, rows, has_header=not arguments.noheader))
 
 
-def _release(session: Session, arguments: argparse.Namespace) -> None:
+def _release(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("release", "removing", owner=arguments.owner, label=arguments.label)
     removed, pins = answers.number(found, "removed"), answers.number(found, "pins")
     text = f"{removed} instance{_s(removed)} and {pins} pin{_s(pins)} of {arguments.owner} removed"

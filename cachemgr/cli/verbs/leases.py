@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import in_words
+from cachemgr.base.times import read_time, time_in_words
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
-from cachemgr.cli.times import read_time, time_in_words
 from cachemgr.cli.verbs.images import title
 
 TYPE_CHECKING = False
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import argparse
 
     from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 PIN_KINDS = ("hold", "expect")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     pin = commands.add(
         "pin",
         _pin,
@@ -63,7 +63,7 @@ def add(commands: Commands) -> None:
     forget.add_argument("alias", type=args.name, metavar="ALIAS", help="the address or tag")
 
 
-def _pin(session: Session, arguments: argparse.Namespace) -> None:
+def _pin(session: VerbSession, arguments: argparse.Namespace) -> None:
     now_s = session.clock.now_s()
     until_s = args.until_s(arguments, now_s)
     image = session.ask_about(
@@ -79,7 +79,7 @@ def _pin(session: Session, arguments: argparse.Namespace) -> None:
     session.show(image, f"{title(image)} {said} for {arguments.owner} until {until}")
 
 
-def _unpin(session: Session, arguments: argparse.Namespace) -> None:
+def _unpin(session: VerbSession, arguments: argparse.Namespace) -> None:
     name = session.whole_name(arguments.name)
     found = session.ask("unpin", name=name, owner=arguments.owner)
     was_pinned = answers.truth(found, "was_pinned")
@@ -87,7 +87,7 @@ def _unpin(session: Session, arguments: argparse.Namespace) -> None:
     session.show(found, text)
 
 
-def _evict(session: Session, arguments: argparse.Namespace) -> None:
+def _evict(session: VerbSession, arguments: argparse.Namespace) -> None:
     if (arguments.name is None) == (arguments.need is None):
         raise BadRequest("say either which image to evict or how much room: evict IMAGE, evict --need SIZE")
     if arguments.name is not None:
@@ -107,7 +107,7 @@ def victims(found: Result) -> list[str]:
     ]
 
 
-def _forget(session: Session, arguments: argparse.Namespace) -> None:
+def _forget(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("forget", alias=arguments.alias)
     was_known = answers.truth(found, "was_known")
     session.show(

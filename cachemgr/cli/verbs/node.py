@@ -5,23 +5,23 @@ from __future__ import annotations
 from cachemgr import __version__
 from cachemgr.base.errors import PoolDamaged
 from cachemgr.base.sizes import in_words
+from cachemgr.base.tables import facts, table
+from cachemgr.base.times import span_in_words, time_in_words
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import span_in_words, time_in_words
 from cachemgr.pool.policies import POLICIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     init = commands.add(
         "init",
         _init,
@@ -69,13 +69,13 @@ def add(commands: Commands) -> None:
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
 
 
-def _init(session: Session, arguments: argparse.Namespace) -> None:
+def _init(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.verbs.making import init
 
     init(session, limit_bytes=arguments.limit, policy=arguments.policy, user=arguments.user)
 
 
-def _check(session: Session, arguments: argparse.Namespace) -> None:
+def _check(session: VerbSession, arguments: argparse.Namespace) -> None:
     doing = "reading every image" if arguments.digests else "checking the pool"
     found = session.ask("check", doing, fix=arguments.fix, digests=arguments.digests)
     findings = answers.rows(found, "findings")
@@ -112,7 +112,7 @@ def _left(left: list[answers.Result], *, is_fixing: bool) -> str:
     return f"{what} left: {'; '.join(remedies)}"
 
 
-def _stats(session: Session, arguments: argparse.Namespace) -> None:
+def _stats(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("stats")
     session.show(
         found, facts([(_words(name), _shown(name, value)) for name, value in found.items() if value])
@@ -139,12 +139,12 @@ def _shown(name: str, value: object) -> object:
     return int(value) if value == int(value) else value
 
 
-def _metrics(session: Session, arguments: argparse.Namespace) -> None:
+def _metrics(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("metrics")
     session.show(found, answers.text(found, "text").rstrip("\n"))
 
 
-def _ping(session: Session, arguments: argparse.Namespace) -> None:
+def _ping(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("ping")
     uptime = span_in_words(answers.number(found, "uptime_s"))
     session.show(
@@ -154,13 +154,13 @@ def _ping(session: Session, arguments: argparse.Namespace) -> None:
     )
 
 
-def _serve(session: Session, arguments: argparse.Namespace) -> None:
+def _serve(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.verbs.serving import serve
 
     serve(session, arguments)
 
 
-def _config(session: Session, arguments: argparse.Namespace) -> None:
+def _config(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr import config
 
     if arguments.example:
@@ -172,11 +172,11 @@ def _config(session: Session, arguments: argparse.Namespace) -> None:
     session.show(result, config.shown(found).rstrip("\n"))
 
 
-def _version(session: Session, arguments: argparse.Namespace) -> None:
+def _version(session: VerbSession, arguments: argparse.Namespace) -> None:
     session.show({"version": __version__}, f"cachemgr {__version__}")
 
 
-def _completion(session: Session, arguments: argparse.Namespace) -> None:
+def _completion(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.completion import script
 
     text = script(arguments.shell, arguments.parser)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from cachemgr.base.sizes import in_words
+from cachemgr.base.tables import table
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
 from cachemgr.cli.identity import user_name
-from cachemgr.cli.tables import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 HEADER = ("THING", "USER", ">HELD", ">MOST", ">REFUSED")
 BYTES = "bytes"
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     shares = commands.add(
         "shares",
         _shares,
@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
     args.add_no_header(shares)
 
 
-def _shares(session: Session, arguments: argparse.Namespace) -> None:
+def _shares(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("shares")
     rows = [_row(each) for each in answers.rows(found, "shares")]
     session.show(found, table(HEADER, rows, has_header=not arguments.noheader))

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import in_words
+from cachemgr.base.tables import facts, table
+from cachemgr.base.times import read_time, span_in_words, time_in_words
 from cachemgr.cli import answers
 from cachemgr.cli import arguments as args
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import read_time, span_in_words, time_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 HEADER = ("TRANSFER", "STATE", ">ARRIVED", ">SIZE", ">RATE", ">LEFT", "DEADLINE", "ADDRESS")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     listed = commands.add(
         "transfers",
         _transfers,
@@ -60,7 +60,7 @@ def add(commands: Commands) -> None:
     )
 
 
-def _transfers(session: Session, arguments: argparse.Namespace) -> None:
+def _transfers(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("transfers")
     now_s = session.clock.now_s()
     rows = [_row(each, now_s) for each in answers.rows(found, "transfers")]
@@ -85,7 +85,7 @@ def _row(each: Result, now_s: int) -> tuple[object, ...]:
     )
 
 
-def _transfer(session: Session, arguments: argparse.Namespace) -> None:
+def _transfer(session: VerbSession, arguments: argparse.Namespace) -> None:
     deadline_s = None if arguments.deadline is None else read_time(arguments.deadline, session.clock.now_s())
     said = {
         "pause": arguments.pause or None,
@@ -103,7 +103,7 @@ def _transfer(session: Session, arguments: argparse.Namespace) -> None:
     session.show(found, f"{arguments.transfer} {state}".strip())
 
 
-def _limits(session: Session, arguments: argparse.Namespace) -> None:
+def _limits(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask(
         "limits", rate_bytes_per_s=arguments.rate, relay_rate_bytes_per_s=arguments.relay_rate
     )

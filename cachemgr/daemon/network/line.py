@@ -25,7 +25,7 @@ class Gone(Exception):
     """The other side has closed the connection, or is too slow to be waited for."""
 
 
-class Line:
+class LineConnection:
     """One connection: requests come in, answers go out, each as one line."""
 
     most_bytes = MOST_BYTES

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.node import NodeContext
 
 PORT = 7011
 MOST_AT_ONCE = 64
@@ -46,7 +46,7 @@ class Answers:
         raise type(error)(f"node {name}{more}: {error}") from error
 
 
-def ask_all(node: Node, names: Sequence[str], verb: str, fields: Mapping[str, object]) -> Answers:
+def ask_all(node: NodeContext, names: Sequence[str], verb: str, fields: Mapping[str, object]) -> Answers:
     """Ask the same of all these nodes; who does not answer in time has an error."""
     if not node.keys:
         raise BadRequest("a job on several nodes needs the site's key on each: set relay_key")
@@ -72,7 +72,7 @@ def ask_all(node: Node, names: Sequence[str], verb: str, fields: Mapping[str, ob
 
 
 def _collected(
-    node: Node,
+    node: NodeContext,
     names: Sequence[str],
     told: queue.SimpleQueue[tuple[str, dict[str, Any] | CacheError]],
     until_s: float,
@@ -92,7 +92,7 @@ def _collected(
 
 
 def _asked(
-    node: Node, name: str, port: int, verb: str, fields: Mapping[str, object]
+    node: NodeContext, name: str, port: int, verb: str, fields: Mapping[str, object]
 ) -> dict[str, Any] | CacheError:
     try:
         with RemoteClient(name, port, node.keys, node=name, connect_s=CONNECT_S, clock=node.clock) as client:

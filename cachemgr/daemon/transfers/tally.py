@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cachemgr.base.clock import Clock
-    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.pool import ImagePool
 
 # The folders are not read more often than this, whatever users try.
 AGAIN_S = 1.0
@@ -84,7 +84,7 @@ class Tally:
         return self._known
 
 
-def count_pins(pool: Pool) -> dict[int, int]:
+def count_pins(pool: ImagePool) -> dict[int, int]:
     """Pins that have not expired, by user; those of instances are counted with them."""
     now_s, found = pool.clock.now_s(), Counter[int]()
     with disk_errors("counting pins"):
@@ -107,7 +107,7 @@ class Holders:
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
 
-    def of(self, pool: Pool, uid: int) -> int:
+    def of(self, pool: ImagePool, uid: int) -> int:
         """How many images a user has brought, arriving ones included."""
         with disk_errors("counting images"):
             names = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
@@ -121,7 +121,7 @@ class Holders:
         arriving = [ingest.image.owner_uid for ingest in pool.ingests()]
         return [*known.values(), *arriving].count(uid)
 
-    def _looked_up(self, pool: Pool, digest: str) -> int | None:
+    def _looked_up(self, pool: ImagePool, digest: str) -> int | None:
         try:
             image = pool.image(digest)
         except CacheError:

@@ -5,27 +5,27 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
 from cachemgr.base.sizes import in_words
 from cachemgr.config import SCHEMES
 from cachemgr.daemon.transfers.places import close_files
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.shapes import image_fields, progress_fields, transfer_fields
-from cachemgr.fetch.bring import Order, Origin, bring, name_it
+from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, user_origin
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
-from cachemgr.pool.records import PIN_KINDS, PUBLIC, Image, Pin, Readers, checked_digest
+from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.transfers.places import Admission
-    from cachemgr.daemon.transfers.transfer import Transfer, Work
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.transfers.transfer import PoolTransfer, Work
+    from cachemgr.daemon.verbs.requests import VerbRequest
     from cachemgr.fetch.bring import Reins
     from cachemgr.pool.ingest import Ingest
 
@@ -42,10 +42,10 @@ class Addition:
     size_bytes: int | None
     format: str
     origins: tuple[Origin, ...]
-    pin: Pin | None
+    pin: PoolPin | None
     # None: the request does not say whether it is private.
     is_private: bool | None
-    readers: Readers
+    readers: ImageAccess
     deadline_s: int | None
     rate_bytes_per_s: int | None
     expected_rate_bytes_per_s: int | None
@@ -54,11 +54,13 @@ class Addition:
     is_dry_run: bool
 
     @property
-    def effective_readers(self) -> Readers:
+    def effective_readers(self) -> ImageAccess:
         return self.readers if self.is_private else PUBLIC
 
 
-def add(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def add(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     addition = _read(node, caller, request)
     try:
         found = _begin(node, caller, addition)
@@ -79,14 +81,14 @@ def add(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, o
     return image_fields(node, caller, node.pool.image(found.image.digest) or found.image)
 
 
-def read_pin(node: Node, caller: Caller, request: Request) -> Pin:
+def read_pin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> PoolPin:
     """A pin's fields, which `add` and `pin` have in common."""
     now_s = node.clock.now_s()
     kind = request.optional_text("kind") or "hold"
     if kind not in PIN_KINDS or kind == "instance":
         raise BadRequest(f"there is no kind of pin {kind!r}: choose hold or expect")
     from_s = request.optional_number("from_s")
-    return Pin(
+    return PoolPin(
         owner=caller.owner(request.text("owner")),
         kind=kind,
         uid=caller.uid,
@@ -95,7 +97,7 @@ def read_pin(node: Node, caller: Caller, request: Request) -> Pin:
     )
 
 
-def pin_image(node: Node, caller: Caller, image: Image, pin: Pin) -> None:
+def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: PoolPin) -> None:
     """Put the pin on an image that is here, if this user may hold so much."""
     if pin.kind != "hold":
         node.pool.pin(image.digest, pin)
@@ -104,7 +106,7 @@ def pin_image(node: Node, caller: Caller, image: Image, pin: Pin) -> None:
         node.pool.pin(image.digest, pin)
 
 
-def _read(node: Node, caller: Caller, request: Request) -> Addition:
+def _read(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Addition:
     uri = request.text("uri")
     sources = request.texts("sources")
     digest = request.optional_text("digest")
@@ -114,7 +116,7 @@ def _read(node: Node, caller: Caller, request: Request) -> Addition:
         part.finish()
     is_private = request.truth("private") if "private" in request else None
     named = request.part("readers")
-    readers = Readers(
+    readers = ImageAccess(
         is_public=False,
         uids=named.numbers("uids") if named else (),
         gids=named.numbers("gids") if named else (),
@@ -152,7 +154,7 @@ def _read(node: Node, caller: Caller, request: Request) -> Addition:
 
 
 def _origins(
-    node: Node, caller: Caller, uri: str, sources: list[str], descriptors: tuple[int, ...]
+    node: NodeContext, caller: NodeCaller, uri: str, sources: list[str], descriptors: tuple[int, ...]
 ) -> tuple[str, tuple[Origin, ...]]:
     """The image's name, and where its bytes are to come from."""
     if caller.is_privileged:
@@ -177,7 +179,7 @@ def _origins(
     return origin.name, (origin,)
 
 
-def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] | Transfer:
+def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> dict[str, object] | PoolTransfer:
     """The answer, if it is known at once, or the transfer that brings the image."""
     _drop_stale_name(node, addition)
     image = node.pool.find(addition.digest or addition.name)
@@ -199,7 +201,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     want, found, admission = _reserved(node, caller, addition, want)
     node.poke("stalled", node.clock.now_s() + node.config.user_stall_s)
     node.poke("ingests", addition.pin.expires_s if addition.pin else node.clock.now_s() + INGEST_LEASE_S)
-    if isinstance(found, Image):
+    if isinstance(found, PoolImage):
         node.transfers.turn_back(admission)
         return _present(node, caller, addition, found)
     transfer, is_joined = node.transfers.join(
@@ -231,7 +233,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     return transfer
 
 
-def _check_hold(node: Node, caller: Caller, want: Want, pin: Pin | None) -> None:
+def _check_hold(node: NodeContext, caller: NodeCaller, want: Want, pin: PoolPin | None) -> None:
     """Refuse a user's reservation of bytes that are beyond their share, or promised."""
     until_s = node.clock.now_s() if pin is None else pin.expires_s
     what = f"image {want.uri}"
@@ -239,8 +241,8 @@ def _check_hold(node: Node, caller: Caller, want: Want, pin: Pin | None) -> None
 
 
 def _reserved(
-    node: Node, caller: Caller, addition: Addition, want: Want
-) -> tuple[Want, Image | Ingest, Admission]:
+    node: NodeContext, caller: NodeCaller, addition: Addition, want: Want
+) -> tuple[Want, PoolImage | Ingest, Admission]:
     """What is wanted, with its bytes and a place for its transfer; or the image, if it has come meanwhile."""
     while True:
         want, is_arriving = _joinable(node, caller, addition, want)
@@ -268,7 +270,7 @@ def _reserved(
             return want, found, admission
 
 
-def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tuple[Want, bool]:
+def _joinable(node: NodeContext, caller: NodeCaller, addition: Addition, want: Want) -> tuple[Want, bool]:
     """What to want, and whether that is arriving already; refuses who may not join what is."""
     arriving = node.pool.ingest(want.key)
     if arriving is not None and _is_anothers_claim(caller, addition, arriving.image):
@@ -281,7 +283,7 @@ def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tup
     return want, arriving is not None
 
 
-def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
+def _drop_outdated(node: NodeContext, arriving: Ingest, size_bytes: int) -> bool:
     """Give up what nobody brings any more, if its source has another size by now: it could never end."""
     if arriving.image.digest or arriving.size_bytes == size_bytes:
         return False
@@ -290,7 +292,7 @@ def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
         return False
     try:
         writer = arriving.writer(ThreadedHasher())
-    except Missing:
+    except NotInPool:
         return True
     if writer is None:
         return False
@@ -298,7 +300,7 @@ def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
     return True
 
 
-def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> bool:
+def _is_anothers_claim(caller: NodeCaller, addition: Addition, arriving: PoolImage) -> bool:
     """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
 
     Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
@@ -307,7 +309,7 @@ def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> b
     return bool(addition.digest) and not is_own and arriving.uri != addition.name
 
 
-def resume(node: Node, ingest: Ingest) -> Transfer | None:
+def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
     """Go on with what a daemon before this one began, if it is pinned and its address says all.
 
     Other sources, and credentials, died with that daemon; who needs them asks again, and
@@ -348,11 +350,11 @@ def resume(node: Node, ingest: Ingest) -> Transfer | None:
     return transfer
 
 
-def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
+def _work(node: NodeContext, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
     """What a transfer's thread does."""
 
-    def work(transfer: Transfer, reins: Reins) -> Image:
-        order = Order(
+    def work(transfer: PoolTransfer, reins: Reins) -> PoolImage:
+        order = BringOrder(
             want=want,
             origins=lambda: list(transfer.origins),
             names=(name,),
@@ -366,7 +368,7 @@ def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str
     return work
 
 
-def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
+def _bring(node: NodeContext, order: BringOrder, transfer: PoolTransfer, reins: Reins) -> PoolImage:
     """A transfer's thread: the image in the pool, its names and readers, and the counts."""
     begin_s = node.clock.monotonic_s()
     culprit = transfer.begun_by if transfer.is_ordinary else None
@@ -406,7 +408,9 @@ def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
     return image
 
 
-def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> dict[str, object]:
+def _present(
+    node: NodeContext, caller: NodeCaller, addition: Addition, image: PoolImage
+) -> dict[str, object]:
     """It is here already: check the caller's right, pin it, and name it if that is believed."""
     if not access.may_use(node.pool, caller, image):
         access.prove(node, caller, image, addition.origins[0])
@@ -423,7 +427,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
         access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
         pin_image(node, caller, image, addition.pin)
     if caller.is_privileged and node.pool.find(addition.name) is None:
-        order = Order(
+        order = BringOrder(
             want=Want(uri=addition.name, size_bytes=image.size_bytes),
             origins=list,
             names=(addition.name,),
@@ -434,7 +438,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
     return image_fields(node, caller, image)
 
 
-def _size(node: Node, caller: Caller, addition: Addition) -> int:
+def _size(node: NodeContext, caller: NodeCaller, addition: Addition) -> int:
     """How many bytes to reserve. An ordinary user's word is compared with the source's."""
     if addition.size_bytes is not None and caller.is_privileged:
         return addition.size_bytes
@@ -447,7 +451,7 @@ def _size(node: Node, caller: Caller, addition: Addition) -> int:
     return found.size_bytes
 
 
-def _drop_stale_name(node: Node, addition: Addition) -> None:
+def _drop_stale_name(node: NodeContext, addition: Addition) -> None:
     """A user's file that has changed since is another image: its name must not find the old one."""
     origin = addition.origins[0]
     if origin.descriptor is None or addition.digest:
@@ -460,7 +464,7 @@ def _drop_stale_name(node: Node, addition: Addition) -> None:
         node.pool.remove_alias(addition.name)
 
 
-def dry_run(node: Node, size_bytes: int, *, is_arriving: bool = False) -> dict[str, object]:
+def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> dict[str, object]:
     """Whether that many bytes would find room, and what would have to leave."""
     if is_arriving:
         return {"fits": True, "is_present": False, "evicted": []}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
 from cachemgr.base.steady import past_s
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.network.line import Gone
@@ -23,11 +23,11 @@ from cachemgr.pool.records import digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
-    from cachemgr.pool.records import Image
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.pool.records import PoolImage
 
 # The epilog takes the instance away, or a later boot does, or the service, which compares: this
 # end is for nodes that have lost all of them. A job must not lose its disk while it runs.
@@ -36,7 +36,9 @@ OWNER = "job-"
 RESERVATION = "reservation:"
 
 
-def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def claim(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     begin_s = node.clock.monotonic_s()
     access.require_privilege(caller, "claiming a job's image")
     job, attempt = request.text("job"), request.optional_number("attempt")
@@ -73,7 +75,7 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
 
 
 def _claim_elsewhere(
-    node: Node, names: list[str], owner: str, fields: dict[str, object], line: Line
+    node: NodeContext, names: list[str], owner: str, fields: dict[str, object], line: LineConnection
 ) -> dict[str, object]:
     """The other nodes of a job: an instance on each of them, or on none."""
     wrong = [name for name in names if not NODE.fullmatch(name)]
@@ -96,13 +98,13 @@ def _claim_elsewhere(
 
 
 def _promised(
-    node: Node,
-    caller: Caller,
+    node: NodeContext,
+    caller: NodeCaller,
     job: str,
     names: tuple[str, ...],
     ticket: str | None,
     reservation: str | None,
-) -> Image:
+) -> PoolImage:
     if ticket is not None:
         found = checked_ticket(node.keys, ticket, job=job, uid=caller.uid, now_s=past_s(node.clock))
         digest = found.digest
@@ -113,23 +115,23 @@ def _promised(
     image = node.pool.find(digest)
     if image is None:
         node.metrics.count("outrider_image_requests_total", "miss")
-        raise Missing(f"image sha256:{digest[:12]} of job {job} is not on this node")
+        raise NotInPool(f"image sha256:{digest[:12]} of job {job} is not on this node")
     if not access.may_use(node.pool, caller, image):
         raise NotAllowed(f"image {image.short} is private, and uid {caller.uid} is not among its readers")
     return image
 
 
-def _reserved(node: Node, reservation: str) -> str:
+def _reserved(node: NodeContext, reservation: str) -> str:
     """The image that the service has pinned for a reservation; users' pins have other names."""
     digests = _held(node, {f"{RESERVATION}{reservation}"})
     if not digests:
-        raise Missing(f"no image is held on this node for reservation {reservation}")
+        raise NotInPool(f"no image is held on this node for reservation {reservation}")
     if len(digests) > 1:
         raise BadRequest(f"reservation {reservation} has {len(digests)} images here: its jobs need tickets")
     return digests[0]
 
 
-def _pinned(node: Node, job: str, names: tuple[str, ...]) -> str:
+def _pinned(node: NodeContext, job: str, names: tuple[str, ...]) -> str:
     """The image that the service has pinned for a job or its array; it pins both kinds by one rule."""
     owners = {f"{RESERVATION}{OWNER}{name}" for name in names}
     digests = _held(node, owners)
@@ -138,18 +140,18 @@ def _pinned(node: Node, job: str, names: tuple[str, ...]) -> str:
     if digests:
         raise BadRequest(f"job {job} has {len(digests)} images here: it needs a ticket")
     if any(_holds(node, node.pool.layout.ingest(ingest.key), owners) for ingest in node.pool.ingests()):
-        raise Missing(f"the image of job {job} is still on its way to this node")
+        raise NotInPool(f"the image of job {job} is still on its way to this node")
     raise NotAllowed(f"no image is held on this node for job {job}, and it has no ticket: submit it again")
 
 
-def _held(node: Node, owners: set[str]) -> list[str]:
+def _held(node: NodeContext, owners: set[str]) -> list[str]:
     """The digests of the images here that the service has pinned under one of these names."""
     disk, layout = node.pool.disk, node.pool.layout
     names = [name for name in disk.names(layout.folder("images")) if digest_of(name)]
     return [name for name in names if _holds(node, layout.image(name), owners)]
 
 
-def _holds(node: Node, folder: str, owners: set[str]) -> bool:
+def _holds(node: NodeContext, folder: str, owners: set[str]) -> bool:
     disk, now_s, trusted = node.pool.disk, past_s(node.clock), {0, os.geteuid()}
     if not any(disk.exists(pins.pin_path(folder, owner)) for owner in owners):
         return False
@@ -159,7 +161,7 @@ def _holds(node: Node, folder: str, owners: set[str]) -> bool:
     )
 
 
-def _clear_earlier(node: Node, owner: str, label: str) -> None:
+def _clear_earlier(node: NodeContext, owner: str, label: str) -> None:
     """A job that was started again begins with a fresh copy, also if the epilog was never run."""
     for key in instance_book.keys_of(node.pool, owner):
         if label and key != instance_book.key_of(owner, label):

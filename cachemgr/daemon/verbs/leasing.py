@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from cachemgr.base.errors import BadRequest, Missing
+from cachemgr.base.errors import BadRequest, NotInPool
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.adding import pin_image, read_pin
@@ -15,15 +15,17 @@ from cachemgr.pool.records import checked_name, digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import VerbRequest
     from cachemgr.pool.instance_book import Instance
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.records import PoolImage
 
 
-def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def pin(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     name = request.text("name")
     wanted = read_pin(node, caller, request)
     request.finish()
@@ -40,7 +42,9 @@ def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, o
     return image_fields(node, caller, image)
 
 
-def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def unpin(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     name, owner = request.text("name"), caller.owner(request.text("owner"))
     request.finish()
     names = access.names_meant(caller, name)
@@ -50,14 +54,16 @@ def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     return {"was_pinned": any(given_back)}
 
 
-def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def instance(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     """One at a time for each ordinary user: so nobody gets past a quota by asking for many at once, and
     large copies for one user keep the disk no busier than for another."""
     with nullcontext() if caller.is_privileged else node.one_at_a_time.of(caller.uid):
         return _instance(node, caller, request)
 
 
-def _instance(node: Node, caller: Caller, request: Request) -> dict[str, object]:
+def _instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> dict[str, object]:
     begin_s = node.clock.monotonic_s()
     name, owner = request.text("name"), caller.owner(request.text("owner"))
     label = request.optional_text("label") or ""
@@ -68,7 +74,7 @@ def _instance(node: Node, caller: Caller, request: Request) -> dict[str, object]
     request.finish()
     try:
         image = access.find_visible(node, caller, name)
-    except Missing:
+    except NotInPool:
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
     access.check_instance_quota(node, caller, owner, label)
@@ -95,9 +101,9 @@ def _instance(node: Node, caller: Caller, request: Request) -> dict[str, object]
 
 
 def instance_of(
-    node: Node,
-    caller: Caller,
-    image: Image,
+    node: NodeContext,
+    caller: NodeCaller,
+    image: PoolImage,
     *,
     owner: str,
     label: str,
@@ -139,7 +145,9 @@ def instance_of(
     return made
 
 
-def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def release(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     """Called by epilogs, hence right when nothing is there, and when asked twice."""
     owner, label = caller.owner(request.text("owner")), request.optional_text("label")
     nodes = request.texts("nodes")
@@ -159,7 +167,9 @@ def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
     return {"removed": removed, "pins": given_back}
 
 
-def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def forget(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     alias = request.text("alias")
     request.finish()
     if digest_of(alias):
@@ -174,7 +184,7 @@ def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
     return {"was_known": any(removed)}
 
 
-def _unpin_all(node: Node, owner: str) -> int:
+def _unpin_all(node: NodeContext, owner: str) -> int:
     """Give back every pin of an owner, on whatever image."""
     pool = node.pool
     given_back = 0

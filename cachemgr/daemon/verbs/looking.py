@@ -20,15 +20,17 @@ from cachemgr.pool.layout import disk_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.transfers.transfer import Transfer
-    from cachemgr.daemon.verbs.requests import Request
-    from cachemgr.pool.records import Image
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.transfers.transfer import PoolTransfer
+    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.pool.records import PoolImage
 
 
-def ping(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def ping(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     request.finish()
     return {
         "version": __version__,
@@ -43,13 +45,17 @@ def ping(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, 
     }
 
 
-def find(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def find(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     name = request.text("name")
     request.finish()
     return image_fields(node, caller, access.find_visible(node, caller, name))
 
 
-def ls(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def ls(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     request.finish()
     images = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
@@ -59,7 +65,7 @@ def ls(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, ob
     }
 
 
-def _listed(node: Node, caller: Caller, image: Image) -> dict[str, object]:
+def _listed(node: NodeContext, caller: NodeCaller, image: PoolImage) -> dict[str, object]:
     """An image as it is listed; whose it is beside its owner, to whoever may know."""
     fields = image_fields(node, caller, image)
     if not image.readers.is_public and (caller.sees_all or caller.uid == image.owner_uid):
@@ -67,7 +73,9 @@ def _listed(node: Node, caller: Caller, image: Image) -> dict[str, object]:
     return fields
 
 
-def show(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def show(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     name = request.text("name")
     request.finish()
     image = access.find_visible(node, caller, name)
@@ -83,32 +91,40 @@ def show(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, 
     return fields
 
 
-def instances(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def instances(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     request.finish()
     return {"instances": _visible_instances(node, caller)}
 
 
-def transfers(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def transfers(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     request.finish()
     seen = [each for each in node.transfers.all() if may_see(caller, each)]
     limit = node.transfers.limit.rate_bytes_per_s
     return {"transfers": [transfer_fields(node, each) for each in seen], "limit_bytes_per_s": limit}
 
 
-def stats(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def stats(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     request.finish()
     gauge(node)
     return dict(node.metrics.numbers())
 
 
-def metrics(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def metrics(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     request.finish()
     gauge(node)
     gauge_shares(node)
     return {"text": node.metrics.text()}
 
 
-def gauge(node: Node) -> None:
+def gauge(node: NodeContext) -> None:
     """Measure what is not counted as it happens. The pool's lock is not waited for."""
     found, pool = node.metrics, node.pool
     found.set("outrider_pool_limit_bytes", pool.settings.limit_bytes)
@@ -126,7 +142,7 @@ def gauge(node: Node) -> None:
         found.set("outrider_transfers", count, state)
 
 
-def count_expired_pins(node: Node) -> int:
+def count_expired_pins(node: NodeContext) -> int:
     """Pins whose time is over: they hold nothing, and go with their image."""
     now_s = past_s(node.clock)
     return sum(
@@ -136,10 +152,10 @@ def count_expired_pins(node: Node) -> int:
     )
 
 
-def may_see(caller: Caller, transfer: Transfer) -> bool:
+def may_see(caller: NodeCaller, transfer: PoolTransfer) -> bool:
     return caller.sees_all or caller.uid in transfer.wanted_by
 
 
-def _visible_instances(node: Node, caller: Caller) -> list[dict[str, object]]:
+def _visible_instances(node: NodeContext, caller: NodeCaller) -> list[dict[str, object]]:
     found = instance_book.instances(node.pool)
     return [instance_fields(each) for each in found if caller.sees_all or each.uid == caller.uid]

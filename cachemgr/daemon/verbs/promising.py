@@ -9,17 +9,19 @@ from cachemgr.pool.held import promise as hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
-    from cachemgr.pool.held import Account, Holding
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.pool.held import PoolAccount, PoolHolding
 
 # So many things are told one by one; the smallest of more are told as one.
 MOST_TOLD = 500
 
 
-def promise(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def promise(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     """Hold so many bytes until then; without `size_bytes`, only say what holds."""
     access.require_privilege(caller, "promising bytes")
     size_bytes, until_s = request.optional_number("size_bytes"), request.optional_number("until_s")
@@ -41,13 +43,13 @@ def promise(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
     }
 
 
-def gauge_held(node: Node, found: Account) -> None:
+def gauge_held(node: NodeContext, found: PoolAccount) -> None:
     node.metrics.set("outrider_pool_capacity_bytes", found.capacity_bytes)
     node.metrics.set("outrider_pool_promised_bytes", found.promised_bytes)
     node.metrics.set("outrider_pool_held_bytes", found.others_bytes)
 
 
-def _told(holdings: list[Holding]) -> list[dict[str, object]]:
+def _told(holdings: list[PoolHolding]) -> list[dict[str, object]]:
     """What others hold, the largest first. Whose it is, is nobody's business on another machine."""
     holdings = sorted(holdings, key=lambda each: (-each.size_bytes, each.key))
     told: list[dict[str, object]] = [

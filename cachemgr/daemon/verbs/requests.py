@@ -22,7 +22,7 @@ MOST_ITEMS = 256
 MOST_NUMBER = 1 << 62
 
 
-class Request:
+class VerbRequest:
     """A verb and its fields. Each field may be taken once; what is left over is refused."""
 
     def __init__(self, verb: str, fields: dict[str, object], descriptors: Sequence[int] = ()) -> None:
@@ -91,14 +91,14 @@ class Request:
             raise BadRequest(f"{name!r} must be a list of at most {MOST_ITEMS} numbers")
         return tuple(value)  # type: ignore[arg-type]
 
-    def part(self, name: str) -> Request | None:
+    def part(self, name: str) -> VerbRequest | None:
         """A field that has fields of its own; its `finish` is the caller's to call."""
         value = self._fields.pop(name, None)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise BadRequest(f"{name!r} must be an object")
-        return Request(f"{self.verb}.{name}", dict(value))
+        return VerbRequest(f"{self.verb}.{name}", dict(value))
 
     def rest(self) -> dict[str, object]:
         """Everything that is left: for what is checked elsewhere."""
@@ -106,7 +106,7 @@ class Request:
         return found
 
 
-def parse(line: bytes, descriptors: Sequence[int] = ()) -> Request:
+def parse(line: bytes, descriptors: Sequence[int] = ()) -> VerbRequest:
     """The request in a line; `BadRequest` for anything else, in bounded time."""
     if nesting(line) > MOST_NESTING:
         raise BadRequest(f"the request is nested deeper than {MOST_NESTING} levels")
@@ -121,7 +121,7 @@ def parse(line: bytes, descriptors: Sequence[int] = ()) -> Request:
     verb = found.pop("do", None)
     if not isinstance(verb, str) or len(verb) > 40:
         raise BadRequest('the request does not say what to "do"')
-    return Request(verb, found, descriptors)
+    return VerbRequest(verb, found, descriptors)
 
 
 def nesting(line: bytes) -> int:

@@ -8,15 +8,15 @@ from cachemgr.pool import pins, room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.transfers.transfer import Transfer
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.transfers.transfer import PoolTransfer
     from cachemgr.pool.ingest import Ingest
     from cachemgr.pool.instance_book import Instance
-    from cachemgr.pool.records import Image, Pin
+    from cachemgr.pool.records import PoolImage, PoolPin
 
 
-def image_fields(node: Node, caller: Caller, image: Image) -> dict[str, object]:
+def image_fields(node: NodeContext, caller: NodeCaller, image: PoolImage) -> dict[str, object]:
     pool = node.pool
     uses, last_use_s = room.read_uses(pool.disk, f"{pool.layout.image(image.digest)}/uses")
     now_s = past_s(node.clock)
@@ -38,7 +38,7 @@ def image_fields(node: Node, caller: Caller, image: Image) -> dict[str, object]:
     return fields
 
 
-def arriving_fields(node: Node, caller: Caller, ingest: Ingest) -> dict[str, object]:
+def arriving_fields(node: NodeContext, caller: NodeCaller, ingest: Ingest) -> dict[str, object]:
     image = ingest.image
     transfer = next((each for each in node.transfers.all() if each.key == ingest.key), None)
     fields: dict[str, object] = {
@@ -56,12 +56,12 @@ def arriving_fields(node: Node, caller: Caller, ingest: Ingest) -> dict[str, obj
     return fields
 
 
-def arrived_bytes(ingest: Ingest, transfer: Transfer | None) -> int:
+def arrived_bytes(ingest: Ingest, transfer: PoolTransfer | None) -> int:
     noted = ingest.arrived_bytes()
     return max(noted, transfer.arrived_bytes if transfer else 0)
 
 
-def pin_fields(pin: Pin) -> dict[str, object]:
+def pin_fields(pin: PoolPin) -> dict[str, object]:
     return {
         "owner": pin.owner,
         "kind": pin.kind,
@@ -89,7 +89,7 @@ def instance_fields(instance: Instance) -> dict[str, object]:
     }
 
 
-def transfer_fields(node: Node, transfer: Transfer) -> dict[str, object]:
+def transfer_fields(node: NodeContext, transfer: PoolTransfer) -> dict[str, object]:
     progress, limit = transfer.progress, transfer.limit
     return {
         "transfer": transfer.name,
@@ -113,13 +113,13 @@ def transfer_fields(node: Node, transfer: Transfer) -> dict[str, object]:
     }
 
 
-def progress_fields(node: Node, transfer: Transfer) -> dict[str, object]:
+def progress_fields(node: NodeContext, transfer: PoolTransfer) -> dict[str, object]:
     names = ("transfer", "state", "bytes", "size_bytes", "rate_bytes_per_s", "finish_s", "source")
     fields = transfer_fields(node, transfer)
     return {name: fields[name] for name in names}
 
 
-def is_late(node: Node, transfer: Transfer) -> bool:
+def is_late(node: NodeContext, transfer: PoolTransfer) -> bool:
     """Whether it ended after its deadline, or has not ended by then, or is not going to."""
     if transfer.deadline_s is None:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from cachemgr.base.errors import BadRequest, Busy, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, InUse, NotAllowed, NotInPool
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.looking import may_see
 from cachemgr.daemon.verbs.shapes import transfer_fields
@@ -13,15 +13,17 @@ from cachemgr.pool import room
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import VerbRequest
 
 MOST_FINDINGS = 1000
 
 
-def transfer_set(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def transfer_set(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     name = request.text("transfer")
     has_rate = "rate_bytes_per_s" in request
     rate = request.optional_number("rate_bytes_per_s")
@@ -33,9 +35,9 @@ def transfer_set(node: Node, caller: Caller, request: Request, line: Line) -> di
         raise BadRequest("a transfer can be paused or resumed, not both")
     found = node.transfers.get(name)
     if not may_see(caller, found):
-        raise Missing(f"there is no transfer {name[:40]!r}: it may have ended long ago")
+        raise NotInPool(f"there is no transfer {name[:40]!r}: it may have ended long ago")
     if found.has_ended:
-        raise Missing(f"the transfer {name} has ended: it is {found.state}")
+        raise NotInPool(f"the transfer {name} has ended: it is {found.state}")
     is_alone = caller.sees_all or found.wanted_by == {caller.uid}
     if not is_alone and (has_rate or is_paused or is_resumed):
         raise NotAllowed(f"others wait for the transfer {name} too: only root can change it")
@@ -61,7 +63,9 @@ def transfer_set(node: Node, caller: Caller, request: Request, line: Line) -> di
     return transfer_fields(node, found)
 
 
-def limits(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def limits(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     """Rates of the whole node; 0 is no limit. Without a field, what holds now."""
     is_change = "rate_bytes_per_s" in request or "relay_rate_bytes_per_s" in request
     rate = request.optional_number("rate_bytes_per_s")
@@ -81,7 +85,9 @@ def limits(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
     }
 
 
-def evict(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def evict(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     access.require_privilege(caller, "evicting images")
     name, need_bytes = request.optional_text("name"), request.optional_number("need_bytes")
     request.finish()
@@ -94,7 +100,7 @@ def evict(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
             with node.pool.changing(f"evicting image {image.short}"):
                 is_evicted = room.evict(node.pool, image.digest)
             if not is_evicted and node.pool.image(image.digest) is not None:
-                raise Busy(f"image {image.short} is pinned or in use: see who holds it with `show`")
+                raise InUse(f"image {image.short} is pinned or in use: see who holds it with `show`")
             evicted = [image.digest]
         else:
             with node.pool.changing("evicting images"):
@@ -106,7 +112,9 @@ def evict(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     return {"evicted": [f"sha256:{digest}" for digest in evicted]}
 
 
-def check(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def check(
+    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
+) -> dict[str, object]:
     access.require_privilege(caller, "checking the pool")
     is_fixing, has_digests = request.truth("fix"), request.truth("digests")
     request.finish()

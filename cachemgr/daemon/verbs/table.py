@@ -12,12 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.network.line import LineConnection
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import VerbRequest
 
-    Verb = Callable[[Node, Caller, Request, Line], dict[str, object]]
+    Verb = Callable[[NodeContext, NodeCaller, VerbRequest, LineConnection], dict[str, object]]
 
 VERBS: dict[str, Verb] = {
     "ping": looking.ping,
@@ -45,12 +45,12 @@ VERBS: dict[str, Verb] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Dispatcher:
+class VerbTable:
     """Hands a request to its verb, for the user for whom it is made, and counts it."""
 
-    node: Node
+    node: NodeContext
 
-    def __call__(self, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    def __call__(self, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> dict[str, object]:
         result = "ok"
         try:
             verb = VERBS.get(request.verb)

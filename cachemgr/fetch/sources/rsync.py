@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.process import KILL_AFTER_S, Process, answer_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class RsyncSource:
             raise
         return GrowingFile(process, descriptor, path, offset, self._clock)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
     def _look(self, timeout_s: float) -> tuple[int, str]:

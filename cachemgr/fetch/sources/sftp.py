@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.process import KILL_AFTER_S, Process
 from cachemgr.fetch.sources.ssh import SshSettings, ssh_command
 
@@ -36,7 +36,7 @@ def text(value: bytes) -> bytes:
     return struct.pack(">I", len(value)) + value
 
 
-class Session:
+class SftpSession:
     """A conversation with an SFTP server: messages there and back."""
 
     def __init__(self, process: Process, clock: Clock) -> None:
@@ -117,13 +117,13 @@ class SftpSource:
         self._validator = changed
         return SftpStream(session, handle, offset, size_bytes)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
-    def _opened(self, timeout_s: float) -> tuple[Session, bytes, int, str | None]:
+    def _opened(self, timeout_s: float) -> tuple[SftpSession, bytes, int, str | None]:
         """A session with the file open: its handle, size, and time of change."""
         command = [*ssh_command(self._location, self._settings, "-s", timeout_s=timeout_s), "sftp"]
-        session = Session(Process(command, self._settings.environment, is_fed=True), self._clock)
+        session = SftpSession(Process(command, self._settings.environment, is_fed=True), self._clock)
         try:
             session.send(INIT, struct.pack(">I", 3))
             session.expect(VERSION, timeout_s)
@@ -146,7 +146,7 @@ class SftpSource:
 class SftpStream:
     """A file's bytes, asked for ahead, handed over in order."""
 
-    def __init__(self, session: Session, handle: bytes, offset: int, size_bytes: int) -> None:
+    def __init__(self, session: SftpSession, handle: bytes, offset: int, size_bytes: int) -> None:
         self.start_bytes = offset
         self._session = session
         self._handle = handle

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.process import Process, ProcessStream, answer_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class SshSource:
         self._validator = changed
         return ProcessStream(process, offset, rest)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
     def _look(self, timeout_s: float) -> tuple[int, str]:

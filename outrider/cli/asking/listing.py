@@ -66,8 +66,8 @@ def status(arguments: argparse.Namespace) -> None:
 
 
 def status_screen(found: Status, asking: Session) -> str:
-    from cachemgr.cli.tables import printable
-    from cachemgr.cli.times import span_in_words
+    from cachemgr.base.tables import printable
+    from cachemgr.base.times import span_in_words
     from outrider.cli.asking.display.terminal import facts
     from outrider.cli.asking.display.words import plural, rate_in_words
 
@@ -104,14 +104,14 @@ def status_screen(found: Status, asking: Session) -> str:
 
 def _doubt(found: Status, paint: Paint) -> str:
     """What transfers really get, if that is much less."""
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
 
     return paint(f"\n{printable(found.link_words)}", "red") if found.link_words else ""
 
 
 def _jobs(found: Status, paint: Paint) -> str:
     """Best-effort jobs that name an image; nothing if there are none."""
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
 
     counts = ", ".join(f"{count:,} {printable(name)}" for name, count in found.jobs.items() if count)
     overdue = f"\n{found.jobs_overdue:,} wait longer than they should" if found.jobs_overdue else ""

@@ -87,7 +87,7 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
 
 def screen(found: ShareList, asking: Session, when: When) -> str:
     """Who takes much in a sentence each, the table, and what is not in it."""
-    from cachemgr.cli.times import span_in_words
+    from cachemgr.base.times import span_in_words
     from outrider.cli.asking.display.terminal import table
 
     remarks = [*found.missing, *([] if found.is_complete else ["there are more than are listed at once"])]
@@ -102,7 +102,7 @@ def screen(found: ShareList, asking: Session, when: When) -> str:
 
 
 def _sentences(found: ShareList) -> list[str]:
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
 
     if not found.shares:
         return [f"{'nobody has anything' if found.is_of_all else 'you have nothing'} of what is shared"]
@@ -127,7 +127,7 @@ def percent_of(view: ShareView) -> str:
 
 
 def _place(view: ShareView) -> str:
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
 
     return "the head" if view.nodes == 0 and view.where == "head" else printable(view.where)
 
@@ -147,7 +147,7 @@ def _row(view: ShareView) -> tuple[object, ...]:
 
 def _amount(amount: int, unit: str) -> str:
     from cachemgr.base.sizes import in_words
-    from cachemgr.cli.times import span_in_words
+    from cachemgr.base.times import span_in_words
 
     if unit == "bytes":
         return in_words(amount).replace(" ", "")

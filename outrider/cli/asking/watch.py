@@ -51,7 +51,7 @@ class Screen:
 
     def show(self, text: str, changes: dict[str, str]) -> None:
         """Lines that do not fit are cut: what has scrolled away cannot be drawn over."""
-        from cachemgr.cli.progress import cut
+        from cachemgr.base.tables import cut
 
         shown = [printable_line(line) for line in text.split("\n")]
         most = self._lines() - 1

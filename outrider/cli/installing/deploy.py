@@ -318,7 +318,7 @@ def _say(result: NodeResult, count: int, total: int) -> None:
 
 
 def _show(results: Sequence[NodeResult], is_json: bool) -> None:
-    from cachemgr.cli.tables import table
+    from cachemgr.base.tables import table
 
     if is_json:
         print_json({"nodes": results})

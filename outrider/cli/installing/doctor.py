@@ -229,7 +229,7 @@ def _runner(found: Facts) -> SystemRunner:
 
 
 def _show(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
-    from cachemgr.cli.tables import table
+    from cachemgr.base.tables import table
 
     shown = [each for each in findings if each.level or not arguments.quiet]
     if arguments.json:

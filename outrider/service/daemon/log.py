@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TextIO
 
 from cachemgr.base.clock import WallClock
 from cachemgr.daemon.log import LEVELS, MOST_CHARACTERS
-from cachemgr.daemon.log import Log as NodeLog
+from cachemgr.daemon.log import DaemonLog as NodeLog
 from outrider.service.meter import Log
 
 Level = Literal["debug", "info", "warning", "error"]

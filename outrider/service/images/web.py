@@ -12,7 +12,7 @@ from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
 from cachemgr.fetch.sources.web import WebSource
-from cachemgr.fetch.sources.wire import Head
+from cachemgr.fetch.sources.wire import ResponseHead
 from outrider.service.ports import FoundImage, ImageTrouble
 
 LOOK_S = 15.0
@@ -53,7 +53,7 @@ def look(
     return FoundImage(size_bytes=size_bytes, digest=given or told or "")
 
 
-def _told(head: Head) -> str | None:
+def _told(head: ResponseHead) -> str | None:
     """What the answer's header says; of several algorithms sha-256 counts."""
     for name, form in (("repr-digest", REPR_DIGEST), ("digest", DIGEST)):
         for part in head.headers.get(name, "").split(","):

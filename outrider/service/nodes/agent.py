@@ -49,8 +49,8 @@ MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
 
 
-class Asker(Protocol):
-    """The part of `cachemgr.network.client.Client` that is needed."""
+class DaemonConnection(Protocol):
+    """The part of `cachemgr.network.client.DaemonClient` that is needed."""
 
     def ask(
         self, verb: str, fields: Mapping[str, object] | None = None, *, timeout_s: float = ...
@@ -66,7 +66,7 @@ def no_relay(node: str) -> None:
 
 
 def tell_daemon(
-    client: Asker,
+    client: DaemonConnection,
     call: TellNode,
     *,
     clock: Clock,
@@ -189,7 +189,7 @@ def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
 class _Asking:
     """The daemon, with an end to all waiting; whoever does not answer is away."""
 
-    def __init__(self, client: Asker, node: str, clock: Clock, until_s: float) -> None:
+    def __init__(self, client: DaemonConnection, node: str, clock: Clock, until_s: float) -> None:
         self._client = client
         self._node = node
         self._clock = clock

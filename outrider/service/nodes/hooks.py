@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
@@ -83,7 +83,7 @@ class PoolHooks:
         return self._paths.get((job.key, job.nodes[0]), "") if job.nodes else ""
 
     def _ask(self, node: str, verb: str, **fields: object) -> dict[str, object]:
-        with Client(self._sockets[node]) as client:
+        with DaemonClient(self._sockets[node]) as client:
             return client.ask(verb, fields, timeout_s=ASK_S)
 
 

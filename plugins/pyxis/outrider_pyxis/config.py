@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import read_size
-from cachemgr.cli.times import read_span
+from cachemgr.base.times import read_span
 from cachemgr.network.client import SOCKET
 
 SECTION = "pyxis"

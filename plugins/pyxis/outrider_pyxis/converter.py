@@ -18,12 +18,12 @@ import threading
 from dataclasses import dataclass, field
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
 from cachemgr.base.ownfolder import OwnFolder
 from cachemgr.base.shares import Shares
 from cachemgr.daemon.network.peer import caller_of
 from cachemgr.daemon.verbs.requests import answer, parse
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from outrider_pyxis.conversion import convert
 from outrider_pyxis.reference import read_wanted
 
@@ -94,7 +94,7 @@ class Converter:
             if found is not None:
                 return found
             if not self.shared.take(uid):
-                raise Busy(
+                raise InUse(
                     f"you have {self.shared.held_by(uid)} of the {self.shared.in_all} images that are being "
                     f"converted or wait for it ({self.shared.most} may): try again when one has ended, "
                     "or ask the administrator for converter_waiting"
@@ -149,7 +149,7 @@ class Converter:
                 "format": "squashfs",
                 "pin": pin,
             }
-            with Client(config.socket) as client:
+            with DaemonClient(config.socket) as client:
                 found = client.ask("add", wish, on_progress=lambda progress: None)
                 if not found["is_public"]:
                     # Somebody has the very same bytes in private. They came without credentials.
@@ -170,9 +170,9 @@ class Converter:
 
     def _is_in_pool(self, reference: Reference) -> bool:
         try:
-            with Client(self._config.socket) as client:
+            with DaemonClient(self._config.socket) as client:
                 client.ask("find", {"name": reference.pool_name})
-        except Missing:
+        except NotInPool:
             return False
         return True
 
@@ -198,7 +198,7 @@ class Server:
             try:
                 uid = caller_of(connection, os.geteuid()).uid
                 if not self.shared.take(uid):
-                    raise Busy(
+                    raise InUse(
                         f"you have {self.shared.held_by(uid)} of the {self.shared.in_all} connections to the "
                         "converter: try again when one has ended"
                     )

@@ -18,15 +18,15 @@ from urllib.parse import quote
 
 from cachemgr.base.errors import (
     BadRequest,
-    Busy,
     CacheError,
     DiskFailed,
-    Missing,
+    InUse,
     NoDaemon,
     NotAllowed,
+    NotInPool,
     SourceFailed,
 )
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.pool.records import file_name
 from outrider_pyxis.reference import read_wanted
 from outrider_pyxis.squashfs import check_squashfs
@@ -100,7 +100,7 @@ class Importer:
         """Give back all that the step has; right when nothing is there, and when called again."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._own_copy)
-        with Client(self.config.socket) as client:
+        with DaemonClient(self.config.socket) as client:
             client.ask("release", {"owner": self.step.owner}, timeout_s=RELEASE_ANSWER_S)
 
     def _from_registry(self, uri: str, reference: Reference) -> str:
@@ -117,13 +117,13 @@ class Importer:
     def _present(self, uri: str, reference: Reference) -> str | None:
         names = [self._own_name(uri)] if reference.user else [reference.pool_name, self._own_name(uri)]
         for name in names:
-            with contextlib.suppress(Missing):
+            with contextlib.suppress(NotInPool):
                 return self._pin(name)
         return None
 
     def _converted_for_all(self, uri: str, reference: Reference) -> str | None:
         try:
-            with Client(self.config.converter) as client:
+            with DaemonClient(self.config.converter) as client:
                 client.ask("convert", {"uri": uri}, on_progress=self._check_patience())
             return self._pin(reference.pool_name)
         except CacheError as error:
@@ -160,14 +160,14 @@ class Importer:
         self.say(f"{error}; going on without the pool")
 
     def _pin(self, name: str) -> str:
-        with Client(self.config.socket) as client:
+        with DaemonClient(self.config.socket) as client:
             return _path_of(client.ask("pin", {"name": name, **self._lease()}))
 
     def _add(self, fields: Mapping[str, object], descriptor: int | None = None) -> str:
         """The image, waited for if it is not here yet; the daemon makes one transfer of many requests."""
         wish = {"format": "squashfs", "pin": self._lease(), **fields}
         descriptors = [] if descriptor is None else [descriptor]
-        with Client(self.config.socket) as client:
+        with DaemonClient(self.config.socket) as client:
             found = client.ask("add", wish, descriptors=descriptors, on_progress=self._check_patience())
         return _path_of(found)
 
@@ -244,7 +244,7 @@ class Importer:
                     break
                 except BlockingIOError:
                     if self.clock.monotonic_s() > until_s:
-                        raise Busy(f"another step converts this image for too long: {path}") from None
+                        raise InUse(f"another step converts this image for too long: {path}") from None
                     self.clock.sleep(LOCK_POLL_S)
             yield
         finally:

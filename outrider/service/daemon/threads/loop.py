@@ -22,7 +22,7 @@ from typing import Generic, Protocol, TypeVar
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import Clock, SystemClock
 from cachemgr.base.shares import Share
-from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, Change, SteadyClock
+from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, ClockChange, SteadyClock
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
 from outrider.service.daemon.log import TracingLog
@@ -447,7 +447,7 @@ class Loop(Generic[D]):
             self._is_clock_believed, self._now_s = False, 0
             self._begin_again()
 
-    def _note_clock(self, change: Change) -> None:
+    def _note_clock(self, change: ClockChange) -> None:
         """By whichever thread found it."""
         say = self._log.info if change.kind == BACK else self._log.warning
         say(f"clock is {change.kind}", words=change.words)

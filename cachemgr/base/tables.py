@@ -41,6 +41,15 @@ def width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
+def cut(text: str, columns: int) -> str:
+    """As much as fits on a line."""
+    if width(text) <= columns:
+        return text
+    while text and width(text) > columns - 1:
+        text = text[:-1]
+    return text + "…"
+
+
 def _line(header: Sequence[str], line: Sequence[str], widths: Sequence[int]) -> str:
     fields = []
     for name, field, wide in zip(header, line, widths):
