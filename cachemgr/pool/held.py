@@ -17,6 +17,7 @@ from cachemgr.base.errors import BadRequest, PoolDamaged
 from cachemgr.pool import instance_book, pins, room
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import MOST_BYTES, decode, digest_of, encode
+from cachemgr.protocol import RESERVATION_OWNER, USER_OWNER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,11 +27,8 @@ if TYPE_CHECKING:
     from cachemgr.pool.pool import ImagePool
     from cachemgr.pool.records import PoolImage, PoolPin
 
-# Owners of the service's pins.
-RESERVATION = "reservation:"
 INSTANCE = "instance:"
-# Whose instance it is: a job's ends when the job does, and its lease is far longer than that.
-OF_A_USER = "uid:"
+# A job's instance ends when the job does, and its lease is far longer than that.
 MOST_OF_A_JOB_S = 3_600
 # What the service has promised.
 PROMISED_FILE = "promised.json"
@@ -197,18 +195,18 @@ def _arriving(pool: ImagePool, ingest: Ingest, now_s: int, trusted: set[int]) ->
 
 
 def is_promise(pin: PoolPin, trusted: set[int]) -> bool:
-    return pin.kind == "hold" and pin.uid in trusted and pin.owner.startswith(RESERVATION)
+    return pin.kind == "hold" and pin.uid in trusted and pin.owner.startswith(RESERVATION_OWNER)
 
 
 def _user_of(instance: instance_book.Instance | None) -> int | None:
     """The user who made an instance; None for those that root's hooks made for jobs."""
-    return None if instance is None or not instance.owner.startswith(OF_A_USER) else instance.uid
+    return None if instance is None or not instance.owner.startswith(USER_OWNER) else instance.uid
 
 
 def _end_of(instance: instance_book.Instance | None, now_s: int) -> int:
     if instance is None:
         return now_s + 1
-    if instance.owner.startswith(OF_A_USER):
+    if instance.owner.startswith(USER_OWNER):
         return max(instance.expires_s, now_s + 1)
     return max(min(instance.expires_s, now_s + MOST_OF_A_JOB_S), now_s + 1)
 

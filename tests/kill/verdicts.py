@@ -12,8 +12,8 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.pool.layout import PoolLayout
 from cachemgr.pool.pins import read_pins
 from cachemgr.pool.records import digest_of
+from cachemgr.protocol import RESERVATION_OWNER
 from outrider.service.desk.reservations.alarms import FIRST_WORD_S
-from outrider.service.nodes.agent import OURS
 from tests.kill.callers import Promised, Told
 from tests.kill.origin import Origin
 from tests.kill.victim import CLOCK, Answered, Gone, Json, Trouble, Victim
@@ -245,7 +245,7 @@ def _pins(victim: Victim, node: str, key: str) -> list[tuple[str, int]]:
     """Owners as the service names them, and until when they hold the image."""
     layout = PoolLayout(str(victim.node_folder / node / "pool"))
     found = read_pins(RealDisk(), layout.image(key))
-    return [(pin.owner.removeprefix(OURS), pin.expires_s) for pin in found]
+    return [(pin.owner.removeprefix(RESERVATION_OWNER), pin.expires_s) for pin in found]
 
 
 def _journal(victim: Victim) -> Json:

@@ -16,6 +16,7 @@ import pytest
 from cachemgr.base.errors import BadRequest
 from cachemgr.daemon.network import line as lines
 from cachemgr.daemon.verbs import requests
+from cachemgr.protocol import NameRequest
 from tests.node.daemons import Inside, as_user, eventually, needs_root
 
 Start = Callable[..., Inside]
@@ -111,7 +112,7 @@ def test_deep_nesting_is_refused_before_it_is_parsed(line: socket.socket) -> Non
 def test_brackets_in_a_text_are_no_nesting() -> None:
     deep = json.dumps({"v": 1, "do": "find", "name": '[{"' * 40}).encode()
 
-    assert requests.parse(deep).text("name") == '[{"' * 40
+    assert requests.parse(deep).read(NameRequest).name == '[{"' * 40
 
 
 @pytest.mark.parametrize("depth", [requests.MOST_NESTING, requests.MOST_NESTING + 1])

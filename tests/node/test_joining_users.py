@@ -83,7 +83,7 @@ def test_who_waits_for_admission_still_has_to_prove_a_right(
     gate.set()
     daemon.settle()
 
-    assert refused(daemon, "find", name=fields["digest"], uid=BOB) == "Missing"
+    assert refused(daemon, "find", name=fields["digest"], uid=BOB) == "NotInPool"
 
 
 def test_readers_who_prove_their_right_at_once_are_both_admitted(

@@ -54,7 +54,7 @@ def test_what_came_with_a_password_is_that_users_name_alone(inside: Start, carri
     mine = asks(daemon, BOB, "add", uri=of_bob)["digest"]
 
     assert (theirs, mine) == (digest, f"sha256:{sha256(b'b' * MIB)}")
-    assert asks(daemon, 2003, "find", name=bare) == "Missing"
+    assert asks(daemon, 2003, "find", name=bare) == "NotInPool"
     assert asks(daemon, ALICE, "find", name=bare)["digest"] == digest
     assert asks(daemon, ALICE, "forget", alias=bare) == {"was_known": True}
 
@@ -164,7 +164,7 @@ def test_users_claim_on_a_digest_stops_nobody_else(
         daemon.settle()
 
     assert forged == "WrongBytes"
-    assert asks(daemon, BOB, "find", name=B) == "Missing"
+    assert asks(daemon, BOB, "find", name=B) == "NotInPool"
     assert (found["digest"], found["is_public"]) == (f"sha256:{digest}", True)
     assert visible["uri"] == A
     assert daemon.ask("ls")["arriving"] == []

@@ -52,7 +52,7 @@ def lease_s() -> int:
 
 def test_kernel_says_who_calls_and_the_request_cannot(daemon: Inside) -> None:
     assert asks(daemon, ALICE, "find", name=A, uid=0) == "NotAllowed"
-    assert asks(daemon, ALICE, "find", name=A, uid=ALICE) == "Missing"
+    assert asks(daemon, ALICE, "find", name=A, uid=ALICE) == "NotInPool"
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_private_image_is_invisible_to_others(daemon: Inside) -> None:
     digest = mine["digest"]
 
     assert mine["is_public"] is False
-    assert asks(daemon, BOB, "find", name=digest) == "Missing"
-    assert asks(daemon, BOB, "show", name=A) == "Missing"
+    assert asks(daemon, BOB, "find", name=digest) == "NotInPool"
+    assert asks(daemon, BOB, "show", name=A) == "NotInPool"
     assert asks(daemon, BOB, "ls")["images"] == []
-    assert asks(daemon, BOB, "pin", name=digest, owner="o", until_s=lease_s()) == "Missing"
-    assert asks(daemon, BOB, "instance", name=digest, owner="o", until_s=lease_s()) == "Missing"
+    assert asks(daemon, BOB, "pin", name=digest, owner="o", until_s=lease_s()) == "NotInPool"
+    assert asks(daemon, BOB, "instance", name=digest, owner="o", until_s=lease_s()) == "NotInPool"
     assert asks(daemon, ALICE, "find", name=digest)["path"] == mine["path"]
     assert daemon.ask("find", name=digest)["digest"] == digest
 
@@ -121,7 +121,7 @@ def test_named_readers_and_groups_may_use_a_private_image(daemon: Inside) -> Non
 
     assert asks(daemon, BOB, "find", name=digest)["digest"] == digest
     assert asks(daemon, 2003, "find", gids=(77,), name=digest)["digest"] == digest
-    assert asks(daemon, 2003, "find", gids=(78,), name=digest) == "Missing"
+    assert asks(daemon, 2003, "find", gids=(78,), name=digest) == "NotInPool"
     assert asks(daemon, ALICE, "ls")["images"][0]["readers"] == {"uids": [BOB], "gids": [77]}
     assert "readers" not in asks(daemon, BOB, "ls")["images"][0], "whose else it is its owner knows"
 
@@ -144,7 +144,7 @@ def test_second_user_proves_a_right_to_the_source(daemon: Inside, carrier: Scrip
     assert found["digest"] == digest
     assert len(carrier.asked) == asked + 1
     assert asks(daemon, BOB, "find", name=digest)["digest"] == digest
-    assert asks(daemon, 2003, "find", name=digest) == "Missing"
+    assert asks(daemon, 2003, "find", name=digest) == "NotInPool"
 
 
 def test_without_a_right_to_the_source_nobody_becomes_a_reader(
@@ -157,7 +157,7 @@ def test_without_a_right_to_the_source_nobody_becomes_a_reader(
     assert asks(daemon, BOB, "add", uri=A) == "NotAllowed"
     assert asks(daemon, BOB, "add", uri=A, digest=digest) == "NotAllowed"
     assert asks(daemon, BOB, "add", uri=B, digest=digest) == "NotAllowed"
-    assert asks(daemon, BOB, "find", name=digest) == "Missing"
+    assert asks(daemon, BOB, "find", name=digest) == "NotInPool"
 
 
 def test_user_cannot_join_what_arrives_privately(daemon: Inside, carrier: ScriptedCarrier) -> None:
@@ -176,7 +176,7 @@ def test_user_cannot_join_what_arrives_privately(daemon: Inside, carrier: Script
     gate.set()
 
     assert seen == ([], [])
-    assert (joined, cancelled) == ("WrongBytes", "Missing")
+    assert (joined, cancelled) == ("WrongBytes", "NotInPool")
 
 
 def test_address_is_not_believed_because_a_user_says_so(daemon: Inside, carrier: ScriptedCarrier) -> None:
@@ -189,7 +189,7 @@ def test_address_is_not_believed_because_a_user_says_so(daemon: Inside, carrier:
 
     assert before == "WrongBytes"
     assert paired["digest"] == f"sha256:{digest}"
-    assert asks(daemon, BOB, "find", name=A) == "Missing"
+    assert asks(daemon, BOB, "find", name=A) == "NotInPool"
     assert asks(daemon, BOB, "add", uri=A)["digest"] == f"sha256:{sha256(carrier.contents[A])}"
 
 
@@ -205,7 +205,7 @@ def test_finishing_what_came_from_elsewhere_does_not_make_the_address_stand_for_
     finished = asks(daemon, ALICE, "add", uri=A, digest=digest)
 
     assert (first, finished["digest"]) == ("SourceFailed", f"sha256:{digest}")
-    assert asks(daemon, BOB, "find", name=A) == "Missing"
+    assert asks(daemon, BOB, "find", name=A) == "NotInPool"
     assert asks(daemon, BOB, "add", uri=A)["digest"] == f"sha256:{sha256(carrier.contents[A])}"
 
 
@@ -285,7 +285,7 @@ class TestOpenFiles:
         """A file that somebody claims to have opened there must not become everybody's file of that name."""
         self.add(daemon, ALICE, file)
 
-        assert asks(daemon, BOB, "find", name=file.as_uri()) == "Missing"
+        assert asks(daemon, BOB, "find", name=file.as_uri()) == "NotInPool"
 
     def test_changed_file_is_another_image(self, daemon: Inside, file: Path) -> None:
         before = self.add(daemon, ALICE, file)["digest"]

@@ -100,7 +100,7 @@ def test_more_conversions_than_may_wait_are_refused_and_their_users_convert(site
     eventually("both are asked for", lambda: site.log().count("asked uid=") == 2, site.log)
 
     refused = as_user(ALICE, lambda: ask(site, "docker://three"))
-    assert refused["raises"] == "Busy"
+    assert refused["raises"] == "InUse"
     assert refused["message"].startswith("you have 2 of the 2 images")
     gate.unlink()
     assert [path_of(each.end()).is_relative_to(site.folder / "pool") for each in begun] == [True, True]

@@ -7,6 +7,8 @@ import pwd
 import socket
 import struct
 
+from cachemgr.protocol import USER_OWNER
+
 CREDENTIALS = struct.Struct("3i")
 # Not in the socket module; the numbers are Linux'.
 SO_PEERGROUPS = 59
@@ -48,7 +50,7 @@ class NodeCaller:
 
     def owner(self, owner: str) -> str:
         """The name under which an owner's things are kept: nobody can write another's."""
-        return owner if self.is_privileged else f"uid:{self.uid}:{owner}"
+        return owner if self.is_privileged else f"{USER_OWNER}{self.uid}:{owner}"
 
 
 def caller_of(connection: socket.socket, service_uid: int) -> NodeCaller:

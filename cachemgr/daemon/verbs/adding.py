@@ -9,14 +9,26 @@ from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotA
 from cachemgr.base.sizes import in_words
 from cachemgr.config import SCHEMES
 from cachemgr.daemon.transfers.places import close_files
+from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.verbs import access, quota
-from cachemgr.daemon.verbs.shapes import image_fields, progress_fields, transfer_fields
+from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_progress
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, user_origin
+from cachemgr.network.fields import plain
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
 from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
+from cachemgr.protocol import (
+    AddRequest,
+    DryRun,
+    EvictedImage,
+    ImageEntry,
+    PinFields,
+    PinRequest,
+    Readers,
+    TransferEntry,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +36,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.transfers.places import Admission
-    from cachemgr.daemon.transfers.transfer import PoolTransfer, Work
+    from cachemgr.daemon.transfers.transfer import Work
     from cachemgr.daemon.verbs.requests import VerbRequest
     from cachemgr.fetch.bring import Reins
     from cachemgr.pool.ingest import Ingest
@@ -60,40 +72,38 @@ class Addition:
 
 def add(
     node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
+) -> ImageEntry | TransferEntry | DryRun:
     addition = _read(node, caller, request)
     try:
         found = _begin(node, caller, addition)
     except BaseException:
         close_files(addition.origins)
         raise
-    if isinstance(found, dict):
+    if not isinstance(found, PoolTransfer):
         close_files(addition.origins)
         return found
     if not addition.waits:
-        return transfer_fields(node, found)
+        return transfer_entry(node, found)
     seen = -1
     while not found.has_ended:
-        line.progress(progress_fields(node, found))
+        line.progress(plain(transfer_progress(found)))
         seen = node.transfers.wait(found, seen, TELL_S)
     if found.error is not None or found.image is None:
         raise found.error or CacheError(f"the transfer {found.name} ended without an image")
-    return image_fields(node, caller, node.pool.image(found.image.digest) or found.image)
+    return image_entry(node, caller, node.pool.image(found.image.digest) or found.image)
 
 
-def read_pin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> PoolPin:
-    """A pin's fields, which `add` and `pin` have in common."""
-    now_s = node.clock.now_s()
-    kind = request.optional_text("kind") or "hold"
+def checked_pin(node: NodeContext, caller: NodeCaller, given: PinFields | PinRequest) -> PoolPin:
+    """The pin that `add` and `pin` are asked for."""
+    kind = given.kind or "hold"
     if kind not in PIN_KINDS or kind == "instance":
         raise BadRequest(f"there is no kind of pin {kind!r}: choose hold or expect")
-    from_s = request.optional_number("from_s")
     return PoolPin(
-        owner=caller.owner(request.text("owner")),
+        owner=caller.owner(given.owner),
         kind=kind,
         uid=caller.uid,
-        expires_s=access.checked_until(node, caller, request.number("until_s")),
-        from_s=now_s if from_s is None else from_s,
+        expires_s=access.checked_until(node, caller, given.until_s),
+        from_s=node.clock.now_s() if given.from_s is None else given.from_s,
     )
 
 
@@ -107,54 +117,35 @@ def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: Pool
 
 
 def _read(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Addition:
-    uri = request.text("uri")
-    sources = request.texts("sources")
-    digest = request.optional_text("digest")
-    part = request.part("pin")
-    pin = read_pin(node, caller, part) if part else None
-    if part is not None:
-        part.finish()
-    is_private = request.truth("private") if "private" in request else None
-    named = request.part("readers")
-    readers = ImageAccess(
-        is_public=False,
-        uids=named.numbers("uids") if named else (),
-        gids=named.numbers("gids") if named else (),
-    )
-    if named is not None:
-        named.finish()
-        is_private = True
-    deadline_s, rate = request.optional_number("deadline_s"), request.optional_number("rate_bytes_per_s", 1)
-    expected = request.optional_number("expected_rate_bytes_per_s", 1)
-    size_bytes, expires_s = request.optional_number("size_bytes"), request.optional_number("expires_s")
-    image_format = request.optional_text("format") or "file"
-    waits, is_dry_run = request.truth("wait"), request.truth("dry_run")
-    request.finish()
-    if (sources or expires_s is not None or expected is not None) and not caller.is_privileged:
+    wanted = request.read(AddRequest)
+    pin = checked_pin(node, caller, wanted.pin) if wanted.pin else None
+    readers = wanted.readers or Readers()
+    is_ours = wanted.sources or wanted.expires_s is not None or wanted.expected_rate_bytes_per_s is not None
+    if is_ours and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
-    digest = checked_digest(digest) if digest else ""
+    digest = checked_digest(wanted.digest) if wanted.digest else ""
     # Last, since it takes a descriptor that nobody would close if more could be refused.
-    name, origins = _origins(node, caller, uri, sources, request.descriptors)
+    name, origins = _origins(node, caller, wanted.uri, wanted.sources or (), request.descriptors)
     return Addition(
         name=name,
         digest=digest,
-        size_bytes=size_bytes,
-        format=image_format,
+        size_bytes=wanted.size_bytes,
+        format=wanted.format or "file",
         origins=origins,
         pin=pin,
-        is_private=is_private,
-        readers=readers,
-        deadline_s=deadline_s,
-        rate_bytes_per_s=rate or node.config.transfer_rate_bytes_per_s or None,
-        expected_rate_bytes_per_s=expected,
-        expires_s=expires_s,
-        waits=waits,
-        is_dry_run=is_dry_run,
+        is_private=wanted.private if wanted.readers is None else True,
+        readers=ImageAccess(is_public=False, uids=readers.uids, gids=readers.gids),
+        deadline_s=wanted.deadline_s,
+        rate_bytes_per_s=wanted.rate_bytes_per_s or node.config.transfer_rate_bytes_per_s or None,
+        expected_rate_bytes_per_s=wanted.expected_rate_bytes_per_s,
+        expires_s=wanted.expires_s,
+        waits=wanted.wait,
+        is_dry_run=wanted.dry_run,
     )
 
 
 def _origins(
-    node: NodeContext, caller: NodeCaller, uri: str, sources: list[str], descriptors: tuple[int, ...]
+    node: NodeContext, caller: NodeCaller, uri: str, sources: tuple[str, ...], descriptors: tuple[int, ...]
 ) -> tuple[str, tuple[Origin, ...]]:
     """The image's name, and where its bytes are to come from."""
     if caller.is_privileged:
@@ -164,7 +155,7 @@ def _origins(
             name = origin_of(uri, is_trusted=True).name
         if descriptors:
             raise BadRequest("root and the pool's own user name a file by its path, not as an open file")
-        return name, tuple(origin_of(each, is_trusted=True) for each in sources or [uri])
+        return name, tuple(origin_of(each, is_trusted=True) for each in sources or (uri,))
     origin = user_origin(uri, caller.uid)
     allowed = node.config.user_schemes
     if origin.scheme not in allowed:
@@ -179,7 +170,7 @@ def _origins(
     return origin.name, (origin,)
 
 
-def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> dict[str, object] | PoolTransfer:
+def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> ImageEntry | DryRun | PoolTransfer:
     """The answer, if it is known at once, or the transfer that brings the image."""
     _drop_stale_name(node, addition)
     image = node.pool.find(addition.digest or addition.name)
@@ -410,7 +401,7 @@ def _bring(node: NodeContext, order: BringOrder, transfer: PoolTransfer, reins: 
 
 def _present(
     node: NodeContext, caller: NodeCaller, addition: Addition, image: PoolImage
-) -> dict[str, object]:
+) -> ImageEntry | DryRun:
     """It is here already: check the caller's right, pin it, and name it if that is believed."""
     if not access.may_use(node.pool, caller, image):
         access.prove(node, caller, image, addition.origins[0])
@@ -419,7 +410,7 @@ def _present(
     if addition.size_bytes not in (None, image.size_bytes):
         raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {addition.size_bytes}")
     if addition.is_dry_run:
-        return {"fits": True, "is_present": True, "evicted": []}
+        return DryRun(fits=True, is_present=True, evicted=())
     is_owner = caller.is_privileged or caller.uid == image.owner_uid
     if addition.is_private is False and is_owner and not image.readers.is_public:
         image = access.publish(node, image)
@@ -435,7 +426,7 @@ def _present(
         )
         name_it(node.pool, image, order)
     node.metrics.count("outrider_image_requests_total", "hit")
-    return image_fields(node, caller, image)
+    return image_entry(node, caller, image)
 
 
 def _size(node: NodeContext, caller: NodeCaller, addition: Addition) -> int:
@@ -464,10 +455,10 @@ def _drop_stale_name(node: NodeContext, addition: Addition) -> None:
         node.pool.remove_alias(addition.name)
 
 
-def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> dict[str, object]:
+def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> DryRun:
     """Whether that many bytes would find room, and what would have to leave."""
     if is_arriving:
-        return {"fits": True, "is_present": False, "evicted": []}
+        return DryRun(fits=True, is_present=False, evicted=())
     limit_bytes = node.pool.settings.limit_bytes
     if size_bytes > limit_bytes:
         raise NeverFits(f"{in_words(size_bytes)} never fit into the pool of {in_words(limit_bytes)}")
@@ -478,5 +469,5 @@ def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) ->
         chosen = [] if missing_bytes <= 0 else room.choose(node.pool, missing_bytes)
     if chosen is None:
         raise NoRoom(f"{in_words(size_bytes)} find no room: too much is pinned or arriving")
-    evicted = [{"digest": f"sha256:{each.key}", "size_bytes": each.size_bytes} for each in chosen]
-    return {"fits": True, "is_present": False, "evicted": evicted}
+    evicted = tuple(EvictedImage(f"sha256:{each.key}", each.size_bytes) for each in chosen)
+    return DryRun(fits=True, is_present=False, evicted=evicted)

@@ -7,6 +7,7 @@ or nothing but its number, if the service has pinned an image here for it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
@@ -15,11 +16,20 @@ from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.network.line import Gone
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.leasing import instance_of
-from cachemgr.daemon.verbs.shapes import instance_fields
+from cachemgr.daemon.verbs.shapes import instance_entry
 from cachemgr.network.channel import NODE
 from cachemgr.network.job_tickets import JOB, checked_ticket
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.records import digest_of
+from cachemgr.protocol import (
+    JOB_OWNER,
+    RESERVATION_OWNER,
+    ClaimedElsewhere,
+    ClaimRequest,
+    InstanceEntry,
+    Released,
+    ReleaseRequest,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,34 +42,27 @@ if TYPE_CHECKING:
 # The epilog takes the instance away, or a later boot does, or the service, which compares: this
 # end is for nodes that have lost all of them. A job must not lose its disk while it runs.
 LONGEST_S = pins.LONGEST_LEASE_S - 60
-OWNER = "job-"
-RESERVATION = "reservation:"
 
 
 def claim(
     node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
+) -> InstanceEntry | ClaimedElsewhere:
     begin_s = node.clock.monotonic_s()
     access.require_privilege(caller, "claiming a job's image")
-    job, attempt = request.text("job"), request.optional_number("attempt")
-    task = request.optional_number("task", least=1)
-    ticket, reservation = request.optional_text("ticket"), request.optional_text("reservation")
-    is_pinned = request.truth("pinned")
-    until_s, nodes = request.optional_number("until_s"), request.texts("nodes")
-    request.finish()
+    wanted = request.read(ClaimRequest)
+    job, ticket, reservation = wanted.job, wanted.ticket, wanted.reservation
     if not JOB.fullmatch(job):
         raise BadRequest(f"{job[:60]!r} is no number of a job")
-    if ticket is None and reservation is None and not is_pinned:
+    if ticket is None and reservation is None and not wanted.pinned:
         raise BadRequest("a claim needs a ticket or a reservation")
     # A prolog that was killed meanwhile is followed by the epilog, which may be there already.
     line.check_is_heard()
     # Each task of an array has a copy of its own; their tickets and pins are the array's.
-    name = job if task is None else f"{job}.{task}"
-    owner, label = f"{OWNER}{name}", "" if attempt is None else f"attempt-{attempt}"
-    if nodes:
-        fields = {"job": job, "task": task, "attempt": attempt, "until_s": until_s, "uid": caller.uid}
-        promise = {"ticket": ticket, "reservation": reservation, "pinned": is_pinned or None}
-        return _claim_elsewhere(node, nodes, owner, {**fields, **promise}, line)
+    name = job if wanted.task is None else f"{job}.{wanted.task}"
+    owner, label = f"{JOB_OWNER}{name}", "" if wanted.attempt is None else f"attempt-{wanted.attempt}"
+    if wanted.nodes:
+        there = dataclasses.replace(wanted, uid=caller.uid, nodes=None)
+        return _claim_elsewhere(node, wanted.nodes, owner, there, line)
     image = _promised(node, caller, job, (name, job), ticket, reservation)
     _clear_earlier(node, owner, label)
     made = instance_of(
@@ -68,22 +71,22 @@ def claim(
         image,
         owner=owner,
         label=label,
-        until_s=until_s or node.clock.now_s() + LONGEST_S,
+        until_s=wanted.until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
     )
-    return instance_fields(made)
+    return instance_entry(made)
 
 
 def _claim_elsewhere(
-    node: NodeContext, names: list[str], owner: str, fields: dict[str, object], line: LineConnection
-) -> dict[str, object]:
+    node: NodeContext, names: tuple[str, ...], owner: str, wanted: ClaimRequest, line: LineConnection
+) -> ClaimedElsewhere:
     """The other nodes of a job: an instance on each of them, or on none."""
     wrong = [name for name in names if not NODE.fullmatch(name)]
     if wrong:
         raise BadRequest(f"{wrong[0][:60]!r} is no name of a node")
-    answers = neighbours.ask_all(node, names, "claim", fields)
+    answers = neighbours.ask_all(node, names, "claim", wanted, InstanceEntry)
     for name, made in sorted(answers.results.items()):
-        if made.get("state") == "prepared":
+        if made.state == "prepared":
             answers.errors[name] = Unsuitable(
                 "this instance needs mounts, which nobody there makes: let its daemon be root"
             )
@@ -91,10 +94,10 @@ def _claim_elsewhere(
         answers.check()
         line.check_is_heard()
     except (CacheError, Gone):
-        neighbours.ask_all(node, names, "release", {"owner": owner})
+        neighbours.ask_all(node, names, "release", ReleaseRequest(owner), Released)
         raise
     node.log.info("claimed on other nodes", owner=owner, nodes=len(names))
-    return {"owner": owner, "paths": {name: made["path"] for name, made in answers.results.items()}}
+    return ClaimedElsewhere(owner, {name: made.path for name, made in answers.results.items()})
 
 
 def _promised(
@@ -123,7 +126,7 @@ def _promised(
 
 def _reserved(node: NodeContext, reservation: str) -> str:
     """The image that the service has pinned for a reservation; users' pins have other names."""
-    digests = _held(node, {f"{RESERVATION}{reservation}"})
+    digests = _held(node, {f"{RESERVATION_OWNER}{reservation}"})
     if not digests:
         raise NotInPool(f"no image is held on this node for reservation {reservation}")
     if len(digests) > 1:
@@ -133,7 +136,7 @@ def _reserved(node: NodeContext, reservation: str) -> str:
 
 def _pinned(node: NodeContext, job: str, names: tuple[str, ...]) -> str:
     """The image that the service has pinned for a job or its array; it pins both kinds by one rule."""
-    owners = {f"{RESERVATION}{OWNER}{name}" for name in names}
+    owners = {f"{RESERVATION_OWNER}{JOB_OWNER}{name}" for name in names}
     digests = _held(node, owners)
     if len(digests) == 1:
         return digests[0]

@@ -7,11 +7,23 @@ from contextlib import nullcontext
 from cachemgr.base.errors import BadRequest, NotInPool
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
-from cachemgr.daemon.verbs.adding import pin_image, read_pin
-from cachemgr.daemon.verbs.shapes import image_fields, instance_fields
+from cachemgr.daemon.verbs.adding import checked_pin, pin_image
+from cachemgr.daemon.verbs.shapes import image_entry, instance_entry
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import checked_name, digest_of
+from cachemgr.protocol import (
+    ForgetRequest,
+    Forgotten,
+    ImageEntry,
+    InstanceEntry,
+    InstanceRequest,
+    PinRequest,
+    Released,
+    ReleaseRequest,
+    Unpinned,
+    UnpinRequest,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,13 +35,10 @@ if TYPE_CHECKING:
     from cachemgr.pool.records import PoolImage
 
 
-def pin(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
-    name = request.text("name")
-    wanted = read_pin(node, caller, request)
-    request.finish()
-    image = access.find_visible(node, caller, name)
+def pin(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ImageEntry:
+    given = request.read(PinRequest)
+    wanted = checked_pin(node, caller, given)
+    image = access.find_visible(node, caller, given.name)
     access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), wanted.owner)
     pin_image(node, caller, image, wanted)
     node.log.info(
@@ -39,41 +48,34 @@ def pin(
         owner=wanted.owner,
         until_s=wanted.expires_s,
     )
-    return image_fields(node, caller, image)
+    return image_entry(node, caller, image)
 
 
-def unpin(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
-    name, owner = request.text("name"), caller.owner(request.text("owner"))
-    request.finish()
-    names = access.names_meant(caller, name)
+def unpin(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Unpinned:
+    wanted = request.read(UnpinRequest)
+    names, owner = access.names_meant(caller, wanted.name), caller.owner(wanted.owner)
     # All of them, not the first that succeeds.
     given_back = [node.pool.unpin(each, owner) for each in names]
     node.poke("images", node.clock.now_s())
-    return {"was_pinned": any(given_back)}
+    return Unpinned(any(given_back))
 
 
 def instance(
     node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
+) -> InstanceEntry:
     """One at a time for each ordinary user: so nobody gets past a quota by asking for many at once, and
     large copies for one user keep the disk no busier than for another."""
+    wanted = request.read(InstanceRequest)
     with nullcontext() if caller.is_privileged else node.one_at_a_time.of(caller.uid):
-        return _instance(node, caller, request)
+        return _instance(node, caller, wanted)
 
 
-def _instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> dict[str, object]:
+def _instance(node: NodeContext, caller: NodeCaller, wanted: InstanceRequest) -> InstanceEntry:
     begin_s = node.clock.monotonic_s()
-    name, owner = request.text("name"), caller.owner(request.text("owner"))
-    label = request.optional_text("label") or ""
-    until_s = access.checked_until(node, caller, request.number("until_s"))
-    method = request.optional_text("method")
-    is_writable = request.truth("is_writable", default=True)
-    context = request.part("context")
-    request.finish()
+    owner, label = caller.owner(wanted.owner), wanted.label or ""
+    until_s = access.checked_until(node, caller, wanted.until_s)
     try:
-        image = access.find_visible(node, caller, name)
+        image = access.find_visible(node, caller, wanted.name)
     except NotInPool:
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
@@ -81,7 +83,7 @@ def _instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> di
     key = instance_book.key_of(owner, label)
     copy_bytes = 0
     if not caller.is_privileged and instance_book.read_instance(node.pool, key) is None:
-        chosen = node.maker.choose(image, method, is_writable=is_writable)
+        chosen = node.maker.choose(image, wanted.method, is_writable=wanted.is_writable)
         copy_bytes = node.maker.taken_bytes(chosen, image)
     what = f"an instance of image {image.short}"
     with quota.held(node, caller, image, what, until_s=until_s, copy_key=key, copy_bytes=copy_bytes):
@@ -93,11 +95,11 @@ def _instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> di
             label=label,
             until_s=until_s,
             begin_s=begin_s,
-            method=method,
-            is_writable=is_writable,
-            context=context.rest() if context else None,
+            method=wanted.method,
+            is_writable=wanted.is_writable,
+            context=wanted.context,
         )
-    return instance_fields(made)
+    return instance_entry(made)
 
 
 def instance_of(
@@ -145,33 +147,26 @@ def instance_of(
     return made
 
 
-def release(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
+def release(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Released:
     """Called by epilogs, hence right when nothing is there, and when asked twice."""
-    owner, label = caller.owner(request.text("owner")), request.optional_text("label")
-    nodes = request.texts("nodes")
-    request.finish()
-    if nodes:
+    wanted = request.read(ReleaseRequest)
+    owner, label = caller.owner(wanted.owner), wanted.label
+    if wanted.nodes:
         access.require_privilege(caller, "releasing on other nodes")
-        answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
+        answers = neighbours.ask_all(node, wanted.nodes, "release", ReleaseRequest(owner, label), Released)
         answers.check()
-        return {
-            name: sum(int(each[name]) for each in answers.results.values()) for name in ("removed", "pins")
-        }
+        found = answers.results.values()
+        return Released(sum(each.removed for each in found), sum(each.pins for each in found))
     removed = instance_book.remove_instances(node.pool, node.maker, owner, label)
     given_back = _unpin_all(node, owner) if label is None else 0
     if removed or given_back:
         node.poke("images", node.clock.now_s())
         node.log.info("released", culprit=caller.culprit, owner=owner, instances=removed, pins=given_back)
-    return {"removed": removed, "pins": given_back}
+    return Released(removed, given_back)
 
 
-def forget(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
-    alias = request.text("alias")
-    request.finish()
+def forget(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Forgotten:
+    alias = request.read(ForgetRequest).alias
     if digest_of(alias):
         raise BadRequest("a digest is no alias: evict the image instead")
     names = access.names_meant(caller, alias)
@@ -181,7 +176,7 @@ def forget(
         if not is_file and not any(node.pool.alias(name) for name in names):
             access.require_privilege(caller, "forgetting a name that others use")
     removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
-    return {"was_known": any(removed)}
+    return Forgotten(any(removed))
 
 
 def _unpin_all(node: NodeContext, owner: str) -> int:

@@ -6,6 +6,7 @@ from cachemgr.base.errors import BadRequest
 from cachemgr.config import share_bytes
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.pool.held import promise as hold
+from cachemgr.protocol import HeldEntry, PromisedRoom, PromiseRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ MOST_TOLD = 500
 
 def promise(
     node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
+) -> PromisedRoom:
     """Hold so many bytes until then; without `size_bytes`, only say what holds."""
     access.require_privilege(caller, "promising bytes")
-    size_bytes, until_s = request.optional_number("size_bytes"), request.optional_number("until_s")
-    request.finish()
+    wanted = request.read(PromiseRequest)
+    size_bytes, until_s = wanted.size_bytes, wanted.until_s
     if (size_bytes is None) != (until_s is None):
         raise BadRequest("promising bytes needs both size_bytes and until_s")
     if size_bytes is not None and until_s is not None:
@@ -34,13 +35,13 @@ def promise(
             hold(node.pool, size_bytes, until_s)
     found = quota.account_of(node)
     gauge_held(node, found)
-    return {
-        "limit_bytes": found.limit_bytes,
-        "capacity_bytes": found.capacity_bytes,
-        "promised_bytes": found.promised_bytes,
-        "users_bytes": share_bytes(node.config.users_bytes, found.limit_bytes) or found.limit_bytes,
-        "others": _told([each for each in found.holdings if each.is_others]),
-    }
+    return PromisedRoom(
+        limit_bytes=found.limit_bytes,
+        capacity_bytes=found.capacity_bytes,
+        promised_bytes=found.promised_bytes,
+        users_bytes=share_bytes(node.config.users_bytes, found.limit_bytes) or found.limit_bytes,
+        others=_told([each for each in found.holdings if each.is_others]),
+    )
 
 
 def gauge_held(node: NodeContext, found: PoolAccount) -> None:
@@ -49,19 +50,15 @@ def gauge_held(node: NodeContext, found: PoolAccount) -> None:
     node.metrics.set("outrider_pool_held_bytes", found.others_bytes)
 
 
-def _told(holdings: list[PoolHolding]) -> list[dict[str, object]]:
+def _told(holdings: list[PoolHolding]) -> tuple[HeldEntry, ...]:
     """What others hold, the largest first. Whose it is, is nobody's business on another machine."""
     holdings = sorted(holdings, key=lambda each: (-each.size_bytes, each.key))
-    told: list[dict[str, object]] = [
-        {
-            "digest": f"sha256:{each.digest}" if each.digest else None,
-            "size_bytes": each.size_bytes,
-            "until_s": each.until_s,
-        }
+    told = [
+        HeldEntry(f"sha256:{each.digest}" if each.digest else None, each.size_bytes, each.until_s)
         for each in holdings[:MOST_TOLD]
     ]
     rest = holdings[MOST_TOLD:]
     if rest:
-        size_bytes = sum(each.size_bytes for each in rest)
-        told.append({"digest": None, "size_bytes": size_bytes, "until_s": max(each.until_s for each in rest)})
-    return told
+        until_s = max(each.until_s for each in rest)
+        told.append(HeldEntry(None, sum(each.size_bytes for each in rest), until_s))
+    return tuple(told)

@@ -6,6 +6,7 @@ import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.daemon.verbs import adding, claiming, leasing, looking, promising, steering, taking
+from cachemgr.network.fields import plain
 from cachemgr.pool.layout import disk_errors
 
 TYPE_CHECKING = False
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import VerbRequest
 
-    Verb = Callable[[NodeContext, NodeCaller, VerbRequest, LineConnection], dict[str, object]]
+    Verb = Callable[[NodeContext, NodeCaller, VerbRequest, LineConnection], object]
 
 VERBS: dict[str, Verb] = {
     "ping": looking.ping,
@@ -56,13 +57,14 @@ class VerbTable:
             verb = VERBS.get(request.verb)
             if verb is None:
                 raise BadRequest(f"there is no verb {request.verb!r}: choose one of {', '.join(VERBS)}")
-            uid = request.optional_number("uid")
+            uid = request.take_uid()
             if uid is not None and uid != caller.uid:
                 if not caller.is_privileged:
                     raise NotAllowed("only root and the pool's own user act for others")
                 caller = caller.acting_for(uid)
             with disk_errors(f"the request {request.verb!r}"):
-                return verb(self.node, caller, request, line)
+                found: dict[str, object] = plain(verb(self.node, caller, request, line))
+                return found
         except CacheError as error:
             result = error.code
             self.node.log.debug(

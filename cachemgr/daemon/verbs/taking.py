@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
 from cachemgr.base.shares import PLACES, Share
 from cachemgr.daemon.verbs import quota
 from cachemgr.pool import instance_book
+from cachemgr.protocol import ListedShares, NoFields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,11 +21,9 @@ MOST_OF_A_THING = 50
 REFUSED, LARGEST = "outrider_share_refused_total", "outrider_share_largest_ratio"
 
 
-def shares(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, object]:
+def shares(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ListedShares:
     """Who has how much of what, and was refused more; ordinary users see their own."""
-    request.finish()
+    request.read(NoFields)
     found = every_share(node)
     if not caller.sees_all:
         found = [each for each in found if each.user == str(caller.uid)]
@@ -33,7 +31,7 @@ def shares(
     for each in sorted(found, key=lambda row: (-row.held, -row.refused, row.user)):
         by_thing.setdefault(each.thing, []).append(each)
     told = [each for thing in sorted(by_thing) for each in by_thing[thing][:MOST_OF_A_THING]]
-    return {"shares": [dataclasses.asdict(each) for each in told]}
+    return ListedShares(tuple(told))
 
 
 def every_share(node: NodeContext) -> list[Share]:

@@ -57,6 +57,14 @@ class Conversion:
     error: CacheError | None = None
 
 
+@dataclass(frozen=True)
+class ConvertRequest:
+    """`convert`: the only verb. It is always waited for."""
+
+    uri: str
+    wait: bool = False
+
+
 class Converter:
     """The conversions of a node: each image once at a time, so many at once, a bounded queue."""
 
@@ -223,9 +231,7 @@ class Server:
         request = parse(read_line(connection))
         if request.verb != "convert":
             raise BadRequest(f"there is no verb {request.verb!r}: the converter knows convert")
-        uri = request.text("uri")
-        request.truth("wait")
-        request.finish()
+        uri = request.read(ConvertRequest).uri
         self._log(f"asked uid={uid} uri={uri}")
         conversion = self._converter.join(uri, uid)
         while conversion is not None and not conversion.ended.wait(TELL_S):

@@ -1,0 +1,442 @@
+"""What a node's daemon and those who ask it say to each other: each message as a value.
+
+A message is one line of JSON. A request is `{"v": 1, "do": VERB, …}` with the fields of that verb's class
+below; what it is answered is named beside it. A field that has its default is not sent, unless it is a list. The daemon takes
+a request to the letter; an answer may come from another version, so of that only what is needed has to be
+there (`cachemgr.network.fields`). A field that may be None and has no default is sent as null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cachemgr.base.shares import Share
+
+VERSION = 1
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
+# How owners of pins and instances begin: a reservation of the service, a job, an ordinary user.
+RESERVATION_OWNER = "reservation:"
+JOB_OWNER = "job-"
+USER_OWNER = "uid:"
+AT_LEAST_1 = {"least": 1}
+
+
+# -- requests -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OnBehalf:
+    """What root and the service may say with every verb: for which user they ask."""
+
+    uid: int | None = None
+
+
+@dataclass(frozen=True)
+class NoFields:
+    """`ping`, `ls`, `instances`, `transfers`, `shares`, `stats`, `metrics`."""
+
+
+@dataclass(frozen=True)
+class Readers:
+    """Who may use a private image besides its owner."""
+
+    uids: tuple[int, ...] = ()
+    gids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PinFields:
+    """A pin that comes with an image's addition."""
+
+    owner: str
+    until_s: int
+    kind: str | None = None
+    from_s: int | None = None
+
+
+@dataclass(frozen=True)
+class AddRequest:
+    """`add`: an `ImageEntry` if the image is here, else its `TransferEntry`; `DryRun` with `dry_run`."""
+
+    uri: str
+    digest: str | None = None
+    size_bytes: int | None = None
+    sources: tuple[str, ...] | None = None
+    pin: PinFields | None = None
+    deadline_s: int | None = None
+    rate_bytes_per_s: int | None = field(default=None, metadata=AT_LEAST_1)
+    format: str | None = None
+    readers: Readers | None = None
+    uid: int | None = None
+    private: bool | None = None
+    expected_rate_bytes_per_s: int | None = field(default=None, metadata=AT_LEAST_1)
+    expires_s: int | None = None
+    wait: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class NameRequest:
+    """`find`: an `ImageEntry`; `show`: a `ShownImage`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class PinRequest:
+    """`pin`: an `ImageEntry`."""
+
+    name: str
+    owner: str
+    until_s: int
+    kind: str | None = None
+    from_s: int | None = None
+
+
+@dataclass(frozen=True)
+class UnpinRequest:
+    """`unpin`: `Unpinned`."""
+
+    name: str
+    owner: str
+
+
+@dataclass(frozen=True)
+class InstanceRequest:
+    """`instance`: an `InstanceEntry`."""
+
+    name: str
+    owner: str
+    until_s: int
+    uid: int | None = None
+    label: str | None = None
+    method: str | None = None
+    is_writable: bool = True
+    context: dict[str, object] | None = None
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """`claim`: an `InstanceEntry`, or with `nodes` `ClaimedElsewhere`."""
+
+    job: str
+    task: int | None = field(default=None, metadata=AT_LEAST_1)
+    attempt: int | None = None
+    until_s: int | None = None
+    uid: int | None = None
+    ticket: str | None = None
+    reservation: str | None = None
+    pinned: bool = False
+    nodes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ReleaseRequest:
+    """`release`: `Released`."""
+
+    owner: str
+    label: str | None = None
+    nodes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class ForgetRequest:
+    """`forget`: `Forgotten`."""
+
+    alias: str
+
+
+@dataclass(frozen=True)
+class TransferChange:
+    """`transfer-set`: the `TransferEntry` as it is then. A rate of 0 is no limit."""
+
+    transfer: str
+    rate_bytes_per_s: int | None = None
+    deadline_s: int | None = None
+    cancel: bool = False
+    pause: bool = False
+    resume: bool = False
+
+
+@dataclass(frozen=True)
+class RateChange:
+    """`limits`: `NodeRates`. What is None stays as it is; 0 is no limit."""
+
+    rate_bytes_per_s: int | None = None
+    relay_rate_bytes_per_s: int | None = None
+
+
+@dataclass(frozen=True)
+class PromiseRequest:
+    """`promise`: `PromisedRoom`. Without both fields nothing is changed."""
+
+    size_bytes: int | None = None
+    until_s: int | None = None
+
+
+@dataclass(frozen=True)
+class EvictRequest:
+    """`evict`: `Evicted`."""
+
+    name: str | None = None
+    need_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """`check`: `Checked`."""
+
+    fix: bool = False
+    digests: bool = False
+
+
+# -- answers --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PingAnswer:
+    version: str
+    pid: int | None
+    uptime_s: int | None
+    now_s: int | None
+    clock_trouble: str
+    pool: str
+    is_index_ready: bool | None
+    caller_uid: int
+    node: str
+
+
+@dataclass(frozen=True)
+class ImageEntry:
+    """An image that is here, and its path for whoever may use it."""
+
+    digest: str
+    size_bytes: int
+    format: str
+    uri: str
+    added_s: int
+    owner_uid: int | None
+    is_public: bool
+    expires_s: int | None
+    uses: int
+    last_use_s: int
+    pins: int
+    path: str | None = None
+
+
+@dataclass(frozen=True)
+class ListedImage(ImageEntry):
+    """Its readers are for its owner, root and the service. Older versions do not tell of them here."""
+
+    readers: Readers | None = None
+
+
+@dataclass(frozen=True)
+class PinEntry:
+    owner: str
+    kind: str
+    uid: int
+    until_s: int
+    from_s: int | None
+
+
+@dataclass(frozen=True)
+class AliasEntry:
+    name: str
+    expires_s: int | None
+
+
+@dataclass(frozen=True)
+class InstanceEntry:
+    instance: str
+    owner: str
+    label: str
+    uid: int | None
+    digest: str
+    method: str
+    is_writable: bool | None
+    created_s: int | None
+    until_s: int | None
+    path: str
+    mounts: tuple[dict[str, object], ...]
+    seed: str | None
+    # making, prepared (root has still to mount it), or ready
+    state: str
+
+
+@dataclass(frozen=True)
+class ShownImage(ImageEntry):
+    """An image with everything that holds it, as far as the caller may know."""
+
+    pin_list: tuple[PinEntry, ...] | None = None
+    instances: tuple[InstanceEntry, ...] | None = None
+    aliases: tuple[AliasEntry, ...] | None = None
+    readers: Readers | None = None
+
+
+@dataclass(frozen=True)
+class ArrivingEntry:
+    """An image on its way here, with the transfer that brings it if one is alive."""
+
+    key: str
+    uri: str
+    digest: str | None
+    size_bytes: int
+    arrived_bytes: int
+    owner_uid: int | None
+    is_public: bool | None
+    transfer: str | None
+    readers: Readers | None = None
+
+
+@dataclass(frozen=True)
+class ListedImages:
+    images: tuple[ListedImage, ...]
+    arriving: tuple[ArrivingEntry, ...]
+
+
+@dataclass(frozen=True)
+class ListedInstances:
+    instances: tuple[InstanceEntry, ...]
+
+
+@dataclass(frozen=True)
+class TransferEntry:
+    """A transfer. `limit_bytes_per_s` is None for no limit, `error` the code of what it failed with."""
+
+    transfer: str
+    state: str
+    uri: str
+    key: str
+    bytes: int
+    size_bytes: int
+    rate_bytes_per_s: int
+    finish_s: int | None
+    source: str | None
+    deadline_s: int | None
+    is_late: bool | None
+    limit_bytes_per_s: int | None
+    wanted_by: tuple[int, ...]
+    created_s: int | None
+    ended_s: int | None
+    digest: str | None
+    error: str | None
+    message: str | None
+
+
+@dataclass(frozen=True)
+class ListedTransfers:
+    transfers: tuple[TransferEntry, ...]
+    limit_bytes_per_s: int | None
+
+
+@dataclass(frozen=True)
+class TransferProgress:
+    """Said to who waits for a transfer, every second."""
+
+    transfer: str
+    state: str
+    bytes: int
+    size_bytes: int
+    rate_bytes_per_s: int
+    finish_s: int | None
+    source: str | None
+
+
+@dataclass(frozen=True)
+class EvictedImage:
+    digest: str
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Whether an addition would find room, and what would have to leave for it."""
+
+    fits: bool
+    is_present: bool
+    evicted: tuple[EvictedImage, ...]
+
+
+@dataclass(frozen=True)
+class ListedShares:
+    shares: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class HeldEntry:
+    """What others hold of the pool, until when; without a digest it is no image that is known."""
+
+    digest: str | None
+    size_bytes: int
+    until_s: int
+
+
+@dataclass(frozen=True)
+class PromisedRoom:
+    """A pool's bytes, and what of them cannot be promised."""
+
+    limit_bytes: int | None
+    capacity_bytes: int
+    promised_bytes: int | None
+    users_bytes: int
+    others: tuple[HeldEntry, ...]
+
+
+@dataclass(frozen=True)
+class PoolStats:
+    """What the service needs of `stats`. A daemon that has only just started has not counted yet."""
+
+    outrider_pool_limit_bytes: int
+    outrider_pool_used_bytes: int | None
+
+
+@dataclass(frozen=True)
+class MetricsText:
+    text: str
+
+
+@dataclass(frozen=True)
+class Unpinned:
+    was_pinned: bool | None
+
+
+@dataclass(frozen=True)
+class Released:
+    """How many instances were removed, and how many pins given back."""
+
+    removed: int
+    pins: int
+
+
+@dataclass(frozen=True)
+class ClaimedElsewhere:
+    """Where each node has the instance."""
+
+    owner: str
+    paths: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    was_known: bool
+
+
+@dataclass(frozen=True)
+class NodeRates:
+    """Of the whole node; 0 is no limit."""
+
+    rate_bytes_per_s: int
+    relay_rate_bytes_per_s: int
+
+
+@dataclass(frozen=True)
+class Evicted:
+    evicted: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    findings: tuple[dict[str, object], ...]
+    count: int
