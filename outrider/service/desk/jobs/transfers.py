@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cachemgr.base.shares import Share
 from outrider.core.images.reuse import Life
 from outrider.core.links.lane import Cargo, Lane, Slots, slots_of
+from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
 from outrider.service.desk.jobs.job import Led
 from outrider.service.desk.nodes.link_use import Gauge
@@ -48,7 +49,9 @@ class _Turn:
 class Hauling:
     """The lane and the nodes that it brings images to."""
 
-    def __init__(self, site: Site, staff: Staff, carriage: Carriage, log: Log, meter: Meter) -> None:
+    def __init__(
+        self, site: Site, staff: Staff, carriage: Carriage, events: EventRouter, log: Log, meter: Meter
+    ) -> None:
         settings = site.settings
         self._site = site
         self._staff = staff
@@ -68,6 +71,7 @@ class Hauling:
         """By transfer, the bytes that were left, and when that last changed."""
         self._gauges: dict[int, Gauge] = {}
         self._turn = _Turn(since_s=0, left_bytes=0)
+        events.subscribe(TransferBegun, self._deadline_begun)
 
     @property
     def is_under_way(self) -> bool:
@@ -135,10 +139,10 @@ class Hauling:
             self._site.now_s,
         )
 
-    def deadline_begun(self, number: int) -> None:
+    def _deadline_begun(self, begun: TransferBegun) -> None:
         """A transfer with a deadline has begun: jobs that count on it say so to its nodes."""
         for (transfer, node), users in list(self._users.items()):
-            for led in list(users.values()) if transfer == number else ():
+            for led in list(users.values()) if transfer == begun.number else ():
                 if node in led.copies:
                     self.place(led, node, led.copies[node])
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from outrider.core.nodes.occupation import Occupation, Occupied, occupy, vacate
 from outrider.core.restart.kept import KeptSlot
 from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.reservations.alarms import Alarms
-from outrider.service.desk.reservations.repair import Mending
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.troubles import Troubles
 
 FOREVER_S = 366 * 86_400
 """A job without a limit is taken to run so long."""
@@ -23,10 +22,9 @@ OCCUPYING = (JobState.STARTING, JobState.RUNNING)
 class Takings:
     """Occupations, as they were entered."""
 
-    def __init__(self, site: Site, alarms: Alarms, mending: Mending) -> None:
+    def __init__(self, site: Site, troubles: Troubles) -> None:
         self._site = site
-        self._alarms = alarms
-        self._mending = mending
+        self._troubles = troubles
         self._capacity = {node.name: node.capacity for node in site.book.timeline.nodes}
         self._occupied: dict[str, tuple[Occupation, Occupied]] = {}
         self._jobs: dict[str, tuple[RmsJob, int]] = {}
@@ -79,9 +77,8 @@ class Takings:
             if live is None:
                 continue
             taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
-            self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
             words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
-            self._alarms.troubled.setdefault(collided, words)
+            self._troubles.note_taken(collided, taken, words)
             yield f"{name} takes what reservation {collided} was promised"
 
     def _foreign(self, sight: Sight) -> Iterator[Occupation]:
