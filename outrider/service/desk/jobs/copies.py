@@ -14,12 +14,10 @@ from outrider.service.desk.reservations.copies import Copies
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
 
-MOST_FAILURES = 3
 BARRED_S = 300
 """For so long a node is gone round to which an image could not be brought."""
 WRONG_S = 600
 """After so long an image is tried again that was another one than its user had said."""
-WRONG_BYTES = "wrong-bytes"
 
 
 class Deliveries:
@@ -94,14 +92,14 @@ class Deliveries:
         if need is None:
             return
         words = member.words or need.words
-        if need.code == WRONG_BYTES:
+        if need.is_wrong:
             # At its address is another image: no node would get the right one.
             self._choosing.drop_all(led)
             self._jobs.refuse(led, words, WRONG_S)
             return
         led.trouble = f"it does not reach {name}: {words}"
         self._hauling.failed(led, node)
-        if need.failures >= MOST_FAILURES or need.transfer is None:
+        if need.has_failed_often or need.transfer is None:
             self._log.warning("job's image does not arrive", job=led.key, node=name, words=words)
             led.bad[node] = self._site.now_s + BARRED_S
             self._choosing.drop(led, node)

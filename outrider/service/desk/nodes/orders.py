@@ -180,6 +180,14 @@ class Staff:
         member.needs[owner].next_s = now_s
         self._plan(member, now_s)
 
+    def set_rate(self, node: str, transfer: int, rate_bytes_per_s: int, now_s: int) -> None:
+        """Let a transfer that is under way to a node take so much of the link from now on."""
+        member = self.members.get(node)
+        for need in () if member is None else member.needs_of(transfer):
+            if not need.is_there:
+                need.rate_bytes_per_s, need.is_told = rate_bytes_per_s, False
+                self.hurry(node, need.owner, now_s)
+
     def watch(self, node: str, now_s: int, until_s: int) -> None:
         """Ask a node now whether it is there; until then its silence counts for more than elsewhere."""
         member = self.members.get(node)

@@ -20,10 +20,7 @@ from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
 from outrider.store.states import State, TransferState
 
-MOST_FAILURES = 3
-"""After so many failures in a row another node is looked for."""
 MOST_SOURCES = 8
-WRONG_BYTES = "wrong-bytes"
 
 
 class Copies:
@@ -179,10 +176,10 @@ class Copies:
             failures=need.failures,
             words=need.words,
         )
-        if need.code == WRONG_BYTES and not self._may_come_from_others(node, need):
+        if need.is_wrong and not self._may_come_from_others(node, need):
             self._spoil(live, need.words)
             return
-        if need.failures >= MOST_FAILURES:
+        if need.has_failed_often:
             self._troubles.replace(live.name, f"image {need.uri} does not reach {node}: {need.words}")
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
         if moving is not None:
@@ -191,7 +188,7 @@ class Copies:
     def _may_come_from_others(self, node: str, need: Need) -> bool:
         """Whether a node that has the right bytes is still to be asked for them."""
         members = self._staff.members
-        return need.failures < MOST_FAILURES and has_others(members, members[node], need)
+        return not need.has_failed_often and has_others(members, members[node], need)
 
     def _spoil(self, live: Live, words: str) -> None:
         """At its address is another image, and nobody has the one that was promised: to bring it again

@@ -12,6 +12,7 @@ from outrider.core.model import Transfer
 from outrider.core.restart.kept import keep_transfers
 from outrider.service.desk.events import CopyLost, EventRouter, TransferBegun
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.nodes.watch import begin_s
 from outrider.service.desk.reservations.alarms import Alarms
@@ -253,8 +254,6 @@ class Executing:
         until_s = live.reservation.end_s + site.settings.grace_s
         if before is not None and (before.transfer, before.until_s) == (transfer, until_s):
             return
-        nodes = () if moving is None else moving.transfer.nodes
-        place = nodes.index(node) if node in nodes else 0
         need = Need(
             owner=live.name,
             digest=document.digest,
@@ -266,6 +265,6 @@ class Executing:
             transfer=transfer,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
-            upstream=tuple(reversed(nodes[:place])),
+            upstream=() if moving is None else before_in_chain(moving.transfer.nodes, node),
         )
         self._staff.need(node, need, site.now_s)

@@ -17,8 +17,6 @@ from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
 
-MOST_FAILURES = 3
-"""After so many failures in a row a node is gone round."""
 RETRY_S = 30
 MOST_MOVES = 2
 """So often a reservation is moved since its image does not come: if it comes nowhere, that is its
@@ -88,7 +86,7 @@ class Mending:
         for name in live.nodes:
             member = self._staff.members.get(name)
             need = None if member is None else member.needs.get(live.name)
-            if need is not None and need.failures >= MOST_FAILURES and not need.is_there:
+            if need is not None and need.has_failed_often and not need.is_there:
                 found.add(name)
         return found
 
