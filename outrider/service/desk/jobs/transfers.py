@@ -15,11 +15,11 @@ from outrider.core.model import TransferClass
 from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
 from outrider.service.desk.jobs.job import Led
-from outrider.service.desk.nodes.link_use import Gauge
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.reservations.transfers import Carriage
+from outrider.service.desk.state.link_use import Gauge
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
 

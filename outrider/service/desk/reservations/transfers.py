@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outrider.core.model import Transfer
-from outrider.service.desk.nodes.link_use import Gauge
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.state.link_use import Gauge
 from outrider.service.desk.state.site import Moving, Site
 
 ASIDE_SHARE = 10
