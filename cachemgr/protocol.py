@@ -1,9 +1,9 @@
 """What a node's daemon and those who ask it say to each other: each message as a value.
 
 A message is one line of JSON. A request is `{"v": 1, "do": VERB, …}` with the fields of that verb's class
-below; what it is answered is named beside it. A field that has its default is not sent, unless it is a list. The daemon takes
-a request to the letter; an answer may come from another version, so of that only what is needed has to be
-there (`cachemgr.network.fields`). A field that may be None and has no default is sent as null.
+below; what it is answered is named beside it. The daemon takes a request to the letter; an answer may come
+from another version, so of that only what is needed has to be there (`cachemgr.network.fields`). A field
+that may be None and has no default is sent as null; one that has its default is not sent, but for lists.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from typing import Generic, Protocol, TypeVar
 
 from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share, Shares
+from outrider.service.front import Busy
 from outrider.service.turns import Turns
-from outrider.service.web.front import Busy
 
 T = TypeVar("T")
 SERVICE = "the service"

@@ -40,12 +40,7 @@ from outrider.service.answers import (
     Trouble,
     Verdict,
 )
-from outrider.service.ports import FoundImage, ImageTrouble
-from outrider.service.requests import Caller, Recall, Request
-from outrider.service.web.app import make_app
-from outrider.service.web.connections.munge import Munge
-from outrider.service.web.connections.server import listen_tcp, listen_unix, make_server
-from outrider.service.web.front import (
+from outrider.service.front import (
     Administrators,
     BackedUp,
     Busy,
@@ -55,6 +50,11 @@ from outrider.service.web.front import (
     Submit,
     WantedShares,
 )
+from outrider.service.ports import FoundImage, ImageTrouble
+from outrider.service.requests import Caller, Recall, Request
+from outrider.service.web.app import make_app
+from outrider.service.web.connections.munge import Munge
+from outrider.service.web.connections.server import listen_tcp, listen_unix, make_server
 from outrider.service.web.limits import Limits
 
 NOW_S = 1_800_000_000

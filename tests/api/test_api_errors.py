@@ -7,8 +7,8 @@ import json
 import pytest
 
 from outrider.service.answers import Trouble
+from outrider.service.front import Busy, NotDone
 from outrider.service.ports import FoundImage
-from outrider.service.web.front import Busy, NotDone
 from tests.api.apiserver import (
     BEST_EFFORT,
     DIGEST,

@@ -11,8 +11,8 @@ import pytest
 from outrider.metadata.joblines import parse_job_lines
 from outrider.service import requests as asked
 from outrider.service.answers import DecisionList, Trouble
+from outrider.service.front import Health, WantedShares
 from outrider.service.ports import ImageTrouble
-from outrider.service.web.front import Health, WantedShares
 from tests.api.apiserver import (
     ANSWERS,
     BEST_EFFORT,

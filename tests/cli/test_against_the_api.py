@@ -12,6 +12,7 @@ import pytest
 
 from outrider.cli.main import main
 from outrider.service.answers import Decision, Trouble
+from outrider.service.front import Busy, NotDone, Submit, WantedShares
 from outrider.service.requests import (
     Cancel,
     Explain,
@@ -27,7 +28,6 @@ from outrider.service.requests import (
     ShowStatus,
     ShowTimeline,
 )
-from outrider.service.web.front import Busy, NotDone, Submit, WantedShares
 from tests.api.apiserver import BEST_EFFORT, NOW_S, WORKSPACE, ScriptedFront, Server
 
 Capture = pytest.CaptureFixture[str]

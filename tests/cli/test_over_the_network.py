@@ -23,9 +23,9 @@ from outrider.cli.connection.client import Client
 from outrider.cli.connection.doors import ServerDoor, SocketDoor, server_door
 from outrider.cli.errors import InputError, MissingPartError, NotAllowedError, UnreachableError
 from outrider.cli.main import main
+from outrider.service.front import Busy
 from outrider.service.requests import ShowStatus
 from outrider.service.web.connections.munge import Munge, hash_request
-from outrider.service.web.front import Busy
 from tests.api.apiserver import WORKSPACE, ScriptedFront, Server, wait_until
 from tests.api.munging import UID, Munged, running_munged
 from tests.cli.test_asking_client import Clock

@@ -13,9 +13,9 @@ from outrider.service.answers import Trouble
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.loop import Loop, Opened
 from outrider.service.desk.desk import Event, Outcome
+from outrider.service.front import Busy
 from outrider.service.ports import Call, Look, Result
 from outrider.service.requests import Show
-from outrider.service.web.front import Busy
 from outrider.store.errors import Damaged, Full
 from tests.ops.fakes import ADA, PATIENCE_S, FakeDesk, eventually, text_log
 

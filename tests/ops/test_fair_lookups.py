@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.front import Busy
 from outrider.service.images.slowness import LONGEST_PAUSE_S, PAUSE_S, Slowness, host_of
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
-from outrider.service.web.front import Busy
 from tests.ops.fakes import PATIENCE_S, eventually, text_log
 from tests.ops.test_workers_and_crews import Clock
 

@@ -18,9 +18,9 @@ from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.measures.nodeshares import MOST_OF_NODE, STALE_S, NodeShares
 from outrider.service.daemon.measures.recent import MOST_USERS, THING, RecentRequests
 from outrider.service.daemon.measures.sharing import FRESH_S, NO_DESK, SHOW_S, ShareBook
+from outrider.service.front import WantedShares
 from outrider.service.ports import NodeReport
 from outrider.service.requests import Caller
-from outrider.service.web.front import WantedShares
 from outrider.service.web.identity import name_of
 from tests.ops.conftest import Running
 from tests.ops.fakes import PATIENCE_S, eventually

@@ -13,9 +13,9 @@ from outrider.rms.base import Sight, Unavailable
 from outrider.service.crew import Crew
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.workers import Workers
+from outrider.service.front import Busy
 from outrider.service.ports import Call, ImageTrouble, Look, NodeReport, NodeTrouble, Result, TellNode, World
 from outrider.service.settings import Settings
-from outrider.service.web.front import Busy
 from tests.ops.fakes import (
     PATIENCE_S,
     FakeNodes,

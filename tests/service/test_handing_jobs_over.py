@@ -14,8 +14,8 @@ from outrider.rms.base import BatchSystem, Submission, Unavailable
 from outrider.service.answers import Answer, Handover, Trouble
 from outrider.service.daemon.threads.courier import Courier
 from outrider.service.daemon.threads.loop import Loop
+from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission, Recall, Request
-from outrider.service.web.front import Busy, NotDone, Submit
 from tests.ops.fakes import text_log
 from tests.service.sandbox import ALICE, BOB, Sandbox
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import InputError, NodesFailedError, NotAllowedError
 from outrider.cli.output import print_json
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 NAME = "deploy"
 AT_ONCE = 16
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 _EPILOG = """A node gets the daemon in /usr/lib/outrider, the hooks that slurm.conf is going to name, its
 /etc/outrider/cachemgr.conf and the site's key, and its daemon is started. Only what differs is sent, so
 this may be run again at any time: for new nodes, a new version, or to see what has changed (--dry-run).

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import CommandError, InputError, MissingPartError
 from outrider.cli.output import print_json
@@ -25,8 +26,6 @@ AT_ONCE = 16
 MOST_NODES_UNASKED = 256
 MOST_NODES_MEASURED = 16
 SERVICE_S = 5
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 _EPILOG = """One line for each thing looked at: ok, a warning, or a fault with what to do about it. Nodes are
 asked over the network with the site's key, so this is run as root; where ssh lets root in, their files
 are looked at, too. The exit code is 0 if all is well, 1 after warnings, 2 after faults.

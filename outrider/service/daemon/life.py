@@ -38,13 +38,13 @@ from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
 from outrider.service.daemon.world.wakefile import WakeFile
+from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
 from outrider.service.ports import AskProgram, Sign, World
 from outrider.service.requests import AskStart, Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
-from outrider.service.web.front import Busy, NotDone
 from outrider.service.web.limits import Limits
 from outrider.store.database import resolved
 from outrider.store.errors import Missing

@@ -167,7 +167,7 @@ def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
     return NodeRoom(capacity_bytes=found.capacity_bytes, held=tuple(held), users_bytes=found.users_bytes)
 
 
-def _jobs(asking: _Asking) -> tuple[str, ...] | None:
+def _jobs(asking: _Asking) -> tuple[str, ...]:
     """The owners of instances that are jobs; a user's have other names."""
     owners = {each.owner for each in asking.ask("instances", ListedInstances).instances}
     return tuple(sorted(owner for owner in owners if owner.startswith(JOB_OWNER))[:MOST_JOBS])
@@ -199,7 +199,7 @@ def _by_share(share: Share) -> tuple[float, int, int, str, str]:
     return -ratio, -share.refused, -share.held, share.thing, share.user
 
 
-def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...] | None:
+def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     """The reservations for which an image is pinned; one that has just gone has none."""
     try:
         shown = asking.order("show", NameRequest(digest), ShownImage)

@@ -7,12 +7,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.errors import MissingPartError
 from outrider.cli.installing.common.placing import Json
 from outrider.cli.installing.common.running import Runner
 from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, package_file, shipped
 from outrider.cli.installing.gridengine.plan import FOLDER, UNIT_PART
-from outrider.cli.installing.slurm.headfiles import CONFIG, CONTROL_PORT, KEY, RELAY_PORT, UNIT, file, unit
+from outrider.cli.installing.slurm.headfiles import CONFIG, KEY, UNIT, file, unit
 from outrider.cli.installing.slurm.nodefiles import HOOK, PROGRAM, PYZ, Kit, Ports, as_folders, pyz
 from outrider.cli.installing.slurm.nodefiles import UNIT as NODE_UNIT
 from outrider.cli.installing.slurm.nodefiles import unit as node_unit

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.installing.common.marking import LUA, is_marked
 from outrider.cli.installing.common.placing import Json
 from outrider.cli.installing.common.shipped import SLURM, package_file, shipped
@@ -34,8 +35,6 @@ ON_HEAD = (
     "outrider_metadata.lua",
 )  # fmt: skip
 KEY_BYTES = 32
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9-]+")
 
 

@@ -14,9 +14,9 @@ from cachemgr.base.clock import Clock
 from cachemgr.base.shares import Share
 from outrider.service.answers import ShareList, ShareView
 from outrider.service.daemon.measures.nodeshares import NodeShare, NodeShares
+from outrider.service.front import WantedShares
 from outrider.service.meter import Meter
 from outrider.service.requests import Caller
-from outrider.service.web.front import WantedShares
 from outrider.service.web.identity import name_of
 
 HEAD = "head"

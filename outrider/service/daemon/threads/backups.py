@@ -15,8 +15,8 @@ from pathlib import Path
 
 from cachemgr.base.clock import WallClock
 from outrider.service.answers import Trouble
+from outrider.service.front import BackedUp, NotDone
 from outrider.service.meter import Log, Meter
-from outrider.service.web.front import BackedUp, NotDone
 from outrider.store.backup import back_up
 from outrider.store.errors import Conflict, StoreError, of_sqlite
 

@@ -23,6 +23,7 @@ from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
 from outrider.service.ports import (
     AskProgram,
@@ -42,7 +43,6 @@ from outrider.service.ports import (
     World,
 )
 from outrider.service.settings import Settings
-from outrider.service.web.front import Busy, NotDone
 from outrider.store.records import Effect
 
 T = TypeVar("T")
