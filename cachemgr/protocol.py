@@ -333,13 +333,13 @@ class ListedTransfers:
 
 @dataclass(frozen=True)
 class TransferProgress:
-    """Said to who waits for a transfer, every second."""
+    """Said every second to who waits for a transfer; what is not known yet may be missing."""
 
     transfer: str
     state: str
-    bytes: int
-    size_bytes: int
-    rate_bytes_per_s: int
+    bytes: int | None
+    size_bytes: int | None
+    rate_bytes_per_s: int | None
     finish_s: int | None
     source: str | None
 

@@ -8,12 +8,16 @@ from cachemgr.base.errors import NoDaemon
 from cachemgr.cli import answers
 from cachemgr.cli.identity import user_name
 from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain
+from cachemgr.protocol import PingAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from typing import Protocol
+
+    from _typeshed import DataclassInstance
 
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
 
         def ask(
             self,
-            request: dict[str, object],
+            verb: str,
+            request: DataclassInstance,
             on_progress: Callable[[Result], None] | None = None,
             file: int | None = None,
         ) -> Result:
@@ -98,7 +103,7 @@ class DaemonAsker:
     def pool(self) -> str:
         """Which pool it serves."""
         if self._pool is None:
-            self._pool = answers.text(self._client.ask("ping"), "pool")
+            self._pool = answers.read(PingAnswer, self._client.ask("ping")).pool
         return self._pool
 
     @property
@@ -108,22 +113,21 @@ class DaemonAsker:
 
     def ask(
         self,
-        request: dict[str, object],
+        verb: str,
+        request: DataclassInstance,
         on_progress: Callable[[Result], None] | None = None,
         file: int | None = None,
     ) -> Result:
-        verb = str(request["do"])
-        fields = {name: value for name, value in request.items() if name not in ("v", "do")}
         return self._client.ask(
             verb,
-            fields,
+            plain(request),
             on_progress=on_progress,
             descriptors=[] if file is None else [file],
             timeout_s=SLOW.get(verb, ANSWER_S),
         )
 
     def interrupted(self, last: Result) -> str:
-        transfer = answers.text(last, "transfer")
+        transfer = last.get("transfer")
         if not transfer:
             return "interrupted before the daemon answered: `cachemgr transfers` tells whether it has begun"
         return (

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
 from cachemgr.cli.identity import acting_as, user_name
 from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import put_together
@@ -21,11 +20,14 @@ from cachemgr.daemon.network.peer import NodeCaller
 from cachemgr.daemon.parts import make_maker
 from cachemgr.daemon.verbs.requests import VerbRequest
 from cachemgr.daemon.verbs.table import VerbTable
+from cachemgr.network.fields import plain
 from cachemgr.pool.layout import PoolLayout, disk_errors, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from _typeshed import DataclassInstance
 
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
@@ -57,18 +59,18 @@ class LocalAsker:
 
     def ask(
         self,
-        request: dict[str, object],
+        verb: str,
+        request: DataclassInstance,
         on_progress: Callable[[Result], None] | None = None,
         file: int | None = None,
     ) -> Result:
-        fields = {name: value for name, value in request.items() if name not in ("v", "do")}
         caller = NodeCaller(uid=os.getuid(), real_uid=os.getuid(), pid=os.getpid(), is_privileged=True)
         with acting_as(self._uid):
-            if request["do"] == "stats":
+            if verb == "stats":
                 self._open_index()
             return VerbTable(self._node)(
                 caller,
-                VerbRequest(str(request["do"]), fields),
+                VerbRequest(verb, plain(request)),
                 _Listener(on_progress),  # type: ignore[arg-type]
             )
 
@@ -94,8 +96,8 @@ class LocalAsker:
         self._node.pool.close()
 
     def _uri(self, last: Result) -> str:
-        transfer = answers.text(last, "transfer")
-        return self._node.transfers.get(transfer).uri if transfer else ""
+        transfer = last.get("transfer")
+        return self._node.transfers.get(str(transfer)).uri if transfer else ""
 
     def _open_index(self) -> None:
         with self._node.pool.changing("looking at the pool"):

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 256
 MOST_NUMBER = 1 << 62
-# Texts of answers are shortened to what anybody would read.
-MOST_LETTERS = 1_000
 # Forms that have no class of their own among the messages.
 PLAIN: dict[str, type] = {"str": str, "int": int, "bool": bool, "dict[str, object]": dict}
 
@@ -87,15 +85,20 @@ def _taken(each: dataclasses.Field[Any], value: object, verb: str) -> object:
     return value if form in PLAIN else read_request(vars(protocol)[form], f"{verb}.{name}", value)
 
 
-def read_answer(kind: type[Message], given: Mapping[str, object]) -> Message:
+def read_answer(
+    kind: type[Message], given: Mapping[str, object], *, most_letters: int | None = None
+) -> Message:
     """An answer, perhaps of another version: `WrongField` if what is needed is missing or strange.
 
-    A text that is not there is empty. Whether a field that may be None is missing makes no difference.
+    A text that is not there is empty; one is cut after `most_letters`. Where a field may be None it makes no
+    difference whether it is there.
     """
-    return kind(**{each.name: _heard(each, given.get(each.name)) for each in dataclasses.fields(kind)})
+    return kind(
+        **{each.name: _heard(each, given.get(each.name), most_letters) for each in dataclasses.fields(kind)}
+    )
 
 
-def _heard(each: dataclasses.Field[Any], value: object) -> object:
+def _heard(each: dataclasses.Field[Any], value: object, most: int | None) -> object:
     form = _form(each)
     if value is None:
         if each.default is not dataclasses.MISSING:
@@ -106,7 +109,7 @@ def _heard(each: dataclasses.Field[Any], value: object) -> object:
             return ""
     elif form == "str":
         if isinstance(value, str):
-            return value[:MOST_LETTERS]
+            return value[:most]
     elif form == "int":
         # Metrics travel as floats.
         is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
@@ -117,9 +120,13 @@ def _heard(each: dataclasses.Field[Any], value: object) -> object:
             inner = form[len("tuple[") : -len(", ...]")]
             kind = vars(protocol).get(inner)
             if all(type(one) is PLAIN.get(inner, dict) for one in value):
-                return tuple(value) if kind is None else tuple(read_answer(kind, one) for one in value)
+                return (
+                    tuple(value)
+                    if kind is None
+                    else tuple(read_answer(kind, one, most_letters=most) for one in value)
+                )
     elif isinstance(value, PLAIN.get(form, dict)):
-        return value if form in PLAIN else read_answer(vars(protocol)[form], value)  # type: ignore[arg-type]
+        return value if form in PLAIN else read_answer(vars(protocol)[form], value, most_letters=most)  # type: ignore[arg-type]
     raise WrongField(each.name, f"an unusable {each.name}")
 
 

@@ -6,11 +6,12 @@ import io
 
 import pytest
 
-from cachemgr.base.errors import BadRequest
+from cachemgr.base.errors import BadRequest, CacheError
 from cachemgr.base.tables import cut, facts, table
 from cachemgr.base.times import ago_in_words, read_span, read_time, span_in_words
 from cachemgr.cli import answers
 from cachemgr.cli.progress import CLEAR, QUIET, VERBOSE, ProgressLine, standing
+from cachemgr.protocol import ListedTransfers
 
 
 @pytest.mark.parametrize(
@@ -174,10 +175,18 @@ def test_line_is_cut_to_the_terminal() -> None:
     assert cut("日本語", 5) == "日本…"
 
 
-def test_answers_of_another_kind_are_read_as_nothing() -> None:
-    strange: answers.Result = {"text": 5, "number": True, "rows": "x", "texts": None}
-
-    assert answers.text(strange, "text") == ""
-    assert answers.optional_number(strange, "number") is None
-    assert answers.rows(strange, "rows") == []
-    assert answers.texts(strange, "texts") == []
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"transfers": "x"}, "transfers"),
+        ({"transfers": [5]}, "transfers"),
+        ({"transfers": [{"transfer": 5}]}, "transfer"),
+        ({"transfers": [{"bytes": True}]}, "bytes"),
+        ({"transfers": [], "limit_bytes_per_s": float("inf")}, "limit_bytes_per_s"),
+    ],
+)
+def test_answer_of_another_form_is_an_error_that_names_the_field(
+    given: dict[str, object], field: str
+) -> None:
+    with pytest.raises(CacheError, match=f"unusable {field}: compare its version"):
+        answers.read(ListedTransfers, given)

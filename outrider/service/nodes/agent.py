@@ -71,6 +71,8 @@ MOST_READ = 2_000
 MOST_SHARES = 50
 """So many of a node's users' shares are told on, the largest ones."""
 MOST_NAME = 64
+MOST_LETTERS = 1_000
+"""Longer texts of a daemon are cut: nobody would read more."""
 MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
 
@@ -134,7 +136,7 @@ def read_from_node(kind: type[Message], verb: str, answer: Mapping[str, object])
     """What a daemon has answered. Another version, or something else behind its socket, must not put the
     service into a state that nobody thought of."""
     try:
-        return read_answer(kind, answer)
+        return read_answer(kind, answer, most_letters=MOST_LETTERS)
     except WrongField as error:
         words = f"the daemon answered {verb} with an unusable {error.name}: compare its version with this one"
         raise NodeTrouble(words, is_away=False) from error
