@@ -49,10 +49,11 @@ def test_accepted_reservation_is_created_with_its_place(api: Server, front: Scri
 
 
 def test_user_is_told_of_what_is_not_used(api: Server) -> None:
-    text = WORKSPACE.replace("metadata:", "metadata:\n  roles: [{name: head, hosts: "h[1-2]"}]", 1)
+    text = WORKSPACE.replace("metadata:", "metadata:\n  roles: [{name: head, hosts: 'h[1-2]'}]", 1)
 
     reserved = api.post("/v1/reservations", {"workspace": text})
     planned = api.post("/v1/plans", {"workspace": text})
+    text = text.replace("  start: now+1hour\n", "")
     submitted = api.post("/v1/submissions", {"argv": ["/bin/true"], "workspace": text})
 
     for reply in (reserved, planned, submitted):
