@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 256
 MOST_NUMBER = 1 << 62
-# Forms that have no class of their own among the messages.
-PLAIN: dict[str, type] = {"str": str, "int": int, "bool": bool, "dict[str, object]": dict}
+NEEDED = dataclasses.MISSING
 
 
 class WrongField(BadRequest):
@@ -35,35 +34,41 @@ def plain(message: object) -> Any:
     """A message as JSON has it, without fields that have their default; an empty list is told."""
     if isinstance(message, (list, tuple)):
         return [plain(each) for each in message]
-    if not dataclasses.is_dataclass(message):
+    form = _form(type(message))
+    if form is None:
         return message
-    found = ((each, getattr(message, each.name)) for each in dataclasses.fields(message))
-    return {each.name: plain(value) for each, value in found if value != each.default or value == ()}
+    found = {}
+    for name, _, default, is_simple in form:
+        value = getattr(message, name)
+        # Defaults are None, truths and empty lists.
+        if value is not default or value == ():
+            found[name] = value if is_simple else plain(value)
+    return found
 
 
 def read_request(kind: type[Message], verb: str, given: Mapping[str, object]) -> Message:
     """A request to the letter: what is missing, unknown or of another form is refused."""
-    unknown = sorted(given.keys() - {each.name for each in dataclasses.fields(kind)})
+    form = _form(kind) or ()
+    unknown = sorted(given.keys() - {each[0] for each in form})
     if unknown:
         raise BadRequest(f"{verb!r} has no field {unknown[0][:60]!r}")
     found: dict[str, Any] = {}
-    for each in dataclasses.fields(kind):
-        value = given.get(each.name)
+    for name, written, default, _ in form:
+        value = given.get(name)
         if value is not None:
-            found[each.name] = _taken(each, value, verb)
-        elif each.default is dataclasses.MISSING:
-            raise WrongField(each.name, f"{verb!r} needs the field {each.name!r}")
+            found[name] = _taken(kind, name, written.replace(" | None", ""), value, verb)
+        elif default is NEEDED:
+            raise WrongField(name, f"{verb!r} needs the field {name!r}")
     return kind(**found)
 
 
-def _taken(each: dataclasses.Field[Any], value: object, verb: str) -> object:
-    name, form = each.name, _form(each)
+def _taken(kind: type[Any], name: str, form: str, value: object, verb: str) -> object:
     if form == "str":
         if not isinstance(value, str):
             raise WrongField(name, f"{name!r} must be a text")
         return checked_name(value, name)
     if form == "int":
-        least = each.metadata.get("least", 0)
+        least = kind.__dataclass_fields__[name].metadata.get("least", 0)
         if type(value) is not int or not least <= value <= MOST_NUMBER:
             raise WrongField(name, f"{name!r} must be a whole number of at least {least}")
         return value
@@ -93,28 +98,28 @@ def read_answer(
     A text that is not there is empty; one is cut after `most_letters`. Where a field may be None it makes no
     difference whether it is there.
     """
-    return kind(
-        **{each.name: _heard(each, given.get(each.name), most_letters) for each in dataclasses.fields(kind)}
-    )
+    found: list[object] = []
+    for name, written, default, _ in _form(kind) or ():
+        value = given.get(name)
+        # What most fields are comes first: a node lists thousands of images.
+        if type(value) is str and written in TEXTS:
+            found.append(value[:most_letters])
+        elif type(value) is int and written in NUMBERS and value >= 0:
+            found.append(value)
+        elif value is None and written.endswith(" | None"):
+            found.append(None)
+        elif value is None and (default is not NEEDED or written == "str"):
+            found.append("" if default is NEEDED else default)
+        else:
+            found.append(_heard(name, written.replace(" | None", ""), value, most_letters))
+    return kind(*found)
 
 
-def _heard(each: dataclasses.Field[Any], value: object, most: int | None) -> object:
-    form = _form(each)
-    if value is None:
-        if each.default is not dataclasses.MISSING:
-            return each.default
-        if str(each.type).endswith(" | None"):
-            return None
-        if form == "str":
-            return ""
-    elif form == "str":
-        if isinstance(value, str):
-            return value[:most]
-    elif form == "int":
+def _heard(name: str, form: str, value: object, most: int | None) -> object:
+    if form == "int":
         # Metrics travel as floats.
-        is_whole = type(value) is int or (isinstance(value, float) and value.is_integer())
-        if is_whole and value >= 0:  # type: ignore[operator]
-            return int(value)  # type: ignore[call-overload]
+        if isinstance(value, float) and value.is_integer() and value >= 0:
+            return int(value)
     elif form.startswith("tuple["):
         if isinstance(value, list):
             inner = form[len("tuple[") : -len(", ...]")]
@@ -127,9 +132,24 @@ def _heard(each: dataclasses.Field[Any], value: object, most: int | None) -> obj
                 )
     elif isinstance(value, PLAIN.get(form, dict)):
         return value if form in PLAIN else read_answer(vars(protocol)[form], value, most_letters=most)  # type: ignore[arg-type]
-    raise WrongField(each.name, f"an unusable {each.name}")
+    raise WrongField(name, f"an unusable {name}")
 
 
-def _form(each: dataclasses.Field[Any]) -> str:
-    """A field's type as it is written, since Python 3.9 cannot evaluate all of these."""
-    return str(each.type).split(" | ")[0]
+# Forms that have no class of their own among the messages.
+PLAIN: dict[str, type] = {"str": str, "int": int, "bool": bool, "dict[str, object]": dict}
+TEXTS = {"str", "str | None"}
+NUMBERS = {"int", "int | None"}
+SIMPLE = {"bool", "bool | None", "dict[str, object]", "dict[str, object] | None", *TEXTS, *NUMBERS}
+_forms: dict[type[Any], tuple[tuple[str, str, Any, bool], ...] | None] = {}
+
+
+def _form(kind: type[Any]) -> tuple[tuple[str, str, Any, bool], ...] | None:
+    """Each field of a message: its name, its type as it is written, since Python 3.9 cannot evaluate all of
+    these, its default, and whether it travels as it is. None for what is no message."""
+    if kind not in _forms:
+        found = None
+        if dataclasses.is_dataclass(kind):
+            written = ((each, str(each.type)) for each in dataclasses.fields(kind))
+            found = tuple((each.name, text, each.default, text in SIMPLE) for each, text in written)
+        _forms[kind] = found
+    return _forms[kind]
