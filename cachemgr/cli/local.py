@@ -18,7 +18,7 @@ from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import put_together
 from cachemgr.daemon.network.peer import NodeCaller
 from cachemgr.daemon.parts import make_maker
-from cachemgr.daemon.verbs.requests import VerbRequest
+from cachemgr.daemon.verbs.requests import Listener, VerbRequest
 from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.network.fields import plain
 from cachemgr.pool.layout import PoolLayout, disk_errors, read_settings
@@ -68,11 +68,8 @@ class LocalAsker:
         with acting_as(self._uid):
             if verb == "stats":
                 self._open_index()
-            return VerbTable(self._node)(
-                caller,
-                VerbRequest(verb, plain(request)),
-                _Listener(on_progress),  # type: ignore[arg-type]
-            )
+            request_here = VerbRequest(verb, plain(request), listener=_Listener(on_progress))
+            return VerbTable(self._node)(caller, request_here)
 
     def interrupted(self, last: Result) -> str:
         """Lets the transfer note how far it has come, and says what that is worth."""
@@ -105,7 +102,7 @@ class LocalAsker:
 
 
 @dataclass(frozen=True)
-class _Listener:
+class _Listener(Listener):
     """Where a verb tells how far it is, in place of a connection."""
 
     on_progress: Callable[[Result], None] | None

@@ -8,7 +8,7 @@ import select
 import socket
 
 from cachemgr.base.errors import BadRequest
-from cachemgr.daemon.verbs.requests import MOST_BYTES, answer
+from cachemgr.daemon.verbs.requests import MOST_BYTES, Listener, answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Gone(Exception):
     """The other side has closed the connection, or is too slow to be waited for."""
 
 
-class LineConnection:
+class LineConnection(Listener):
     """One connection: requests come in, answers go out, each as one line."""
 
     most_bytes = MOST_BYTES

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.verbs.requests import VerbRequest
 
-    Handler = Callable[["NodeCaller", "VerbRequest", "LineConnection"], dict[str, object]]
+    Handler = Callable[["NodeCaller", "VerbRequest"], dict[str, object]]
 
     class Entrance(Protocol):
         """How connections of one kind get in."""
@@ -225,7 +225,7 @@ class Server:
             return False
         text, descriptors = received
         try:
-            result = self._handle(caller, parse(text, descriptors), line)
+            result = self._handle(caller, parse(text, descriptors, line))
         except CacheError as error:
             line.send(refusal(error))
         except Gone:

@@ -32,7 +32,6 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.transfers.places import Admission
@@ -70,9 +69,7 @@ class Addition:
         return self.readers if self.is_private else PUBLIC
 
 
-def add(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> ImageEntry | TransferEntry | DryRun:
+def add(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry | TransferEntry | DryRun:
     addition = _read(node, caller, request)
     try:
         found = _begin(node, caller, addition)
@@ -86,7 +83,7 @@ def add(
         return transfer_entry(node, found)
     seen = -1
     while not found.has_ended:
-        line.progress(plain(transfer_progress(found)))
+        request.listener.progress(plain(transfer_progress(found)))
         seen = node.transfers.wait(found, seen, TELL_S)
     if found.error is not None or found.image is None:
         raise found.error or CacheError(f"the transfer {found.name} ended without an image")

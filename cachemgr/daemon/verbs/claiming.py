@@ -33,10 +33,9 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
-    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.daemon.verbs.requests import Listener, VerbRequest
     from cachemgr.pool.records import PoolImage
 
 # The epilog takes the instance away, or a later boot does, or the service, which compares: this
@@ -44,9 +43,7 @@ if TYPE_CHECKING:
 LONGEST_S = pins.LONGEST_LEASE_S - 60
 
 
-def claim(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> InstanceEntry | ClaimedElsewhere:
+def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> InstanceEntry | ClaimedElsewhere:
     begin_s = node.clock.monotonic_s()
     access.require_privilege(caller, "claiming a job's image")
     wanted = request.read(ClaimRequest)
@@ -56,13 +53,13 @@ def claim(
     if ticket is None and reservation is None and not wanted.pinned:
         raise BadRequest("a claim needs a ticket or a reservation")
     # A prolog that was killed meanwhile is followed by the epilog, which may be there already.
-    line.check_is_heard()
+    request.listener.check_is_heard()
     # Each task of an array has a copy of its own; their tickets and pins are the array's.
     name = job if wanted.task is None else f"{job}.{wanted.task}"
     owner, label = f"{JOB_OWNER}{name}", "" if wanted.attempt is None else f"attempt-{wanted.attempt}"
     if wanted.nodes:
         there = dataclasses.replace(wanted, uid=caller.uid, nodes=None)
-        return _claim_elsewhere(node, wanted.nodes, owner, there, line)
+        return _claim_elsewhere(node, wanted.nodes, owner, there, request.listener)
     image = _promised(node, caller, job, (name, job), ticket, reservation)
     _clear_earlier(node, owner, label)
     made = instance_of(
@@ -78,7 +75,7 @@ def claim(
 
 
 def _claim_elsewhere(
-    node: NodeContext, names: tuple[str, ...], owner: str, wanted: ClaimRequest, line: LineConnection
+    node: NodeContext, names: tuple[str, ...], owner: str, wanted: ClaimRequest, listener: Listener
 ) -> ClaimedElsewhere:
     """The other nodes of a job: an instance on each of them, or on none."""
     wrong = [name for name in names if not NODE.fullmatch(name)]
@@ -92,7 +89,7 @@ def _claim_elsewhere(
             )
     try:
         answers.check()
-        line.check_is_heard()
+        listener.check_is_heard()
     except (CacheError, Gone):
         neighbours.ask_all(node, names, "release", ReleaseRequest(owner), Released)
         raise

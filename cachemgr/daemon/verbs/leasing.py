@@ -27,7 +27,6 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import VerbRequest
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from cachemgr.pool.records import PoolImage
 
 
-def pin(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ImageEntry:
+def pin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry:
     given = request.read(PinRequest)
     wanted = checked_pin(node, caller, given)
     image = access.find_visible(node, caller, given.name)
@@ -51,7 +50,7 @@ def pin(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineC
     return image_entry(node, caller, image)
 
 
-def unpin(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Unpinned:
+def unpin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Unpinned:
     wanted = request.read(UnpinRequest)
     names, owner = access.names_meant(caller, wanted.name), caller.owner(wanted.owner)
     # All of them, not the first that succeeds.
@@ -60,9 +59,7 @@ def unpin(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: Lin
     return Unpinned(any(given_back))
 
 
-def instance(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> InstanceEntry:
+def instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> InstanceEntry:
     """One at a time for each ordinary user: so nobody gets past a quota by asking for many at once, and
     large copies for one user keep the disk no busier than for another."""
     wanted = request.read(InstanceRequest)
@@ -147,7 +144,7 @@ def instance_of(
     return made
 
 
-def release(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Released:
+def release(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Released:
     """Called by epilogs, hence right when nothing is there, and when asked twice."""
     wanted = request.read(ReleaseRequest)
     owner, label = caller.owner(wanted.owner), wanted.label
@@ -165,7 +162,7 @@ def release(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: L
     return Released(removed, given_back)
 
 
-def forget(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Forgotten:
+def forget(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Forgotten:
     alias = request.read(ForgetRequest).alias
     if digest_of(alias):
         raise BadRequest("a digest is no alias: evict the image instead")

@@ -36,7 +36,6 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.transfers.transfer import PoolTransfer
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from cachemgr.pool.records import PoolImage
 
 
-def ping(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> PingAnswer:
+def ping(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> PingAnswer:
     request.read(NoFields)
     return PingAnswer(
         version=__version__,
@@ -59,12 +58,12 @@ def ping(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: Line
     )
 
 
-def find(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ImageEntry:
+def find(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry:
     name = request.read(NameRequest).name
     return image_entry(node, caller, access.find_visible(node, caller, name))
 
 
-def ls(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ListedImages:
+def ls(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedImages:
     request.read(NoFields)
     images = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
@@ -79,7 +78,7 @@ def _listed(node: NodeContext, caller: NodeCaller, image: PoolImage) -> ListedIm
     return ListedImage(**image_fields(node, caller, image), readers=readers)
 
 
-def show(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ShownImage:
+def show(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ShownImage:
     name = request.read(NameRequest).name
     image = access.find_visible(node, caller, name)
     fields = image_fields(node, caller, image)
@@ -95,31 +94,25 @@ def show(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: Line
     )
 
 
-def instances(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> ListedInstances:
+def instances(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedInstances:
     request.read(NoFields)
     return ListedInstances(tuple(_visible_instances(node, caller)))
 
 
-def transfers(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> ListedTransfers:
+def transfers(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedTransfers:
     request.read(NoFields)
     seen = [each for each in node.transfers.all() if may_see(caller, each)]
     limit = node.transfers.limit.rate_bytes_per_s
     return ListedTransfers(tuple(transfer_entry(node, each) for each in seen), limit)
 
 
-def stats(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> dict[str, float]:
+def stats(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> dict[str, float]:
     request.read(NoFields)
     gauge(node)
     return node.metrics.numbers()
 
 
-def metrics(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> MetricsText:
+def metrics(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MetricsText:
     request.read(NoFields)
     gauge(node)
     gauge_shares(node)

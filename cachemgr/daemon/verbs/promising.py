@@ -10,7 +10,6 @@ from cachemgr.protocol import HeldEntry, PromisedRoom, PromiseRequest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import VerbRequest
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 MOST_TOLD = 500
 
 
-def promise(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> PromisedRoom:
+def promise(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> PromisedRoom:
     """Hold so many bytes until then; without `size_bytes`, only say what holds."""
     access.require_privilege(caller, "promising bytes")
     wanted = request.read(PromiseRequest)

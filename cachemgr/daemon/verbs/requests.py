@@ -18,12 +18,29 @@ MOST_BYTES = 64 << 10
 MOST_NESTING = 12
 
 
+class Listener:
+    """Who waits for an answer: nobody, unless a connection says otherwise."""
+
+    def progress(self, fields: dict[str, object]) -> None:
+        """Tell how far it is."""
+
+    def check_is_heard(self) -> None:
+        """`Gone` if whoever asked does not wait any more."""
+
+
 class VerbRequest:
     """A verb and its fields, which `read` takes as that verb's message."""
 
-    def __init__(self, verb: str, fields: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        verb: str,
+        fields: dict[str, object],
+        descriptors: Sequence[int] = (),
+        listener: Listener | None = None,
+    ) -> None:
         self.verb = verb
         self.descriptors = tuple(descriptors)
+        self.listener = listener or Listener()
         self._fields = fields
 
     def read(self, kind: type[Message]) -> Message:
@@ -35,7 +52,7 @@ class VerbRequest:
         return read_request(OnBehalf, self.verb, {"uid": self._fields.pop("uid", None)}).uid
 
 
-def parse(line: bytes, descriptors: Sequence[int] = ()) -> VerbRequest:
+def parse(line: bytes, descriptors: Sequence[int] = (), listener: Listener | None = None) -> VerbRequest:
     """The request in a line; `BadRequest` for anything else, in bounded time."""
     if nesting(line) > MOST_NESTING:
         raise BadRequest(f"the request is nested deeper than {MOST_NESTING} levels")
@@ -50,7 +67,7 @@ def parse(line: bytes, descriptors: Sequence[int] = ()) -> VerbRequest:
     verb = found.pop("do", None)
     if not isinstance(verb, str) or len(verb) > 40:
         raise BadRequest('the request does not say what to "do"')
-    return VerbRequest(verb, found, descriptors)
+    return VerbRequest(verb, found, descriptors, listener)
 
 
 def nesting(line: bytes) -> int:

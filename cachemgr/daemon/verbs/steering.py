@@ -23,7 +23,6 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import VerbRequest
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
 MOST_FINDINGS = 1000
 
 
-def transfer_set(
-    node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection
-) -> TransferEntry:
+def transfer_set(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> TransferEntry:
     wanted = request.read(TransferChange)
     name, rate, deadline_s = wanted.transfer, wanted.rate_bytes_per_s, wanted.deadline_s
     if wanted.pause and wanted.resume:
@@ -68,7 +65,7 @@ def transfer_set(
     return transfer_entry(node, found)
 
 
-def limits(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> NodeRates:
+def limits(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> NodeRates:
     """Rates of the whole node; 0 is no limit. Without a field, what holds now."""
     wanted = request.read(RateChange)
     rate, relay_rate = wanted.rate_bytes_per_s, wanted.relay_rate_bytes_per_s
@@ -84,7 +81,7 @@ def limits(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: Li
     return NodeRates(node.transfers.limit.rate_bytes_per_s or 0, node.relay_limit.rate_bytes_per_s or 0)
 
 
-def evict(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Evicted:
+def evict(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Evicted:
     access.require_privilege(caller, "evicting images")
     wanted = request.read(EvictRequest)
     name, need_bytes = wanted.name, wanted.need_bytes
@@ -109,7 +106,7 @@ def evict(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: Lin
     return Evicted(tuple(f"sha256:{digest}" for digest in evicted))
 
 
-def check(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> Checked:
+def check(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Checked:
     access.require_privilege(caller, "checking the pool")
     wanted = request.read(CheckRequest)
     found = checks.check(node.pool, node.maker, fix=wanted.fix)

@@ -13,12 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.verbs.requests import VerbRequest
 
-    Verb = Callable[[NodeContext, NodeCaller, VerbRequest, LineConnection], object]
+    Verb = Callable[[NodeContext, NodeCaller, VerbRequest], object]
 
 VERBS: dict[str, Verb] = {
     "ping": looking.ping,
@@ -51,7 +50,7 @@ class VerbTable:
 
     node: NodeContext
 
-    def __call__(self, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> dict[str, object]:
+    def __call__(self, caller: NodeCaller, request: VerbRequest) -> dict[str, object]:
         result = "ok"
         try:
             verb = VERBS.get(request.verb)
@@ -63,7 +62,7 @@ class VerbTable:
                     raise NotAllowed("only root and the pool's own user act for others")
                 caller = caller.acting_for(uid)
             with disk_errors(f"the request {request.verb!r}"):
-                found: dict[str, object] = plain(verb(self.node, caller, request, line))
+                found: dict[str, object] = plain(verb(self.node, caller, request))
                 return found
         except CacheError as error:
             result = error.code

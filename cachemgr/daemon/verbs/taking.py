@@ -11,7 +11,6 @@ from cachemgr.protocol import ListedShares, NoFields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import LineConnection
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext, Shared
     from cachemgr.daemon.verbs.requests import VerbRequest
@@ -21,7 +20,7 @@ MOST_OF_A_THING = 50
 REFUSED, LARGEST = "outrider_share_refused_total", "outrider_share_largest_ratio"
 
 
-def shares(node: NodeContext, caller: NodeCaller, request: VerbRequest, line: LineConnection) -> ListedShares:
+def shares(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedShares:
     """Who has how much of what, and was refused more; ordinary users see their own."""
     request.read(NoFields)
     found = every_share(node)
