@@ -4,6 +4,7 @@ A message is one line of JSON. A request is `{"v": 1, "do": VERB, …}` with the
 below; what it is answered is named beside it. The daemon takes a request to the letter; an answer may come
 from another version, so of that only what is needed has to be there (`cachemgr.network.fields`). A field
 that may be None and has no default is sent as null; one that has its default is not sent, but for lists.
+The hook (`cachemgr.hook`), which imports nothing, writes the same by itself.
 """
 
 from __future__ import annotations

@@ -430,10 +430,7 @@ def cancel(pool: PoolFiles, key: str, owner: str) -> None:
 def drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:
     """Whether it was dropped: nobody writes it, and at the last moment it still may go."""
     with room.changing(ingest.pool, f"dropping the ingest of {ingest.image.short}"):
-        try:
-            lock = ingest.pool.disk.lock(f"{ingest.folder}/writer", is_shared=False, waits=False)
-        except FileNotFoundError:
-            return False
+        lock = room.writer_lock(ingest.pool, ingest.folder)
         if lock is None:
             return False
         try:

@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from cachemgr.base.disk import Disk
+    from cachemgr.base.disk import Disk, Lock
     from cachemgr.pool.files import PoolFiles
 
 # Left free on the disk for the pool's own small files.
@@ -130,14 +130,19 @@ def _hide(pool: PoolFiles, folder: str, name: str) -> str:
     return hidden
 
 
+def writer_lock(pool: PoolFiles, folder: str) -> Lock | None:
+    """The right to write what arrives in that folder; None if somebody has it, or it is gone."""
+    try:
+        return pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def is_abandoned(pool: PoolFiles, folder: str) -> bool:
     """Whether what lies in that folder is arriving for nobody: no pin holds it and nobody writes it."""
     if not _is_unpinned(pool, folder):
         return False
-    try:
-        lock = pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    lock = writer_lock(pool, folder)
     if lock is None:
         return False
     lock.release()
@@ -158,10 +163,7 @@ def _drop_abandoned(pool: PoolFiles) -> bool:
 
 def _drop_if_abandoned(pool: PoolFiles, key: str) -> bool:
     folder = pool.layout.ingest(key)
-    try:
-        lock = pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    lock = writer_lock(pool, folder)
     if lock is None:
         return False
     try:

@@ -10,10 +10,14 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cachemgr import protocol
 from cachemgr.base.errors import CacheError, NoDaemon
+from cachemgr.daemon.verbs.requests import parse
+from cachemgr.hook import read_options, request_line
 from cachemgr.network.client import DaemonClient
 from tests.node.daemons import CLOCK, MIB, ROOT, Inside, ScriptedCarrier, pythons
 
@@ -194,3 +198,29 @@ def test_full_queue_of_a_hanging_daemon_is_given_two_seconds(folder: Path) -> No
 
     assert done.returncode == NoDaemon.exit_code
     assert 1.9 <= took_s < 5
+
+
+@pytest.mark.parametrize(
+    ("said", "verb", "message"),
+    [
+        (
+            "prepare --owner o --image i --until 9 --label l --method m --read-only",
+            "instance",
+            protocol.InstanceRequest("i", "o", 9, label="l", method="m", is_writable=False),
+        ),
+        (
+            "claim --job 1 --task 2 --uid 3 --ticket t --reservation r --pinned --attempt 4 --until 5 "
+            "--nodes a,b",
+            "claim",
+            protocol.ClaimRequest("1", 2, 4, 5, 3, "t", "r", True, ("a", "b")),
+        ),
+        ("release --owner o --label l --nodes a", "release", protocol.ReleaseRequest("o", "l", ("a",))),
+        ("where --owner o", "instances", protocol.NoFields()),
+        ("ping", "ping", protocol.NoFields()),
+    ],
+)
+def test_hook_says_what_the_protocol_has(said: str, verb: str, message: Any) -> None:
+    """It writes its requests by itself, since it imports nothing: every option arrives as what it means."""
+    request = parse(request_line(*read_options(said.split())))
+
+    assert (request.verb, request.read(type(message))) == (verb, message)
