@@ -31,7 +31,7 @@ from cachemgr.pool.index import SqliteIndex  # noqa: E402
 from cachemgr.pool.ingest import Ingest, Writer  # noqa: E402
 from cachemgr.pool.layout import PoolSettings  # noqa: E402
 from cachemgr.pool.pool import ImagePool, Want  # noqa: E402
-from cachemgr.relay.doors import RelaySettings  # noqa: E402
+from cachemgr.relay.connections import RelaySettings  # noqa: E402
 from cachemgr.relay.server import RelayServer  # noqa: E402
 from cachemgr.relay.tickets import make_ticket  # noqa: E402
 from testbed.depot import Depot, DepotFile  # noqa: E402

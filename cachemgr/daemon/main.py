@@ -165,7 +165,7 @@ def _serve(
     if control is not None:
         node.shared += [control.places]
     if daemon.relay is not None:
-        node.shared += [daemon.relay.doors]
+        node.shared += [daemon.relay.places]
     node.connections = lambda: server.connections() + (control.connections() if control else 0)
     server.start()
     if control is not None:

@@ -22,7 +22,7 @@ from cachemgr.instances.probing import probe
 from cachemgr.network.keys import read_keys
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.layout import disk_errors
-from cachemgr.relay.doors import RelaySettings
+from cachemgr.relay.connections import RelaySettings
 from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.bring import Reins
+    from cachemgr.fetch.bring import TransferTerms
     from cachemgr.fetch.ports import FetchStatus, Sink, Source
     from cachemgr.fetch.report import Report
 
@@ -57,7 +57,7 @@ class FetchCarrier:
         ticket = self._ticket(origin)
         return resolve(origin.uri, self._settings(origin), self.clock, ticket=ticket, timeout_s=timeout_s)
 
-    def carry(self, sink: Sink, origins: Sequence[Origin], reins: Reins) -> tuple[str, ...]:
+    def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:
         # One name, one source: the same file asked for by two users is asked for once.
         by_name = {origin.name: origin for origin in reversed(origins)}
         names = list(dict.fromkeys(origin.name for origin in origins))
@@ -71,10 +71,10 @@ class FetchCarrier:
                 sources,
                 clock=self.clock,
                 random=self.random,
-                limits=reins.limits,
-                control=reins.control,
-                expected_rate_bytes_per_s=reins.expected_rate_bytes_per_s,
-                on_progress=reins.on_progress,
+                limits=terms.limits,
+                control=terms.control,
+                expected_rate_bytes_per_s=terms.expected_rate_bytes_per_s,
+                on_progress=terms.on_progress,
                 least_rate_bytes_per_s=self.least_rate_bytes_per_s,
             )
         except TransferFailed as error:

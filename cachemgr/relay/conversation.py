@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.ports import Held, Holdings
-    from cachemgr.relay.doors import RelayConnections, RelaySettings
+    from cachemgr.relay.connections import RelayConnections, RelaySettings
 
 MOST_HEAD_BYTES = 8192
 MOST_REQUESTS = 1000
@@ -49,7 +49,7 @@ class RelayContext:
     # Given a line, and the host that is to blame for it if that has shown no ticket.
     log: Callable[[str, str], None]
     is_stopped: Callable[[], bool]
-    doors: RelayConnections
+    places: RelayConnections
 
 
 class Conversation:
@@ -114,7 +114,7 @@ class Conversation:
                 return None
             self._received += more
         if self._stranger_until_s is not None:
-            self._site.doors.strangers.hear(self._sock)
+            self._site.places.strangers.hear(self._sock)
         head = bytes(self._received[:end])
         del self._received[: end + 4]
         return head
@@ -149,7 +149,7 @@ class Conversation:
         """A place among those who have shown what admits them, instead of one among strangers."""
         if self._stranger_until_s is None:
             return
-        if not self._site.doors.let_in(self._sock, self._host, has_ticket=has_ticket):
+        if not self._site.places.let_in(self._sock, self._host, has_ticket=has_ticket):
             raise RequestRefused(503, "this node serves as many as it can: try again")
         self._stranger_until_s = None
 

@@ -12,8 +12,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from cachemgr.relay.connections import RelayConnections, RelaySettings
 from cachemgr.relay.conversation import Conversation, RelayContext, head_of
-from cachemgr.relay.doors import RelayConnections, RelaySettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,10 +36,10 @@ class RelayServer:
         log: Callable[[str], None],
         log_of: Callable[[str, str], None] | None = None,
     ) -> None:
-        self.doors = RelayConnections(settings)
+        self.places = RelayConnections(settings)
         self._log = log_of or (lambda line, culprit: log(line))
         self._site = RelayContext(
-            holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.doors
+            holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.places
         )
         # Those whose threads have yet to hear that they have to go are bounded, too.
         self._most_open = 2 * settings.most_connections + 2 * settings.most_strangers
@@ -88,11 +88,11 @@ class RelayServer:
         thread = threading.Thread(target=self._serve, args=(sock, host), name=f"relay {host}", daemon=True)
         with self._lock:
             is_full = len(self._open) >= self._most_open or self._is_closed
-            if not is_full and self.doors.strangers.enter(sock, host):
+            if not is_full and self.places.strangers.enter(sock, host):
                 if self._is_started(thread):
                     self._open[sock] = thread
                     return
-                self.doors.leave(sock)
+                self.places.leave(sock)
         with contextlib.suppress(OSError):
             # Nobody is waited for here: others wait to be accepted.
             sock.setblocking(False)
@@ -114,5 +114,5 @@ class RelayServer:
         finally:
             with self._lock:
                 del self._open[sock]
-            self.doors.leave(sock)
+            self.places.leave(sock)
             sock.close()

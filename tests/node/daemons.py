@@ -26,7 +26,7 @@ from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import Cancelled, NoDaemon, SourceFailed
 from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import Daemon, serve
-from cachemgr.fetch.bring import Origin, Reins
+from cachemgr.fetch.bring import Origin, TransferTerms
 from cachemgr.fetch.ports import Resolved, Sink
 from cachemgr.fetch.report import FetchProgress
 from cachemgr.network.client import DaemonClient
@@ -97,34 +97,34 @@ class ScriptedCarrier:
             raise SourceFailed(f"{origin.uri} does not exist")
         return Resolved(len(self.contents[origin.uri]), origin.uri)
 
-    def carry(self, sink: Sink, origins: Sequence[Origin], reins: Reins) -> tuple[str, ...]:
+    def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:
         delivered = []
         for origin in origins:
             self.started_at.append((origin.uri, sink.offset))
             if origin.uri not in self.contents:
                 continue
             delivered.append(origin.name)
-            if self._deliver(sink, origin, reins):
+            if self._deliver(sink, origin, terms):
                 return tuple(delivered)
         raise SourceFailed("no source could deliver the image")
 
-    def _deliver(self, sink: Sink, origin: Origin, reins: Reins) -> bool:
+    def _deliver(self, sink: Sink, origin: Origin, terms: TransferTerms) -> bool:
         data = self.contents[origin.uri]
         ends = self.broken.get(origin.uri, len(data))
         held_at, gate = self.gates.get(origin.uri, (-1, threading.Event()))
         while sink.offset < ends:
-            while (sink.offset == held_at and not gate.is_set()) or reins.control.is_paused:
-                if reins.control.cancelled is not None:
+            while (sink.offset == held_at and not gate.is_set()) or terms.control.is_paused:
+                if terms.control.cancelled is not None:
                     break
                 CLOCK.sleep(0.005)
-            if reins.control.cancelled is not None:
-                raise Cancelled(f"cancelled: {reins.control.cancelled}")
+            if terms.control.cancelled is not None:
+                raise Cancelled(f"cancelled: {terms.control.cancelled}")
             stop = min(ends, sink.offset + MIB)
             if sink.offset < held_at:
                 stop = min(stop, held_at)
             sink.write(data[sink.offset : stop])
-            if reins.on_progress is not None:
-                reins.on_progress(FetchProgress(sink.offset, len(data), MIB, None, origin.name))
+            if terms.on_progress is not None:
+                terms.on_progress(FetchProgress(sink.offset, len(data), MIB, None, origin.name))
         return sink.offset == len(data)
 
 

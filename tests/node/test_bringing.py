@@ -15,7 +15,7 @@ import pytest
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import CacheError, Cancelled, SourceFailed, Unsuitable, WrongBytes
-from cachemgr.fetch.bring import BringOrder, Origin, Reins, bring, kind_of
+from cachemgr.fetch.bring import BringOrder, Origin, TransferTerms, bring, kind_of
 from cachemgr.fetch.carrier import origin_of
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.report import FetchProgress
@@ -47,8 +47,8 @@ def order(digest: str = "", *uris: str, kind: str = "file") -> BringOrder:
     return BringOrder(want=want, origins=lambda: origins, names=(A,), alias_lifetime_s=60)
 
 
-def reins(control: Control | None = None, seen: list[FetchProgress] | None = None) -> Reins:
-    return Reins(control=control or Control(), on_progress=None if seen is None else seen.append)
+def terms(control: Control | None = None, seen: list[FetchProgress] | None = None) -> TransferTerms:
+    return TransferTerms(control=control or Control(), on_progress=None if seen is None else seen.append)
 
 
 def begun(pool: ImagePool, digest: str, data: bytes) -> None:
@@ -62,7 +62,7 @@ def begun(pool: ImagePool, digest: str, data: bytes) -> None:
 
 
 def test_image_comes_with_its_name_for_a_while(pool: ImagePool) -> None:
-    image = bring(pool, order(), ScriptedCarrier({A: CONTENT}), reins())
+    image = bring(pool, order(), ScriptedCarrier({A: CONTENT}), terms())
     alias = pool.alias(A)
 
     assert image.digest == DIGEST
@@ -73,8 +73,8 @@ def test_image_comes_with_its_name_for_a_while(pool: ImagePool) -> None:
 
 def test_what_is_here_already_is_not_fetched(pool: ImagePool) -> None:
     carrier = ScriptedCarrier({A: CONTENT})
-    first = bring(pool, order(), carrier, reins())
-    second = bring(pool, order(DIGEST, B), carrier, reins())
+    first = bring(pool, order(), carrier, terms())
+    second = bring(pool, order(DIGEST, B), carrier, terms())
 
     assert first == second
     assert len(carrier.started_at) == 1
@@ -84,7 +84,7 @@ def test_known_digest_goes_on_where_the_last_writer_stopped(pool: ImagePool) -> 
     begun(pool, DIGEST, CONTENT[:MIB])
     carrier = ScriptedCarrier({A: CONTENT})
 
-    image = bring(pool, order(DIGEST), carrier, reins())
+    image = bring(pool, order(DIGEST), carrier, terms())
 
     assert image.digest == DIGEST
     assert carrier.started_at == [(A, MIB)]
@@ -94,7 +94,7 @@ def test_unknown_digest_starts_over_because_the_source_may_have_changed(pool: Im
     begun(pool, "", b"x" * MIB)
     carrier = ScriptedCarrier({A: CONTENT})
 
-    image = bring(pool, order(), carrier, reins())
+    image = bring(pool, order(), carrier, terms())
 
     assert image.digest == DIGEST
     assert carrier.started_at == [(A, 0)]
@@ -104,7 +104,7 @@ def test_wrong_bytes_of_an_earlier_writer_are_fetched_again_from_the_same_source
     begun(pool, DIGEST, b"x" * MIB)
     carrier = ScriptedCarrier({A: CONTENT})
 
-    image = bring(pool, order(DIGEST), carrier, reins())
+    image = bring(pool, order(DIGEST), carrier, terms())
 
     assert image.digest == DIGEST
     assert carrier.started_at == [(A, MIB), (A, 0)]
@@ -113,13 +113,13 @@ def test_wrong_bytes_of_an_earlier_writer_are_fetched_again_from_the_same_source
 def test_last_part_from_an_address_does_not_give_the_address_the_whole(pool: ImagePool) -> None:
     begun(pool, DIGEST, CONTENT[:MIB])
 
-    bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), reins())
+    bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), terms())
 
     assert pool.find(A) is None
 
 
 def test_name_is_not_believed_if_another_source_delivered(pool: ImagePool) -> None:
-    bring(pool, order(DIGEST, A, B), ScriptedCarrier({B: CONTENT}), reins())
+    bring(pool, order(DIGEST, A, B), ScriptedCarrier({B: CONTENT}), terms())
 
     assert pool.find(A) is None
     assert pool.find(DIGEST) is not None
@@ -127,7 +127,7 @@ def test_name_is_not_believed_if_another_source_delivered(pool: ImagePool) -> No
 
 def test_wrong_bytes_leave_nothing_behind(pool: ImagePool) -> None:
     with pytest.raises(WrongBytes, match="then from other sources"):
-        bring(pool, order(DIGEST, A, B), ScriptedCarrier({A: b"x" * len(CONTENT)}), reins())
+        bring(pool, order(DIGEST, A, B), ScriptedCarrier({A: b"x" * len(CONTENT)}), terms())
 
     assert (pool.ingests(), pool.images()) == ([], [])
 
@@ -135,20 +135,20 @@ def test_wrong_bytes_leave_nothing_behind(pool: ImagePool) -> None:
 def test_failed_sources_leave_what_has_arrived(pool: ImagePool) -> None:
     carrier = ScriptedCarrier({A: CONTENT}, broken={A: 2 * MIB})
     with pytest.raises(SourceFailed):
-        bring(pool, order(DIGEST), carrier, reins())
+        bring(pool, order(DIGEST), carrier, terms())
 
     assert [each.arrived_bytes() for each in pool.ingests()] == [2 * MIB]
 
 
 def test_error_that_nobody_foresaw_lets_others_write(pool: ImagePool) -> None:
     class Broken(ScriptedCarrier):
-        def carry(self, sink: object, origins: object, reins: object) -> tuple[str, ...]:
+        def carry(self, sink: object, origins: object, terms: object) -> tuple[str, ...]:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        bring(pool, order(DIGEST), Broken({A: CONTENT}), reins())
+        bring(pool, order(DIGEST), Broken({A: CONTENT}), terms())
 
-    assert bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), reins()).digest == DIGEST
+    assert bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), terms()).digest == DIGEST
 
 
 def test_local_file_is_adopted_or_copied(pool: ImagePool, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_local_file_is_adopted_or_copied(pool: ImagePool, tmp_path: Path) -> Non
     origins = [origin_of(uri, is_trusted=True)]
     want = Want(uri=uri, size_bytes=len(CONTENT), digest=DIGEST)
 
-    image = bring(pool, BringOrder(want=want, origins=lambda: origins), carrier, reins())
+    image = bring(pool, BringOrder(want=want, origins=lambda: origins), carrier, terms())
 
     assert image.digest == DIGEST
     assert Path(pool.data_path(image.digest)).read_bytes() == CONTENT
@@ -193,7 +193,7 @@ def test_second_process_watches_and_takes_over_when_the_writer_dies(tmp_path: Pa
     pool, seen, carrier = open_pool(path), list[FetchProgress](), ScriptedCarrier({A: CONTENT})
     found = []
     thread = threading.Thread(
-        target=lambda: found.append(bring(pool, order(DIGEST), carrier, reins(seen=seen)))
+        target=lambda: found.append(bring(pool, order(DIGEST), carrier, terms(seen=seen)))
     )
     thread.start()
     eventually("it watches", lambda: seen)
@@ -216,7 +216,7 @@ def test_who_only_watches_can_be_cancelled(pool: ImagePool) -> None:
     control.cancel("enough")
 
     with pytest.raises(Cancelled, match="enough"):
-        bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), reins(control))
+        bring(pool, order(DIGEST), ScriptedCarrier({A: CONTENT}), terms(control))
     writer.close()
 
 
@@ -231,13 +231,13 @@ def qcow2(backing: bytes = b"") -> bytes:
 
 def test_image_that_names_a_file_of_the_node_is_refused_and_dropped(pool: ImagePool) -> None:
     with pytest.raises(CacheError, match="backing"):
-        bring(pool, order(), ScriptedCarrier({A: qcow2(b"/etc/shadow")}), reins())
+        bring(pool, order(), ScriptedCarrier({A: qcow2(b"/etc/shadow")}), terms())
 
     assert (pool.ingests(), pool.images()) == ([], [])
 
 
 def test_format_is_told_by_content(pool: ImagePool) -> None:
-    assert bring(pool, order(), ScriptedCarrier({A: qcow2()}), reins()).format == "qcow2"
+    assert bring(pool, order(), ScriptedCarrier({A: qcow2()}), terms()).format == "qcow2"
 
 
 @pytest.mark.parametrize(("declared", "kind"), [("file", "file"), ("raw", "raw")])

@@ -14,14 +14,14 @@ from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.transfers.transfers import Transfers
 from cachemgr.daemon.transfers.users_rate import OfUsers
-from cachemgr.fetch.bring import Origin, Reins
+from cachemgr.fetch.bring import Origin, TransferTerms
 from cachemgr.pool.records import PoolImage
 from tests.node.daemons import CLOCK, Inside, eventually
 
 Start = Callable[..., Inside]
 
 
-def fails(transfer: PoolTransfer, reins: Reins) -> PoolImage:
+def fails(transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
     raise SourceFailed("nobody has it")
 
 
@@ -86,8 +86,8 @@ def test_transfer_without_a_thread_ends_and_leaves_its_slot(
 def test_users_share_a_rate_that_ends_when_the_service_wants_the_image(inside: Start) -> None:
     daemon, limits, is_over = inside(user_rate="1000"), [], threading.Event()
 
-    def work(transfer: PoolTransfer, reins: Reins) -> PoolImage:
-        limits.append(reins.limits[-1])
+    def work(transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
+        limits.append(terms.limits[-1])
         assert is_over.wait(20)
         raise SourceFailed("enough")
 

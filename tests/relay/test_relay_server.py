@@ -18,7 +18,7 @@ from cachemgr.base.errors import NotInPool, SourceFailed
 from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
-from cachemgr.relay.doors import RelaySettings
+from cachemgr.relay.connections import RelaySettings
 from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 from testbed.depot import Depot, DepotFile, DepotHeld

@@ -151,8 +151,8 @@ def test_strangers_and_their_refusals_are_told_by_address(start: Start) -> None:
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(node.dial())
-        until(lambda: any(each.refused for each in node.relay.doors.shares()), "one had to go")
-        rows = [each for each in node.relay.doors.shares() if each.user == "127.0.0.1"]
+        until(lambda: any(each.refused for each in node.relay.places.shares()), "one had to go")
+        rows = [each for each in node.relay.places.shares() if each.user == "127.0.0.1"]
 
     assert [(each.thing, each.held, each.most, each.refused) for each in rows] == [
         ("relay connections without a ticket", 2, 2, 1)

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from cachemgr.base.errors import CacheError
     from cachemgr.base.rate import RateLimit
-    from cachemgr.fetch.bring import Origin, Reins
+    from cachemgr.fetch.bring import Origin, TransferTerms
     from cachemgr.fetch.report import FetchProgress
     from cachemgr.pool.ingest import Writer
     from cachemgr.pool.records import PoolImage
 
-    Work = Callable[["PoolTransfer", Reins], PoolImage]
+    Work = Callable[["PoolTransfer", TransferTerms], PoolImage]
 
 
 @dataclass

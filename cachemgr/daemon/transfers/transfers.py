@@ -28,7 +28,7 @@ from cachemgr.daemon.transfers.schedule import (
 )
 from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.transfers.users_rate import OfUsers
-from cachemgr.fetch.bring import Reins
+from cachemgr.fetch.bring import TransferTerms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -371,7 +371,7 @@ class Transfers:
         def on_sink(sink: Writer) -> None:
             transfer.sink = sink
 
-        reins = Reins(
+        terms = TransferTerms(
             control=transfer.control,
             limits=(
                 transfer.limit,
@@ -384,7 +384,7 @@ class Transfers:
         )
         state = DONE
         try:
-            transfer.image = transfer.work(transfer, reins)
+            transfer.image = transfer.work(transfer, terms)
         except Cancelled as error:
             state, transfer.error = CANCELLED, error
         except CacheError as error:

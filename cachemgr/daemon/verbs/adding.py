@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.transfers.places import Admission
     from cachemgr.daemon.transfers.transfer import Work
     from cachemgr.daemon.verbs.requests import VerbRequest
-    from cachemgr.fetch.bring import Reins
+    from cachemgr.fetch.bring import TransferTerms
     from cachemgr.pool.ingest import Ingest
 
 # Who waits hears at least this often that the daemon is alive.
@@ -341,7 +341,7 @@ def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
 def _work(node: NodeContext, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
     """What a transfer's thread does."""
 
-    def work(transfer: PoolTransfer, reins: Reins) -> PoolImage:
+    def work(transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
         order = BringOrder(
             want=want,
             origins=lambda: list(transfer.origins),
@@ -351,18 +351,18 @@ def _work(node: NodeContext, want: Want, name: str, *, is_believed: bool, promis
             names_uid=None if is_believed else transfer.begun_by,
             promised=promised,
         )
-        return _bring(node, order, transfer, reins)
+        return _bring(node, order, transfer, terms)
 
     return work
 
 
-def _bring(node: NodeContext, order: BringOrder, transfer: PoolTransfer, reins: Reins) -> PoolImage:
+def _bring(node: NodeContext, order: BringOrder, transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
     """A transfer's thread: the image in the pool, its names and readers, and the counts."""
     begin_s = node.clock.monotonic_s()
     culprit = transfer.begun_by if transfer.is_ordinary else None
     node.log.info("transfer started", culprit=culprit, transfer=transfer.name, uri=transfer.uri)
     try:
-        image = bring(node.pool, order, node.carrier, reins)
+        image = bring(node.pool, order, node.carrier, terms)
     except CacheError as error:
         node.log.warning(
             "transfer ended", culprit=culprit, transfer=transfer.name, uri=transfer.uri, error=error

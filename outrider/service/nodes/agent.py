@@ -111,10 +111,10 @@ def tell_daemon(
         raise NodeTrouble(f"{len(call.orders)} orders at once: at most {MOST_ORDERS}", is_away=False)
     asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
     uid = os.geteuid() if our_uid is None else our_uid
-    errand = _Errand(asking, call.node, relay_of, uid)
+    orders = _OrdersOfACall(asking, call.node, relay_of, uid)
     # First the room, then what needs it.
     room = _promise(asking, call)
-    results = tuple(errand.carry_out(order) for order in call.orders)
+    results = tuple(orders.carry_out(order) for order in call.orders)
     pool = asking.ask("ls", ListedImages)
     pinned = [image.digest for image in pool.images if image.pins]
     lists = Lists(
@@ -245,7 +245,7 @@ class _Asking:
             raise NodeTrouble(f"node {self._node} does not answer: {error}") from error
 
 
-class _Errand:
+class _OrdersOfACall:
     """The orders of one call."""
 
     def __init__(self, asking: _Asking, node: str, relay_of: RelayOf, our_uid: int) -> None:
