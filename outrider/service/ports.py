@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cachemgr.base.shares import Share
+from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
 from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest
 from outrider.metadata.policies import ExternalSection
