@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, NoDaemon, by_code
+from cachemgr.protocol import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class DaemonClient:
         given = {name: value for name, value in (fields or {}).items() if value is not None}
         if on_progress is not None:
             given["wait"] = True
-        line = json.dumps({"v": 1, "do": verb, **given}).encode() + b"\n"
+        line = json.dumps({"v": VERSION, "do": verb, **given}).encode() + b"\n"
         self._send(line, descriptors)
         while True:
             answer = self._receive(timeout_s if on_progress is None else PROGRESS_S)
