@@ -12,10 +12,12 @@ import os
 from cachemgr import instance_book, pins
 from cachemgr.channel import NODE
 from cachemgr.daemon import access, neighbours
+from cachemgr.daemon.beforehand import Telling
 from cachemgr.daemon.leasing import instance_of
 from cachemgr.daemon.line import Gone
 from cachemgr.daemon.shapes import instance_fields
 from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed, Unsuitable
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.job_tickets import JOB, checked_ticket
 from cachemgr.records import digest_of
 from cachemgr.steady import past_s
@@ -67,6 +69,9 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
         label=label,
         until_s=until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
+        is_writable=is_writable_unasked(image.format),
+        made_for=_pins_of({name, job}, reservation),
+        watch=Telling(node, line, image.size_bytes),
     )
     return instance_fields(made)
 
@@ -139,6 +144,12 @@ def _pinned(node: Node, job: str, names: tuple[str, ...]) -> str:
     if any(_holds(node, node.pool.layout.ingest(ingest.key), owners) for ingest in node.pool.ingests()):
         raise Missing(f"the image of job {job} is still on its way to this node")
     raise NotAllowed(f"no image is held on this node for job {job}, and it has no ticket: submit it again")
+
+
+def _pins_of(jobs: set[str], reservation: str | None) -> list[str]:
+    """Under which names the service pins for a job: a copy may have been made for one of them."""
+    owners = [f"{RESERVATION}{OWNER}{each}" for each in sorted(jobs)]
+    return owners if reservation is None else [*owners, f"{RESERVATION}{reservation}"]
 
 
 def _held(node: Node, owners: set[str]) -> list[str]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from cachemgr import instance_book, pins
-from cachemgr.daemon import access, neighbours, quota
+from cachemgr.daemon import access, beforehand, neighbours, quota
 from cachemgr.daemon.adding import pin_image, read_pin
 from cachemgr.daemon.shapes import image_fields, instance_fields
 from cachemgr.errors import BadRequest, Missing
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.layout import disk_errors
 from cachemgr.records import checked_name, digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from cachemgr.daemon.line import Line
     from cachemgr.daemon.node import Node
     from cachemgr.daemon.peer import Caller
@@ -43,6 +46,9 @@ def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     names = access.names_meant(caller, name)
     # All of them, not the first that succeeds.
     given_back = [node.pool.unpin(each, owner) for each in names]
+    if caller.is_privileged:
+        # What was made for a pin goes with it.
+        beforehand.drop(node, owner, [found for each in names if (found := _digest(node, each))])
     node.poke("images", node.clock.now_s())
     return {"was_pinned": any(given_back)}
 
@@ -53,14 +59,19 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
     label = request.optional_text("label") or ""
     until_s = access.checked_until(node, caller, request.number("until_s"))
     method = request.optional_text("method")
+    says_writable = "is_writable" in request
     is_writable = request.truth("is_writable", default=True)
-    context = request.part("context")
+    context, made_for = request.part("context"), request.texts("made_for")
     request.finish()
+    if made_for:
+        access.require_privilege(caller, "taking a copy that was made for a pin")
     try:
         image = access.find_visible(node, caller, name)
     except Missing:
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
+    if not says_writable and method is None:
+        is_writable = is_writable_unasked(image.format)
     access.check_instance_quota(node, caller, owner, label)
     key = instance_book.key_of(owner, label)
     copy_bytes = 0
@@ -80,6 +91,8 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
             method=method,
             is_writable=is_writable,
             context=context.rest() if context else None,
+            made_for=made_for,
+            watch=beforehand.Telling(node, line, image.size_bytes) if caller.is_privileged else None,
         )
     return instance_fields(made)
 
@@ -96,8 +109,17 @@ def instance_of(
     method: str | None = None,
     is_writable: bool = True,
     context: dict[str, object] | None = None,
+    made_for: Sequence[str] = (),
+    watch: Callable[[int], None] | None = None,
 ) -> Instance:
-    """An instance for the caller's user, counted and logged; the same one again if it was made before."""
+    """An instance for the caller's user, counted and logged; the same one again if it was made before.
+
+    A copy that was made for one of the pins `made_for` becomes the instance. `watch` is told how far a
+    full copy is.
+    """
+    there = instance_book.read_instance(node.pool, instance_book.key_of(owner, label))
+    is_there = there is not None and there.is_ready
+    made_before = [] if is_there or watch is None else beforehand.taken(node, made_for, watch)
     made = instance_book.make_instance(
         node.pool,
         node.maker,
@@ -109,6 +131,8 @@ def instance_of(
         method=method,
         is_writable=is_writable,
         context=context,
+        made_before=made_before,
+        watch=watch,
     )
     if made.uid != caller.uid:
         raise BadRequest(f"{owner} has this instance for uid {made.uid} already: release it first")
@@ -134,6 +158,8 @@ def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
     owner, label = caller.owner(request.text("owner")), request.optional_text("label")
     nodes = request.texts("nodes")
     request.finish()
+    if caller.is_privileged and label is None and not nodes:
+        beforehand.drop(node, owner)
     if nodes:
         access.require_privilege(caller, "releasing on other nodes")
         answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
@@ -162,6 +188,12 @@ def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
             access.require_privilege(caller, "forgetting a name that others use")
     removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
     return {"was_known": any(removed)}
+
+
+def _digest(node: Node, name: str) -> str | None:
+    """The digest that a name stands for, whether its image is here or not."""
+    alias = node.pool.alias(name) if digest_of(name) is None else None
+    return digest_of(name) if alias is None else alias.digest
 
 
 def _unpin_all(node: Node, owner: str) -> int:

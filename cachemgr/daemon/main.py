@@ -19,6 +19,7 @@ from cachemgr.clock import SystemClock
 from cachemgr.daemon import peer, quota
 from cachemgr.daemon.access import Holders
 from cachemgr.daemon.adding import resume
+from cachemgr.daemon.beforehand import Copyist
 from cachemgr.daemon.bounds import Bounds
 from cachemgr.daemon.listener import Place
 from cachemgr.daemon.log import Log
@@ -68,12 +69,14 @@ class Daemon:
 
     def stop(self) -> None:
         """End what is under way: transfers first, since others wait for what they say."""
+        self.node.copyist.end()
         self.node.transfers.stop(STOP_TRANSFERS_S)
         if self.control is not None:
             self.control.stop(STOP_SERVING_S)
         if self.relay is not None:
             self.relay.close(STOP_SERVING_S)
         self.timer.stop(STOP_SERVING_S)
+        self.node.copyist.stop(STOP_SERVING_S)
 
     def resume_ingests(self) -> None:
         """Go on with what was arriving when the last daemon died, if somebody still wants it."""
@@ -238,6 +241,7 @@ def put_together(
         ),
         names=Names(pool, config.user_names),
         one_at_a_time=OneAtATime(),
+        copyist=Copyist(),
         metrics=metrics,
         clock=clock,
         log=log,

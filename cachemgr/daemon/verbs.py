@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
-from cachemgr.daemon import adding, claiming, leasing, looking, making, promising, steering, taking
+from cachemgr.daemon import (
+    adding,
+    beforehand,
+    claiming,
+    leasing,
+    looking,
+    making,
+    promising,
+    steering,
+    taking,
+)
 from cachemgr.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.layout import disk_errors
 
@@ -34,6 +44,7 @@ VERBS: dict[str, Verb] = {
     "unpin": leasing.unpin,
     "instance": making.instance,
     "claim": claiming.claim,
+    "copy": beforehand.copy,
     "release": leasing.release,
     "forget": leasing.forget,
     "transfer-set": steering.transfer_set,
