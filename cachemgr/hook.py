@@ -33,7 +33,7 @@ less than a millisecond, those above them ten. Nothing comes from the environmen
 from __future__ import annotations
 
 import _json
-import _signal
+import _signal  # type: ignore[import-not-found]
 import _socket
 import posix
 import sys

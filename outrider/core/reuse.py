@@ -333,6 +333,10 @@ class Pools:
         life.users[user] = until_s
         self._expire(node, life, max(life.users.values()))
 
+    def prolong(self, node: int, life: Life, until_s: int) -> None:
+        """A life that has no users, but lasts for as long as somebody says, lasts until then."""
+        self._expire(node, life, max(life.expires_s, until_s))
+
     def _expire(self, node: int, life: Life, at_s: int) -> None:
         self.changed.add(node)
         # Whoever watches it for an earlier instant will see that it expires later.

@@ -150,7 +150,12 @@ def test_job_waits_for_a_copy_that_is_just_being_made(daemon: Inside) -> None:
     eventually("it is under way", lambda: maker.copies, daemon.log)
     copyist, asked = daemon.node.copyist, threading.Event()
     wait = copyist.wait
-    copyist.wait = lambda key, tell: (asked.set(), wait(key, tell))
+
+    def told_of(key: str, tell: Any) -> None:
+        asked.set()
+        wait(key, tell)
+
+    copyist.wait = told_of
     found: list[dict[str, Any]] = []
     job = threading.Thread(target=lambda: found.append(claim(daemon)))
     job.start()

@@ -11,7 +11,7 @@ from outrider.core.restaging import copy_arrived, lose_copy, restage
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.executing import Executing
 from outrider.service.desk.member import Need
-from outrider.service.desk.news import Arrived, Failed, Missed, News
+from outrider.service.desk.news import Arrived, Failed, Missed, Moved, News, Uncopied
 from outrider.service.desk.replies import reason_of
 from outrider.service.desk.site import Live, Site
 from outrider.service.desk.staff import Staff
@@ -56,7 +56,11 @@ class Copies:
                 self._missed(live, each.node)
             elif isinstance(each, Failed):
                 self._failed(live, each.node)
-            else:
+            elif isinstance(each, Uncopied):
+                self._log.warning(
+                    "no copy before the job", node=each.node, reservation=live.name, words=each.words
+                )
+            elif isinstance(each, Moved):
                 self._moved(live, each.node)
 
     def came_by_itself(self, node: str, key: str) -> None:

@@ -7,7 +7,7 @@ from outrider.service.desk.copies import Copies
 from outrider.service.desk.hauling import Hauling
 from outrider.service.desk.led import Led, job_of_owner
 from outrider.service.desk.ledjobs import LedJobs
-from outrider.service.desk.news import Arrived, Failed, Missed, News
+from outrider.service.desk.news import Arrived, Copied, Failed, Missed, News, Uncopied
 from outrider.service.desk.site import Site
 from outrider.service.desk.staff import Staff
 from outrider.service.meter import Log
@@ -58,6 +58,11 @@ class Deliveries:
                 self._missed(led, number)
             elif isinstance(each, Failed):
                 self._failed(led, number)
+            elif isinstance(each, Copied):
+                led.ready.add(number)
+                led.trouble = ""
+            elif isinstance(each, Uncopied):
+                self._avoid(led, number, f"it is not copied for the job on {each.node}: {each.words}")
             else:
                 self._hauling.moved(led, number)
                 self._judge(led, number, each.node)
@@ -65,8 +70,10 @@ class Deliveries:
     def _arrived(self, led: Led, node: int) -> None:
         for each in self._hauling.arrived(led, node):
             name = self._jobs.name(node)
-            if self._staff.has_copy(name, each.owner):
+            if self._staff.is_prepared(name, each.owner):
                 each.ready.add(node)
+            elif self._staff.has_copy(name, each.owner):
+                each.trouble = f"{name} makes the job's copy of it"
             elif node in each.copies:
                 # It is asked at once, not when its transfer would have been asked after.
                 self._hauling.place(each, node, each.copies[node])
@@ -100,9 +107,14 @@ class Deliveries:
         self._hauling.failed(led, node)
         if need.failures >= MOST_FAILURES or need.transfer is None:
             self._log.warning("job's image does not arrive", job=led.key, node=name, words=words)
-            led.bad[node] = self._site.now_s + BARRED_S
-            self._choosing.drop(led, node)
-            self._jobs.mend(led)
+            self._avoid(led, node, led.trouble)
+
+    def _avoid(self, led: Led, node: int, words: str) -> None:
+        """A node is of no use to a job for now: it is led to another, or waits."""
+        led.trouble = words
+        led.bad[node] = self._site.now_s + BARRED_S
+        self._choosing.drop(led, node)
+        self._jobs.mend(led)
 
     def _judge(self, led: Led, number: int, node: str) -> None:
         """Bytes arrive: what was wrong is over. Or none do, while the node still tries."""

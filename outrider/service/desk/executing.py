@@ -12,6 +12,7 @@ from collections.abc import Callable
 from outrider.core.kept import keep_transfers
 from outrider.core.model import Transfer
 from outrider.core.reuse import Life
+from outrider.service.desk import precopies
 from outrider.service.desk.agenda import Agenda, Topic
 from outrider.service.desk.alarms import Alarms
 from outrider.service.desk.carriage import Carriage
@@ -269,6 +270,7 @@ class Executing:
             transfer=transfer,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
+            copy_from_s=precopies.begin_s(live.reservation.start_s, document.size_bytes),
             upstream=tuple(reversed(nodes[:place])),
         )
         self._staff.need(node, need, site.now_s)
