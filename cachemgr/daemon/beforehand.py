@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 
 from cachemgr import instance_book
@@ -18,6 +19,7 @@ from cachemgr.daemon import access, quota
 from cachemgr.errors import CacheError, Cancelled, NoRoom, Unsuitable
 from cachemgr.held import Holding
 from cachemgr.instances.methods import is_writable_unasked
+from cachemgr.layout import disk_errors
 from cachemgr.records import FORMATS, PUBLIC, Image
 from cachemgr.sizes import in_words
 
@@ -53,7 +55,7 @@ def copy(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, 
     told: dict[str, object] = {"copy_bytes": need_bytes, "copied_bytes": 0}
     if not need_bytes:
         return {**told, "state": "needless"}
-    if _is_there(node, key_of(owner), image, until_s):
+    if not node.copyist.has(key_of(owner)) and _is_there(node, key_of(owner), image, until_s):
         return {**told, "state": "ready", "copied_bytes": need_bytes}
     task = node.copyist.order(node, Task(key_of(owner), owner, image, need_bytes, until_s))
     return {**told, "state": "copying", "copied_bytes": task.copied_bytes}
@@ -124,6 +126,8 @@ class Task:
     until_s: int
     copied_bytes: int = 0
     is_under_way: bool = False
+    is_made: bool = False
+    """It could be taken; its bytes are being written to the disk."""
     is_wanted: bool = True
 
     @property
@@ -167,6 +171,11 @@ class Copyist:
                     self._thread.start()
         return task
 
+    def has(self, key: str) -> bool:
+        """Whether there is anything left to be done for a copy."""
+        with self._changed:
+            return key in self._tasks
+
     def wait(self, key: str, tell: Callable[[int], None]) -> None:
         """Until it is made, or has failed, if it is under way; otherwise it is not made any more."""
         with self._changed:
@@ -176,7 +185,7 @@ class Copyist:
                 return
         while task is not None:
             with self._changed:
-                if self._tasks.get(key) is not task:
+                if self._tasks.get(key) is not task or task.is_made:
                     return
                 self._changed.wait(LOOK_S)
             tell(task.copied_bytes)
@@ -244,6 +253,11 @@ class Copyist:
             is_writable=is_writable_unasked(task.image.format),
             watch=watch,
         )
+        with self._changed:
+            task.is_made = True
+            self._changed.notify_all()
+        # What has still to be written would keep the disk from the job's own first seconds.
+        _sync(node, made.path)
         seconds = node.clock.monotonic_s() - begin_s
         node.poke("instances", made.expires_s)
         node.log.info(
@@ -266,6 +280,16 @@ def _is_there(node: Node, key: str, image: Image, until_s: int) -> bool:
         return True
     instance_book.remove_instance(node.pool, node.maker, key)
     return False
+
+
+def _sync(node: Node, path: str) -> None:
+    """Write a copy to the disk, unless it was taken or removed meanwhile: nobody needs it there."""
+    with disk_errors(f"writing the copy {path}"), suppress(FileNotFoundError):
+        handle = node.pool.disk.open(path)
+        try:
+            handle.sync()
+        finally:
+            handle.close()
 
 
 def _check_room(node: Node, task: Task) -> None:

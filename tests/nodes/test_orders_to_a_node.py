@@ -440,7 +440,12 @@ def test_copy_is_ordered_with_its_pin_and_goes_with_it(node: Inside, tell: Tell)
     tell(fetch())
     arrived(tell, node)
     told = [codes(tell(pin, order))]
-    eventually("it is made", lambda: told.append(codes(tell(pin, order))) or told[-1] == ["", ""], node.log)
+
+    def is_made() -> bool:
+        told.append(codes(tell(pin, order)))
+        return told[-1] == ["", ""]
+
+    eventually("it is made", is_made, node.log)
     made = [each["owner"] for each in node.ask("instances")["instances"]]
     report = tell(Unpin(digest=DIGEST, owner=OWNER))
 
