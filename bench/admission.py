@@ -16,10 +16,10 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
-from outrider.core.admission import Accepted, Rejected, admit, assess
-from outrider.core.book import Book, Shipping, Terms
+from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.staging.links import ExclusiveLinks
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
+from outrider.core.reservations.book import Book, Shipping, Terms
 
 HORIZON_S = 30 * 86_400
 IMAGES = 200

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking, without_root
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from tests.gridengine_hooks.node import ARGUMENTS, USER, Node, node, ticket
 
 CLOCK = SystemClock()

@@ -27,14 +27,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, judged, lacking, without_root
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
-from cachemgr.disk import RealDisk
-from cachemgr.errors import NoDaemon
-from cachemgr.job_tickets import JobTicket, make_job_ticket
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool
-from cachemgr.sizes import in_words, read_size
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import NoDaemon
+from cachemgr.base.sizes import in_words, read_size
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool
 
 ROOT = Path(__file__).resolve().parents[1]
 HOOK = str(ROOT / "cachemgr" / "hook.py")

@@ -17,7 +17,7 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
-from outrider.core.queue.suspension import SuspensionRules
+from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.sim.experiments.mixed import ranked_by
 from outrider.sim.setup import Setup
 from outrider.sim.workload.synthetic import synthetic_leases

@@ -22,17 +22,17 @@ from time import perf_counter
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
-from cachemgr import pins, room
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
-from cachemgr.disk import RealDisk
-from cachemgr.errors import NoDaemon
-from cachemgr.hashing import ThreadedHasher
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import BLOCK_BYTES, Ingest
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool, Want
-from cachemgr.records import PUBLIC, Alias, Image, encode, file_name
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import NoDaemon
+from cachemgr.network.client import Client
+from cachemgr.pool import pins, room
+from cachemgr.pool.hashing import ThreadedHasher
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import BLOCK_BYTES, Ingest
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.records import PUBLIC, Alias, Image, encode, file_name
 
 LOOKUP_BOUND_S = 0.001
 START_BOUND_S = 2.0

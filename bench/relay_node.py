@@ -19,19 +19,19 @@ ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from cachemgr.clock import SystemClock  # noqa: E402
-from cachemgr.disk import RealDisk  # noqa: E402
-from cachemgr.errors import CacheError  # noqa: E402
+from cachemgr.base.clock import SystemClock  # noqa: E402
+from cachemgr.base.disk import RealDisk  # noqa: E402
+from cachemgr.base.errors import CacheError  # noqa: E402
+from cachemgr.base.rate import RateLimit  # noqa: E402
 from cachemgr.fetch.engine import transfer  # noqa: E402
-from cachemgr.fetch.rate import RateLimit  # noqa: E402
-from cachemgr.fetch.sources import Settings as SourceSettings  # noqa: E402
-from cachemgr.fetch.sources import source_of  # noqa: E402
-from cachemgr.hashing import ThreadedHasher  # noqa: E402
-from cachemgr.holdings import PoolHoldings  # noqa: E402
-from cachemgr.index import SqliteIndex  # noqa: E402
-from cachemgr.ingest import Ingest, Writer  # noqa: E402
-from cachemgr.layout import Settings  # noqa: E402
-from cachemgr.pool import Pool, Want  # noqa: E402
+from cachemgr.fetch.sources.sources import Settings as SourceSettings  # noqa: E402
+from cachemgr.fetch.sources.sources import source_of  # noqa: E402
+from cachemgr.pool.hashing import ThreadedHasher  # noqa: E402
+from cachemgr.pool.holdings import PoolHoldings  # noqa: E402
+from cachemgr.pool.index import SqliteIndex  # noqa: E402
+from cachemgr.pool.ingest import Ingest, Writer  # noqa: E402
+from cachemgr.pool.layout import Settings  # noqa: E402
+from cachemgr.pool.pool import Pool, Want  # noqa: E402
 from cachemgr.relay.conversation import RelaySettings  # noqa: E402
 from cachemgr.relay.server import Relay  # noqa: E402
 from cachemgr.relay.tickets import make_ticket  # noqa: E402

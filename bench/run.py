@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 
 FOLDER = Path(__file__).parent
 CLOCK = SystemClock()

@@ -13,13 +13,13 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.service_site import POLICIES, BenchedSite, images, understood, wish, write_config
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.metadata.policies import parse_policies
 from outrider.service.answers import Answer, Decision
-from outrider.service.daemon.config import settings_of
-from outrider.service.daemon.configfile import load_config
+from outrider.service.daemon.configuration.files import load_config
+from outrider.service.daemon.configuration.model import settings_of
+from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event
-from outrider.service.desk.effects import carry_out
 from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode
 from outrider.service.requests import Asked, Caller, Reserve, Ticked, Wanted
 from outrider.store.store import Store

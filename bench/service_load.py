@@ -18,8 +18,8 @@ from typing import Any
 
 from bench.service_process import BenchedService, get
 from bench.service_site import BenchedSite, images, wish
-from cachemgr.clock import SystemClock
-from outrider.cli.client import Client
+from cachemgr.base.clock import SystemClock
+from outrider.cli.connection.client import Client
 from outrider.core.model import Image
 
 Body = dict[str, Any]

@@ -15,7 +15,7 @@ from time import sleep
 from typing import Any
 
 from bench.service_site import BenchedSite
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 
 START_S = 120.0
 POLL_S = 0.005

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.admission import request, site
 from bench.service_world import POOL_BYTES, BookingSystem, Journal, MemoryNodes
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.core.model import Image, Resources, Workspace
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.validation import Circumstances
@@ -151,13 +151,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(place: BenchedSite) -> int:
     """outriderd's own main, over another world."""
-    from outrider.service.daemon.backends import catalogue_of, make_desk
-    from outrider.service.daemon.catalogued import CataloguedNodes
-    from outrider.service.daemon.config import Config
+    from outrider.service.daemon.configuration.model import Config
     from outrider.service.daemon.life import Providers
     from outrider.service.daemon.log import TracingLog
     from outrider.service.daemon.main import main as outriderd
-    from outrider.service.desk.effects import carry_out
+    from outrider.service.daemon.world.backends import catalogue_of, make_desk
+    from outrider.service.daemon.world.catalogued import CataloguedNodes
+    from outrider.service.desk.batch.reservation_effects import carry_out
     from outrider.service.images import Hashes, Resolver, opener
     from outrider.service.ports import AskProgram, World
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.rms.base import Refused, RmsNode, RmsReservation, Sight, Submission
 from outrider.service.ports import (
     Arriving,

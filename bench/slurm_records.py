@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bench.admission import percentile
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed.slurm import HEAD, IMAGES, SlurmCluster
 
 CLOCK = SystemClock()

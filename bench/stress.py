@@ -24,18 +24,18 @@ from random import Random
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
-from cachemgr import room
-from cachemgr.check import check, check_contents
-from cachemgr.clock import SystemClock
-from cachemgr.disk import RealDisk
-from cachemgr.errors import Busy, CacheError, Missing, NoRoom, WrongBytes
-from cachemgr.hashing import InlineHasher
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import drop_stale
-from cachemgr.instance_book import Made, Wish
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool, Want
-from cachemgr.records import Alias, Image, Pin
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import Busy, CacheError, Missing, NoRoom, WrongBytes
+from cachemgr.pool import room
+from cachemgr.pool.check import check, check_contents
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import drop_stale
+from cachemgr.pool.instance_book import Made, Wish
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.records import Alias, Image, Pin
 
 CLOCK = SystemClock()
 LEASE_S = 3_600

@@ -11,9 +11,9 @@ import configparser
 import difflib
 from dataclasses import dataclass
 
-from cachemgr.channel import NODE
-from cachemgr.errors import BadRequest
-from cachemgr.sizes import read_rate, read_size
+from cachemgr.base.errors import BadRequest
+from cachemgr.base.sizes import read_rate, read_size
+from cachemgr.network.channel import NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed import records
 from testbed.batchcluster import IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
 from testbed.gridengine import GridEngineCluster

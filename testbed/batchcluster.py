@@ -13,7 +13,7 @@ from testbed.records import TestbedError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 HEAD, IMAGES = "head", "images"
 MOST_NODES = 250

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed import births, commands, records
 from testbed.births import Folder, InitialFile
 from testbed.commands import CommandFailed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND_S = 60

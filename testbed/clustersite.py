@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import cachemgr
 import outrider
 from outrider.cli.demo.images import write_image
-from outrider.cli.installing.pyz import pack
-from outrider.cli.installing.shipped import package_file
+from outrider.cli.installing.common.pyz import pack
+from outrider.cli.installing.common.shipped import package_file
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT, BatchCluster
 
 if TYPE_CHECKING:

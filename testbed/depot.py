@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from cachemgr.errors import Missing
+from cachemgr.base.errors import Missing
 
 if TYPE_CHECKING:
     from pathlib import Path

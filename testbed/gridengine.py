@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 ROOT, CELL = "/var/lib/gridengine", "default"
 COMMON = f"{ROOT}/{CELL}/common"

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, shipped
 from outrider.cli.installing.gridengine.files import COMPILER, GUARDED
-from outrider.cli.installing.shipped import GRIDENGINE, GUARD, shipped
 from testbed import gridengine
 from testbed import gridengineconf as conf
 from testbed.batchcluster import HEAD

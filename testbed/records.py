@@ -24,7 +24,7 @@ from testbed.hosts import start_ticks
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 FOLDER = Path("/run/outrider-testbed")
 NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from outrider.cli.installing.shipped import SLURM, shipped
+from outrider.cli.installing.common.shipped import SLURM, shipped
 from testbed.clustersite import (
     CACHEMGR,
     CONFIGURATION,

@@ -29,7 +29,7 @@ from testbed.slurmconf import CGROUPS_OFF, CGROUPS_V1, PLUGSTACK, slurm_conf
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 __all__ = ["HEAD", "IMAGES", "IMAGES_FOLDER", "IMAGES_PORT", "SERVER", "SlurmCluster", "missing"]
 CONF = "/etc/slurm/slurm.conf"

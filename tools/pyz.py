@@ -1,6 +1,6 @@
 """Packs `cachemgr` into one file that runs on a node, from a checkout in which nothing is installed.
 
-How it is packed is in `outrider.cli.installing.pyz`, since `outrider nodes deploy` does the same.
+How it is packed is in `outrider.cli.installing.common.pyz`, since `outrider nodes deploy` does the same.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from outrider.cli.installing.pyz import bytecode, main, pack, sources
+from outrider.cli.installing.common.pyz import bytecode, main, pack, sources
 
 __all__ = ["bytecode", "main", "pack", "sources"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench.frame import NOT_MEASURED, lacking
 from bench.physical import experiments, measured, report
 from bench.slurm_records import load
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed.gridengine import missing
 
 FACTOR, LANES = 40, 4

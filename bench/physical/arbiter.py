@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.physical.site import PhysicalSite
-    from cachemgr.client import Client
+    from cachemgr.network.client import Client
 
 
 BUFFERS = "net.ipv4.tcp_rmem=4096 65536 131072"

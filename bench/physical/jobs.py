@@ -17,14 +17,14 @@ from bench.physical.engine import Engine
 from bench.physical.events import Events, Happened, JobWord
 from bench.physical.scale import TraceTime
 from bench.physical.site import SCRATCH, PhysicalImage, PhysicalSite
-from cachemgr.errors import Missing
+from cachemgr.base.errors import Missing
 from outrider.sim.experiments.deployment import BatchRequest, DeploymentRun, Testbed, deployment_run
 from outrider.sim.experiments.dispatcher import Dispatcher, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cachemgr.client import Client
+    from cachemgr.network.client import Client
 
 CHUNK_BYTES = 64 * 1024
 LEASE_S = 86_400

@@ -28,12 +28,12 @@ from outrider.sim.experiments.satisfaction import (
 )
 from outrider.sim.experiments.stager import StagedRequest, Strategy
 from outrider.sim.experiments.together import run_together
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.thesis import published_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 Result = TypeVar("Result")
 POOL_SPARE = 1.25

@@ -12,7 +12,7 @@ from time import time_ns
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 NANOSECONDS = 1_000_000_000
 

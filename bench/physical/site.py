@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.physical.scale import TraceClock
-from cachemgr.client import Client
+from cachemgr.network.client import Client
 from testbed import hurry
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT
 from testbed.cluster import REPOSITORY
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import TracebackType
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 HOSTS, SLOTS = 8, 2
 RATE_BITS_PER_S = 100_000_000

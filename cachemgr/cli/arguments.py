@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 
+from cachemgr.base.errors import BadRequest
+from cachemgr.base.sizes import read_rate, read_size
 from cachemgr.cli import times
-from cachemgr.errors import BadRequest
-from cachemgr.sizes import read_rate, read_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
+from cachemgr.base.errors import NoDaemon
 from cachemgr.cli import answers
 from cachemgr.cli.identity import user_name
-from cachemgr.client import Client
-from cachemgr.errors import NoDaemon
+from cachemgr.network.client import Client
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
-    from cachemgr.clock import Clock
     from cachemgr.config import Config
 
     class Asker(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachemgr.errors import CacheError, every_error
+from cachemgr.base.errors import CacheError, every_error
 
 EXIT_OK = 0
 EXIT_FAULT = 70

@@ -6,7 +6,7 @@ import os
 import pwd
 from contextlib import contextmanager
 
-from cachemgr.errors import BadRequest, NotAllowed
+from cachemgr.base.errors import BadRequest, NotAllowed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

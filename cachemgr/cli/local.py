@@ -11,28 +11,28 @@ import os
 import sys
 from dataclasses import dataclass
 
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.sizes import in_words
 from cachemgr.cli import answers
 from cachemgr.cli.identity import acting_as, user_name
 from cachemgr.daemon.log import Log
 from cachemgr.daemon.main import put_together
+from cachemgr.daemon.network.peer import Caller
 from cachemgr.daemon.parts import make_maker
-from cachemgr.daemon.peer import Caller
-from cachemgr.daemon.requests import Request
-from cachemgr.daemon.verbs import Dispatcher
-from cachemgr.disk import RealDisk
-from cachemgr.layout import Layout, disk_errors, read_settings
-from cachemgr.sizes import in_words
+from cachemgr.daemon.verbs.requests import Request
+from cachemgr.daemon.verbs.table import Dispatcher
+from cachemgr.pool.layout import Layout, disk_errors, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
-    from cachemgr.clock import Clock
     from cachemgr.config import Config
     from cachemgr.daemon.node import Node
-    from cachemgr.instance_book import Made, Maker, Wish
-    from cachemgr.records import Image
+    from cachemgr.pool.instance_book import Made, Maker, Wish
+    from cachemgr.pool.records import Image
 
 STOP_S = 10.0
 

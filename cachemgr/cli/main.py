@@ -9,12 +9,12 @@ import os
 import sys
 
 from cachemgr import __version__
-from cachemgr.cli import adding, images, instances, leases, mounting, node, shares, transfers
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed
 from cachemgr.cli.arguments import Commands, Parser, add_common
 from cachemgr.cli.exits import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, exit_code_lines
 from cachemgr.cli.session import Session
-from cachemgr.clock import SystemClock
-from cachemgr.errors import BadRequest, CacheError, DiskFailed
+from cachemgr.cli.verbs import adding, images, instances, leases, mounting, node, shares, transfers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ import os
 import threading
 from contextlib import contextmanager
 
+from cachemgr.base.sizes import in_words
 from cachemgr.cli import answers
 from cachemgr.cli.tables import printable, width
 from cachemgr.cli.times import span_in_words
-from cachemgr.sizes import in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 # How much is said besides results.
 QUIET, NORMAL, VERBOSE = -1, 0, 1

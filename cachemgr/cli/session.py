@@ -7,18 +7,18 @@ import os
 import sys
 from contextlib import contextmanager
 
+from cachemgr.base.errors import BadRequest, Missing
 from cachemgr.cli import answers, progress
 from cachemgr.cli.progress import NORMAL, QUIET, VERBOSE
-from cachemgr.errors import BadRequest, Missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
     from cachemgr.cli.askers import Asker
-    from cachemgr.clock import Clock
     from cachemgr.config import Config
 
 

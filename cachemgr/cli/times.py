@@ -6,7 +6,7 @@ import re
 import time
 from datetime import datetime
 
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 SPAN = re.compile(r"(?:\d+[smhdw])+|\d+", re.IGNORECASE | re.ASCII)

@@ -7,8 +7,8 @@ import os
 import sys
 
 from cachemgr import config
+from cachemgr.base.errors import CacheError
 from cachemgr.daemon.main import run
-from cachemgr.errors import CacheError
 
 
 def main(arguments: list[str]) -> int:

@@ -10,15 +10,15 @@ import json
 import re
 import threading
 
-from cachemgr.shares import BYTES, Shares
+from cachemgr.base.shares import BYTES, Shares
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable
     from typing import TextIO
 
-    from cachemgr.clock import Clock
-    from cachemgr.shares import Share
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.shares import Share
 
 LEVELS = ("debug", "info", "warning", "error")
 # By these numbers journald knows a line's importance.

@@ -14,43 +14,44 @@ import socket
 import threading
 from dataclasses import dataclass
 
-from cachemgr.anchor import FileAnchor
-from cachemgr.clock import SystemClock
-from cachemgr.daemon import peer, quota
-from cachemgr.daemon.access import Holders
-from cachemgr.daemon.adding import resume
-from cachemgr.daemon.beforehand import Copyist
-from cachemgr.daemon.bounds import Bounds
-from cachemgr.daemon.listener import Place
+from cachemgr.base.anchor import FileAnchor
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import FileLock, RealDisk
+from cachemgr.base.errors import BadRequest, Busy, CacheError
+from cachemgr.base.rate import RateLimit
+from cachemgr.base.steady import BACK, DOUBTFUL, Change, SteadyClock
+from cachemgr.daemon.copies import Copyist
 from cachemgr.daemon.log import Log
-from cachemgr.daemon.making import OneAtATime
 from cachemgr.daemon.metrics import CountedIndex, Metrics
-from cachemgr.daemon.names import Names
+from cachemgr.daemon.network import peer
+from cachemgr.daemon.network.listener import Place
+from cachemgr.daemon.network.server import Server, UserEntrance
 from cachemgr.daemon.node import Node
 from cachemgr.daemon.notify import Supervisor, inherited_listener, watchdog_s
 from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_relay
-from cachemgr.daemon.server import Server, UserEntrance
-from cachemgr.daemon.tally import Tally, count_pins
 from cachemgr.daemon.timer import Timer
-from cachemgr.daemon.transfers import Transfers
-from cachemgr.daemon.verbs import Dispatcher
-from cachemgr.disk import FileLock, RealDisk
-from cachemgr.errors import BadRequest, Busy, CacheError
-from cachemgr.fetch.rate import RateLimit
-from cachemgr.keys import is_open, read_keys
-from cachemgr.layout import Layout, disk_errors
-from cachemgr.pool import Pool
-from cachemgr.steady import BACK, DOUBTFUL, Change, SteadyClock
+from cachemgr.daemon.transfers.bounds import Bounds
+from cachemgr.daemon.transfers.tally import Tally, count_pins
+from cachemgr.daemon.transfers.transfers import Transfers
+from cachemgr.daemon.verbs import quota
+from cachemgr.daemon.verbs.access import Holders
+from cachemgr.daemon.verbs.adding import resume
+from cachemgr.daemon.verbs.making import OneAtATime
+from cachemgr.daemon.verbs.names import Names
+from cachemgr.daemon.verbs.table import Dispatcher
+from cachemgr.network.keys import is_open, read_keys
+from cachemgr.pool.layout import Layout, disk_errors
+from cachemgr.pool.pool import Pool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TextIO
 
-    from cachemgr.bring import Carrier
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
     from cachemgr.config import Config
-    from cachemgr.instance_book import Maker
+    from cachemgr.fetch.bring import Carrier
+    from cachemgr.pool.instance_book import Maker
     from cachemgr.relay.server import Relay
 
 STOP_TRANSFERS_S = 5.0

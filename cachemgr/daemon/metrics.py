@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from cachemgr.index import SqliteIndex
+from cachemgr.pool.index import SqliteIndex
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

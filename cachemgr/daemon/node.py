@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from cachemgr.bring import Carrier
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.rate import RateLimit
+    from cachemgr.base.shares import Share, Shares
     from cachemgr.config import Config
-    from cachemgr.daemon.access import Holders
-    from cachemgr.daemon.beforehand import Copyist
+    from cachemgr.daemon.copies import Copyist
     from cachemgr.daemon.log import Log
-    from cachemgr.daemon.making import OneAtATime
     from cachemgr.daemon.metrics import CountedIndex, Metrics
-    from cachemgr.daemon.names import Names
-    from cachemgr.daemon.stalled import Seen
-    from cachemgr.daemon.tally import Tally
-    from cachemgr.daemon.transfers import Transfers
-    from cachemgr.fetch.rate import RateLimit
-    from cachemgr.held import Holding
-    from cachemgr.instance_book import Maker
-    from cachemgr.pool import Pool
-    from cachemgr.shares import Share, Shares
+    from cachemgr.daemon.transfers.stalled import Seen
+    from cachemgr.daemon.transfers.tally import Tally
+    from cachemgr.daemon.transfers.transfers import Transfers
+    from cachemgr.daemon.verbs.access import Holders
+    from cachemgr.daemon.verbs.making import OneAtATime
+    from cachemgr.daemon.verbs.names import Names
+    from cachemgr.fetch.bring import Carrier
+    from cachemgr.pool.held import Holding
+    from cachemgr.pool.instance_book import Maker
+    from cachemgr.pool.pool import Pool
 
     class Shared(Protocol):
         """A thing, or several, that users share."""

@@ -6,22 +6,22 @@ import os
 import random
 from contextlib import suppress
 
-from cachemgr.carrier import FetchCarrier
-from cachemgr.daemon.control import NetworkEntrance, listen
-from cachemgr.daemon.server import Server
-from cachemgr.daemon.verbs import Dispatcher
-from cachemgr.errors import BadRequest, DiskFailed, Unsuitable
-from cachemgr.fetch.connect import WebSettings
-from cachemgr.fetch.rsync import RsyncSettings
-from cachemgr.fetch.sources import Settings
-from cachemgr.fetch.ssh import SshSettings
-from cachemgr.holdings import PoolHoldings
+from cachemgr.base.errors import BadRequest, DiskFailed, Unsuitable
+from cachemgr.daemon.network.control import NetworkEntrance, listen
+from cachemgr.daemon.network.server import Server
+from cachemgr.daemon.verbs.table import Dispatcher
+from cachemgr.fetch.carrier import FetchCarrier
+from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.rsync import RsyncSettings
+from cachemgr.fetch.sources.sources import Settings
+from cachemgr.fetch.sources.ssh import SshSettings
 from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
 from cachemgr.instances.methods import Abilities
 from cachemgr.instances.probing import probe
-from cachemgr.keys import read_keys
-from cachemgr.layout import disk_errors
+from cachemgr.network.keys import read_keys
+from cachemgr.pool.holdings import PoolHoldings
+from cachemgr.pool.layout import disk_errors
 from cachemgr.relay.conversation import RelaySettings
 from cachemgr.relay.server import Relay
 from cachemgr.relay.tickets import make_ticket
@@ -30,14 +30,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
     from cachemgr.config import Config
     from cachemgr.daemon.log import Log
     from cachemgr.daemon.metrics import Metrics
     from cachemgr.daemon.node import Node
-    from cachemgr.instance_book import Maker
-    from cachemgr.pool import Pool
-    from cachemgr.records import Image
+    from cachemgr.pool.instance_book import Maker
+    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.records import Image
 
 TICKET_S = 86_400
 MOST_TRIES = 5

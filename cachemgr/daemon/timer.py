@@ -11,15 +11,15 @@ import threading
 import traceback
 from dataclasses import dataclass
 
-from cachemgr import ingest, instance_book, pins, room
-from cachemgr.daemon.looking import count_expired_pins, gauge
-from cachemgr.daemon.promising import gauge_held
-from cachemgr.daemon.quota import account_of
-from cachemgr.daemon.stalled import sweep_stalled
-from cachemgr.daemon.taking import gauge_shares
-from cachemgr.errors import CacheError, PoolDamaged
-from cachemgr.records import MOST_BYTES, Alias, decode_alias, is_alias_file
-from cachemgr.steady import past_s
+from cachemgr.base.errors import CacheError, PoolDamaged
+from cachemgr.base.steady import past_s
+from cachemgr.daemon.transfers.stalled import sweep_stalled
+from cachemgr.daemon.verbs.looking import count_expired_pins, gauge
+from cachemgr.daemon.verbs.promising import gauge_held
+from cachemgr.daemon.verbs.quota import account_of
+from cachemgr.daemon.verbs.taking import gauge_shares
+from cachemgr.pool import ingest, instance_book, pins, room
+from cachemgr.pool.records import MOST_BYTES, Alias, decode_alias, is_alias_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

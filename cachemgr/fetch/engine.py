@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cachemgr.errors import Cancelled
+from cachemgr.base.errors import Cancelled
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
-from cachemgr.fetch.inquiry import Beside
 from cachemgr.fetch.job import Job
 from cachemgr.fetch.ledger import Ledger
 from cachemgr.fetch.pump import Pump
 from cachemgr.fetch.report import Attempt, Log
+from cachemgr.fetch.sources.inquiry import Beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from random import Random
 
-    from cachemgr.clock import Clock
-    from cachemgr.fetch.inquiry import Asker
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.ledger import Entry
     from cachemgr.fetch.ports import Sink, Source
-    from cachemgr.fetch.rate import RateLimit
     from cachemgr.fetch.report import Progress, Report
+    from cachemgr.fetch.sources.inquiry import Asker
 
 OPEN_RELAY_S = 3.0
 OPEN_S = 15.0

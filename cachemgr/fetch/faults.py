@@ -1,14 +1,14 @@
 """What can go wrong between a source and the engine, and what a transfer that failed says.
 
 A `SourceFault` is about one source and stays inside the package; the engine goes on with
-another source. What leaves the package belongs to the tree of `cachemgr.errors`.
+another source. What leaves the package belongs to the tree of `cachemgr.base.errors`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cachemgr.errors import SourceFailed
+from cachemgr.base.errors import SourceFailed
 
 if TYPE_CHECKING:
     from cachemgr.fetch.report import Report

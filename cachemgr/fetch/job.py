@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cachemgr.fetch.inquiry import Beside
 from cachemgr.fetch.pace import Odometer
 from cachemgr.fetch.report import Progress
+from cachemgr.fetch.sources.inquiry import Beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.control import Control
-    from cachemgr.fetch.inquiry import Asker
     from cachemgr.fetch.ledger import Entry, Ledger
     from cachemgr.fetch.ports import Sink
-    from cachemgr.fetch.rate import RateLimit
     from cachemgr.fetch.report import Log
+    from cachemgr.fetch.sources.inquiry import Asker
 
 ROOM_BYTES = 256 * 1024
 TELL_S = 0.5

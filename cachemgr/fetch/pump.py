@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.inquiry import STATUS_S, Inquiry
 from cachemgr.fetch.judge import (
     BETTER_FACTOR,
     DETOUR_SHARE,
@@ -25,12 +24,13 @@ from cachemgr.fetch.judge import (
     is_slow,
 )
 from cachemgr.fetch.pace import MINUTE_S, Pace
+from cachemgr.fetch.sources.inquiry import STATUS_S, Inquiry
 
 if TYPE_CHECKING:
-    from cachemgr.fetch.inquiry import Found, Question
     from cachemgr.fetch.job import Job
     from cachemgr.fetch.ledger import Entry
     from cachemgr.fetch.ports import Stream
+    from cachemgr.fetch.sources.inquiry import Found, Question
 
 # The longest that a read blocks: so soon is a cancellation noticed.
 POLL_S = 0.2

@@ -10,13 +10,13 @@ import errno
 import os
 import struct
 
-from cachemgr.errors import BadRequest, DiskFailed, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, DiskFailed, NotAllowed, Unsuitable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cachemgr.disk import Disk
+    from cachemgr.base.disk import Disk
 
 SEARCH, READ, LIST, READ_WRITE, ALL = 1, 4, 5, 6, 7
 VERSION = struct.pack("<I", 2)

@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from cachemgr.errors import BadRequest, DiskFailed, NoRoom
+from cachemgr.base.errors import BadRequest, DiskFailed, NoRoom
 from cachemgr.instances.acl import LIST, READ, grant
 from cachemgr.instances.iso9660 import iso9660
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.disk import Disk
+    from cachemgr.base.disk import Disk
 
 LABEL = "cidata"
 SEED, FOLDER = "seed.iso", "context"

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
 
 SECTOR = 2048
 FIRST_SECTOR = 16

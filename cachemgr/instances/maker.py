@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from cachemgr import instance_book
 from cachemgr.instances.context import attach, checked_context
 from cachemgr.instances.making import Order, hand_over, make
 from cachemgr.instances.methods import choose
 from cachemgr.instances.mounts import carry_out
 from cachemgr.instances.removal import remove
+from cachemgr.pool import instance_book
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.disk import Disk
-    from cachemgr.instance_book import Wish
+    from cachemgr.base.disk import Disk
     from cachemgr.instances.kernel import Mounter
     from cachemgr.instances.methods import Abilities
-    from cachemgr.records import Image
+    from cachemgr.pool.instance_book import Wish
+    from cachemgr.pool.records import Image
 
 VIRTUAL_DISKS = ("raw", "qcow2")
 

@@ -11,7 +11,7 @@ import errno
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cachemgr.errors import BadRequest, DiskFailed, NoRoom, PoolDamaged, Unsuitable
+from cachemgr.base.errors import BadRequest, DiskFailed, NoRoom, PoolDamaged, Unsuitable
 from cachemgr.instances.acl import ALL, READ, READ_WRITE, SEARCH, grant
 from cachemgr.instances.formats import HEAD_BYTES, detect
 from cachemgr.instances.methods import METHODS
@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.disk import Disk, Handle
+    from cachemgr.base.disk import Disk, Handle
 
 CHUNK_BYTES = 1 << 20
 NEW = ".disk.new"

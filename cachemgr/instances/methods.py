@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cachemgr.errors import BadRequest, Unsuitable
+from cachemgr.base.errors import BadRequest, Unsuitable
 
 NEEDS = {
     "reflink": "a file system that shares blocks (XFS or btrfs)",

@@ -16,7 +16,7 @@ import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from cachemgr.errors import BadRequest, Busy, CacheError, DiskFailed, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, NotAllowed, Unsuitable
 from cachemgr.instances import kernel
 from cachemgr.instances.walk import entered, held, opened
 

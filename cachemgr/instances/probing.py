@@ -6,7 +6,7 @@ import errno
 import os
 from contextlib import suppress
 
-from cachemgr.errors import CacheError, Unsuitable
+from cachemgr.base.errors import CacheError, Unsuitable
 from cachemgr.instances import kernel
 from cachemgr.instances.methods import NEEDS, Abilities
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cachemgr.disk import Disk
+    from cachemgr.base.disk import Disk
     from cachemgr.instances.kernel import Mounter
 
 PARTS = ("lower", "upper", "work", "merged")

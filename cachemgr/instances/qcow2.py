@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from cachemgr.errors import BadRequest, Unsuitable
+from cachemgr.base.errors import BadRequest, Unsuitable
 
 MAGIC = b"QFI\xfb"
 MOST_VIRTUAL_BYTES = 16 << 40

@@ -7,7 +7,7 @@ import os
 import stat
 from contextlib import suppress
 
-from cachemgr.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed
 from cachemgr.instances.context import FOLDER, SEED
 from cachemgr.instances.making import MADE_BEFORE, NEW
 from cachemgr.instances.mounts import DISK, INSTANCE, LOWER, TREE

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from cachemgr.errors import Busy
+from cachemgr.base.errors import Busy
 
 ROUNDS = 64
 """How often the folder may turn out not to be empty because somebody still writes to it."""

@@ -10,7 +10,7 @@ import os
 import stat
 from contextlib import contextmanager
 
-from cachemgr.errors import BadRequest, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, Missing, NotAllowed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,18 +7,18 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
+from cachemgr.base.steady import past_s
 from cachemgr.relay.request import Refused, Request, parse_request
 from cachemgr.relay.sending import GaveUp, Sender
 from cachemgr.relay.tickets import SCHEME, refusal
-from cachemgr.steady import past_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.ports import Held, Holdings
-    from cachemgr.fetch.rate import RateLimit
     from cachemgr.relay.doors import Doors
 
 MOST_HEAD_BYTES = 8192

@@ -8,14 +8,14 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from cachemgr.shares import Shares
-from cachemgr.strangers import Strangers, unread
+from cachemgr.base.shares import Shares
+from cachemgr.network.strangers import Strangers, unread
 
 if TYPE_CHECKING:
     import socket
 
+    from cachemgr.base.shares import Share
     from cachemgr.relay.conversation import RelaySettings
-    from cachemgr.shares import Share
 
 HEAD_END = b"\r\n\r\n"
 PEEKED_BYTES = 8192

@@ -13,8 +13,8 @@ from cachemgr.fetch.ports import Held
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.clock import Clock
-    from cachemgr.fetch.rate import RateLimit
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.rate import RateLimit
 
 CHUNK_BYTES = 256 * 1024
 # So often is a client looked after that waits for an image to go on arriving.

@@ -18,9 +18,9 @@ from cachemgr.relay.doors import Doors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.ports import Holdings
-    from cachemgr.fetch.rate import RateLimit
 
 
 class Relay:

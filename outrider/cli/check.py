@@ -93,8 +93,8 @@ def _print_schema(*, of_policies: bool) -> None:
 def _circumstances() -> Circumstances:
     """Where the program meets the clock and the environment."""
     from outrider.metadata.errors import TextError
+    from outrider.metadata.notation.zones import user_zone
     from outrider.metadata.validation import Circumstances
-    from outrider.metadata.zones import user_zone
 
     try:
         return Circumstances(now_s=int(datetime.now(UTC).timestamp()), zone=user_zone(os.environ))
@@ -130,8 +130,8 @@ def _checked(file: str, circumstances: Circumstances, *, of_policies: bool) -> _
 
 def _summary(workspace: WorkspaceFile, circumstances: Circumstances) -> str:
     """What was understood, so that 90 minutes meant as seconds, or a wrong zone, is seen."""
-    from outrider.metadata.durations import format_duration
-    from outrider.metadata.times import format_instant
+    from outrider.metadata.notation.durations import format_duration
+    from outrider.metadata.notation.times import format_instant
 
     deployment = workspace.deployment
     named = f"workspace {workspace.metadata.name}"

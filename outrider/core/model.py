@@ -6,7 +6,8 @@ Frozen and checked when built; what changes over time lives in the other modules
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,18 @@ class Transfer:
     deadline_s: int | None = None
 
 
+class TransferClass(Enum):
+    """For whom a transfer has the link."""
+
+    DEADLINE = "deadline"
+    BEST_EFFORT = "best effort"
+
+    @classmethod
+    def of(cls, number: int) -> TransferClass:
+        """Those with deadlines are counted from 1 upwards, those of best effort from -1 downwards."""
+        return cls.DEADLINE if number > 0 else cls.BEST_EFFORT
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Placement:
     """So many instances of a workspace on one node."""
@@ -144,7 +157,8 @@ class Reservation:
     end_s: int
     placements: tuple[Placement, ...]
     transfers: tuple[int, ...] = ()
+    nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Those of the placements, made once: each is asked for several times at a start with thousands."""
 
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(placement.node for placement in self.placements)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", tuple([placement.node for placement in self.placements]))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.core.admission import Accepted, Policy, Rejected, admit, assess
-from outrider.core.book import Book
+from outrider.core.besteffort.besteffort import BestEffort
+from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
+from outrider.core.besteffort.notice import give_back, hold_nodes
 from outrider.core.model import Reservation, Workspace
-from outrider.core.queue.besteffort import BestEffort
-from outrider.core.queue.board import BestEffortRun, QueueBoard, QueueRules
-from outrider.core.queue.notice import give_back, hold_nodes
+from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
+from outrider.core.reservations.book import Book
 
 FORGET_EVERY_S = 6 * 3600
 """How often the slot tables drop their past, which nobody asks for."""

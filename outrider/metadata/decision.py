@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from outrider.core.admission import Policy
 from outrider.core.model import Workspace
-from outrider.core.refusal import size
-from outrider.metadata.durations import HOUR_S, format_duration
+from outrider.core.reservations.admission import Policy
+from outrider.core.reservations.refusal import size
+from outrider.metadata.notation.durations import HOUR_S, format_duration
 from outrider.metadata.policies import Policies, RuleSection
 
 _OTHERWISE = "ask the administrators, or submit as best effort"

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
-from outrider.metadata import amounts
-from outrider.metadata.durations import parse_duration
 from outrider.metadata.errors import TextError, shown
-from outrider.metadata.hostlists import MOST_CHARACTERS, expand
-from outrider.metadata.times import parse_instant
+from outrider.metadata.notation import amounts
+from outrider.metadata.notation.durations import parse_duration
+from outrider.metadata.notation.hostlists import MOST_CHARACTERS, expand
+from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.validation import Circumstances, named
 
 MOST_INSTANCES = 10_000

@@ -15,8 +15,8 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from outrider.metadata.amounts import size_bytes
 from outrider.metadata.errors import TextError, shown
+from outrider.metadata.notation.amounts import size_bytes
 
 MOST_CHARACTERS = 8_192
 KEYS = ("image", "digest", "size", "format", "private", "name")

@@ -18,7 +18,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationInfo, model_validator
 
-from outrider.metadata.durations import format_duration
 from outrider.metadata.errors import TextPosition
 from outrider.metadata.fields import (
     MOST_INSTANCES,
@@ -35,7 +34,8 @@ from outrider.metadata.fields import (
     Size,
     Uri,
 )
-from outrider.metadata.times import format_instant
+from outrider.metadata.notation.durations import format_duration
+from outrider.metadata.notation.times import format_instant
 from outrider.metadata.validation import Circumstances, Section, contradiction, validated
 from outrider.metadata.yamlfile import YamlDocument, parse_yaml, read_bytes, scalar
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from cachemgr.shares import Share, Shares
+from cachemgr.base.shares import Share, Shares
 from outrider.service.turns import Turns
 from outrider.service.web.front import Busy
 

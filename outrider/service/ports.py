@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cachemgr.shares import Share
+from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight

@@ -1,6 +1,6 @@
 """In which order those are served who wait for one thing: who has had least of it lately comes first.
 
-How much may wait, and of whom, is counted elsewhere (`cachemgr.shares`).
+How much may wait, and of whom, is counted elsewhere (`cachemgr.base.shares`).
 """
 
 from __future__ import annotations

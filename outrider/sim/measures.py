@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from outrider.core.images.reuse import Stay
 from outrider.core.model import Node
-from outrider.core.reuse import Stay
 from outrider.sim.world import SimulationResult
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from outrider.core.book import Book, Shipping, Terms
+from outrider.core.besteffort.board import Backfilling, QueueRules
+from outrider.core.besteffort.suspension import SuspensionRules
+from outrider.core.images.reuse import Pools, Rank
+from outrider.core.links.links import ExclusiveLinks, Links
+from outrider.core.links.shared import SharedLink
 from outrider.core.model import Node, Resources
-from outrider.core.queue.board import Backfilling, QueueRules
-from outrider.core.queue.suspension import SuspensionRules
-from outrider.core.reuse import Pools, Rank
+from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.scheduler import Scheduler
-from outrider.core.staging.links import ExclusiveLinks, Links
-from outrider.core.staging.shared import SharedLink
 
 MEGABYTE = 10**6
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from outrider.core.admission import Accepted, Rejected
-from outrider.core.book import Entry
+from outrider.core.besteffort.board import BestEffortRun
+from outrider.core.besteffort.suspension import Segment
+from outrider.core.images.reuse import Stay
 from outrider.core.model import Node, Reservation, Transfer, Workspace
-from outrider.core.queue.board import BestEffortRun
-from outrider.core.queue.suspension import Segment
-from outrider.core.reuse import Stay
+from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.book import Entry
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission

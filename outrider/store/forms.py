@@ -11,7 +11,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from outrider.core.kept import (
+from outrider.core.images.reuse import Lingering
+from outrider.core.links.links import Standing
+from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.kept import (
     KeptBestEffort,
     KeptCopy,
     KeptHold,
@@ -20,9 +23,6 @@ from outrider.core.kept import (
     KeptSlot,
     KeptTransfer,
 )
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.reuse import Lingering
-from outrider.core.staging.links import Standing
 from outrider.store.errors import Damaged, TooMuch, TooNew
 from outrider.store.fields import Fields
 

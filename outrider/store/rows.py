@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from outrider.core.kept import KeptBook, KeptReservation
-from outrider.core.timeline import BUCKET_S
+from outrider.core.nodes.timeline import BUCKET_S
+from outrider.core.restart.kept import KeptBook, KeptReservation
 from outrider.store import forms
 from outrider.store import statements as sql
 from outrider.store.database import Database, Row

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.cli.demo.screen import Screen, prose
 from outrider.cli.errors import EXIT_INTERRUPTED, BrokenError, CommandError
 from testbed.demo.provision import provided

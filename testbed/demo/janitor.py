@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed import records
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cachemgr.sizes import in_words
+from cachemgr.base.sizes import in_words
 
 DAY_MS = 86_400_000
 _SUBMITTED = re.compile(r"^\[[^\sT]+T([^\s\]]+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) ", re.MULTILINE)

@@ -14,7 +14,7 @@ from testbed.demo.stage import NODES, RATE_BITS_PER_S
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
     from outrider.cli.demo.screen import Screen
     from testbed.demo.stage import DemoCluster
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cachemgr.shares import Share
+from cachemgr.base.shares import Share
 from outrider.service.answers import (
     Answer,
     Decision,
@@ -43,6 +43,8 @@ from outrider.service.answers import (
 from outrider.service.ports import FoundImage, ImageTrouble
 from outrider.service.requests import Caller, Recall, Request
 from outrider.service.web.app import make_app
+from outrider.service.web.connections.munge import Munge
+from outrider.service.web.connections.server import listen_tcp, listen_unix, make_server
 from outrider.service.web.front import (
     Administrators,
     BackedUp,
@@ -54,8 +56,6 @@ from outrider.service.web.front import (
     WantedShares,
 )
 from outrider.service.web.limits import Limits
-from outrider.service.web.munge import Munge
-from outrider.service.web.server import listen_tcp, listen_unix, make_server
 
 NOW_S = 1_800_000_000
 DIGEST = "sha256:" + "a" * 64

@@ -14,9 +14,9 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 import outrider.service.web as web
 from outrider.service.web.app import make_app
+from outrider.service.web.connections.protocol import Line, Peer
 from outrider.service.web.description import describe
 from outrider.service.web.front import Administrators
-from outrider.service.web.protocol import Line, Peer
 from tests.api.apiserver import ScriptedFront, Server, Tally
 
 CHECKED_IN = Path(web.__file__).with_name("openapi.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.service.web.doors import Doors, Welcome
+from outrider.service.web.connections.doors import Doors, Welcome
 
 
 class Guest:

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from outrider.service import requests as asked
+from outrider.service.web.connections.server import listen_unix
 from outrider.service.web.front import Administrators
 from outrider.service.web.identity import KEPT_S, MOST_KEPT, Users, look_up
 from outrider.service.web.limits import Limits
-from outrider.service.web.server import listen_unix
 from tests.api.apiserver import ScriptedFront, Server, check_error
 
 NAMELESS_UID = 54_321

@@ -15,7 +15,7 @@ import pytest
 
 from outrider.service.answers import DecisionList, ImageList, ImageOnNodes
 from outrider.service.web.limits import Limits
-from outrider.service.web.strictjson import JsonError, parse_json
+from outrider.service.web.requests.strictjson import JsonError, parse_json
 from tests.api.apiserver import (
     DECISION,
     DIGEST,

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from outrider.service.web.connections.munge import Munge, NotVouched, hash_request
 from outrider.service.web.limits import Limits
-from outrider.service.web.munge import Munge, NotVouched, hash_request
 from tests.api.apiserver import STATUS, WORKSPACE, Reply, Server, check_error, wait_until
 from tests.api.munging import UID, Munged, running_munged
 

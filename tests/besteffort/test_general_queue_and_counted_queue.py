@@ -15,10 +15,10 @@ from random import Random
 
 import pytest
 
+from outrider.core.besteffort import Policy
+from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueRules
+from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.queue import Policy
-from outrider.core.queue.board import Backfilling, BestEffortRun, QueueRules
-from outrider.core.queue.suspension import SuspensionRules
 from outrider.core.scheduler import Scheduler
 from outrider.sim.batch import run_batch
 from outrider.sim.setup import Setup

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from outrider.core.admission import Accepted
-from outrider.core.book import Shipping
+from outrider.core.besteffort.board import Backfilling, BestEffortRun
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling, BestEffortRun
+from outrider.core.reservations.admission import Accepted
+from outrider.core.reservations.book import Shipping
 from outrider.core.scheduler import Scheduler
 from outrider.sim.setup import Setup
 

@@ -7,11 +7,8 @@ from random import Random
 
 import pytest
 
-from outrider.core.admission import Accepted, Rejected
-from outrider.core.capacity import Layout
-from outrider.core.model import Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling, BestEffortRun
-from outrider.core.queue.suspension import (
+from outrider.core.besteffort.board import Backfilling, BestEffortRun
+from outrider.core.besteffort.suspension import (
     BYTES_PER_MIB,
     DiskQueue,
     Segment,
@@ -19,8 +16,11 @@ from outrider.core.queue.suspension import (
     SuspensionRules,
     plan_run,
 )
+from outrider.core.model import Node, Resources, Workspace
+from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.timeline import NodeTimeline
+from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.scheduler import Decided, Scheduler
-from outrider.core.timeline import NodeTimeline
 from outrider.sim.setup import Setup
 
 MEMORY_MIB = 20

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.cli.asking.display.terminal import paint_for, plain_paint, table
 from outrider.cli.asking.reading import read
-from outrider.cli.asking.terminal import paint_for, plain_paint, table
 from outrider.cli.errors import UnreachableError
 from outrider.cli.main import main
 from outrider.cli.output import plain

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from outrider.cli import client as module
-from outrider.cli.client import Client, in_path
+from outrider.cli.connection import client as module
+from outrider.cli.connection.client import Client, in_path
 from outrider.cli.errors import (
     CommandError,
     ConflictError,

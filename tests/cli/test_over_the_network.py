@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from outrider.cli import munge as module
+from cachemgr.base.clock import SystemClock
 from outrider.cli.asking.session import door_of
-from outrider.cli.client import Client
-from outrider.cli.doors import ServerDoor, SocketDoor, server_door
+from outrider.cli.connection import munge as module
+from outrider.cli.connection.client import Client
+from outrider.cli.connection.doors import ServerDoor, SocketDoor, server_door
 from outrider.cli.errors import InputError, MissingPartError, NotAllowedError, UnreachableError
 from outrider.cli.main import main
 from outrider.service.requests import ShowStatus
+from outrider.service.web.connections.munge import Munge, hash_request
 from outrider.service.web.front import Busy
-from outrider.service.web.munge import Munge, hash_request
 from tests.api.apiserver import WORKSPACE, ScriptedFront, Server, wait_until
 from tests.api.munging import UID, Munged, running_munged
 from tests.cli.test_asking_client import Clock

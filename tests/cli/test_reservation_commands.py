@@ -10,10 +10,10 @@ from datetime import UTC
 
 import pytest
 
-from outrider.cli.asking.details import details_screen
-from outrider.cli.asking.staging import groups
-from outrider.cli.asking.terminal import plain_paint
-from outrider.cli.asking.words import When
+from outrider.cli.asking.display.details import details_screen
+from outrider.cli.asking.display.staging import groups
+from outrider.cli.asking.display.terminal import plain_paint
+from outrider.cli.asking.display.words import When
 from outrider.cli.main import main
 from outrider.service.answers import NodeStaging, ReservationList
 from outrider.store.states import State

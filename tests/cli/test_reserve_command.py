@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from outrider.cli.asking import wanted
-from outrider.cli.asking.decision import accepted_screen, refused_screen
-from outrider.cli.asking.terminal import plain_paint
+from outrider.cli.asking.display.decision import accepted_screen, refused_screen
+from outrider.cli.asking.display.terminal import plain_paint
+from outrider.cli.asking.display.words import When
 from outrider.cli.asking.wanted import name_from, typable_start
-from outrider.cli.asking.words import When
 from outrider.cli.main import main, parser
 from outrider.cli.output import plain
 from outrider.metadata import yamlfile

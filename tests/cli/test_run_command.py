@@ -9,7 +9,7 @@ import pytest
 
 from outrider.cli.main import main
 from outrider.sim.joblog import COLUMNS, read_jobs
-from outrider.sim.workload.swf import read_log
+from outrider.sim.workload.formats.swf import read_log
 
 Capture = pytest.CaptureFixture[str]
 LEASES = str(Path(__file__).parents[1] / "data/leases.lwf")
@@ -164,7 +164,7 @@ def test_unwritable_output_leaves_what_was_there(log: Path, tmp_path: Path, caps
 
 
 def test_every_option_on_eviction_is_one_the_node_side_knows() -> None:
-    from cachemgr.policies import POLICIES
+    from cachemgr.pool.policies import POLICIES
     from outrider.cli.simulate.run import EVICTIONS
 
     assert set(EVICTIONS) == set(POLICIES)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.cli.asking.terminal import plain_paint
+from outrider.cli.asking.display.terminal import plain_paint
+from outrider.cli.asking.display.words import When
 from outrider.cli.asking.timeline import Scale, picture, round_instants, rows
-from outrider.cli.asking.words import When
 from outrider.cli.main import main
 from tests.cli.canned import Service
 from tests.cli.samples import HOUR_S, MOVING, NOW_S, TIMELINE, TRANSFERS, stretch

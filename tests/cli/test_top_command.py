@@ -18,7 +18,7 @@ PATH = "/v1/shares"
 
 @pytest.fixture(autouse=True)
 def _now(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachemgr.clock.SystemClock.now_s", lambda clock: NOW_S)
+    monkeypatch.setattr("cachemgr.base.clock.SystemClock.now_s", lambda clock: NOW_S)
 
 
 def shown(service: Service, capsys: Capture, found: ShareList, *options: str) -> list[str]:
@@ -126,7 +126,7 @@ def test_json_is_the_answer_and_with_every_a_line_each(
         if next(looks, "over") == "over":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cachemgr.clock.SystemClock.sleep", sleep)
+    monkeypatch.setattr("cachemgr.base.clock.SystemClock.sleep", sleep)
     once = main(["top", "--json"])
     answer = json.loads(capsys.readouterr().out)
     again = main(["top", "--json", "--every", "1"])

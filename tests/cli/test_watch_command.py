@@ -32,7 +32,7 @@ READY = replace(
 
 @pytest.fixture(autouse=True)
 def _nobody_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachemgr.clock.SystemClock.sleep", lambda clock, seconds: None)
+    monkeypatch.setattr("cachemgr.base.clock.SystemClock.sleep", lambda clock, seconds: None)
 
 
 def test_changes_are_lines_and_the_end_is_the_end(service: Service, capsys: Capture) -> None:
@@ -99,7 +99,7 @@ def test_transfers_are_watched_until_somebody_stops(
         if next(looks, "over") == "over":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("cachemgr.clock.SystemClock.sleep", sleep)
+    monkeypatch.setattr("cachemgr.base.clock.SystemClock.sleep", sleep)
 
     assert main(["watch"]) == 130
     assert capsys.readouterr().out.splitlines() == [

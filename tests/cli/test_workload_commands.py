@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
-from outrider.sim.workload.convert import read_trace
-from outrider.sim.workload.swf import read_log
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.convert import read_trace
+from outrider.sim.workload.formats.swf import read_log
+from outrider.sim.workload.formats.thesis import published_trace
 
 
 def test_published_trace_survives_generating_and_converting(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "scontrol", "unshare", "setpriv")
 UP_S = 60

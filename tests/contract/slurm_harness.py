@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.core.model import Resources
-from outrider.metadata.hostlists import fold
+from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.commands import Account, Output, run_process
 from outrider.rms.slurm import Commands, SlurmSystem

@@ -5,10 +5,10 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
-from outrider.core.admission import Accepted, admit
-from outrider.core.book import Book, Plan, Shipping
+from outrider.core.images.reuse import Life
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reuse import Life
+from outrider.core.reservations.admission import Accepted, admit
+from outrider.core.reservations.book import Book, Plan, Shipping
 from tests.core.sites import Site
 
 A = Image(uri="a", size_bytes=10)

@@ -14,11 +14,11 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from re import finditer
 
-from outrider.core.admission import Accepted
+from outrider.core.besteffort.board import BestEffortRun
+from outrider.core.images.reuse import Life
+from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Reservation, Transfer, Workspace
-from outrider.core.queue.board import BestEffortRun
-from outrider.core.reuse import Life
-from outrider.core.staging.fifo import Scheduled
+from outrider.core.reservations.admission import Accepted
 from tests.core.sites import Site, steps
 
 END, CANCEL, LINK, SUBMIT, SCHEDULE, BEGIN = range(6)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from outrider.core.book import Book, Plan
-from outrider.core.kept import (
+from outrider.core.links.links import LinkEvent
+from outrider.core.reservations.book import Book, Plan
+from outrider.core.restart.kept import (
     KeptBook,
     KeptReservation,
     KeptTransfer,
@@ -15,7 +16,6 @@ from outrider.core.kept import (
     keep_transfers,
     transfers_under_way,
 )
-from outrider.core.staging.links import LinkEvent
 
 
 class Ledger:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from outrider.core.book import Book, Shipping, Terms
+from outrider.core.besteffort.board import Backfilling, QueueRules
+from outrider.core.besteffort.suspension import SuspensionRules
+from outrider.core.images.reuse import Lingering, Pools
+from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Node
-from outrider.core.queue.board import Backfilling, QueueRules
-from outrider.core.queue.suspension import SuspensionRules
-from outrider.core.reuse import Lingering, Pools
+from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.scheduler import Scheduler
-from outrider.core.staging.links import ExclusiveLinks
 
 RATE_BYTES_PER_S = 5
 

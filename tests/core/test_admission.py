@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from outrider.core import timeline as module
-from outrider.core.admission import Accepted, Rejected, admit, assess, earliest_start
-from outrider.core.book import Book, Plan
 from outrider.core.model import Workspace
-from outrider.core.planning import plan_at
+from outrider.core.nodes import timeline as module
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess, earliest_start
+from outrider.core.reservations.book import Book, Plan
+from outrider.core.reservations.planning import plan_at
 from tests.core.books import (
     HORIZON_S,
     random_book,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.admission import Accepted
+from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.queue.suspension import BYTES_PER_MIB, SuspensionRules
+from outrider.core.reservations.admission import Accepted
 from outrider.core.scheduler import Decided, Scheduler
 from tests.core.sites import Site
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.capacity import LARGEST_AMOUNT, Layout
 from outrider.core.model import Resources
+from outrider.core.nodes.capacity import LARGEST_AMOUNT, Layout
 
 NAMES = ("cpus", "gpus", "memory_mib")
 SETTINGS = settings(max_examples=300, derandomize=True, deadline=None)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from outrider.core.links.deadline import DeadlineLink
 from outrider.core.model import Image, Transfer
-from outrider.core.staging.deadline import DeadlineLink
 
 IMAGE = Image(uri="i", size_bytes=1)
 MODES = (None, 0, 2, 5)

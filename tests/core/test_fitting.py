@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core import timeline as module
-from outrider.core.fitting import Fit, fit
 from outrider.core.model import Node, Resources
-from outrider.core.timeline import Timeline
+from outrider.core.nodes import timeline as module
+from outrider.core.nodes.timeline import Timeline
+from outrider.core.reservations.fitting import Fit, fit
 from tests.core.naive_slots import NaiveSlots
 
 HORIZON_S = 6

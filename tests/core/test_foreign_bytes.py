@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from outrider.core.foreign import NOTHING, Encumbrance, Foreign
+from outrider.core.images.foreign import NOTHING, Encumbrance, Foreign
+from outrider.core.images.reuse import Life, Pool
 from outrider.core.model import Image
-from outrider.core.reuse import Life, Pool
 
 KEYS = ("a", "b", "c")
 SIZES = {"a": 3, "b": 5, "c": 4}

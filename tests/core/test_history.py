@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from outrider.core import timeline as module
-from outrider.core.book import Shipping
+from outrider.core.besteffort.board import Backfilling
+from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling
-from outrider.core.queue.suspension import BYTES_PER_MIB, SuspensionRules
+from outrider.core.nodes import timeline as module
+from outrider.core.reservations.book import Shipping
 from tests.core.driver import Driver, Request
 from tests.core.sites import Site
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.admission import Accepted, Rejected, assess
+from outrider.core.links.deadline import DeadlineLink
 from outrider.core.model import Transfer
-from outrider.core.staging.deadline import DeadlineLink
+from outrider.core.reservations.admission import Accepted, Rejected, assess
 from tests.core.books import A, B, accept, nodes, wanted
 from tests.core.sites import Site
 from tests.core.test_deadline_link import transfer

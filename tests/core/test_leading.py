@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.book import Book, Shipping, Terms
-from outrider.core.busy import Busy, Taken
-from outrider.core.lane import Lane, slots_of
-from outrider.core.leading import NoWay, Way, Wish, hold, lead, let_go
+from outrider.core.besteffort.job_placement import NoWay, Way, Wish, hold, lead, let_go
+from outrider.core.images.reuse import Life, Lingering, Pools
+from outrider.core.links.lane import Lane, slots_of
+from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Transfer
-from outrider.core.reuse import Life, Lingering, Pools
-from outrider.core.staging.links import ExclusiveLinks
-from outrider.core.timeline import FOREVER
+from outrider.core.nodes.busy import Busy, Taken
+from outrider.core.nodes.timeline import FOREVER
+from outrider.core.reservations.book import Book, Shipping, Terms
 
 RATE = 10
 IMAGE = Image(uri="http://site/a", size_bytes=100, digest="sha256:a")
@@ -91,7 +91,7 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
     # In a relay all that wait for one image are one transfer.
     waits_s = TOOK_S * (min(ahead, 1) if is_relay else ahead)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("outrider.core.leading.MOST_EXAMINED", examined)
+        patch.setattr("outrider.core.besteffort.job_placement.MOST_EXAMINED", examined)
         found = lead(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
 
     starts = []

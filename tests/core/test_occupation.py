@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from outrider.core import timeline as module
-from outrider.core.admission import Rejected, admit
-from outrider.core.book import Book
-from outrider.core.kept import KeptSlot
 from outrider.core.model import Node, Resources
-from outrider.core.occupation import Occupation, Occupied, Piece, occupy, vacate
+from outrider.core.nodes import timeline as module
+from outrider.core.nodes.occupation import Occupation, Occupied, Piece, occupy, vacate
+from outrider.core.reservations.admission import Rejected, admit
+from outrider.core.reservations.book import Book
+from outrider.core.restart.kept import KeptSlot
 from tests.core.books import accept, nodes, pass_time, random_book, random_workspace, wanted
 from tests.core.naive_checks import check_invariants
 from tests.core.sites import Site

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.busy import Busy, Taken
-from outrider.core.capacity import Layout
-from outrider.core.timeline import FOREVER
+from outrider.core.nodes.busy import Busy, Taken
+from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.timeline import FOREVER
 
 NODES = 12
 CPUS = 4

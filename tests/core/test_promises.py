@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from outrider.core.admission import Accepted, Rejected, admit, assess
-from outrider.core.book import Shipping
+from outrider.core.images.reuse import Life
 from outrider.core.model import Image, Node, Resources, Transfer, Workspace
-from outrider.core.refusal import Cause
-from outrider.core.reuse import Life
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
+from outrider.core.reservations.book import Shipping
+from outrider.core.reservations.refusal import Cause
 from tests.core.books import (
     A,
     B,

@@ -9,13 +9,13 @@ from random import Random
 
 import pytest
 
-from outrider.core import timeline as module
-from outrider.core.admission import Accepted, Rejected, admit, assess
-from outrider.core.book import Book, Shipping
-from outrider.core.kept import keep
 from outrider.core.model import Workspace
-from outrider.core.refusal import Cause
-from outrider.core.renegotiation import change_end, renegotiate
+from outrider.core.nodes import timeline as module
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
+from outrider.core.reservations.book import Book, Shipping
+from outrider.core.reservations.refusal import Cause
+from outrider.core.reservations.renegotiation import change_end, renegotiate
+from outrider.core.restart.kept import keep
 from tests.core.books import (
     A,
     B,

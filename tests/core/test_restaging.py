@@ -10,12 +10,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.admission import Accepted, admit, assess
-from outrider.core.book import Book, Shipping
-from outrider.core.kept import keep
-from outrider.core.model import Transfer
-from outrider.core.refusal import Cause, Refusal
-from outrider.core.restaging import (
+from outrider.core.images.restaging import (
     LostCopy,
     Restaged,
     awaited,
@@ -24,7 +19,12 @@ from outrider.core.restaging import (
     note_pool,
     restage,
 )
-from outrider.core.reuse import Lingering
+from outrider.core.images.reuse import Lingering
+from outrider.core.model import Transfer
+from outrider.core.reservations.admission import Accepted, admit, assess
+from outrider.core.reservations.book import Book, Shipping
+from outrider.core.reservations.refusal import Cause, Refusal
+from outrider.core.restart.kept import keep
 from tests.core.books import (
     A,
     B,

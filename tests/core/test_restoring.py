@@ -10,17 +10,17 @@ from random import Random
 
 import pytest
 
-from outrider.core import timeline as module
-from outrider.core.admission import Accepted, Rejected, admit, assess
-from outrider.core.book import Book
-from outrider.core.kept import KeptBook, TransferStage, keep, keep_runs
+from outrider.core.besteffort.board import QueueRules
+from outrider.core.images.reuse import Life, Pool, Pools
+from outrider.core.links.links import ExclusiveLinks, LinkEvent, Links
+from outrider.core.links.shared import SharedLink
 from outrider.core.model import Resources, Workspace
-from outrider.core.queue.board import QueueRules
-from outrider.core.restoring import Restored, dismiss, restore
-from outrider.core.reuse import Life, Pool, Pools
+from outrider.core.nodes import timeline as module
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
+from outrider.core.reservations.book import Book
+from outrider.core.restart.kept import KeptBook, TransferStage, keep, keep_runs
+from outrider.core.restart.restoring import Restored, dismiss, restore
 from outrider.core.scheduler import Scheduler
-from outrider.core.staging.links import ExclusiveLinks, LinkEvent, Links
-from outrider.core.staging.shared import SharedLink
 from tests.core.books import A, B, C, accept, begin_next, end_running, nodes, pass_time, promises, wanted
 from tests.core.driver import Driver
 from tests.core.ledger import Ledger

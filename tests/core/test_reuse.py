@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from outrider.core.images.reuse import Life, Lingering, Pools
 from outrider.core.model import Image, Node, Resources
-from outrider.core.reuse import Life, Lingering, Pools
 from tests.core.sites import oldest_first
 
 IMAGES = {key: Image(uri=key, size_bytes=size) for key, size in (("a", 3), ("b", 4), ("c", 6))}

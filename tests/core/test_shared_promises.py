@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.admission import Accepted, Rejected
-from outrider.core.book import Book, Terms
+from outrider.core.besteffort.board import QueueRules
+from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.queue.board import QueueRules
+from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.book import Book, Terms
 from outrider.core.scheduler import Decided, Scheduler
-from outrider.core.staging.shared import SharedLink
 
 ONE = Resources.of(cpus=1)
 IMAGE = Image(uri="a", size_bytes=100)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.model import Node, Resources
-from outrider.core.sweep import SlotSweep, next_edge
-from outrider.core.timeline import Timeline
+from outrider.core.nodes.timeline import Timeline
+from outrider.core.reservations.sweep import SlotSweep, next_edge
 from tests.core.naive_slots import NaiveSlots
 
 HORIZON_S = 12

@@ -15,10 +15,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from outrider.core import timeline as module
-from outrider.core.capacity import Layout
 from outrider.core.model import Node, Resources
-from outrider.core.timeline import FOREVER, NodeTimeline, Timeline, numbers
+from outrider.core.nodes import timeline as module
+from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.timeline import FOREVER, NodeTimeline, Timeline, numbers
 from tests.core.naive_slots import NaiveSlots, intervals
 
 HORIZON_S = 5

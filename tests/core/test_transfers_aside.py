@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from outrider.core.admission import Accepted, assess
-from outrider.core.kept import TransferStage, keep, keep_runs, keep_transfers
+from outrider.core.links.links import Links, Standing
 from outrider.core.model import Transfer
-from outrider.core.staging.links import Links, Standing
+from outrider.core.reservations.admission import Accepted, assess
+from outrider.core.restart.kept import TransferStage, keep, keep_runs, keep_transfers
 from outrider.store.forms import read_transfer, write_transfer
 from tests.core.books import A, B, C, accept, nodes, wanted
 from tests.core.naive_checks import check_invariants

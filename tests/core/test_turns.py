@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.lane import TURN_S, Lane
+from outrider.core.links.lane import TURN_S, Lane
+from outrider.core.links.turns import NOBODY, Turns
 from outrider.core.model import Image
-from outrider.core.turns import NOBODY, Turns
 
 RATE = 10
 TURN_BYTES = RATE * TURN_S

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
 from tests.crash.memorynodes import STRIKES, Crash, Fault
 from tests.crash.scenarios import Scenario
 from tests.crash.world import World

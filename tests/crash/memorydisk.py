@@ -25,7 +25,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
-from cachemgr.errors import Unsuitable
+from cachemgr.base.errors import Unsuitable
 from tests.crash.memorynodes import (
     CHANGE,
     GROW,
@@ -135,7 +135,7 @@ class MemoryHandle:
 
 
 class MemoryDisk:
-    """`cachemgr.disk.Disk` in memory."""
+    """`cachemgr.base.disk.Disk` in memory."""
 
     def __init__(self, capacity_bytes: int = AMPLE_BYTES) -> None:
         self.capacity_bytes = capacity_bytes

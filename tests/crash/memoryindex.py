@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from cachemgr.index import IndexFailed
-from cachemgr.policies import Entry
+from cachemgr.pool.index import IndexFailed
+from cachemgr.pool.policies import Entry
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memorynodes import GROW, READ
 
@@ -27,7 +27,7 @@ class Content:
 
 
 class MemoryIndex:
-    """`cachemgr.index.Index` on a shelf of a disk in memory."""
+    """`cachemgr.pool.index.Index` on a shelf of a disk in memory."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cachemgr import disk as disk_module
-from cachemgr import ingest, instance_book, layout, pins, room
-from cachemgr.ingest import Writer
-from cachemgr.instance_book import Instance
-from cachemgr.pool import Pool
-from cachemgr.records import Image
+from cachemgr.base import disk as disk_module
+from cachemgr.pool import ingest, instance_book, layout, pins, room
+from cachemgr.pool.ingest import Writer
+from cachemgr.pool.instance_book import Instance
+from cachemgr.pool.pool import Pool
+from cachemgr.pool.records import Image
 from tests.crash.memorydisk import MemoryDisk, MemoryHandle
 from tests.crash.memoryindex import MemoryIndex
 
 if TYPE_CHECKING:
-    from cachemgr.instance_book import Maker
+    from cachemgr.pool.instance_book import Maker
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

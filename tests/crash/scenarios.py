@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cachemgr import check, ingest, instance_book, room
-from cachemgr.errors import Missing, NeverFits, WrongBytes
-from cachemgr.ingest import Ingest
-from cachemgr.pool import INGEST_LEASE_S
-from cachemgr.records import Alias, Image, Readers
+from cachemgr.base.errors import Missing, NeverFits, WrongBytes
+from cachemgr.pool import check, ingest, instance_book, room
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.pool import INGEST_LEASE_S
+from cachemgr.pool.records import Alias, Image, Readers
 from tests.crash.memorynodes import File, Folder
 from tests.crash.world import LEASE_S, ROOT, World, digest_of, fill, try_wrong_bytes
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cachemgr.disk import RealDisk, drop_drafts, replace_file
+from cachemgr.base.disk import RealDisk, drop_drafts, replace_file
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memorynodes import Fault
 
 if TYPE_CHECKING:
-    from cachemgr.disk import Disk
+    from cachemgr.base.disk import Disk
 
     Call = Callable[[Disk, str], object]
 

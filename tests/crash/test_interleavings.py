@@ -11,12 +11,12 @@ from contextlib import suppress
 
 import pytest
 
-from cachemgr import room
-from cachemgr.check import check
-from cachemgr.errors import CacheError, Missing
-from cachemgr.ingest import Ingest, cancel, drop_stale
-from cachemgr.pool import INGEST_LEASE_S
-from cachemgr.records import Alias
+from cachemgr.base.errors import CacheError, Missing
+from cachemgr.pool import room
+from cachemgr.pool.check import check
+from cachemgr.pool.ingest import Ingest, cancel, drop_stale
+from cachemgr.pool.pool import INGEST_LEASE_S
+from cachemgr.pool.records import Alias
 from tests.crash.memorynodes import WouldBlock
 from tests.crash.scenarios import A, B, C
 from tests.crash.world import ROOT, World, digest_of

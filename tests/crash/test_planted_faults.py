@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
 from tests.crash.kit import Kit
 from tests.crash.planted import PLANTED, Planted
 from tests.crash.scenarios import SCENARIOS

@@ -15,15 +15,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from cachemgr.check import check
-from cachemgr.errors import CacheError, WrongBytes
-from cachemgr.hashing import InlineHasher
-from cachemgr.ingest import Ingest, Writer, drop_stale
-from cachemgr.instance_book import Made, Wish, leftovers, read_instance, remove_leftover
-from cachemgr.layout import Settings, disk_errors
-from cachemgr.pins import read_pins
-from cachemgr.pool import Pool, Want
-from cachemgr.records import PUBLIC, Image, Pin, Readers
+from cachemgr.base.errors import CacheError, WrongBytes
+from cachemgr.pool.check import check
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.ingest import Ingest, Writer, drop_stale
+from cachemgr.pool.instance_book import Made, Wish, leftovers, read_instance, remove_leftover
+from cachemgr.pool.layout import Settings, disk_errors
+from cachemgr.pool.pins import read_pins
+from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.records import PUBLIC, Image, Pin, Readers
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memoryindex import MemoryIndex, spoil
 from tests.crash.memorynodes import File

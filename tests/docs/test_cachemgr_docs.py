@@ -19,7 +19,7 @@ from cachemgr.cli.completion import options, verbs
 from cachemgr.cli.exits import meanings
 from cachemgr.cli.main import main, parser
 from cachemgr.daemon import metrics
-from cachemgr.policies import POLICIES
+from cachemgr.pool.policies import POLICIES
 from tools import manpage
 from tools.pyz import pack
 

@@ -44,7 +44,7 @@ def test_screens_are_what_the_program_prints(
     command: str, screen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("cachemgr.clock.SystemClock.now_s", lambda clock: NOW_S)
+    monkeypatch.setattr("cachemgr.base.clock.SystemClock.now_s", lambda clock: NOW_S)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ws.yaml").write_text("version: 1\n")
     for name, value in {"TZ": "UTC", "COLUMNS": "100", "OUTRIDER_SOCKET": "s"}.items():

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from cachemgr.steady import Reckoning
+from cachemgr.base.steady import Reckoning
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Replied
 from outrider.service.desk.desk import Desk, Event

@@ -8,21 +8,21 @@ import pytest
 
 from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import Decision
-from outrider.service.desk.admitting import Admitting
-from outrider.service.desk.alarms import Alarms
-from outrider.service.desk.answering import Answering
-from outrider.service.desk.copies import Copies
 from outrider.service.desk.desk import Desk
-from outrider.service.desk.executing import Executing
-from outrider.service.desk.hauling import Hauling
-from outrider.service.desk.led import Led, Stage
-from outrider.service.desk.lifetimes import Lifetimes
-from outrider.service.desk.member import Member, Need
-from outrider.service.desk.mending import Mending
-from outrider.service.desk.reconciling import SERVICE, Reconciling
-from outrider.service.desk.settling import Settling
-from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Staff
+from outrider.service.desk.dispatch import Answering
+from outrider.service.desk.jobs.job import Led, Stage
+from outrider.service.desk.jobs.release import Settling
+from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Member, Need
+from outrider.service.desk.reconcile.reconciler import SERVICE, Reconciling
+from outrider.service.desk.reservations.admission import Admitting
+from outrider.service.desk.reservations.alarms import Alarms
+from outrider.service.desk.reservations.copies import Copies
+from outrider.service.desk.reservations.execution import Executing
+from outrider.service.desk.reservations.lifecycle import Lifetimes
+from outrider.service.desk.reservations.repair import Mending
+from outrider.service.desk.state.site import Site
 from outrider.store.errors import StoreError
 from outrider.store.promise import PromiseWrites
 
@@ -118,8 +118,8 @@ def never_mends(patch: pytest.MonkeyPatch) -> None:
 
 def waits_for_lost_looks(patch: pytest.MonkeyPatch) -> None:
     """A call to the batch system that is never answered is waited for."""
-    patch.setattr("outrider.service.desk.batchside.LOST_CALL_S", 1 << 40)
-    patch.setattr("outrider.service.desk.staff.LOST_CALL_S", 1 << 40)
+    patch.setattr("outrider.service.desk.batch.effect_queue.LOST_CALL_S", 1 << 40)
+    patch.setattr("outrider.service.desk.nodes.orders.LOST_CALL_S", 1 << 40)
 
 
 def keeps_memory_after_failure(patch: pytest.MonkeyPatch) -> None:
@@ -169,8 +169,8 @@ def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
         fields["nodes"] = nodes[:1]
         return RmsReservation(**fields)  # type: ignore[arg-type]
 
-    patch.setattr("outrider.service.desk.effects.RmsReservation", wrong)
-    patch.setattr("outrider.service.desk.reconciling._agrees", lambda there, live, now_s: True)
+    patch.setattr("outrider.service.desk.batch.reservation_effects.RmsReservation", wrong)
+    patch.setattr("outrider.service.desk.reconcile.reconciler._agrees", lambda there, live, now_s: True)
 
 
 def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
@@ -228,12 +228,12 @@ def does_not_slow_down(patch: pytest.MonkeyPatch) -> None:
 
 def holds_deadlines_back(patch: pytest.MonkeyPatch) -> None:
     """A deadline takes an image through nodes where best effort is held back."""
-    patch.setattr("outrider.service.desk.staff.is_to_begin_anew", lambda member, need: False)
+    patch.setattr("outrider.service.desk.nodes.orders.is_to_begin_anew", lambda member, need: False)
 
 
 def slows_both_down(patch: pytest.MonkeyPatch) -> None:
     """A node to which a deadline and a job bring the same image takes it in with the job's rate."""
-    patch.setattr("outrider.service.desk.staff.rate_of", lambda member, need: need.rate_bytes_per_s)
+    patch.setattr("outrider.service.desk.nodes.orders.rate_of", lambda member, need: need.rate_bytes_per_s)
 
 
 PLANTS: tuple[Plant, ...] = (

@@ -8,9 +8,9 @@ from itertools import combinations
 from pathlib import Path
 
 from outrider.rms.twin import Twin
-from outrider.service.desk.alarms import FIRST_WORD_S
 from outrider.service.desk.desk import Desk
-from outrider.service.desk.documents import read_document, read_record
+from outrider.service.desk.reservations.alarms import FIRST_WORD_S
+from outrider.service.desk.state.documents import read_document, read_record
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 from tests.dst.clockwork import BASE_S, Clockwork, Trace, Violation

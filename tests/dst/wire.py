@@ -12,8 +12,8 @@ from typing import assert_never
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import RmsError, look
 from outrider.rms.twin import Fault, Twin
-from outrider.service.desk.effects import RESERVE, carry_out
-from outrider.service.desk.jobeffects import BIND, HOLD, RELEASE
+from outrider.service.desk.batch.job_effects import BIND, HOLD, RELEASE
+from outrider.service.desk.batch.reservation_effects import RESERVE, carry_out
 from outrider.service.ports import (
     AskProgram,
     Call,

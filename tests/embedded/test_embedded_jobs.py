@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.core.model import Resources
 from outrider.rms.base import (
     JobState,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.client import Client
+from cachemgr.network.client import Client
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher

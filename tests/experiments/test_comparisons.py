@@ -8,7 +8,7 @@ from outrider.sim.experiments.comparison import Cell, Column, Table, TableRow, U
 from outrider.sim.experiments.disk import run_staging
 from outrider.sim.experiments.submissions import busiest_span, distribution
 from outrider.sim.experiments.tables import beyond, motivation, table_of_the_thesis
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.thesis import published_trace
 
 ROW = "long,075-100,75-25"
 

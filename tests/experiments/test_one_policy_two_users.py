@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.hashing import InlineHasher
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import Ingest
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool, Want
+from cachemgr.base.disk import RealDisk
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool, Want
 from outrider.sim.experiments.deployment import InstanceDeployment, Testbed, run_deployments
 from outrider.sim.experiments.figures import batch_requests
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.thesis import published_trace
 
 SMALLER = 1_000_000
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.core.book import Shipping
+from outrider.core.reservations.book import Shipping
 from outrider.sim.setup import HONEST, thesis_nodes
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.thesis import published_trace
 from outrider.sim.world import Simulation, SimulationResult
 
 UNICAST = replace(HONEST, shipping=Shipping.PER_NODE, is_reusing=False, slowdown_percent=0)

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from cachemgr.errors import Cancelled
+from cachemgr.base.errors import Cancelled
+from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
 from cachemgr.fetch.ports import Sink
-from cachemgr.fetch.rate import RateLimit
 from cachemgr.fetch.report import Delivered, Progress, Report
 from tests.fetch.fakes import EPOCH_S, IMAGE, FakeClock, FakeQuestion, FakeSink, FakeSource
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.fetch.rate import RateLimit
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.rate import RateLimit
 from tests.fetch.fakes import FakeClock
 
 MIB = 1 << 20

@@ -11,14 +11,14 @@ from random import Random
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.errors import SourceFailed, Unsuitable
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import SourceFailed, Unsuitable
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.report import Report
-from cachemgr.fetch.rsync import RsyncSettings
-from cachemgr.fetch.sources import Settings, resolve, source_of
-from cachemgr.fetch.ssh import SshSettings
+from cachemgr.fetch.sources.rsync import RsyncSettings
+from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.ssh import SshSettings
 from tests.fetch.fakes import FakeSink
 from tests.fetch.programs import rsync_server, ssh_server
 

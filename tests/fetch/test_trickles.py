@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import TransferFailed
-from cachemgr.fetch.rate import RateLimit
-from cachemgr.fetch.sources import Settings, source_of
+from cachemgr.fetch.sources.sources import Settings, source_of
 from tests.fetch.fakes import IMAGE, FakeClock, FakeQuestion, FakeSink, FakeSource
 from tests.fetch.servers import Asked, file_server, head, serving
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemgr.errors import BadRequest
-from cachemgr.fetch.uris import HOST, Location, parse
+from cachemgr.base.errors import BadRequest
+from cachemgr.fetch.sources.uris import HOST, Location, parse
 
 DIGEST = "sha256:" + "ab" * 32
 

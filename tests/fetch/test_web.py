@@ -9,14 +9,14 @@ from random import Random
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.errors import SourceFailed
-from cachemgr.fetch.connect import WebSettings
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import SourceFailed
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.ports import Stream
 from cachemgr.fetch.report import Delivered, Report
-from cachemgr.fetch.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.sources import Settings, resolve, source_of
 from tests.fetch.fakes import FakeSink
 from tests.fetch.servers import Answer, Asked, file_server, head, serving
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.errors import SourceFailed
-from cachemgr.fetch.connect import WebSettings
-from cachemgr.fetch.sources import Settings, resolve
+from cachemgr.base.errors import SourceFailed
+from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.sources import Settings, resolve
 from tests.fetch.servers import Answer, Asked, Server, file_server, head, serving
 from tests.fetch.test_web import CLOCK, DATA, fetch, sink_with
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed.clustersite import NODE_DAEMON
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.gridengine.conftest import LINK_BYTES_PER_S, RATE_BITS_PER_S

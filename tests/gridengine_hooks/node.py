@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, own_folder
 from tests.node.daemons import CLOCK, ROOT, Outside, make_pool
 

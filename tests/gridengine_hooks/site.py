@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from testbed.batchcluster import HEAD
 from testbed.cluster import REPOSITORY
 from testbed.clustersite import CACHEMGR, IN_ITS_FOLDER, KEY, LIBRARY, NODE_CONFIGURATION, NODE_DAEMON
@@ -146,7 +146,7 @@ class Site:
 
     def _tried(self, node: str, verb: str) -> dict[str, Any] | None:
         program = (
-            f"import sys,json; sys.path.insert(0,{CACHEMGR!r}); from cachemgr.client import Client; "
+            f"import sys,json; sys.path.insert(0,{CACHEMGR!r}); from cachemgr.network.client import Client; "
             f"print(json.dumps(Client().ask({verb!r})))"
         )
         done = self.cluster.run(node, ["/usr/bin/python3", "-I", "-S", "-c", program], check=False)

@@ -11,20 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.metadata import (
-    amounts,
-    durations,
-    errors,
-    external,
-    fields,
-    hostlists,
-    joblines,
-    policies,
-    times,
-    workspace,
-    yamlfile,
-    zones,
-)
+from outrider.metadata import errors, external, fields, joblines, policies, workspace, yamlfile
+from outrider.metadata.notation import amounts, durations, hostlists, times, zones
 from outrider.metadata.validation import Circumstances, named
 from outrider.rms.base import RmsError
 from outrider.rms.gridengine import mending

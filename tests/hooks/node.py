@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cachemgr.client import Client
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.hooks.site import CONTENT, DIGEST, KEY, PATH, UID, installed, own_folder
 from tests.node.daemons import CLOCK, Outside, eventually, make_pool
 

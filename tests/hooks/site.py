@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import NoDaemon
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.base.errors import NoDaemon
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import CLOCK, MIB, ROOT, make_pool, sha256
 
 KEY = b"k" * 32

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.service.images import Catalogue, Hashes, OpenAs, Resolver, opener
 from outrider.service.ports import FoundImage, Unread
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.fetch.connect import WebSettings
+from cachemgr.base.clock import SystemClock
+from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
 from outrider.service.ports import FoundImage, ImageTrouble, Readers
 from tests.fetch.servers import Asked, Server, head, serving

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.service.images import OpenAs
 from outrider.service.images.opening import open_by_program, open_by_walk
 from outrider.service.ports import FoundImage, ImageTrouble

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.pacing import Pacing
 from outrider.service.images.reading import Progress, Reader, ReadingProgram

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from outrider.cli.installing.plan import PARTS, UNLESS_WANTED, Plan, Texts, plan
-from outrider.cli.installing.siteconf import SiteConf, read_site
+from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED, Plan, Texts, plan
+from outrider.cli.installing.slurm.siteconf import SiteConf, read_site
 
 CONF = "/etc/slurm/slurm.conf"
 ALL = frozenset(PARTS) - frozenset(UNLESS_WANTED)

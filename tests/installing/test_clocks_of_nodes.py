@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.cli.installing.nodechecks import NodeChecks
 
 

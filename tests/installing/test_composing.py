@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.installing.facts import file_system, shown, version_of
-from outrider.cli.installing.headfiles import hook_files
-from outrider.cli.installing.hooks import (
+from outrider.cli.installing.common.marking import SLURM, restored
+from outrider.cli.installing.slurm.facts import file_system, shown, version_of
+from outrider.cli.installing.slurm.headfiles import hook_files
+from outrider.cli.installing.slurm.hooks import (
     EPILOG,
     HOOKS,
     PROLOG,
@@ -21,10 +22,9 @@ from outrider.cli.installing.hooks import (
     Hook,
     composed,
 )
-from outrider.cli.installing.lua import SUBMIT, with_ours
-from outrider.cli.installing.marking import SLURM, restored
-from outrider.cli.installing.plan import Texts, plan
-from outrider.cli.installing.timeouts import timeouts
+from outrider.cli.installing.slurm.lua import SUBMIT, with_ours
+from outrider.cli.installing.slurm.plan import Texts, plan
+from outrider.cli.installing.slurm.timeouts import timeouts
 from tests.installing.sites import ALL, CONF, VERSION, planned, site
 
 OURS = "/usr/lib/outrider/slurm/prolog"

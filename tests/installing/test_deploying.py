@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from outrider.cli.errors import InputError
+from outrider.cli.installing.common.placing import Json
+from outrider.cli.installing.common.remote import RemoteError
 from outrider.cli.installing.deploy import Deployment, NodeResult, deployed, names_in, on_all
-from outrider.cli.installing.nodefiles import Kit, Ports, conf
-from outrider.cli.installing.placing import Json
-from outrider.cli.installing.remote import RemoteError
+from outrider.cli.installing.slurm.nodefiles import Kit, Ports, conf
 from outrider.cli.main import main
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from outrider.cli.installing.common.onhead import lacking, made_in_words
+from outrider.cli.installing.common.running import Done
 from outrider.cli.installing.gridengine import programs
 from outrider.cli.installing.gridengine.programs import NEEDED, folder_of_commands
-from outrider.cli.installing.onhead import lacking, made_in_words
-from outrider.cli.installing.running import Done
 
 PROGRAM = b"\x7fELF and more"
 

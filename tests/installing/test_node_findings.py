@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.cli.installing.findings import Level
+from outrider.cli.installing.common.findings import Level
 from outrider.cli.installing.nodechecks import of_disk
 
 GIB = 1 << 30

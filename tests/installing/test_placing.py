@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from outrider.cli.installing import placing
-from outrider.cli.installing.findings import Level, of_states
-from outrider.cli.installing.placing import Json, PlacingError, carry_out, quietly
+from outrider.cli.installing.common import placing
+from outrider.cli.installing.common.findings import Level, of_states
+from outrider.cli.installing.common.placing import Json, PlacingError, carry_out, quietly
 
 MANIFEST = "/lib/manifest.json"
 

@@ -11,7 +11,7 @@ import paramiko  # type: ignore[import-untyped]
 import pytest
 from pytest_mock import MockerFixture
 
-from outrider.cli.installing.remote import MOST_ANSWER_BYTES, Login, RemoteError, SshRemote
+from outrider.cli.installing.common.remote import MOST_ANSWER_BYTES, Login, RemoteError, SshRemote
 
 KEY = paramiko.RSAKey.generate(1024)
 

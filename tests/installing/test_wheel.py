@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.installing.shipped import GRIDENGINE, GUARD, SLURM
+from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, SLURM
 from tests.installing.machines import ROOT
 
 BESIDE_PACKAGES = sorted({*SLURM.values(), *GRIDENGINE.values(), GUARD})
-READ = "import sys; from outrider.cli.installing.shipped import *; sys.stdout.buffer.write({}(*sys.argv[1:]))"
+READ = (
+    "import sys; from outrider.cli.installing.common.shipped import *;"
+    " sys.stdout.buffer.write({}(*sys.argv[1:]))"
+)
 HOOKS_AND_FILTERS = ("prolog", "epilog", "plugins/slurm", "plugins/gridengine")
 
 

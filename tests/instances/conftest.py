@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.disk import RealDisk
+from cachemgr.base.disk import RealDisk
 from cachemgr.instances.kernel import Kernel, MountPoint
 from cachemgr.instances.making import Made, Order, make
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, DiskFailed, NotAllowed, Unsuitable
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, DiskFailed, NotAllowed, Unsuitable
 from cachemgr.instances.acl import ALL, MOST_NAMED, READ, READ_WRITE, acl, grant
 from cachemgr.instances.removal import remove
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
 from cachemgr.instances.context import (
     MOST_BYTES,
     MOST_FILES,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachemgr.errors import CacheError, Unsuitable
+from cachemgr.base.errors import CacheError, Unsuitable
 from cachemgr.instances.formats import HEAD_BYTES
 from cachemgr.instances.qcow2 import inspect_qcow2, overlay
 

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Unsuitable
-from cachemgr.hashing import InlineHasher
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import Ingest
-from cachemgr.instance_book import instances, make_instance, remove_instances
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.instances.formats import admitted
 from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
 from cachemgr.instances.probing import probe
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool, Want
-from cachemgr.records import Image
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.instance_book import instances, make_instance, remove_instances
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.records import Image
 
 USER, OTHER_USER = 64001, 64002
 LATER_S = SystemClock().now_s() + 3600

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.errors import NoRoom, PoolDamaged, Unsuitable
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import NoRoom, PoolDamaged, Unsuitable
 from cachemgr.instances.making import Order, make
 from cachemgr.instances.removal import remove
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Unsuitable
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.instances.kernel import Kernel, MountPoint
 from cachemgr.instances.methods import NEEDS, Abilities, choose
 from cachemgr.instances.probing import probe

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.errors import BadRequest, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, NotAllowed, Unsuitable
 from cachemgr.instances.kernel import Kernel, configure_loop
 from cachemgr.instances.making import Made
 from cachemgr.instances.mounts import TREE, carry_out, decode_mounts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.errors import BadRequest, Unsuitable
+from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.instances.qcow2 import MOST_VIRTUAL_BYTES, overlay
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.errors import Busy, CacheError, NotAllowed
+from cachemgr.base.errors import Busy, CacheError, NotAllowed
 from cachemgr.instances.removal import remove
 from cachemgr.instances.tree import remove_tree
 

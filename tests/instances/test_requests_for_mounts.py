@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.errors import BadRequest, CacheError, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed
 from cachemgr.instances.kernel import MountPoint, parse_table
 from cachemgr.instances.mounts import TREE, Mount, carry_out, decode_mounts
 from cachemgr.instances.removal import undo

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
 from cachemgr.instances.iso9660 import MOST_IMAGE_BYTES, iso9660
 
 LONG_NAME = "N" + "o" * 62 + "e"

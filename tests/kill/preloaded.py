@@ -13,8 +13,6 @@ from __future__ import annotations
 import os
 import sys
 
-import outrider.service.daemon.backends
-import outrider.service.daemon.life  # noqa: F401 - imported here so that no service has to
 from outrider.service.daemon.main import main
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cachemgr.disk import RealDisk
-from cachemgr.layout import Layout
-from cachemgr.pins import read_pins
-from cachemgr.records import digest_of
-from outrider.service.desk.alarms import FIRST_WORD_S
+from cachemgr.base.disk import RealDisk
+from cachemgr.pool.layout import Layout
+from cachemgr.pool.pins import read_pins
+from cachemgr.pool.records import digest_of
+from outrider.service.desk.reservations.alarms import FIRST_WORD_S
 from outrider.service.nodes.agent import OURS
 from tests.kill.callers import Promised, Told
 from tests.kill.origin import Origin

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 
 ROOT = Path(__file__).resolve().parents[2]
 CLOCK = SystemClock()

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
+from outrider.core.links.fifo import FifoLink
+from outrider.core.links.links import ExclusiveLinks, LinkEvent
 from outrider.core.model import Image, Transfer
-from outrider.core.staging.fifo import FifoLink
-from outrider.core.staging.links import ExclusiveLinks, LinkEvent
 
 RATE = 10
 

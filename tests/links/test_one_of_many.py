@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from outrider.core.links.deadline import DeadlineLink
 from outrider.core.model import Image, Transfer
-from outrider.core.staging.deadline import DeadlineLink
 
 IMAGE = Image(uri="image", size_bytes=1)
 

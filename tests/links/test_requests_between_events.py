@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from outrider.core.admission import Accepted
+from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Transfer, Workspace
-from outrider.core.staging.shared import SharedLink
+from outrider.core.reservations.admission import Accepted
 from outrider.sim.setup import Setup
 
 RATE = 10

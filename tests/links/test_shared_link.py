@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
+from outrider.core.links.deadline import DeadlineLink
+from outrider.core.links.links import LinkEvent
+from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Transfer
-from outrider.core.staging.deadline import DeadlineLink
-from outrider.core.staging.links import LinkEvent
-from outrider.core.staging.shared import SharedLink
 
 # One transfer's life on the link: when it began and when it ended.
 Instants = dict[int, list[int]]

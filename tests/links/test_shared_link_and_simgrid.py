@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Transfer
-from outrider.core.staging.shared import SharedLink
 
 DEBIAN_PYTHON = "/usr/bin/python3"
 ORACLE = Path(__file__).parents[1] / "sharing" / "simgrid_oracle.py"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
-from outrider.metadata import durations, hostlists
 from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest, Requester
 from outrider.metadata.external import ask, program_runner
+from outrider.metadata.notation import durations, hostlists
+from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.policies import ExternalSection, Policies
-from outrider.metadata.times import parse_instant
 from outrider.metadata.validation import Circumstances, json_schema
 from outrider.metadata.workspace import WorkspaceFile
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.metadata.amounts import MOST_BYTES, memory_mib, share_percent, size_bytes
-from outrider.metadata.durations import MOST_S, format_duration, parse_duration
 from outrider.metadata.errors import TextError
+from outrider.metadata.notation.amounts import MOST_BYTES, memory_mib, share_percent, size_bytes
+from outrider.metadata.notation.durations import MOST_S, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.metadata.errors import TextError
-from outrider.metadata.hostlists import expand, fold
+from outrider.metadata.notation.hostlists import expand, fold
 
 
 @pytest.mark.parametrize(

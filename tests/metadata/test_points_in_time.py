@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.metadata.errors import TextError
-from outrider.metadata.times import LAST_S, format_instant, parse_instant
-from outrider.metadata.zones import user_zone
+from outrider.metadata.notation.times import LAST_S, format_instant, parse_instant
+from outrider.metadata.notation.zones import user_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW_S = timegm((2026, 11, 21, 17, 0, 0))

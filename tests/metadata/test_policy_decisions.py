@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.core.admission import Rejected, assess
-from outrider.core.book import Book, Terms
+from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.refusal import Cause
-from outrider.core.staging.links import ExclusiveLinks
+from outrider.core.reservations.admission import Rejected, assess
+from outrider.core.reservations.book import Book, Terms
+from outrider.core.reservations.refusal import Cause
 from outrider.metadata.decision import (
     Allowed,
     BookedUsage,

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import pytest
 
-from cachemgr.records import FORMATS
+from cachemgr.pool.records import FORMATS
 from outrider.metadata.errors import FaultyFileError
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace, read_workspace

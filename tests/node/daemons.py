@@ -21,17 +21,17 @@ from typing import Any
 import pytest
 
 from cachemgr import config as configs
-from cachemgr.bring import Origin, Reins
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import Cancelled, NoDaemon, SourceFailed
 from cachemgr.daemon.log import Log
 from cachemgr.daemon.main import Daemon, serve
-from cachemgr.disk import RealDisk
-from cachemgr.errors import Cancelled, NoDaemon, SourceFailed
+from cachemgr.fetch.bring import Origin, Reins
 from cachemgr.fetch.ports import Resolved, Sink
 from cachemgr.fetch.report import Progress
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool
+from cachemgr.network.client import Client
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 20.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.errors import Unsuitable
+from cachemgr.base.errors import Unsuitable
 from tests.fetch.programs import rsync_server, ssh_server
 from tests.node.daemons import MIB, Outside, sha256
 

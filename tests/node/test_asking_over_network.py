@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pytest
 
-from cachemgr import channel
-from cachemgr.daemon import requests
-from cachemgr.errors import NoDaemon
-from cachemgr.remote import RemoteClient
+from cachemgr.base.errors import NoDaemon
+from cachemgr.daemon.verbs import requests
+from cachemgr.network import channel
+from cachemgr.network.remote import RemoteClient
 from tests.node.daemons import CLOCK
 
 KEY = b"k" * 32

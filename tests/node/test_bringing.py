@@ -13,16 +13,16 @@ from typing import NoReturn
 
 import pytest
 
-from cachemgr.bring import Order, Origin, Reins, bring, kind_of
-from cachemgr.carrier import origin_of
-from cachemgr.disk import RealDisk
-from cachemgr.errors import CacheError, Cancelled, SourceFailed, Unsuitable, WrongBytes
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import CacheError, Cancelled, SourceFailed, Unsuitable, WrongBytes
+from cachemgr.fetch.bring import Order, Origin, Reins, bring, kind_of
+from cachemgr.fetch.carrier import origin_of
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.report import Progress
-from cachemgr.hashing import InlineHasher
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import Ingest
-from cachemgr.pool import Pool, Want
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.pool import Pool, Want
 from tests.node.daemons import CLOCK, MIB, ScriptedCarrier, eventually, make_pool, sha256
 
 A, B = "http://x/a", "http://x/b"

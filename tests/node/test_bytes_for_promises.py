@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.daemon import quota
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
+from cachemgr.daemon.verbs import quota
+from cachemgr.network.client import Client
 from tests.node.daemons import (
     CLOCK,
     MIB,

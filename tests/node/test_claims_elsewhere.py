@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.daemon import neighbours
-from cachemgr.errors import BadRequest, Missing, NoDaemon, NotAllowed
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.base.errors import BadRequest, Missing, NoDaemon, NotAllowed
+from cachemgr.daemon.network import neighbours
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import (
     CLOCK,
     MIB,

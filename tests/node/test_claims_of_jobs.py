@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.base.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import CLOCK, MIB, ROOT, Inside, ScriptedCarrier, as_user, needs_root, sha256
 
 A, B = "http://x/a", "http://x/b"

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from cachemgr import channel
-from cachemgr.client import Client
-from cachemgr.errors import BadRequest, CacheError, Missing, NoDaemon
-from cachemgr.remote import RemoteClient
-from cachemgr.shares import Shares
+from cachemgr.base.errors import BadRequest, CacheError, Missing, NoDaemon
+from cachemgr.base.shares import Shares
+from cachemgr.network import channel
+from cachemgr.network.client import Client
+from cachemgr.network.remote import RemoteClient
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, eventually
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32

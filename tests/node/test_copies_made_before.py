@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import NoRoom, NotAllowed
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.base.errors import NoRoom, NotAllowed
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from tests.node.daemons import (
     CLOCK,
     MIB,
@@ -275,7 +275,7 @@ def test_users_neither_order_copies_nor_take_them(daemon: Inside) -> None:
 
 
 def test_claim_tells_how_far_a_copy_is(daemon: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachemgr.daemon.beforehand.TELL_S", 0.0)
+    monkeypatch.setattr("cachemgr.daemon.copies.TELL_S", 0.0)
     told: list[dict[str, Any]] = []
     ticket = make_job_ticket(KEY, JobTicket(job="17", uid=UID, digest=DIGEST, expires_s=CLOCK.now_s() + 600))
     with Client(daemon.socket) as client:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr import instance_book
-from cachemgr.clock import SystemClock
-from cachemgr.errors import NotAllowed
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import NotAllowed
+from cachemgr.pool import instance_book
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, eventually
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.instance_book import Maker
-    from cachemgr.pool import Pool
+    from cachemgr.pool.instance_book import Maker
+    from cachemgr.pool.pool import Pool
 
 Start = Callable[..., Inside]
 A, B = "http://x/a", "http://x/b"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.daemon.tally import AGAIN_S, Tally
-from cachemgr.errors import CacheError, NotAllowed
-from cachemgr.records import Alias, decode_alias, encode
+from cachemgr.base.errors import CacheError, NotAllowed
+from cachemgr.daemon.transfers.tally import AGAIN_S, Tally
+from cachemgr.network.client import Client
+from cachemgr.pool.records import Alias, decode_alias, encode
 from tests.node.daemons import CLOCK, Inside, ScriptedCarrier, as_user, eventually, needs_root
 
 Start = Callable[..., Inside]

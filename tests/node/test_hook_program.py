@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import CacheError, NoDaemon
+from cachemgr.base.errors import CacheError, NoDaemon
+from cachemgr.network.client import Client
 from tests.node.daemons import CLOCK, MIB, ROOT, Inside, ScriptedCarrier, pythons
 
 Start = Callable[..., Inside]

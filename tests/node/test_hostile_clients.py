@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.daemon import line as lines
-from cachemgr.daemon import requests
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
+from cachemgr.daemon.network import line as lines
+from cachemgr.daemon.verbs import requests
 from tests.node.daemons import Inside, as_user, eventually, needs_root
 
 Start = Callable[..., Inside]

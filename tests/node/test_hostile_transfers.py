@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from cachemgr.bring import Origin, Reins
+from cachemgr.base.errors import Busy, SourceFailed
+from cachemgr.base.rate import LEAST_STEP_BYTES, RateLimit
 from cachemgr.daemon.log import Log
-from cachemgr.daemon.transfers import Transfer, Transfers
-from cachemgr.daemon.users_rate import OfUsers
-from cachemgr.errors import Busy, SourceFailed
-from cachemgr.fetch.rate import LEAST_STEP_BYTES, RateLimit
-from cachemgr.records import Image
+from cachemgr.daemon.transfers.transfer import Transfer
+from cachemgr.daemon.transfers.transfers import Transfers
+from cachemgr.daemon.transfers.users_rate import OfUsers
+from cachemgr.fetch.bring import Origin, Reins
+from cachemgr.pool.records import Image
 from tests.node.daemons import CLOCK, Inside, eventually
 
 Start = Callable[..., Inside]

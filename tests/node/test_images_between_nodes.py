@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.errors import CacheError, Missing
-from cachemgr.hashing import InlineHasher
-from cachemgr.holdings import PoolHoldings
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import Ingest, Writer
-from cachemgr.pool import Pool, Want
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import CacheError, Missing
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.holdings import PoolHoldings
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import Ingest, Writer
+from cachemgr.pool.pool import Pool, Want
 from tests.node.daemons import CLOCK, MIB, Inside, Outside, ScriptedCarrier, eventually, make_pool, sha256
 
 A = "http://x/a"

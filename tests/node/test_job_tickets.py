@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemgr.errors import BadRequest, NotAllowed
-from cachemgr.job_tickets import ANY_JOB, JobTicket, checked_ticket, make_job_ticket
+from cachemgr.base.errors import BadRequest, NotAllowed
+from cachemgr.network.job_tickets import ANY_JOB, JobTicket, checked_ticket, make_job_ticket
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 NOW_S = 1_800_000_000

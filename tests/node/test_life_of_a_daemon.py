@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.client import Client
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, Busy, CacheError, NoDaemon
 from cachemgr.daemon import timer
-from cachemgr.daemon.listener import Place
+from cachemgr.daemon.network.listener import Place
 from cachemgr.daemon.notify import watchdog_s
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Busy, CacheError, NoDaemon
-from cachemgr.index import SqliteIndex
-from cachemgr.layout import Layout
-from cachemgr.pool import Pool
+from cachemgr.network.client import Client
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.layout import Layout
+from cachemgr.pool.pool import Pool
 from tests.node.daemons import (
     CLOCK,
     MIB,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.client import Client
+from cachemgr.base.errors import CacheError
 from cachemgr.daemon.log import MOST_AT_ONCE, WINDOW_S, Log
-from cachemgr.errors import CacheError
+from cachemgr.network.client import Client
 from tests.node.daemons import Inside, ScriptedCarrier, as_user, eventually, needs_root
 
 Start = Callable[..., Inside]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.cli.errors import CommandError
 from outrider.cli.installing import linkmeasure
-from outrider.cli.installing.findings import Level
+from outrider.cli.installing.common.findings import Level
 from outrider.cli.installing.linkmeasure import Measured, findings, measure, obstacle
 from outrider.cli.main import main
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, eventually
@@ -101,7 +101,7 @@ def test_link_that_promises_need_is_not_measured() -> None:
 def test_doctor_measures_only_if_it_knows_that_no_promise_needs_the_link_or_is_forced(
     daemon: Inside, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("outrider.cli.installing.nodefiles.KEY", str(folder / "key"))
+    monkeypatch.setattr("outrider.cli.installing.slurm.nodefiles.KEY", str(folder / "key"))
     control = re.search(r"control serves .*port=(\d+)", daemon.log())
     assert control is not None
     relay = address(daemon).rpartition(":")[2]

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.daemon import metrics, verbs
+from cachemgr.base.errors import CacheError
+from cachemgr.daemon import metrics
 from cachemgr.daemon.log import quoted
-from cachemgr.errors import CacheError
+from cachemgr.daemon.verbs import table as verbs
+from cachemgr.network.client import Client
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier
 
 Start = Callable[..., Inside]

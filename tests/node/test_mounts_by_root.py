@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.cli import mounting
+from cachemgr.base.errors import NotAllowed
 from cachemgr.cli.main import parser
 from cachemgr.cli.session import Session
-from cachemgr.errors import NotAllowed
+from cachemgr.cli.verbs import mounting
 from tests.node.daemons import CLOCK, ROOT, Outside, as_user, eventually, make_pool, needs_root
 
 Start = Callable[..., Outside]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr import config
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
 from cachemgr.instances.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

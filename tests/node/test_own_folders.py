@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Busy
-from cachemgr.ownfolder import MARKER, OwnFolder
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, Busy
+from cachemgr.base.ownfolder import MARKER, OwnFolder
 from tests.crash.loopdisk import need, run
 from tests.node.daemons import needs_root
 

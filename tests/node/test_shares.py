@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachemgr.shares import MOST_REFUSED_KNOWN, Share, Shares
+from cachemgr.base.shares import MOST_REFUSED_KNOWN, Share, Shares
 
 
 def test_one_user_gets_no_more_than_the_limit_for_one() -> None:

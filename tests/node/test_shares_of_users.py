@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
+from cachemgr.network.client import Client
 from tests.node.daemons import CLOCK, Inside, ScriptedCarrier, as_user, needs_root
 
 Start = Callable[..., Inside]

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from cachemgr.anchor import FileAnchor
-from cachemgr.clock import SystemClock
+from cachemgr.base.anchor import FileAnchor
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import Busy, NoRoom
+from cachemgr.base.steady import BACK, BELIEVED, DOUBTFUL, Change, Reckoning, SteadyClock, in_words
 from cachemgr.daemon import main
 from cachemgr.daemon.log import Log
 from cachemgr.daemon.metrics import Metrics
-from cachemgr.errors import Busy, NoRoom
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from cachemgr.relay.tickets import make_ticket
-from cachemgr.steady import BACK, BELIEVED, DOUBTFUL, Change, Reckoning, SteadyClock, in_words
 from tests.node.daemons import MIB, Inside, ScriptedCarrier, sha256
 
 Start = Callable[..., Inside]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemgr.daemon.bounds import Turns
-from cachemgr.daemon.schedule import (
+from cachemgr.daemon.transfers.bounds import Turns
+from cachemgr.daemon.transfers.schedule import (
     CHANGES,
     ENDED,
     PAUSED,

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import BadRequest, Busy, CacheError, Cancelled, Missing, NoRoom, SourceFailed, WrongBytes
+from cachemgr.base.errors import (
+    BadRequest,
+    Busy,
+    CacheError,
+    Cancelled,
+    Missing,
+    NoRoom,
+    SourceFailed,
+    WrongBytes,
+)
+from cachemgr.network.client import Client
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, eventually, sha256
 
 Start = Callable[..., Inside]

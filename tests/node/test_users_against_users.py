@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import NotAllowed
+from cachemgr.base.errors import NotAllowed
+from cachemgr.network.client import Client
 from tests.node.daemons import CLOCK, MIB, Inside, ScriptedCarrier, as_user, eventually, needs_root, sha256
 
 Start = Callable[..., Inside]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cachemgr import __version__
+from cachemgr.base.errors import every_error
 from cachemgr.cli.arguments import Parser
 from cachemgr.cli.completion import verbs
 from cachemgr.cli.exits import meanings
 from cachemgr.cli.main import main, parser
-from cachemgr.errors import every_error
 
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("init", "add", "ls", "show", "pin", "unpin", "instance", "evict", "check", "stats", "serve")

@@ -72,7 +72,9 @@ def test_it_holds_the_node_side_and_nothing_else(pyz: Path) -> None:
         names = archive.namelist()
 
     assert names == sorted(sources())
-    assert {"__main__.py", "cachemgr/pool.py", "cachemgr/hook.py", "cachemgr/daemon/main.py"} <= set(names)
+    assert {"__main__.py", "cachemgr/pool/pool.py", "cachemgr/hook.py", "cachemgr/daemon/main.py"} <= set(
+        names
+    )
     assert {name.partition("/")[0] for name in names} == {"__main__.py", "cachemgr"}
     assert not [name for name in names if "test" in name or "__pycache__" in name]
 
@@ -138,10 +140,10 @@ def test_bytecode_of_one_python_does_not_hinder_another(tmp_path: Path) -> None:
     assert (tmp_path / "fast.pyz").read_bytes() == (tmp_path / "again.pyz").read_bytes()
     for python in NEW.values():
         assert run(python, tmp_path / "fast.pyz", tmp_path, "version").code == 0
-    compiled = bytecode(["cachemgr/clock.py"], sys.executable)
-    assert list(compiled) == ["cachemgr/clock.pyc"]
+    compiled = bytecode(["cachemgr/base/clock.py"], sys.executable)
+    assert list(compiled) == ["cachemgr/base/clock.pyc"]
     # The fourth word of flags: a hash, and not to be compared with the source.
-    assert compiled["cachemgr/clock.pyc"][4:8] == b"\x01\0\0\0"
+    assert compiled["cachemgr/base/clock.pyc"][4:8] == b"\x01\0\0\0"
 
 
 def test_makefile_packs_what_the_tool_packs(pyz: Path, tmp_path: Path) -> None:

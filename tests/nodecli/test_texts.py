@@ -6,11 +6,11 @@ import io
 
 import pytest
 
+from cachemgr.base.errors import BadRequest
 from cachemgr.cli import answers
 from cachemgr.cli.progress import CLEAR, QUIET, VERBOSE, Progress, cut, standing
 from cachemgr.cli.tables import facts, table
 from cachemgr.cli.times import ago_in_words, read_span, read_time, span_in_words
-from cachemgr.errors import BadRequest
 
 
 @pytest.mark.parametrize(

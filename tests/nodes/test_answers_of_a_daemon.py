@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.errors import BadRequest, CacheError, DiskFailed, NoDaemon
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, NoDaemon
 from outrider.service.nodes.agent import tell_daemon
 from outrider.service.ports import NodeRoom, NodeTrouble, TellNode, Unpin
 

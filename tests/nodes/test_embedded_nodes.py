@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
+from cachemgr.network.client import Client
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.virtual import EmbeddedError, Shape
 from outrider.service.ports import Fetch, NodeReport, Relay, TellNode
@@ -177,8 +177,8 @@ def test_stopped_nodes_leave_no_process_and_no_socket(start: Start, folder: Path
 SERVICE = """
 import os, sys
 from pathlib import Path
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
+from cachemgr.network.client import Client
+from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.log import Log
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.virtual import Shape

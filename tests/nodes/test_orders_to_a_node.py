@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.parts import PreferringMaker
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (

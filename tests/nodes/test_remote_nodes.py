@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.base.clock import SystemClock
+from cachemgr.network.client import Client
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import (
     Fetch,

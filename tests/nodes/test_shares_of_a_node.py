@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cachemgr.errors import BadRequest
-from cachemgr.shares import Share
+from cachemgr.base.errors import BadRequest
+from cachemgr.base.shares import Share
 from outrider.service.nodes.agent import MOST_NAME, MOST_SHARES, tell_daemon
 from outrider.service.ports import NodeReport, TellNode
 from tests.nodes.test_answers_of_a_daemon import EMPTY, Answering, SlowClock

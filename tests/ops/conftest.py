@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.daemon.configfile import load_config
+from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.life import Orders, create_store, serve
 from tests.ops.fakes import PATIENCE_S, FakeProviders, eventually, text_log, written
 

@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cachemgr.clock import SystemClock
-from cachemgr.shares import Share
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.shares import Share
 from outrider.core.model import Resources
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem, RmsNode
 from outrider.rms.twin.system import Twin
 from outrider.service.answers import Answer, DecisionList, Handover, Replied, Status, Trouble
-from outrider.service.daemon.config import Config
+from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog, make_log
 from outrider.service.desk.desk import Event, Outcome

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.daemon.backups import Backups, copy_asked_for, copy_store
-from outrider.service.daemon.health import OLDEST_BEAT_S, judge
-from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.measures.health import OLDEST_BEAT_S, judge
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.threads.backups import Backups, copy_asked_for, copy_store
 from outrider.service.web.front import BackedUp, NotDone
 from outrider.store.errors import Full
 from outrider.store.store import Store

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.ownfolder import MARKER
-from outrider.service.daemon.board import FolderBoard
+from cachemgr.base.ownfolder import MARKER
 from outrider.service.daemon.errors import InputError
+from outrider.service.daemon.world.board import FolderBoard
 from tests.ops.fakes import text_log
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.service.answers import Status
-from outrider.service.daemon.health import judge
-from outrider.service.daemon.loop import Loop, Opened
-from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.measures.health import judge
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.threads.loop import Loop, Opened
 from outrider.service.desk.desk import Event, Outcome
 from outrider.service.requests import Asked, Show, ShowStatus
 from tests.ops.fakes import ADA, PATIENCE_S, FakeDesk, eventually, reply, status, text_log

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.service.answers import Trouble
-from outrider.service.daemon.loop import Loop, Opened
-from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.threads.loop import Loop, Opened
 from outrider.service.desk.desk import Event, Outcome
 from outrider.service.ports import Call, Look, Result
 from outrider.service.requests import Show

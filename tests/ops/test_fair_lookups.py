@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from outrider.service.daemon.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
 from outrider.service.images.slowness import LONGEST_PAUSE_S, PAUSE_S, Slowness, host_of
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 from outrider.service.web.front import Busy

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.daemon.backends import catalogue_of
-from outrider.service.daemon.catalogued import CataloguedNodes
-from outrider.service.daemon.configfile import load_config
-from outrider.service.daemon.gauges import MeteredStore, PoolGauges, show_status
-from outrider.service.daemon.metrics import Metrics
+from outrider.service.daemon.configuration.files import load_config
+from outrider.service.daemon.measures.gauges import MeteredStore, PoolGauges, show_status
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.world.backends import catalogue_of
+from outrider.service.daemon.world.catalogued import CataloguedNodes
 from outrider.service.images import Catalogue
 from outrider.service.ports import (
     Fetch,

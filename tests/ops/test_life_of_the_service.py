@@ -16,7 +16,7 @@ import pytest
 from outrider.service.daemon.errors import InputError, SocketError
 from outrider.service.daemon.life import create_store
 from outrider.service.daemon.sockets import Sockets
-from outrider.service.daemon.workers import Workers
+from outrider.service.daemon.threads.workers import Workers
 from outrider.store.errors import Conflict, Full, Locked, Missing
 from outrider.store.store import Store
 from tests.ops.conftest import Running
@@ -174,14 +174,16 @@ def test_policies_are_read_again_after_the_copy_during_which_it_was_ordered(
 ) -> None:
     is_begun, may_end = threading.Event(), threading.Event()
     turns: list[Workers] = []
-    monkeypatch.setattr("outrider.service.daemon.workers.Workers.tend", lambda workers: turns.append(workers))
+    monkeypatch.setattr(
+        "outrider.service.daemon.threads.workers.Workers.tend", lambda workers: turns.append(workers)
+    )
 
     def copies(backups: object) -> None:
         is_begun.set()
         may_end.wait(PATIENCE_S)
-        monkeypatch.setattr("outrider.service.daemon.backups.Backups.is_due", False)
+        monkeypatch.setattr("outrider.service.daemon.threads.backups.Backups.is_due", False)
 
-    monkeypatch.setattr("outrider.service.daemon.backups.Backups.tend", copies)
+    monkeypatch.setattr("outrider.service.daemon.threads.backups.Backups.tend", copies)
     path = written(folder / "p.yaml", POLICIES)
     service = running(f"policies: {path}\nbackup: {{folder: {folder}, every: 1h}}\n").start()
     assert is_begun.wait(PATIENCE_S)

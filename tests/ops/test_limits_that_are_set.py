@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from outrider.service.daemon import life
-from outrider.service.daemon.config import LimitsSection
-from outrider.service.daemon.loop import Loop
-from outrider.service.daemon.workers import Workers
+from outrider.service.daemon.configuration.model import LimitsSection
+from outrider.service.daemon.threads.loop import Loop
+from outrider.service.daemon.threads.workers import Workers
 from outrider.service.web.limits import Limits
 from tests.ops.conftest import Running
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from outrider.service.daemon import configtable, errors, metrics
-from outrider.service.daemon.configfile import load_config
+from outrider.service.daemon import errors
+from outrider.service.daemon.configuration import table as configtable
+from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.main import _parser
+from outrider.service.daemon.measures import metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "outrider/service/daemon/units"

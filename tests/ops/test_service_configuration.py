@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from outrider.metadata.errors import FaultyFileError
-from outrider.service.daemon.config import Config, administrators_of, settings_of
-from outrider.service.daemon.configfile import files_of, load_config, variables
+from outrider.service.daemon.configuration.files import files_of, load_config, variables
+from outrider.service.daemon.configuration.model import Config, administrators_of, settings_of
 from outrider.service.settings import Settings
 from tests.ops.fakes import written
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.daemon.metrics import METRICS, MOST_ROWS, TABLE, Metrics
+from outrider.service.daemon.measures.metrics import METRICS, MOST_ROWS, TABLE, Metrics
 
 SERVICE = Path(__file__).resolve().parents[2] / "outrider" / "service"
 KINDS = {"count": "counter", "set": "gauge", "observe": "histogram"}

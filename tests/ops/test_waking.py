@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from outrider.service.daemon.lookpace import AGAIN_S, LEAST_PAUSE_S, SETTLE_S, SHARE, LookPace
-from outrider.service.daemon.loop import Loop, Opened
-from outrider.service.daemon.metrics import Metrics
-from outrider.service.daemon.wakefile import REST_S, WakeFile
+from cachemgr.base.clock import SystemClock
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.threads.loop import Loop, Opened
+from outrider.service.daemon.world.lookpace import AGAIN_S, LEAST_PAUSE_S, SETTLE_S, SHARE, LookPace
+from outrider.service.daemon.world.wakefile import REST_S, WakeFile
 from outrider.service.ports import Result
 from outrider.service.requests import EndSubmission
 from tests.ops.fakes import ADA, FakeDesk, eventually, text_log

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cachemgr.shares import Share, Shares
+from cachemgr.base.shares import Share, Shares
 from outrider.service.answers import ShareList
-from outrider.service.daemon import recent
-from outrider.service.daemon.metrics import Metrics
-from outrider.service.daemon.nodeshares import MOST_OF_NODE, STALE_S, NodeShares
-from outrider.service.daemon.recent import MOST_USERS, THING, RecentRequests
-from outrider.service.daemon.sharing import FRESH_S, NO_DESK, SHOW_S, ShareBook
+from outrider.service.daemon.measures import recent
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.measures.nodeshares import MOST_OF_NODE, STALE_S, NodeShares
+from outrider.service.daemon.measures.recent import MOST_USERS, THING, RecentRequests
+from outrider.service.daemon.measures.sharing import FRESH_S, NO_DESK, SHOW_S, ShareBook
 from outrider.service.ports import NodeReport
 from outrider.service.requests import Caller
 from outrider.service.web.front import WantedShares

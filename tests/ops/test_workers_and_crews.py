@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.rms.base import Sight, Unavailable
 from outrider.service.crew import Crew
-from outrider.service.daemon.metrics import Metrics
-from outrider.service.daemon.workers import Workers
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.threads.workers import Workers
 from outrider.service.ports import Call, ImageTrouble, Look, NodeReport, NodeTrouble, Result, TellNode, World
 from outrider.service.settings import Settings
 from outrider.service.web.front import Busy

@@ -10,7 +10,7 @@ import pytest
 from bench.physical.jobs import JobsResult, RealJobs
 from bench.physical.reservations import RealReservations, Staged, places
 from bench.physical.site import PhysicalSite
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.sim.experiments.deployment import BatchRequest, DeploymentRun, Testbed, run_deployments
 from outrider.sim.experiments.satisfaction import NOMINAL_BYTES_PER_S
 from outrider.sim.experiments.stager import StagedRequest, Strategy

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from tests.plugins_slurm.conftest import able
 from tests.plugins_slurm.slurm_site import ROOT, remove_leftovers, site
 

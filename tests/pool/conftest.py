@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.hashing import InlineHasher
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import Ingest
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool, Want
-from cachemgr.records import Image, Pin
+from cachemgr.base.disk import RealDisk
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.records import Image, Pin
 from tests.crash.world import SetClock, digest_of
 
 LIMIT_BYTES = 1000

@@ -14,15 +14,15 @@ import sys
 root, place = sys.argv[1:]
 sys.path.insert(0, root)
 
-from cachemgr import check, instance_book, room  # noqa: E402
-from cachemgr.clock import SystemClock  # noqa: E402
-from cachemgr.disk import RealDisk  # noqa: E402
-from cachemgr.hashing import ThreadedHasher  # noqa: E402
-from cachemgr.index import SqliteIndex  # noqa: E402
-from cachemgr.ingest import Ingest, drop_stale  # noqa: E402
-from cachemgr.layout import Settings  # noqa: E402
-from cachemgr.pool import Pool, Want  # noqa: E402
-from cachemgr.records import PUBLIC, Alias, Image, Pin, Readers  # noqa: E402
+from cachemgr.base.clock import SystemClock  # noqa: E402
+from cachemgr.base.disk import RealDisk  # noqa: E402
+from cachemgr.pool import check, instance_book, room  # noqa: E402
+from cachemgr.pool.hashing import ThreadedHasher  # noqa: E402
+from cachemgr.pool.index import SqliteIndex  # noqa: E402
+from cachemgr.pool.ingest import Ingest, drop_stale  # noqa: E402
+from cachemgr.pool.layout import Settings  # noqa: E402
+from cachemgr.pool.pool import Pool, Want  # noqa: E402
+from cachemgr.pool.records import PUBLIC, Alias, Image, Pin, Readers  # noqa: E402
 
 
 class Maker:

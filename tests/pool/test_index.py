@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.errors import DiskFailed
-from cachemgr.index import IndexFailed, SqliteIndex
-from cachemgr.policies import Entry
-from cachemgr.pool import Pool
+from cachemgr.base.errors import DiskFailed
+from cachemgr.pool.index import IndexFailed, SqliteIndex
+from cachemgr.pool.policies import Entry
+from cachemgr.pool.pool import Pool
 from tests.crash.memorydisk import MemoryDisk
 from tests.crash.memoryindex import MemoryIndex
 from tests.crash.world import SetClock, digest_of
@@ -107,7 +107,7 @@ def test_spoiled_index_is_made_anew_by_the_next_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At the latest the second change has right sums: the first may meet the damage half-way."""
-    monkeypatch.setattr("cachemgr.index.BUSY_S", 0.3)
+    monkeypatch.setattr("cachemgr.pool.index.BUSY_S", 0.3)
     add(A)
     others = open_pool() if is_others_open else None
     if others is not None:

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from cachemgr.check import check
-from cachemgr.errors import DiskFailed
-from cachemgr.instance_book import Instance, make_instance, remove_instances
+from cachemgr.base.errors import DiskFailed
+from cachemgr.pool.check import check
+from cachemgr.pool.instance_book import Instance, make_instance, remove_instances
 from tests.crash.memorynodes import Crash, Fault
 from tests.crash.striking import die_when, refuse_when, strike_when
 from tests.crash.world import ROOT, World

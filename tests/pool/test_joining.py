@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from cachemgr.errors import CacheError, Missing
-from cachemgr.ingest import Ingest, cancel, drop_stale
-from cachemgr.pool import INGEST_LEASE_S, Pool
+from cachemgr.base.errors import CacheError, Missing
+from cachemgr.pool.ingest import Ingest, cancel, drop_stale
+from cachemgr.pool.pool import INGEST_LEASE_S, Pool
 from tests.crash.memorynodes import WouldBlock
 from tests.crash.world import World, digest_of
 

@@ -11,14 +11,14 @@ from time import sleep
 import pytest
 
 from bench.stress import CONTENTS, DIGESTS, StressAnswers, faults, make_pool, open_pool, round_of
-from cachemgr import room
-from cachemgr.clock import SystemClock
-from cachemgr.disk import RealDisk
-from cachemgr.errors import Missing
-from cachemgr.hashing import InlineHasher
-from cachemgr.ingest import Ingest
-from cachemgr.pool import Pool, Want
-from cachemgr.records import Image, Pin
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import Missing
+from cachemgr.pool import room
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.pool import Pool, Want
+from cachemgr.pool.records import Image, Pin
 
 DEADLINE_S = 20
 CLOCK = SystemClock()

@@ -7,11 +7,11 @@ from contextlib import closing, suppress
 
 import pytest
 
-from cachemgr import room
-from cachemgr.errors import DiskFailed
-from cachemgr.hashing import InlineHasher
-from cachemgr.ingest import Ingest
-from cachemgr.records import Alias, Readers
+from cachemgr.base.errors import DiskFailed
+from cachemgr.pool import room
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.ingest import Ingest
+from cachemgr.pool.records import Alias, Readers
 from tests.crash.memorynodes import Crash, Fault, File
 from tests.crash.striking import die_when, refuse_when
 from tests.crash.world import ROOT, World, digest_of

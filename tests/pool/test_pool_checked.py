@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cachemgr import check, room
-from cachemgr.pool import Pool
+from cachemgr.pool import check, room
+from cachemgr.pool.pool import Pool
 from tests.pool.conftest import Add
 
 A, B = b"alma" * 10, b"bookworm" * 5

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.check import check
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
-from cachemgr.index import SqliteIndex
-from cachemgr.ingest import drop_stale
-from cachemgr.instance_book import make_instance, remove_instances
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, Busy, Missing, NoRoom, NotAllowed, PoolDamaged
+from cachemgr.pool.check import check
+from cachemgr.pool.index import SqliteIndex
+from cachemgr.pool.ingest import drop_stale
+from cachemgr.pool.instance_book import make_instance, remove_instances
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool
 from tests.crash.world import CopyingMaker, SetClock, digest_of
 from tests.pool.conftest import LIMIT_BYTES, Add, pin_of
 

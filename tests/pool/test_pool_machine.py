@@ -19,13 +19,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from cachemgr import room
-from cachemgr.check import check
-from cachemgr.errors import NeverFits, NoRoom
-from cachemgr.hashing import InlineHasher
-from cachemgr.ingest import Writer, drop_stale
-from cachemgr.pool import INGEST_LEASE_S, Pool, Want
-from cachemgr.records import Alias, Image, Pin
+from cachemgr.base.errors import NeverFits, NoRoom
+from cachemgr.pool import room
+from cachemgr.pool.check import check
+from cachemgr.pool.hashing import InlineHasher
+from cachemgr.pool.ingest import Writer, drop_stale
+from cachemgr.pool.pool import INGEST_LEASE_S, Pool, Want
+from cachemgr.pool.records import Alias, Image, Pin
 from tests.crash.memorynodes import Crash, Fault
 from tests.crash.world import World, digest_of
 

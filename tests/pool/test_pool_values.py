@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cachemgr.disk import RealDisk
-from cachemgr.errors import BadRequest, Busy, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
-from cachemgr.hashing import InlineHasher, ThreadedHasher
-from cachemgr.ingest import Ingest, cancel, drop_stale
-from cachemgr.layout import Layout, Settings
-from cachemgr.pins import LONGEST_LEASE_S, read_pins
-from cachemgr.pool import INGEST_LEASE_S, Pool, Want
-from cachemgr.records import Alias, Image, Pin, Readers
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import BadRequest, Busy, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.pool.hashing import InlineHasher, ThreadedHasher
+from cachemgr.pool.ingest import Ingest, cancel, drop_stale
+from cachemgr.pool.layout import Layout, Settings
+from cachemgr.pool.pins import LONGEST_LEASE_S, read_pins
+from cachemgr.pool.pool import INGEST_LEASE_S, Pool, Want
+from cachemgr.pool.records import Alias, Image, Pin, Readers
 from tests.crash.world import SetClock, digest_of
 from tests.pool.conftest import LIMIT_BYTES, Add, pin_of
 

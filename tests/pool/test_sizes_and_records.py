@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachemgr.errors import BadRequest, PoolDamaged, by_code, every_error
-from cachemgr.records import (
+from cachemgr.base.errors import BadRequest, PoolDamaged, by_code, every_error
+from cachemgr.base.sizes import in_words, read_rate, read_size
+from cachemgr.pool.records import (
     Alias,
     Image,
     Pin,
@@ -20,7 +21,6 @@ from cachemgr.records import (
     encode,
     file_name,
 )
-from cachemgr.sizes import in_words, read_rate, read_size
 
 IMAGE = Image("0" * 64, 5, "raw", "http://x", 7, 1000, Readers(False, (1, 2), (3,)), 9)
 PIN = Pin(owner="job", kind="hold", uid=1, expires_s=5, from_s=2)
@@ -138,7 +138,7 @@ def test_file_names_of_different_names_differ() -> None:
 
 
 def test_errors_have_words_and_codes_of_their_own() -> None:
-    errors = [error for error in every_error() if error.__module__ == "cachemgr.errors"]
+    errors = [error for error in every_error() if error.__module__ == "cachemgr.base.errors"]
     sentences = [error("what happened") for error in errors]
 
     assert len({error.code for error in errors}) == len({error.exit_code for error in errors}) == len(errors)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
-from cachemgr.errors import BadRequest, NotAllowed, SourceFailed, Unsuitable
-from cachemgr.ownfolder import MARKER
+from cachemgr.base.errors import BadRequest, NotAllowed, SourceFailed, Unsuitable
+from cachemgr.base.ownfolder import MARKER
+from cachemgr.network.client import Client
 from tests.node.daemons import DEADLINE_S, as_user, eventually
 from tests.pyxis.site import ALICE, BOB, Site, path_of, start
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.core.queue import (
+from outrider.core.besteffort import (
     Block,
     CountedJob,
     CountedQueue,

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.queue import (
+from outrider.core.besteffort import (
     Block,
     CountedJob,
     CountedQueue,

@@ -13,11 +13,11 @@ from random import Random
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.errors import Missing, SourceFailed
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import Missing, SourceFailed
+from cachemgr.base.rate import RateLimit
 from cachemgr.fetch.engine import transfer
-from cachemgr.fetch.rate import RateLimit
-from cachemgr.fetch.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import Settings, resolve, source_of
 from cachemgr.relay.conversation import RelaySettings
 from cachemgr.relay.server import Relay
 from cachemgr.relay.tickets import make_ticket

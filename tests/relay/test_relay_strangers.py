@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from cachemgr.strangers import Strangers, unread
+from cachemgr.network.strangers import Strangers, unread
 from tests.relay.test_relay_server import DATA, DIGEST, Node, Start, start, ticket, until
 
 __all__ = ["start"]

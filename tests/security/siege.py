@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from cachemgr.client import Client
+from cachemgr.network.client import Client
 from tests.node.daemons import as_user
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +61,11 @@ def python_of(uid: int) -> list[str]:
     for interpreter in (sys.executable, "/usr/bin/python3"):
         try:
             subprocess.run(
-                [interpreter, "-c", "import outrider.service.daemon.main, outrider.service.daemon.backends"],
+                [
+                    interpreter,
+                    "-c",
+                    "import outrider.service.daemon.main, outrider.service.daemon.world.backends",
+                ],
                 user=uid,
                 group=uid,
                 extra_groups=[],

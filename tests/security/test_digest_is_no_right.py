@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.service.desk.agenda import Agenda
-from outrider.service.desk.member import Need
-from outrider.service.desk.news import Arrived, News
-from outrider.service.desk.staff import Staff
+from outrider.service.desk.nodes.events import Arrived, News
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.state.agenda import Agenda
 from outrider.service.ports import Fetch, NodeImage, NodeReport, OrderResult, Pin, Readers, Relay, TellNode
 from outrider.service.settings import Settings
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from cachemgr.clock import SystemClock
-from cachemgr.disk import RealDisk
-from cachemgr.errors import Unsuitable
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.base.errors import Unsuitable
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsNode, Submission
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher, journal
 from outrider.rms.embedded.launching import Command
 from outrider.rms.embedded.system import MOST_BYTES_OF_ONE, MOST_JOBS_OF_ONE
 from outrider.service.crew import Crew
-from outrider.service.daemon.backups import copy_asked_for
-from outrider.service.daemon.inbox import Inbox
-from outrider.service.daemon.reception import MOST_KEYS, Reception
+from outrider.service.daemon.threads.backups import copy_asked_for
+from outrider.service.daemon.threads.inbox import Inbox
+from outrider.service.daemon.threads.reception import MOST_KEYS, Reception
 from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.ports import ImageTrouble, Readers
 from outrider.service.requests import Caller

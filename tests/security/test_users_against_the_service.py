@@ -282,7 +282,7 @@ def test_service_that_is_not_root_reads_nobody_elses_file() -> None:
 
 def test_requests_over_tcp_need_munge_in_the_configuration(tmp_path: Path) -> None:
     from outrider.metadata.errors import FaultyFileError
-    from outrider.service.daemon.configfile import load_config
+    from outrider.service.daemon.configuration.files import load_config
 
     file = tmp_path / "o.yaml"
     file.write_text("version: 1\nbackend: {kind: embedded}\ntcp: {listen: '127.0.0.1:1'}\n")

@@ -17,8 +17,8 @@ from outrider.metadata.workspace import parse_workspace
 from outrider.rms.base import RmsError, RmsJob, RmsNode, Submission, look
 from outrider.rms.twin import Twin
 from outrider.service.answers import Answer, Decision, ReservationDetails
+from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event, Outcome
-from outrider.service.desk.effects import carry_out
 from outrider.service.ports import (
     COPYING,
     Arriving,

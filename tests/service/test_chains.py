@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from outrider.service.desk.agenda import Agenda, Topic
-from outrider.service.desk.member import Need
-from outrider.service.desk.staff import Staff
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import Arriving, Fetch, NodeReport, OrderResult, Pin
 from outrider.service.settings import Settings
 

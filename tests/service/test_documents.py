@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outrider.service.desk.documents import Record, read_document, read_record, write_record
+from outrider.service.desk.state.documents import Record, read_document, read_record, write_record
 from outrider.store.errors import Damaged, TooNew
 
 

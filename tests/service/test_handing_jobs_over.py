@@ -12,8 +12,8 @@ import pytest
 
 from outrider.rms.base import BatchSystem, Submission, Unavailable
 from outrider.service.answers import Answer, Handover, Trouble
-from outrider.service.daemon.courier import Courier
-from outrider.service.daemon.loop import Loop
+from outrider.service.daemon.threads.courier import Courier
+from outrider.service.daemon.threads.loop import Loop
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission, Recall, Request
 from outrider.service.web.front import Busy, NotDone, Submit
 from tests.ops.fakes import text_log

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.installing.findings import Level
-from outrider.cli.installing.headchecks import link_findings
+from outrider.cli.installing.common.findings import Level
+from outrider.cli.installing.slurm.headchecks import link_findings
 from outrider.service.answers import Status
-from outrider.service.desk.linkwatch import LinkWatch
+from outrider.service.desk.reservations.link_rate import LinkWatch
 from outrider.service.requests import ShowStatus
 from outrider.service.settings import Settings
 from tests.service.sandbox import ADMIN, RATE, Sandbox, reserve

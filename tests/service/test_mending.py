@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Resources
-from outrider.metadata.hostlists import expand
+from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
 from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
 from outrider.service.requests import Caller, Explain, Modify, Plan, Reconcile, Reserve

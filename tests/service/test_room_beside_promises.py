@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.metadata.hostlists import expand
+from outrider.metadata.notation.hostlists import expand
 from outrider.service.answers import Decision
-from outrider.service.desk import roster
+from outrider.service.desk.state import node_list as roster
 from outrider.service.ports import HeldBytes, NodeReport, NodeRoom, TellNode
 from outrider.service.requests import Cancel, Plan
 from outrider.service.settings import Settings

@@ -9,9 +9,9 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, RmsJob, RmsNode, Sight
 from outrider.service.answers import JobDetails, Status
-from outrider.service.daemon.inbox import MOST_IN_A_ROW, Inbox
-from outrider.service.desk.batchside import MOST_CARRIED
-from outrider.service.desk.leading import READ_AT_ONCE
+from outrider.service.daemon.threads.inbox import MOST_IN_A_ROW, Inbox
+from outrider.service.desk.batch.effect_queue import MOST_CARRIED
+from outrider.service.desk.jobs.manager import READ_AT_ONCE
 from outrider.service.ports import Call, Carry, Finished, Look, ResolveImage
 from outrider.service.requests import Asked, ShowJob, ShowStatus, Ticked
 from tests.service.sandbox import ADMIN, ALICE, Sandbox

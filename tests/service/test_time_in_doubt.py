@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachemgr.steady import Reckoning
+from cachemgr.base.steady import Reckoning
 from outrider.service.answers import Decision, Status, Trouble
 from outrider.service.requests import Cancel, Reserve, ShowStatus
 from outrider.service.settings import Settings

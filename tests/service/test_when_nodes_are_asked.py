@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from outrider.service.desk.agenda import Agenda
-from outrider.service.desk.member import Need
-from outrider.service.desk.news import Arrived, Moved, News
-from outrider.service.desk.staff import Staff
+from outrider.service.desk.nodes.events import Arrived, Moved, News
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.state.agenda import Agenda
 from outrider.service.ports import (
     Arriving,
     Fetch,

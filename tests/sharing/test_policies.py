@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from cachemgr import policies
-from cachemgr.policies import HALF_LIFE_S, MAX_VICTIMS, POLICIES, Entry, expired, victims
+from cachemgr.pool import policies
+from cachemgr.pool.policies import HALF_LIFE_S, MAX_VICTIMS, POLICIES, Entry, expired, victims
 
 SOURCE = Path(policies.__file__)
 NOW_S = 1_000_000
@@ -169,14 +169,14 @@ def test_bare_interpreter_imports_nothing_but_cachemgr() -> None:
         f"sys.path.insert(0, {str(SOURCE.parents[1])!r})\n"
         "import __future__\n"
         "before = set(sys.modules)\n"
-        "import cachemgr.policies\n"
+        "import cachemgr.pool.policies\n"
         "print(sorted(set(sys.modules) - before))\n"
     )
 
     command = [sys.executable, "-I", "-S", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
-    assert ast.literal_eval(done.stdout) == ["cachemgr", "cachemgr.policies"]
+    assert ast.literal_eval(done.stdout) == ["cachemgr", "cachemgr.pool.policies"]
 
 
 def test_source_is_python_3_9() -> None:

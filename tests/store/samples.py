@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outrider.core.kept import KeptHold, KeptReservation, KeptTransfer
+from outrider.core.links.links import Standing
 from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.staging.links import Standing
+from outrider.core.restart.kept import KeptHold, KeptReservation, KeptTransfer
 from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
 from outrider.store.store import Store
 

@@ -11,7 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.kept import (
+from outrider.core.images.reuse import Lingering
+from outrider.core.links.links import Standing
+from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.kept import (
     KeptBestEffort,
     KeptCopy,
     KeptHold,
@@ -20,9 +23,6 @@ from outrider.core.kept import (
     KeptSlot,
     KeptTransfer,
 )
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.reuse import Lingering
-from outrider.core.staging.links import Standing
 from outrider.store import forms
 from outrider.store.errors import Damaged, TooNew
 from tests.store.samples import reservation, transfer

@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 
-from outrider.core.book import Book, Plan
-from outrider.core.kept import KeptReservation, KeptTransfer, keep, keep_runs
+from outrider.core.links.links import ExclusiveLinks, LinkEvent
 from outrider.core.model import Node, Resources
-from outrider.core.staging.links import ExclusiveLinks, LinkEvent
+from outrider.core.reservations.book import Book, Plan
+from outrider.core.restart.kept import KeptReservation, KeptTransfer, keep, keep_runs
 from outrider.store.loading import load_book
 from outrider.store.records import NodeRecord
 from outrider.store.states import State

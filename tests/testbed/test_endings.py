@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from testbed import records
 from testbed.cluster import Cluster
 from testbed.records import TestbedError

@@ -135,7 +135,7 @@ def test_nothing_is_mentioned_that_readers_cannot_have(path: Path) -> None:
 
 def test_eviction_policies_import_with_the_standard_library_alone() -> None:
     program = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import cachemgr.policies; "
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import cachemgr.pool.policies; "
         "print(*sorted({name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names)))"
     )
     finished = subprocess.run(

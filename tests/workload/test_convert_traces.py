@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Image, Resources, Workspace
-from outrider.sim.workload.convert import Form, form_of, read_trace, trace_log, write_trace
+from outrider.sim.workload.formats.convert import Form, form_of, read_trace, trace_log, write_trace
+from outrider.sim.workload.formats.thesis import published_trace
 from outrider.sim.workload.images import uniform_images
-from outrider.sim.workload.thesis import published_trace
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 DATA = Path(__file__).parents[1] / "data"

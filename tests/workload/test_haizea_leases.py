@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Image, Resources
-from outrider.sim.workload.haizea import read_haizea
+from outrider.sim.workload.formats.haizea import read_haizea
 from outrider.sim.workload.trace import TraceSubmission, WorkloadError
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.sim.workload import native
-from outrider.sim.workload.native import read_native, write_native
+from outrider.sim.workload.formats import native
+from outrider.sim.workload.formats.native import read_native, write_native
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
 FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"

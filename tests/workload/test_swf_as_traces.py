@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Image, Resources
-from outrider.sim.workload.swf import SwfLog, read_log
-from outrider.sim.workload.swf_trace import datastar_excerpt, log_nodes, log_trace
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.swf import SwfLog, read_log
+from outrider.sim.workload.formats.swf_trace import datastar_excerpt, log_nodes, log_trace
+from outrider.sim.workload.formats.thesis import published_trace
 from outrider.sim.workload.trace import Trace, WorkloadError
 
 EXCERPT = Path(__file__).parents[1] / "data" / "datastar-excerpt.swf"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.sim.workload.files import BLOCK_BYTES
-from outrider.sim.workload.swf import COLUMNS, SwfLog, read_log, write_log
+from outrider.sim.workload.formats.files import BLOCK_BYTES
+from outrider.sim.workload.formats.swf import COLUMNS, SwfLog, read_log, write_log
 from outrider.sim.workload.trace import WorkloadError
 
 EXCERPT = Path(__file__).parents[1] / "data" / "datastar-excerpt.swf"

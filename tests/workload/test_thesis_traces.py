@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outrider.core.model import Resources
-from outrider.sim.workload.thesis import published_trace, read_thesis_trace
+from outrider.sim.workload.formats.thesis import published_trace, read_thesis_trace
 from outrider.sim.workload.trace import WorkloadError
 
 AR = "26;nfs:///i.img;600;4;512;50;RW;277;60;AR"

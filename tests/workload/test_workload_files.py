@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from outrider.sim.workload import files
-from outrider.sim.workload.files import BLOCK_BYTES, numbered_lines, open_workload
+from outrider.sim.workload.formats import files
+from outrider.sim.workload.formats.files import BLOCK_BYTES, numbered_lines, open_workload
 from outrider.sim.workload.trace import WorkloadError
 
 

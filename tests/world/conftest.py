@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from outrider.core.book import Shipping
+from outrider.core.besteffort.board import Backfilling
+from outrider.core.besteffort.suspension import SuspensionRules
+from outrider.core.links.links import LinkEvent, Links
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling
-from outrider.core.queue.suspension import SuspensionRules
-from outrider.core.staging.links import LinkEvent, Links
+from outrider.core.reservations.book import Shipping
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from outrider.core.besteffort.board import Backfilling
+from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.queue.board import Backfilling
-from outrider.core.queue.suspension import SuspensionRules
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission

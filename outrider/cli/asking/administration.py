@@ -8,7 +8,7 @@ from pathlib import Path
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
 from outrider.cli.asking.session import add_asking, session
-from outrider.cli.client import printable_line
+from outrider.cli.connection.client import printable_line
 from outrider.cli.errors import InputError, StoreFailedError
 from outrider.cli.output import print_json
 
@@ -58,7 +58,7 @@ def add(commands: Subparsers) -> None:
 
 
 def reload(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.words import plural
+    from outrider.cli.asking.display.words import plural
 
     asking = session(arguments)
     answer = asking.client.post("/v1/policies/reload", None)
@@ -85,7 +85,7 @@ def reconcile(arguments: argparse.Namespace) -> None:
 
 
 def backup(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.words import plural
+    from outrider.cli.asking.display.words import plural
 
     asking = session(arguments)
     answer = asking.client.post("/v1/backups", {"path": os.path.abspath(arguments.path)})
@@ -99,7 +99,7 @@ def backup(arguments: argparse.Namespace) -> None:
 
 
 def restore(arguments: argparse.Namespace) -> None:
-    from cachemgr.clock import SystemClock
+    from cachemgr.base.clock import SystemClock
     from outrider.store.backup import put_back
     from outrider.store.errors import StoreError
 

@@ -8,7 +8,7 @@ import sys
 
 from outrider.cli.arguments import Parser, Subparsers, add_command
 from outrider.cli.asking.session import add_asking, session
-from outrider.cli.client import Json, printable_line
+from outrider.cli.connection.client import Json, printable_line
 from outrider.cli.errors import InputError, MissingPartError
 from outrider.cli.output import print_json
 

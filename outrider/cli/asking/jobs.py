@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
-from outrider.cli.client import Json, in_path
+from outrider.cli.connection.client import Json, in_path
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def show_job(asking: Session, name: str) -> None:
 
 def explain_job(asking: Session, name: str) -> None:
     from cachemgr.cli.tables import printable
-    from outrider.cli.asking.terminal import GAP
+    from outrider.cli.asking.display.terminal import GAP
     from outrider.service.answers import JobDetails
 
     answer: Json = asking.client.get(f"/v1/jobs/{in_path(name)}")
@@ -94,10 +94,10 @@ def explain_job(asking: Session, name: str) -> None:
 def job_screen(details: JobDetails, asking: Session) -> str:
     """All about one job on one screen."""
     from cachemgr.cli.tables import printable
-    from outrider.cli.asking.decision import image_line
-    from outrider.cli.asking.staging import staging_lines
-    from outrider.cli.asking.terminal import facts
-    from outrider.cli.asking.words import nodes_in_words, plural
+    from outrider.cli.asking.display.decision import image_line
+    from outrider.cli.asking.display.staging import staging_lines
+    from outrider.cli.asking.display.terminal import facts
+    from outrider.cli.asking.display.words import nodes_in_words, plural
 
     view, when, paint = details.job, asking.when, asking.paint
     color = "red" if view.state == "refused" or view.is_overdue else "green" if view.ready_s else ""
@@ -135,7 +135,7 @@ def _standing(view: JobView) -> str:
 
 
 def _row(view: JobView, asking: Session) -> tuple[object, ...]:
-    from outrider.cli.asking.words import image_name
+    from outrider.cli.asking.display.words import image_name
 
     image = "" if view.image is None else image_name(view.image.uri, view.image.digest)
     return (

@@ -11,7 +11,7 @@ from outrider.cli.asking.session import Session, add_asking, add_header_option, 
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
-    from outrider.cli.asking.terminal import Paint
+    from outrider.cli.asking.display.terminal import Paint
     from outrider.service.answers import NodeView, Status, TransferView
 
 _STATUS = """examples:
@@ -68,8 +68,8 @@ def status(arguments: argparse.Namespace) -> None:
 def status_screen(found: Status, asking: Session) -> str:
     from cachemgr.cli.tables import printable
     from cachemgr.cli.times import span_in_words
-    from outrider.cli.asking.terminal import facts
-    from outrider.cli.asking.words import plural, rate_in_words
+    from outrider.cli.asking.display.terminal import facts
+    from outrider.cli.asking.display.words import plural, rate_in_words
 
     when, paint = asking.when, asking.paint
     promises = paint("yes", "green") if found.is_promising else paint("no", "red")
@@ -144,7 +144,7 @@ def _node_row(view: NodeView, asking: Session) -> tuple[object, ...]:
 
 
 def images(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.words import short
+    from outrider.cli.asking.display.words import short
     from outrider.service.answers import ImageList
 
     asking = session(arguments)
@@ -183,7 +183,7 @@ def transfers(arguments: argparse.Namespace) -> None:
 
 
 def _transfer_row(view: TransferView, asking: Session) -> tuple[object, ...]:
-    from outrider.cli.asking.words import image_name, percent, rate_in_words
+    from outrider.cli.asking.display.words import image_name, percent, rate_in_words
 
     when = asking.when
     rate = rate_in_words(view.rate_bytes_per_s).replace(" ", "") if view.rate_bytes_per_s else ""
@@ -198,7 +198,7 @@ def _transfer_row(view: TransferView, asking: Session) -> tuple[object, ...]:
 
 def _size(amount: int | None) -> str:
     """A size for a column: without a blank."""
-    from cachemgr.sizes import in_words
+    from cachemgr.base.sizes import in_words
 
     return "" if amount is None else in_words(amount).replace(" ", "")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.jobs import explain_job, is_job, show_job
 from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
-from outrider.cli.client import Json, in_path
+from outrider.cli.connection.client import Json, in_path
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -101,14 +101,14 @@ def show(arguments: argparse.Namespace) -> None:
     if asking.is_json:
         print_json(answer)
         return
-    from outrider.cli.asking.details import details_screen
+    from outrider.cli.asking.display.details import details_screen
 
     print(details_screen(asking.read(ReservationDetails, answer), asking.when, asking.paint))
 
 
 def explain(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.terminal import GAP
-    from outrider.cli.client import printable_line
+    from outrider.cli.asking.display.terminal import GAP
+    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import Explanation
 
     asking = session(arguments)
@@ -132,8 +132,8 @@ def explain(arguments: argparse.Namespace) -> None:
 
 
 def cancel(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.words import nodes_in_words
-    from outrider.cli.client import printable_line
+    from outrider.cli.asking.display.words import nodes_in_words
+    from outrider.cli.connection.client import printable_line
     from outrider.service.answers import ReservationDetails
 
     asking = session(arguments)
@@ -149,7 +149,7 @@ def cancel(arguments: argparse.Namespace) -> None:
 
 
 def _row(view: ReservationView, asking: Session) -> tuple[object, ...]:
-    from outrider.cli.asking.words import image_name
+    from outrider.cli.asking.display.words import image_name
 
     remark = view.why or ("" if view.is_confirmed else "the batch system does not have it yet")
     return (

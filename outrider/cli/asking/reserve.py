@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking import wanted as wants
 from outrider.cli.asking.session import Session, add_asking, print_problems, session
-from outrider.cli.client import FaultyRequestError, Json, in_path
+from outrider.cli.connection.client import FaultyRequestError, Json, in_path
 from outrider.cli.errors import CommandError, InputError, RefusedError
 from outrider.cli.output import print_json
 
@@ -124,7 +124,7 @@ def _print(
     elif decision.result == "accepted":
         print(_accepted(asking, decision, arguments, accepted))
     else:
-        from outrider.cli.asking.decision import refused_screen
+        from outrider.cli.asking.display.decision import refused_screen
 
         again = ""
         if decision.earliest_start_s is not None:
@@ -136,7 +136,7 @@ def _print(
 
 
 def _accepted(asking: Session, decision: Decision, arguments: argparse.Namespace, head: str) -> str:
-    from outrider.cli.asking.decision import accepted_screen, next_steps
+    from outrider.cli.asking.display.decision import accepted_screen, next_steps
 
     if decision.name and not head.startswith("would"):
         following = next_steps(decision, _batch_system(asking))

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from outrider.cli.arguments import Command, Parser, Subparsers, add_command
-from outrider.cli.client import SOCKET, TIMEOUT_S, Client, FaultyRequestError, Json, Query
+from outrider.cli.connection.client import SOCKET, TIMEOUT_S, Client, FaultyRequestError, Json, Query
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.asking.terminal import Paint
-    from outrider.cli.asking.words import When
-    from outrider.cli.doors import Door
+    from outrider.cli.asking.display.terminal import Paint
+    from outrider.cli.asking.display.words import When
+    from outrider.cli.connection.doors import Door
 
 T = TypeVar("T")
 MOST_PAGES = 1_000
@@ -69,7 +69,7 @@ class Session:
 
     def table(self, header: tuple[str, ...], rows: list[tuple[object, ...]], *, nothing: str) -> None:
         """On stdout; that there is nothing to list is a remark on stderr."""
-        from outrider.cli.asking.terminal import table
+        from outrider.cli.asking.display.terminal import table
 
         if not rows:
             print(f"outrider: {nothing}", file=sys.stderr)
@@ -111,9 +111,9 @@ def add_header_option(parser: Parser) -> None:
 
 def session(arguments: argparse.Namespace) -> Session:
     """Where a command meets the clock, the environment and the terminal."""
-    from cachemgr.clock import SystemClock
-    from outrider.cli.asking.terminal import paint_for
-    from outrider.cli.asking.words import When
+    from cachemgr.base.clock import SystemClock
+    from outrider.cli.asking.display.terminal import paint_for
+    from outrider.cli.asking.display.words import When
 
     clock = SystemClock()
     zone, zone_name = zone_of(os.environ, is_utc=arguments.utc)
@@ -131,7 +131,7 @@ def session(arguments: argparse.Namespace) -> Session:
 
 def door_of(path: str | None, address: str | None, environment: Mapping[str, str]) -> Door:
     """Where the service is asked. What an option says counts more than any variable."""
-    from outrider.cli.doors import SocketDoor, server_door
+    from outrider.cli.connection.doors import SocketDoor, server_door
 
     if path and address:
         raise InputError("--socket and --server both say where the service is: give one of the two")
@@ -152,7 +152,7 @@ def zone_of(
     if is_utc:
         return UTC, "UTC"
     from outrider.metadata.errors import TextError
-    from outrider.metadata.zones import user_zone
+    from outrider.metadata.notation.zones import user_zone
 
     try:
         zone = user_zone(environment, localtime=localtime)

@@ -8,7 +8,7 @@ import os
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking import wanted as wants
 from outrider.cli.asking.session import add_asking, print_problems, session
-from outrider.cli.client import FaultyRequestError, Json
+from outrider.cli.connection.client import FaultyRequestError, Json
 from outrider.cli.errors import InputError, UnreachableError
 from outrider.cli.output import print_json
 from outrider.cli.quantities import positive

@@ -14,8 +14,8 @@ from outrider.cli.errors import InputError
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
-    from outrider.cli.asking.terminal import Paint
-    from outrider.cli.asking.words import When
+    from outrider.cli.asking.display.terminal import Paint
+    from outrider.cli.asking.display.words import When
     from outrider.service.answers import Stretch, Timeline, TransferView
 
 HOUR_S = 3600
@@ -70,7 +70,7 @@ def timeline(arguments: argparse.Namespace) -> None:
     if asking.is_json:
         print_json(answer)
         return
-    from outrider.cli.asking.terminal import columns
+    from outrider.cli.asking.display.terminal import columns
 
     found = asking.read(Timeline, answer)
     # Only transfers say when an image is on its way; without any of them the rest is still true.
@@ -154,7 +154,7 @@ def round_instants(from_s: int, until_s: int, least_s: int, when: When) -> Itera
 
 def rows(found: Timeline, moving: Sequence[TransferView], scale: Scale) -> list[Row]:
     """One row for each set of nodes that are alike, in the order of their first node."""
-    from outrider.cli.asking.staging import folded
+    from outrider.cli.asking.display.staging import folded
 
     stretches: dict[str, list[Stretch]] = {node: [] for node in found.nodes}
     for each in found.stretches:
@@ -172,7 +172,7 @@ def _arriving(
 ) -> dict[str, list[tuple[int, int]]]:
     """For each node when images are on their way to it."""
     from outrider.metadata.errors import TextError
-    from outrider.metadata.hostlists import expand
+    from outrider.metadata.notation.hostlists import expand
 
     found: dict[str, list[tuple[int, int]]] = {}
     for each in moving:
@@ -250,7 +250,7 @@ def _legend(shown: Sequence[Row], step_s: int, wide: int, paint: Paint) -> list[
 
 def _instant_s(text: str, option: str, asking: Session) -> int:
     from outrider.metadata.errors import TextError
-    from outrider.metadata.times import parse_instant
+    from outrider.metadata.notation.times import parse_instant
 
     try:
         return parse_instant(text, now_s=asking.when.now_s, zone=asking.zone)

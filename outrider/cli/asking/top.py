@@ -14,7 +14,7 @@ from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.asking.words import When
+    from outrider.cli.asking.display.words import When
     from outrider.service.answers import ShareList, ShareView
 
 MUCH_PERCENT = 50
@@ -52,16 +52,16 @@ def add(commands: Subparsers) -> None:
 
 
 def top(arguments: argparse.Namespace) -> None:
-    from cachemgr.clock import SystemClock
+    from cachemgr.base.clock import SystemClock
 
     follow(session(arguments), arguments, SystemClock())
 
 
 def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
     """Look and show, once or again and again."""
-    from outrider.cli.asking.terminal import columns, is_live, lines
+    from outrider.cli.asking.display.terminal import columns, is_live, lines
+    from outrider.cli.asking.display.words import When
     from outrider.cli.asking.watch import Screen
-    from outrider.cli.asking.words import When
     from outrider.service.answers import ShareList
 
     query = {"user": arguments.user, "thing": arguments.thing, "nodes": arguments.node}
@@ -88,7 +88,7 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
 def screen(found: ShareList, asking: Session, when: When) -> str:
     """Who takes much in a sentence each, the table, and what is not in it."""
     from cachemgr.cli.times import span_in_words
-    from outrider.cli.asking.terminal import table
+    from outrider.cli.asking.display.terminal import table
 
     remarks = [*found.missing, *([] if found.is_complete else ["there are more than are listed at once"])]
     written = [*_sentences(found)] if asking.has_header else []
@@ -146,8 +146,8 @@ def _row(view: ShareView) -> tuple[object, ...]:
 
 
 def _amount(amount: int, unit: str) -> str:
+    from cachemgr.base.sizes import in_words
     from cachemgr.cli.times import span_in_words
-    from cachemgr.sizes import in_words
 
     if unit == "bytes":
         return in_words(amount).replace(" ", "")

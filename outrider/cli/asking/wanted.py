@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.cli.arguments import Parser
-from outrider.cli.asking.words import When
-from outrider.cli.client import Json, printable_line
+from outrider.cli.asking.display.words import When
+from outrider.cli.connection.client import Json, printable_line
 from outrider.cli.errors import InputError
 
 MOST_BYTES = 256 * 1024

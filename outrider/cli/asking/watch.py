@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, session
-from outrider.cli.client import Json, in_path, printable_line
+from outrider.cli.connection.client import Json, in_path, printable_line
 from outrider.cli.errors import BrokenError
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.asking.words import When
+    from outrider.cli.asking.display.words import When
     from outrider.service.answers import ReservationDetails, TransferList
 
 OVER = ("ended", "cancelled", "failed")
@@ -84,14 +84,14 @@ def add(commands: Subparsers) -> None:
 
 
 def watch(arguments: argparse.Namespace) -> None:
-    from cachemgr.clock import SystemClock
+    from cachemgr.base.clock import SystemClock
 
     follow(session(arguments), arguments, SystemClock())
 
 
 def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
     """Look, show, wait, until it is over."""
-    from outrider.cli.asking.terminal import columns, is_live, lines
+    from outrider.cli.asking.display.terminal import columns, is_live, lines
 
     is_drawn = is_live(os.environ) and not asking.is_json
     view: Screen | Lines = Screen(_written, columns, lines) if is_drawn else Lines()
@@ -123,7 +123,7 @@ class Lines:
 def _look(asking: Session, name: str | None, now_s: int) -> tuple[str, dict[str, str], str | None, str]:
     """The screen, a line for each thing that can change, and whose state is the last if one is watched: its
     whole name, since it may be meant by its workspace's only as long as no other is."""
-    from outrider.cli.asking.words import When
+    from outrider.cli.asking.display.words import When
     from outrider.service.answers import ReservationDetails, TransferList
 
     when = When(now_s=now_s, zone=asking.zone)
@@ -145,17 +145,17 @@ def _json_line(answer: Json) -> dict[str, str]:
 
 
 def reservation_screen(details: ReservationDetails, when: When) -> str:
-    from outrider.cli.asking.details import details_screen
-    from outrider.cli.asking.terminal import plain_paint
+    from outrider.cli.asking.display.details import details_screen
+    from outrider.cli.asking.display.terminal import plain_paint
 
     return details_screen(details, when, plain_paint, is_watched=True)
 
 
 def transfers_screen(found: TransferList, when: When) -> str:
     """Each transfer on two lines: what goes where for whom, and how far it is."""
-    from outrider.cli.asking.staging import transfer_line
-    from outrider.cli.asking.terminal import plain_paint
-    from outrider.cli.asking.words import image_name, plural
+    from outrider.cli.asking.display.staging import transfer_line
+    from outrider.cli.asking.display.terminal import plain_paint
+    from outrider.cli.asking.display.words import image_name, plural
 
     running = sum(each.state == "running" for each in found.transfers)
     written = [f"{when.clock(when.now_s)}  {plural(len(found.transfers), 'transfer')}, {running} running"]
@@ -169,8 +169,8 @@ def transfers_screen(found: TransferList, when: When) -> str:
 
 def _reservation_changes(details: ReservationDetails, when: When) -> dict[str, str]:
     """Groups of nodes to the tenth of their way, so that a log does not get a line every two seconds."""
-    from outrider.cli.asking.staging import groups
-    from outrider.cli.asking.words import percent
+    from outrider.cli.asking.display.staging import groups
+    from outrider.cli.asking.display.words import percent
 
     view = details.reservation
     why = f": {view.why}" if view.why else ""
@@ -185,7 +185,7 @@ def _reservation_changes(details: ReservationDetails, when: When) -> dict[str, s
 
 
 def _transfer_changes(found: TransferList, when: When) -> dict[str, str]:
-    from outrider.cli.asking.words import image_name, percent
+    from outrider.cli.asking.display.words import image_name, percent
 
     changes = {}
     for each in found.transfers:

@@ -43,7 +43,7 @@ def show(arguments: argparse.Namespace) -> None:
             f"the demo runs the service, which needs {error.name}: in a clone of Outrider, "
             "pip install '.[service]'"
         ) from error
-    from cachemgr.clock import SystemClock
+    from cachemgr.base.clock import SystemClock
     from outrider.cli.demo.screen import Screen, prose
     from outrider.cli.demo.stage import staged
     from outrider.cli.demo.story import BRIEF, FULL, INTRODUCTION, Story

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from outrider.cli.asking.terminal import columns, lines, paint_for
+from outrider.cli.asking.display.terminal import columns, lines, paint_for
 from outrider.cli.errors import BrokenError
 
 if TYPE_CHECKING:
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 COMMAND_S = 120
 WIDTH = 100

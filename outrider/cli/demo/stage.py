@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outrider.cli.client import Client
+from outrider.cli.connection.client import Client
 from outrider.cli.demo.ending import ended_in_order
 from outrider.cli.demo.images import ImageServer, write_image
 from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError, OutputError, UnreachableError
 
 if TYPE_CHECKING:
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 RATE_BYTES_PER_S = 6_000_000
 NODES = "n[1-5]"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from outrider.cli.asking.reading import read
-from outrider.cli.client import in_path
+from outrider.cli.connection.client import in_path
 from outrider.cli.demo.screen import Screen
 from outrider.cli.demo.stage import NODES, RATE_BYTES_PER_S, Stage
 from outrider.cli.demo.summary import Kept, summary
@@ -16,7 +16,7 @@ from outrider.cli.errors import BrokenError, RefusedError
 from outrider.service.answers import ReservationDetails
 
 if TYPE_CHECKING:
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
 
 INTRODUCTION = f"""A job's image takes time to reach its nodes. Outrider promises nodes only if the image
 can be there first, and then sees to it. Below: a real service with five nodes on this machine ({NODES}:

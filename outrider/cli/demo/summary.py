@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cachemgr.sizes import in_words
+from cachemgr.base.sizes import in_words
 from outrider.service.answers import ReservationDetails
 
 _BEGUN = re.compile(r"info transfer begins transfer=(\d+) image=(\S+) ")

@@ -6,7 +6,8 @@ from outrider.cli.arguments import Subparsers
 
 
 def add(commands: Subparsers) -> None:
-    from outrider.cli.installing import deploy, doctor, init
+    from outrider.cli.installing import deploy, doctor
+    from outrider.cli.installing.slurm import init
 
     init.add(commands)
     deploy.add(commands)

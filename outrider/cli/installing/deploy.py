@@ -21,9 +21,9 @@ from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.installing.nodefiles import Kit
-    from outrider.cli.installing.placing import Json
-    from outrider.cli.installing.remote import Remote
+    from outrider.cli.installing.common.placing import Json
+    from outrider.cli.installing.common.remote import Remote
+    from outrider.cli.installing.slurm.nodefiles import Kit
 
 NAME = "deploy"
 AT_ONCE = 16
@@ -121,7 +121,7 @@ def add(commands: Subparsers) -> None:
 
 
 def deploy(arguments: argparse.Namespace) -> None:
-    from outrider.cli.installing.nodefiles import note_deployed
+    from outrider.cli.installing.slurm.nodefiles import note_deployed
 
     names = names_in(arguments.names)
     if not arguments.dry_run and os.geteuid() != 0:
@@ -168,8 +168,8 @@ def on_all(names: Sequence[str], work: Callable[[str], NodeResult], at_once: int
 
 def deployed(deployment: Deployment, node: str) -> NodeResult:
     """One node: look, send what differs, start, ask."""
-    from outrider.cli.installing.headfiles import without_content
-    from outrider.cli.installing.remote import RemoteError
+    from outrider.cli.installing.common.remote import RemoteError
+    from outrider.cli.installing.slurm.headfiles import without_content
 
     files = deployment.kit.of(node)
     try:
@@ -207,8 +207,8 @@ def deployed(deployment: Deployment, node: str) -> NodeResult:
 
 def removed(remote: Remote, node: str) -> NodeResult:
     """One node without us. Its pool stays."""
-    from outrider.cli.installing.nodefiles import LEFTOVERS
-    from outrider.cli.installing.remote import RemoteError
+    from outrider.cli.installing.common.remote import RemoteError
+    from outrider.cli.installing.slurm.nodefiles import LEFTOVERS
 
     try:
         service = {"unit": "cachemgr.service"}
@@ -232,7 +232,7 @@ def _is_kept(file: Json, looked: Json) -> bool:
 
 
 def _put(deployment: Deployment, node: str) -> Json:
-    from outrider.cli.installing.nodefiles import POOL_MARKER, PROGRAM
+    from outrider.cli.installing.slurm.nodefiles import POOL_MARKER, PROGRAM
 
     request: Json = {"do": "put"}
     if deployment.is_started:
@@ -244,11 +244,11 @@ def _put(deployment: Deployment, node: str) -> Json:
 
 
 def _deployment(arguments: argparse.Namespace, remote: Remote) -> Deployment:
-    from outrider.cli.installing.control import answers
-    from outrider.cli.installing.facts import gather
-    from outrider.cli.installing.headfiles import installed_for
-    from outrider.cli.installing.nodefiles import Ports, kit, site_key
-    from outrider.cli.installing.running import SystemRunner
+    from outrider.cli.installing.common.control import answers
+    from outrider.cli.installing.common.running import SystemRunner
+    from outrider.cli.installing.slurm.facts import gather
+    from outrider.cli.installing.slurm.headfiles import installed_for
+    from outrider.cli.installing.slurm.nodefiles import Ports, kit, site_key
 
     ports = Ports(control=arguments.control_port, relay=arguments.relay_port)
     key = site_key()
@@ -271,7 +271,7 @@ def _deployment(arguments: argparse.Namespace, remote: Remote) -> Deployment:
 
 
 def _remote(arguments: argparse.Namespace) -> Remote:
-    from outrider.cli.installing.remote import Login, SshRemote
+    from outrider.cli.installing.common.remote import Login, SshRemote
 
     return SshRemote(
         Login(
@@ -286,8 +286,8 @@ def _remote(arguments: argparse.Namespace) -> Remote:
 
 def _size(text: str) -> str:
     """A size that the nodes will understand, as it was written."""
-    from cachemgr.errors import BadRequest
-    from cachemgr.sizes import read_size
+    from cachemgr.base.errors import BadRequest
+    from cachemgr.base.sizes import read_size
 
     try:
         read_size(text)
@@ -299,7 +299,7 @@ def _size(text: str) -> str:
 def names_in(text: str) -> tuple[str, ...]:
     """The nodes that a set stands for."""
     from outrider.metadata.errors import TextError
-    from outrider.metadata.hostlists import expand
+    from outrider.metadata.notation.hostlists import expand
 
     try:
         return expand(text)

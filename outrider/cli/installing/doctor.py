@@ -16,10 +16,10 @@ from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.installing.facts import Facts
-    from outrider.cli.installing.findings import Finding
-    from outrider.cli.installing.nodefiles import Kit, Ports
-    from outrider.cli.installing.running import SystemRunner
+    from outrider.cli.installing.common.findings import Finding
+    from outrider.cli.installing.common.running import SystemRunner
+    from outrider.cli.installing.slurm.facts import Facts
+    from outrider.cli.installing.slurm.nodefiles import Kit, Ports
 
 AT_ONCE = 16
 MOST_NODES_UNASKED = 256
@@ -75,10 +75,10 @@ def add(commands: Subparsers) -> None:
 
 
 def doctor(arguments: argparse.Namespace) -> None:
-    from outrider.cli.installing.facts import conf_path, gather
-    from outrider.cli.installing.headfiles import installed_for
-    from outrider.cli.installing.nodefiles import kit
-    from outrider.cli.installing.running import SystemRunner
+    from outrider.cli.installing.common.running import SystemRunner
+    from outrider.cli.installing.slurm.facts import conf_path, gather
+    from outrider.cli.installing.slurm.headfiles import installed_for
+    from outrider.cli.installing.slurm.nodefiles import kit
 
     if arguments.measure_link:
         _finish(_guarded(partial(_measured, arguments)), arguments)
@@ -110,7 +110,7 @@ def _finish(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
 
 def _guarded(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
     """A check that cannot be made is a finding as well."""
-    from outrider.cli.installing.findings import warning
+    from outrider.cli.installing.common.findings import warning
 
     try:
         return check()
@@ -120,10 +120,10 @@ def _guarded(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
 
 
 def _head(found: Facts, arguments: argparse.Namespace) -> Sequence[Callable[[], Sequence[Finding]]]:
-    from outrider.cli.installing import headfiles
-    from outrider.cli.installing.headchecks import HeadChecks
-    from outrider.cli.installing.init import planned_for
-    from outrider.cli.installing.plan import PARTS, UNLESS_WANTED
+    from outrider.cli.installing.slurm import headfiles
+    from outrider.cli.installing.slurm.headchecks import HeadChecks
+    from outrider.cli.installing.slurm.init import planned_for
+    from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED
 
     parts = frozenset(PARTS) - frozenset(UNLESS_WANTED) | headfiles.in_force(found.site)
     head = headfiles.Head(
@@ -140,12 +140,12 @@ def _head(found: Facts, arguments: argparse.Namespace) -> Sequence[Callable[[], 
 def _nodes(
     found: Facts | None, kit: Callable[[Ports, bytes], Kit], arguments: argparse.Namespace
 ) -> list[Callable[[], Sequence[Finding]]]:
-    from cachemgr.clock import SystemClock
-    from outrider.cli.installing import headfiles
-    from outrider.cli.installing.control import keys_in
+    from cachemgr.base.clock import SystemClock
+    from outrider.cli.installing.common.control import keys_in
     from outrider.cli.installing.deploy import names_in
     from outrider.cli.installing.nodechecks import NodeChecks
-    from outrider.cli.installing.nodefiles import Ports, site_key
+    from outrider.cli.installing.slurm import headfiles
+    from outrider.cli.installing.slurm.nodefiles import Ports, site_key
 
     names = names_in(arguments.nodes) if arguments.nodes else headfiles.deployed()[:MOST_NODES_UNASKED]
     if not names:
@@ -156,7 +156,7 @@ def _nodes(
         return [partial(_unasked, str(error))]
     remote = None
     if not arguments.no_ssh:
-        from outrider.cli.installing.remote import Login, SshRemote
+        from outrider.cli.installing.common.remote import Login, SshRemote
 
         try:
             remote = SshRemote(Login())
@@ -172,15 +172,16 @@ def _nodes(
 
 def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
     """What the links give: one node after the other, so that none takes from another."""
-    from cachemgr.clock import SystemClock
-    from cachemgr.errors import CacheError
+    from cachemgr.base.clock import SystemClock
+    from cachemgr.base.errors import CacheError
     from outrider.cli.asking.reading import read
-    from outrider.cli.client import Client
-    from outrider.cli.installing import headfiles, linkmeasure
-    from outrider.cli.installing.control import ask, keys_in
+    from outrider.cli.connection.client import Client
+    from outrider.cli.installing import linkmeasure
+    from outrider.cli.installing.common.control import ask, keys_in
+    from outrider.cli.installing.common.findings import warning
     from outrider.cli.installing.deploy import names_in
-    from outrider.cli.installing.findings import warning
-    from outrider.cli.installing.nodefiles import site_key
+    from outrider.cli.installing.slurm import headfiles
+    from outrider.cli.installing.slurm.nodefiles import site_key
     from outrider.cli.progress import progress
     from outrider.service.answers import Status
 
@@ -206,7 +207,7 @@ def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
 
 
 def _root() -> Sequence[Finding]:
-    from outrider.cli.installing.findings import warning
+    from outrider.cli.installing.common.findings import warning
 
     if os.geteuid() == 0:
         return []
@@ -216,13 +217,13 @@ def _root() -> Sequence[Finding]:
 
 
 def _unasked(words: str) -> Sequence[Finding]:
-    from outrider.cli.installing.findings import warning
+    from outrider.cli.installing.common.findings import warning
 
     return [warning("head", "nodes", f"were not asked: {words}")]
 
 
 def _runner(found: Facts) -> SystemRunner:
-    from outrider.cli.installing.running import SystemRunner
+    from outrider.cli.installing.common.running import SystemRunner
 
     return SystemRunner(found.site.main.path)
 

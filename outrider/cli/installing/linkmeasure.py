@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.engine import transfer
-from cachemgr.fetch.sources import Settings, source_of
+from cachemgr.fetch.sources.sources import Settings, source_of
 from cachemgr.relay.tickets import make_ticket
-from outrider.cli.asking.words import rate_in_words
+from outrider.cli.asking.display.words import rate_in_words
 from outrider.cli.errors import CommandError
-from outrider.cli.installing.findings import Finding, ok, warning
+from outrider.cli.installing.common.findings import Finding, ok, warning
 
 if TYPE_CHECKING:
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
     from cachemgr.fetch.report import Progress
     from outrider.service.answers import Status
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cachemgr.clock import SystemClock
-from cachemgr.errors import CacheError
-from cachemgr.sizes import in_words
-from cachemgr.steady import in_words as time_in_words
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import CacheError
+from cachemgr.base.sizes import in_words
+from cachemgr.base.steady import in_words as time_in_words
 from outrider import __version__
-from outrider.cli.installing.control import ask
-from outrider.cli.installing.facts import Facts
-from outrider.cli.installing.findings import Finding, fault, of_rights, of_states, ok, warning
-from outrider.cli.installing.headfiles import without_content
-from outrider.cli.installing.nodefiles import Kit
-from outrider.cli.installing.remote import Remote, RemoteError
+from outrider.cli.installing.common.control import ask
+from outrider.cli.installing.common.findings import Finding, fault, of_rights, of_states, ok, warning
+from outrider.cli.installing.common.remote import Remote, RemoteError
+from outrider.cli.installing.slurm.facts import Facts
+from outrider.cli.installing.slurm.headfiles import without_content
+from outrider.cli.installing.slurm.nodefiles import Kit
 
 MOST_CLOCK_S = 2
 FULL = 0.95

@@ -36,8 +36,8 @@ def convert(arguments: argparse.Namespace) -> None:
     if not arguments.target.endswith(OUTPUTS):
         raise InputError(f"{arguments.target}: name what to write {', '.join(OUTPUTS)}")
     check_writable(arguments.target)
-    from outrider.sim.workload.convert import Form, form_of, read_trace, write_trace
-    from outrider.sim.workload.swf import read_log, write_log
+    from outrider.sim.workload.formats.convert import Form, form_of, read_trace, write_trace
+    from outrider.sim.workload.formats.swf import read_log, write_log
     from outrider.sim.workload.trace import WorkloadError
 
     try:

@@ -55,7 +55,7 @@ def generate(arguments: argparse.Namespace) -> None:
     if not arguments.output.removesuffix(".gz").endswith(".jsonl"):
         raise InputError(f"{arguments.output}: name the workload .jsonl or .jsonl.gz")
     check_writable(arguments.output)
-    from outrider.sim.workload.native import write_native
+    from outrider.sim.workload.formats.native import write_native
     from outrider.sim.workload.trace import WorkloadError
 
     try:
@@ -71,7 +71,7 @@ def generate(arguments: argparse.Namespace) -> None:
 
 def _drawn(arguments: argparse.Namespace) -> Trace:
     from outrider.sim.workload import generator
-    from outrider.sim.workload.thesis import published_trace
+    from outrider.sim.workload.formats.thesis import published_trace
 
     if arguments.kind == "published":
         return published_trace(arguments.trace)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.errors import InputError
 from outrider.sim.report import RunReport, batch_report
-from outrider.sim.workload.convert import Form, form_of, read_trace
-from outrider.sim.workload.swf import SwfLog, read_log
+from outrider.sim.workload.formats.convert import Form, form_of, read_trace
+from outrider.sim.workload.formats.swf import SwfLog, read_log
 from outrider.sim.workload.trace import Trace
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _run(
     header: tuple[str, ...],
     capacity: int,
 ) -> RunResult:
-    from outrider.core.queue import Policy
+    from outrider.core.besteffort import Policy
     from outrider.sim.batch import cleaned, run_batch
 
     try:

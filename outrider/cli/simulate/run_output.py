@@ -43,8 +43,8 @@ def deliver(result: RunResult, arguments: argparse.Namespace) -> None:
 
 def write_schedule(occupancy: Schedule, header: tuple[str, ...], file: TextIO) -> None:
     """The jobs as they were scheduled; the log's own header stays, its waiting times do not."""
-    from outrider.sim.workload.swf import COLUMNS, UNKNOWN, SwfLog, write_log
-    from outrider.sim.workload.swf_trace import COMPLETED
+    from outrider.sim.workload.formats.swf import COLUMNS, UNKNOWN, SwfLog, write_log
+    from outrider.sim.workload.formats.swf_trace import COMPLETED
 
     rows = [
         dict.fromkeys(COLUMNS, UNKNOWN)

@@ -12,19 +12,19 @@ from random import Random
 from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
 from outrider.cli.simulate.run_log import RunResult
-from outrider.core.book import Shipping
+from outrider.core.besteffort import Policy
+from outrider.core.besteffort.board import Backfilling
 from outrider.core.model import Image, Node, Resources
-from outrider.core.queue import Policy
-from outrider.core.queue.board import Backfilling
+from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.mixed import ranked_by
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.report import world_report
 from outrider.sim.setup import PROFILES, Setup, no_virtualisation
-from outrider.sim.workload.convert import Form, form_of, read_trace
+from outrider.sim.workload.formats.convert import Form, form_of, read_trace
+from outrider.sim.workload.formats.swf import read_log
+from outrider.sim.workload.formats.swf_trace import log_nodes
 from outrider.sim.workload.generator import skewed_images, uniform_images
 from outrider.sim.workload.images import THESIS_IMAGE_BYTES
-from outrider.sim.workload.swf import read_log
-from outrider.sim.workload.swf_trace import log_nodes
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachemgr.disk import RealDisk, replace_file
+from cachemgr.base.disk import RealDisk, replace_file
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, NodeState, RmsError, RmsReservation, Submission
 from outrider.rms.twin.jobs import Holder, Leaving, TwinJob

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from outrider.metadata.errors import TextError
-from outrider.metadata.hostlists import expand
+from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState, Refused, Unknown
 from outrider.rms.slurm.commands import Commands
 from outrider.rms.slurm.fields import BadField

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from outrider.metadata.hostlists import fold
+from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import Refused, RmsReservation, Unknown
 from outrider.rms.slurm.asking import Standing, bound_to
 from outrider.rms.slurm.commands import Commands

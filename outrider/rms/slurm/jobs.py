@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from outrider.core.model import Resources
 from outrider.metadata.errors import TextError
-from outrider.metadata.hostlists import expand
+from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState
 from outrider.rms.slurm.fields import BadField, amounts, document, entries, needed, number, text, words
 from outrider.rms.slurm.records import NOTHING, Record, Wish, record_carried, record_in

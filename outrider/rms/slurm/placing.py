@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from outrider.core.model import Resources
-from outrider.metadata.hostlists import expand, fold
+from outrider.metadata.notation.hostlists import expand, fold
 from outrider.rms.base import Refused
 from outrider.rms.slurm.jobs import SlurmJob
 from outrider.rms.slurm.nodes import SlurmNode

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from outrider.metadata.errors import TextError
-from outrider.metadata.hostlists import expand, fold
+from outrider.metadata.notation.hostlists import expand, fold
 from outrider.rms.base import Refused, RmsReservation
 from outrider.rms.slurm.fields import value_in
 

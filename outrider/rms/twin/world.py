@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from cachemgr.steady import STEP_S
+from cachemgr.base.steady import STEP_S
 from outrider.rms.base import STEPS, JobState, NodeState, RmsNode, RmsReservation, Submission
 from outrider.rms.twin.faults import Faults
 from outrider.rms.twin.jobs import OCCUPYING, Holder, Leaving, TwinJob

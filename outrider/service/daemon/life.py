@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from cachemgr.anchor import FileAnchor
-from cachemgr.clock import SystemClock
+from cachemgr.base.anchor import FileAnchor
+from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
@@ -23,29 +23,29 @@ from outrider.metadata.policies import Policies
 from outrider.rms.base import BatchSystem
 from outrider.service.answers import ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
-from outrider.service.daemon.backups import Backups
-from outrider.service.daemon.board import FolderBoard
-from outrider.service.daemon.config import Config, administrators_of, effort_of, settings_of
+from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
 from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
-from outrider.service.daemon.gauges import MeteredStore
 from outrider.service.daemon.log import TracingLog
-from outrider.service.daemon.loop import Clock, DeskLike, Loop, Opened
-from outrider.service.daemon.metrics import Metrics
-from outrider.service.daemon.recent import RecentRequests
-from outrider.service.daemon.reception import PolicyBook, Reception
-from outrider.service.daemon.sharing import ShareBook
+from outrider.service.daemon.measures.gauges import MeteredStore
+from outrider.service.daemon.measures.metrics import Metrics
+from outrider.service.daemon.measures.recent import RecentRequests
+from outrider.service.daemon.measures.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
-from outrider.service.daemon.wakefile import WakeFile
-from outrider.service.daemon.web_thread import WebThread
-from outrider.service.daemon.workers import Workers
+from outrider.service.daemon.threads.backups import Backups
+from outrider.service.daemon.threads.loop import Clock, DeskLike, Loop, Opened
+from outrider.service.daemon.threads.reception import PolicyBook, Reception
+from outrider.service.daemon.threads.web_thread import WebThread
+from outrider.service.daemon.threads.workers import Workers
+from outrider.service.daemon.world.board import FolderBoard
+from outrider.service.daemon.world.wakefile import WakeFile
 from outrider.service.meter import Meter
 from outrider.service.ports import AskProgram, Sign, World
 from outrider.service.requests import AskStart, Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
+from outrider.service.web.connections.munge import Munge
 from outrider.service.web.front import Busy, NotDone
 from outrider.service.web.limits import Limits
-from outrider.service.web.munge import Munge
 from outrider.store.database import resolved
 from outrider.store.errors import Missing
 from outrider.store.records import Effect

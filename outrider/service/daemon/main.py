@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider import __version__
 from outrider.service.daemon.errors import (
     EXIT_OK,
@@ -28,7 +28,7 @@ from outrider.service.daemon.errors import (
 from outrider.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from outrider.service.daemon.config import Config
+    from outrider.service.daemon.configuration.model import Config
     from outrider.service.daemon.life import Orders, Providers
 
 DEFAULT_FILE = "/etc/outrider/outriderd.yaml"
@@ -144,14 +144,14 @@ def _run(
 
 def _print_schema() -> None:
     from outrider.metadata.validation import json_schema
-    from outrider.service.daemon.config import Config
+    from outrider.service.daemon.configuration.model import Config
 
     sys.stdout.write(f"{json.dumps(json_schema(Config), indent=2)}\n")
 
 
 def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
     from outrider.metadata.errors import MetadataError
-    from outrider.service.daemon.configfile import files_of, load_config
+    from outrider.service.daemon.configuration.files import files_of, load_config
 
     try:
         return load_config(files_of(main_file), environment)
@@ -163,8 +163,8 @@ def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
 
 def _check_more(config: Config) -> None:
     """What the file alone does not show: the policies, and whether users and groups are known."""
-    from outrider.service.daemon.backends import catalogue_of
     from outrider.service.daemon.life import read_policy_book
+    from outrider.service.daemon.world.backends import catalogue_of
 
     read_policy_book(config)
     catalogue_of(config)
@@ -200,7 +200,7 @@ def _obey_signals(orders: Orders) -> None:
 
 
 def _real_providers() -> Providers:
-    from outrider.service.daemon.backends import real_providers
+    from outrider.service.daemon.world.backends import real_providers
 
     return real_providers()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachemgr.job_tickets import JobTicket, make_job_ticket
+from cachemgr.network.job_tickets import JobTicket, make_job_ticket
 from outrider.service.ports import Sign
 
 

@@ -6,11 +6,11 @@ import os
 import socket
 from contextlib import suppress
 
-from cachemgr.daemon.listener import Place, check_replaceable
-from cachemgr.errors import CacheError
-from outrider.service.daemon.config import Config
+from cachemgr.base.errors import CacheError
+from cachemgr.daemon.network.listener import Place, check_replaceable
+from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import SocketError
-from outrider.service.web.server import listen_tcp, listen_unix
+from outrider.service.web.connections.server import listen_tcp, listen_unix
 
 
 class Sockets:

@@ -12,26 +12,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from cachemgr.shares import Share
+from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
-from outrider.service.desk import roster
-from outrider.service.desk.admitting import Doubtful
-from outrider.service.desk.agenda import Agenda, Topic
-from outrider.service.desk.answering import Answering
-from outrider.service.desk.batchside import MOST_WAIT_S, BatchSide
-from outrider.service.desk.effects import RESERVE
-from outrider.service.desk.inquiries import Inquiries, Inquiry
-from outrider.service.desk.jobeffects import job_of
-from outrider.service.desk.member import Member
-from outrider.service.desk.roster import Listed
-from outrider.service.desk.sharing import shares_of
-from outrider.service.desk.site import Site
-from outrider.service.desk.staff import Staff
+from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, BatchSide
+from outrider.service.desk.batch.job_effects import job_of
+from outrider.service.desk.batch.reservation_effects import RESERVE
+from outrider.service.desk.components import Workings, make_workings
+from outrider.service.desk.dispatch import Answering
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Member
+from outrider.service.desk.reservations.admission import Doubtful
+from outrider.service.desk.reservations.node_inquiries import Inquiries, Inquiry
+from outrider.service.desk.state import node_list as roster
+from outrider.service.desk.state.agenda import Agenda, Topic
+from outrider.service.desk.state.node_list import Listed
+from outrider.service.desk.state.site import Site
 from outrider.service.desk.status import status_of
-from outrider.service.desk.workings import Workings, make_workings
+from outrider.service.desk.views.shares import shares_of
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import (
     AskProgram,
@@ -482,7 +482,8 @@ class Desk:
 
     def shares(self) -> list[Share]:
         """What users share here, and who has how much of it."""
-        return [] if self._parts is None else shares_of(self._parts)
+        parts = self._parts
+        return [] if parts is None else shares_of(parts.site, parts.hauling, parts.leading.led.values())
 
     def _status(self) -> Answer:
         return status_of(

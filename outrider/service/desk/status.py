@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from outrider import __version__
 from outrider.service.answers import Status
-from outrider.service.desk.staff import Staff
-from outrider.service.desk.workings import Workings
+from outrider.service.desk.components import Workings
+from outrider.service.desk.nodes.orders import Staff
 from outrider.service.settings import Settings
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 
-from cachemgr.disk import RealDisk, replace_file
+from cachemgr.base.disk import RealDisk, replace_file
 from outrider.service.images.pacing import LOOK_S, Pacing
 from outrider.service.images.reading import Progress, Reader, ReadingProgram, StartReader
 from outrider.service.nodes.agent import Clock

@@ -10,11 +10,11 @@ import os
 import stat
 from collections.abc import Callable
 
-from cachemgr.errors import BadRequest, Unsuitable
-from cachemgr.fetch.connect import WebSettings
-from cachemgr.fetch.uris import parse
+from cachemgr.base.errors import BadRequest, Unsuitable
+from cachemgr.base.sizes import in_words
+from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.uris import parse
 from cachemgr.instances.formats import HEAD_BYTES, admitted
-from cachemgr.sizes import in_words
 from outrider.service.images import web
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.images.hashing import Hashes

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from cachemgr.errors import BadRequest
-from cachemgr.fetch.uris import parse
+from cachemgr.base.errors import BadRequest
+from cachemgr.fetch.sources.uris import parse
 
 SLOW_S = 2.0
 """What takes longer is slow."""

@@ -8,11 +8,11 @@ import re
 from dataclasses import replace
 from typing import Protocol
 
-from cachemgr.fetch.connect import WebSettings
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.uris import Location
-from cachemgr.fetch.web import WebSource
-from cachemgr.fetch.wire import Head
+from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.uris import Location
+from cachemgr.fetch.sources.web import WebSource
+from cachemgr.fetch.sources.wire import Head
 from outrider.service.ports import FoundImage, ImageTrouble
 
 LOOK_S = 15.0

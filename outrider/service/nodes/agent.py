@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
-from cachemgr.errors import CacheError, DiskFailed, NoDaemon
-from cachemgr.shares import Share
+from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
+from cachemgr.base.shares import Share
 from outrider.service.nodes.answers import Fields
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
@@ -57,7 +57,7 @@ class Clock(Protocol):
 
 
 class Asker(Protocol):
-    """The part of `cachemgr.client.Client` that is needed."""
+    """The part of `cachemgr.network.client.Client` that is needed."""
 
     def ask(
         self, verb: str, fields: Mapping[str, object] | None = None, *, timeout_s: float = ...

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cachemgr.client import Client
-from cachemgr.errors import NoDaemon
+from cachemgr.base.errors import NoDaemon
+from cachemgr.network.client import Client
 from outrider.service.nodes.agent import Clock, RelayOf, no_relay, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachemgr.disk import RealDisk, replace_file
+from cachemgr.base.disk import RealDisk, replace_file
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import Clock
 from outrider.service.nodes.daemons import SocketNodes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cachemgr.client import Client
-from cachemgr.errors import CacheError
+from cachemgr.base.errors import CacheError
+from cachemgr.network.client import Client
 from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.__main__ import main
 
 STOP_S = 10.0

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from cachemgr.channel import NODE
-from cachemgr.errors import CacheError, NoDaemon
-from cachemgr.remote import RemoteClient
+from cachemgr.base.errors import CacheError, NoDaemon
+from cachemgr.network.channel import NODE
+from cachemgr.network.remote import RemoteClient
 from outrider.service.nodes.agent import Clock, tell_daemon
 from outrider.service.nodes.answers import Fields
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cachemgr.shares import Share
+from cachemgr.base.shares import Share
 from outrider.service.nodes.answers import Fields
 from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult, Readers, TellNode
 

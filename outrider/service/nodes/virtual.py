@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import IO
 
 import cachemgr
-from cachemgr.client import Client
+from cachemgr.base.disk import RealDisk, replace_file
+from cachemgr.base.errors import CacheError
 from cachemgr.config import read_texts
-from cachemgr.daemon.listener import LONGEST_PATH
-from cachemgr.disk import RealDisk, replace_file
-from cachemgr.errors import CacheError
-from cachemgr.layout import Settings
-from cachemgr.pool import Pool
+from cachemgr.daemon.network.listener import LONGEST_PATH
+from cachemgr.network.client import Client
+from cachemgr.pool.layout import Settings
+from cachemgr.pool.pool import Pool
 
 SOCKET = "s"
 BESIDE = ".new"

@@ -13,19 +13,19 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from outrider.service.meter import Log, Meter
-from outrider.service.web.administration import administration_routes
 from outrider.service.web.asking import Asker
+from outrider.service.web.connections.munge import Munge
 from outrider.service.web.errors import ErrorProblem, Refused, of_busy, refusal
 from outrider.service.web.front import Administrators, Busy, Front
 from outrider.service.web.gate import Gate, fault
 from outrider.service.web.identity import Users
-from outrider.service.web.jobs import job_routes
 from outrider.service.web.limits import Limits
-from outrider.service.web.looking import looking_routes
-from outrider.service.web.munge import Munge
-from outrider.service.web.probes import probe_routes
-from outrider.service.web.reservations import reservation_routes
-from outrider.service.web.submissions import submission_routes
+from outrider.service.web.routes.administration import administration_routes
+from outrider.service.web.routes.jobs import job_routes
+from outrider.service.web.routes.looking import looking_routes
+from outrider.service.web.routes.probes import probe_routes
+from outrider.service.web.routes.reservations import reservation_routes
+from outrider.service.web.routes.submissions import submission_routes
 
 API_VERSION = "1"
 MOST_PROBLEMS = 100

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 
-from cachemgr.shares import Share
+from cachemgr.base.shares import Share
 from outrider.service.requests import Caller
 from outrider.service.web.front import Administrators
 from outrider.service.web.limits import Crew

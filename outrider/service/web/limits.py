@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from cachemgr.clock import SystemClock
-from cachemgr.shares import Share
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.shares import Share
 from outrider.service import crew
 from outrider.service.web.front import Busy
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import partial
 from heapq import heappop, heappush
 
-from cachemgr.policies import POLICIES, Entry, victims
+from cachemgr.pool.policies import POLICIES, Entry, victims
 from outrider.sim.experiments.dispatcher import Dispatcher, GridRules, Turn
 from outrider.sim.sharing import FluidLink, SharedTransfer
 

@@ -20,7 +20,7 @@ from outrider.sim.experiments.satisfaction import (
 )
 from outrider.sim.experiments.stager import StagedRequest, Strategy
 from outrider.sim.experiments.submissions import busiest_span, cumulative, rate
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.thesis import published_trace
 from outrider.sim.workload.trace import Trace
 
 GIGABYTE = 10**9

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from statistics import fmean
 
-from outrider.core.admission import Rejected
 from outrider.core.model import Image, Resources, Workspace
+from outrider.core.reservations.admission import Rejected
 from outrider.sim.experiments.mixed import run_mixed
 from outrider.sim.experiments.parallel import Progress
 from outrider.sim.experiments.published import published

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from cachemgr.policies import POLICIES, Entry
-from outrider.core.book import Shipping
-from outrider.core.queue.suspension import SuspensionRules
-from outrider.core.reuse import Lingering, Rank
+from cachemgr.pool.policies import POLICIES, Entry
+from outrider.core.besteffort.suspension import SuspensionRules
+from outrider.core.images.reuse import Lingering, Rank
+from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.parallel import in_parallel
 from outrider.sim.measures import peak_disk_bytes, utilisation
 from outrider.sim.setup import MEGABYTE, THESIS, Setup, no_virtualisation, thesis_nodes

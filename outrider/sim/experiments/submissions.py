@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport, TableRow, Unit
-from outrider.sim.workload.thesis import published_trace
+from outrider.sim.workload.formats.thesis import published_trace
 from outrider.sim.workload.trace import Trace
 
 TRACES = ("III", "IV")

@@ -7,10 +7,10 @@ import os
 import shlex
 from dataclasses import dataclass
 
+from cachemgr.base.errors import BadRequest
+from cachemgr.base.sizes import read_size
 from cachemgr.cli.times import read_span
-from cachemgr.client import SOCKET
-from cachemgr.errors import BadRequest
-from cachemgr.sizes import read_size
+from cachemgr.network.client import SOCKET
 
 SECTION = "pyxis"
 MOST_BYTES = 64 << 10

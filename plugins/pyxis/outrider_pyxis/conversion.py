@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 
-from cachemgr.errors import BadRequest, SourceFailed
+from cachemgr.base.errors import BadRequest, SourceFailed
 from outrider_pyxis.squashfs import check_squashfs
 
 TYPE_CHECKING = False

@@ -17,13 +17,13 @@ import tempfile
 import threading
 from dataclasses import dataclass, field
 
-from cachemgr.client import Client
-from cachemgr.clock import SystemClock
-from cachemgr.daemon.peer import caller_of
-from cachemgr.daemon.requests import answer, parse
-from cachemgr.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
-from cachemgr.ownfolder import OwnFolder
-from cachemgr.shares import Shares
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
+from cachemgr.base.ownfolder import OwnFolder
+from cachemgr.base.shares import Shares
+from cachemgr.daemon.network.peer import caller_of
+from cachemgr.daemon.verbs.requests import answer, parse
+from cachemgr.network.client import Client
 from outrider_pyxis.conversion import convert
 from outrider_pyxis.reference import read_wanted
 
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
     from outrider_pyxis.config import Config
     from outrider_pyxis.reference import Reference
 

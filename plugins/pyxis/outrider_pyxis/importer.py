@@ -16,8 +16,7 @@ import sys
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from cachemgr.client import Client
-from cachemgr.errors import (
+from cachemgr.base.errors import (
     BadRequest,
     Busy,
     CacheError,
@@ -27,7 +26,8 @@ from cachemgr.errors import (
     NotAllowed,
     SourceFailed,
 )
-from cachemgr.records import file_name
+from cachemgr.network.client import Client
+from cachemgr.pool.records import file_name
 from outrider_pyxis.reference import read_wanted
 from outrider_pyxis.squashfs import check_squashfs
 
@@ -35,7 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from cachemgr.clock import Clock
+    from cachemgr.base.clock import Clock
     from outrider_pyxis.config import Config
     from outrider_pyxis.reference import Reference
 

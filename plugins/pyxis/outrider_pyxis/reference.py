@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from cachemgr.errors import BadRequest
+from cachemgr.base.errors import BadRequest
 
 MOST_NAME = 1024
 DEFAULT_TAG = "latest"

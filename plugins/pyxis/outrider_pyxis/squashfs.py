@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cachemgr.errors import Unsuitable
+from cachemgr.base.errors import Unsuitable
 
 MAGIC = b"hsqs"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.rms.base import JobState, NodeState, Sight, Unavailable
 from outrider.rms.commands import Account, Output, run_process
 from outrider.rms.slurm import Commands, SlurmSystem

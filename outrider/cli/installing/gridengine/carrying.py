@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrider.cli.errors import OutputError
-from outrider.cli.installing.editing import write
+from outrider.cli.installing.common.running import Runner
 from outrider.cli.installing.gridengine.plan import Change
 from outrider.cli.installing.gridengine.site import joined, value, with_values
-from outrider.cli.installing.running import Runner
+from outrider.cli.installing.slurm.editing import write
 
 RECORD = "/usr/lib/outrider/gridengine-before.json"
 SHOWN = {"queue attribute": "-sq", "environment attribute": "-sp", "queue": "-sq", "environment": "-sp"}

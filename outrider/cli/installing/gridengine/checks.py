@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cachemgr.clock import SystemClock
+from cachemgr.base.clock import SystemClock
 from outrider.cli.errors import CommandError
-from outrider.cli.installing import headfiles
-from outrider.cli.installing.findings import Check, Finding, fault, ok, warning
+from outrider.cli.installing.common.findings import Check, Finding, fault, ok, warning
+from outrider.cli.installing.common.running import Runner, SystemRunner
 from outrider.cli.installing.gridengine import files, names, plan, proof
 from outrider.cli.installing.gridengine.command import Options, head_of, site_of
 from outrider.cli.installing.gridengine.site import VARIABLES, GridSite
-from outrider.cli.installing.headchecks import (
+from outrider.cli.installing.slurm import headfiles
+from outrider.cli.installing.slurm.headchecks import (
     HERE,
     configuration_findings,
     deployment_findings,
@@ -23,8 +24,7 @@ from outrider.cli.installing.headchecks import (
     service_findings,
     shipped_findings,
 )
-from outrider.cli.installing.nodefiles import Kit, Ports
-from outrider.cli.installing.running import Runner, SystemRunner
+from outrider.cli.installing.slurm.nodefiles import Kit, Ports
 from outrider.rms.gridengine.mending import tree
 
 APPLY = "outrider init gridengine --apply"

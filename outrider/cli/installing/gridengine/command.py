@@ -12,12 +12,12 @@ from outrider.cli.errors import InputError, NotAllowedError
 from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
+    from outrider.cli.installing.common.placing import Json
+    from outrider.cli.installing.common.running import Runner
     from outrider.cli.installing.gridengine.carrying import Qconf
     from outrider.cli.installing.gridengine.files import GridHead
     from outrider.cli.installing.gridengine.plan import GridPlan, GridWishes
     from outrider.cli.installing.gridengine.site import GridSite
-    from outrider.cli.installing.placing import Json
-    from outrider.cli.installing.running import Runner
 
 _MEANING = {
     "submit-filter": "the filter in the qmaster, without which jobs are not managed",
@@ -106,8 +106,8 @@ def add(below: Subparsers) -> None:
 
 
 def init_gridengine(arguments: argparse.Namespace) -> None:
+    from outrider.cli.installing.common.running import SystemRunner
     from outrider.cli.installing.gridengine.site import VARIABLES
-    from outrider.cli.installing.running import SystemRunner
 
     if (arguments.apply or arguments.remove) and os.geteuid() != 0:
         raise NotAllowedError("only root can install: run it again with sudo, or without --apply to look")
@@ -129,9 +129,9 @@ def init_gridengine(arguments: argparse.Namespace) -> None:
 
 def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcome:
     """Plan, and carry the plan out if that is wanted and nothing is in its way."""
-    from outrider.cli.installing import onhead
+    from outrider.cli.installing.common import onhead
     from outrider.cli.installing.gridengine import carrying, files, plan, proof
-    from outrider.cli.installing.headfiles import MANIFEST
+    from outrider.cli.installing.slurm.headfiles import MANIFEST
 
     site = site_of(options, runner)
     planned = plan.plan(site, options.wishes)
@@ -154,7 +154,7 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
         carrying.carry_out(planned.objects, qconf)
         onhead.make_store(runner)
         if is_proof_needed:
-            from cachemgr.clock import SystemClock
+            from cachemgr.base.clock import SystemClock
 
             proved_on = site.hosts[0]
             proof.prove(site, proved_on, user, runner, SystemClock(), hooks=_wanted(options))
@@ -171,7 +171,7 @@ def install(options: Options, runner: Runner, *, is_applied: bool) -> GridOutcom
 
 def _lead_to_files(options: Options, runner: Runner, qconf: Qconf, proved_on: str, user: str) -> None:
     """Changes what leads to files on nodes; what interactive jobs need is tried before queues have hooks."""
-    from cachemgr.clock import SystemClock
+    from cachemgr.base.clock import SystemClock
     from outrider.cli.installing.gridengine import carrying, plan, proof
 
     # The queues are there now, and their hooks are not.
@@ -198,12 +198,12 @@ def _wanted(options: Options) -> dict[str, str]:
 
 def remove(options: Options, runner: Runner) -> GridOutcome:
     """What leads to files first, then the files."""
-    from cachemgr.clock import SystemClock
-    from outrider.cli.installing import onhead
+    from cachemgr.base.clock import SystemClock
+    from outrider.cli.installing.common import onhead
     from outrider.cli.installing.gridengine import carrying
     from outrider.cli.installing.gridengine.plan import SHEPHERD_KEY
     from outrider.cli.installing.gridengine.proof import heard_s
-    from outrider.cli.installing.headfiles import MANIFEST, UNIT, deployed
+    from outrider.cli.installing.slurm.headfiles import MANIFEST, UNIT, deployed
 
     site = site_of(options, runner)
     if waiting := _in_reservations(options, runner):
@@ -223,7 +223,7 @@ def remove(options: Options, runner: Runner) -> GridOutcome:
         f"{options.wishes.account}: delete them yourself if you want"
     ]
     if nodes:
-        from outrider.metadata.hostlists import fold
+        from outrider.metadata.notation.hostlists import fold
 
         steps.insert(0, f"the nodes still have their files: outrider nodes deploy --remove '{fold(nodes)}'")
     return GridOutcome(
@@ -240,9 +240,9 @@ def site_of(options: Options, runner: Runner) -> GridSite:
 
 
 def head_of(site: GridSite, options: Options, planned: GridPlan, runner: Runner) -> GridHead:
-    from outrider.cli.installing import headfiles
     from outrider.cli.installing.gridengine.files import GridHead
     from outrider.cli.installing.gridengine.programs import folder_of_commands
+    from outrider.cli.installing.slurm import headfiles
 
     root, cell = os.environ.get("SGE_ROOT", "/var/lib/gridengine"), os.environ.get("SGE_CELL", "default")
     return GridHead(
@@ -280,8 +280,8 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 def _unready(site: GridSite) -> str:
     """The nodes that have no hooks yet: a queue that names them is disabled by its first job."""
-    from outrider.cli.installing.headfiles import deployed
-    from outrider.metadata.hostlists import fold
+    from outrider.cli.installing.slurm.headfiles import deployed
+    from outrider.metadata.notation.hostlists import fold
 
     known = set(deployed())
     return fold(name for name in site.hosts if name not in known)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.cli.errors import MissingPartError
+from outrider.cli.installing.common.placing import Json
+from outrider.cli.installing.common.running import Runner
+from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, package_file, shipped
 from outrider.cli.installing.gridengine.plan import FOLDER, UNIT_PART
-from outrider.cli.installing.headfiles import CONFIG, CONTROL_PORT, KEY, RELAY_PORT, UNIT, file, unit
-from outrider.cli.installing.nodefiles import HOOK, PROGRAM, PYZ, Kit, Ports, as_folders, pyz
-from outrider.cli.installing.nodefiles import UNIT as NODE_UNIT
-from outrider.cli.installing.nodefiles import unit as node_unit
-from outrider.cli.installing.placing import Json
-from outrider.cli.installing.running import Runner
-from outrider.cli.installing.shipped import GRIDENGINE, GUARD, package_file, shipped
+from outrider.cli.installing.slurm.headfiles import CONFIG, CONTROL_PORT, KEY, RELAY_PORT, UNIT, file, unit
+from outrider.cli.installing.slurm.nodefiles import HOOK, PROGRAM, PYZ, Kit, Ports, as_folders, pyz
+from outrider.cli.installing.slurm.nodefiles import UNIT as NODE_UNIT
+from outrider.cli.installing.slurm.nodefiles import unit as node_unit
 
 ON_HEAD = ("outrider_jsv.py", "outrider_client_jsv.py")
 ON_NODES = ("prolog.sh", "epilog.sh", "pe-start.sh", "starter", "shepherd")

@@ -7,7 +7,7 @@ import glob
 import os
 import shutil
 
-from outrider.cli.installing.running import Runner
+from outrider.cli.installing.common.running import Runner
 
 USUAL = "/usr/bin"
 DEBIAN = "/usr/lib/gridengine"

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from outrider.cli.errors import InputError, OutputError
+from outrider.cli.installing.common.running import Runner
 from outrider.cli.installing.gridengine.carrying import Qconf
 from outrider.cli.installing.gridengine.plan import COMPLEX, HOOKS, KEYS, SHEPHERD, SHEPHERD_KEY
 from outrider.cli.installing.gridengine.site import GridSite, value, with_values
-from outrider.cli.installing.running import Runner
 from outrider.rms.gridengine.mending import tree
 
 if TYPE_CHECKING:

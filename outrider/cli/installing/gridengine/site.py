@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outrider.cli.errors import InputError, MissingPartError
-from outrider.cli.installing.running import Runner
+from outrider.cli.installing.common.running import Runner
 from outrider.rms.gridengine.parsing import duration_s
 
 NOTHING = ("", "NONE", "none")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outrider.cli.asking.words import plural
-from outrider.cli.installing.words import part
+from outrider.cli.asking.display.words import plural
+from outrider.cli.installing.common.screen import part
 
 if TYPE_CHECKING:
     from outrider.cli.installing.gridengine.command import GridOutcome

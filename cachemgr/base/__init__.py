@@ -1,0 +1,1 @@
+"""What everything else stands on: the clock, the disk, errors, sizes, shares of users."""

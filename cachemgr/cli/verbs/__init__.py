@@ -1,0 +1,1 @@
+"""The commands of `cachemgr`, a module for each group."""

@@ -1,0 +1,1 @@
+"""The daemon's connections: on the socket, over the network, and to other nodes."""

@@ -1,0 +1,1 @@
+"""The daemon's transfers: which run, and what one user may have of them."""

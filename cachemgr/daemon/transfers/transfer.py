@@ -1,0 +1,74 @@
+"""One transfer of the daemon: an image on its way here, for everybody who wants it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cachemgr.daemon.transfers.schedule import ENDED, WAITING
+from cachemgr.fetch.control import Control
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachemgr.base.errors import CacheError
+    from cachemgr.base.rate import RateLimit
+    from cachemgr.fetch.bring import Origin, Reins
+    from cachemgr.fetch.report import Progress
+    from cachemgr.pool.ingest import Writer
+    from cachemgr.pool.records import Image
+
+    Work = Callable[["Transfer", Reins], Image]
+
+
+@dataclass
+class Transfer:
+    """Changed with the table's lock only."""
+
+    number: int
+    key: str
+    uri: str
+    size_bytes: int
+    work: Work
+    limit: RateLimit
+    created_s: int
+    begun_by: int
+    # On the monotonic clock.
+    begun_s: float
+    control: Control = field(default_factory=Control)
+    state: str = WAITING
+    # The earliest that anybody named, and the earliest of root's and the service's.
+    deadline_s: int | None = None
+    promised_s: int | None = None
+    is_held: bool = False
+    # Wanted by ordinary users alone.
+    is_ordinary: bool = False
+    # Whose place it takes; None if it has ended.
+    place_of: int | None = None
+    # Root has set the rate: others do not change it by joining.
+    is_rate_roots: bool = False
+    is_held_by_waiting: bool = False
+    wanted_by: set[int] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    origins: list[Origin] = field(default_factory=list)
+    expected_rate_bytes_per_s: int | None = None
+    progress: Progress | None = None
+    sink: Writer | None = None
+    image: Image | None = None
+    error: CacheError | None = None
+    ended_s: int | None = None
+    has_thread: bool = False
+    changes: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"t{self.number}"
+
+    @property
+    def arrived_bytes(self) -> int:
+        told = self.progress.offset_bytes if self.progress else 0
+        return max(told, self.sink.offset if self.sink else 0)
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED

@@ -1,0 +1,478 @@
+"""The verb `add`: an image that is here, on its way, or begun now, and who may have it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from cachemgr.base.errors import BadRequest, CacheError, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.base.sizes import in_words
+from cachemgr.config import SCHEMES
+from cachemgr.daemon.transfers.places import close_files
+from cachemgr.daemon.verbs import access, quota
+from cachemgr.daemon.verbs.shapes import image_fields, progress_fields, transfer_fields
+from cachemgr.fetch.bring import Order, Origin, bring, name_it
+from cachemgr.fetch.carrier import open_origin, origin_of, user_origin
+from cachemgr.pool import pins, room
+from cachemgr.pool.hashing import ThreadedHasher
+from cachemgr.pool.pool import INGEST_LEASE_S, Want
+from cachemgr.pool.records import PIN_KINDS, PUBLIC, Image, Pin, Readers, checked_digest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cachemgr.daemon.network.line import Line
+    from cachemgr.daemon.network.peer import Caller
+    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.transfers.places import Admission
+    from cachemgr.daemon.transfers.transfer import Transfer, Work
+    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.fetch.bring import Reins
+    from cachemgr.pool.ingest import Ingest
+
+# Who waits hears at least this often that the daemon is alive.
+TELL_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Addition:
+    """What a request wants, as far as it says."""
+
+    name: str
+    digest: str
+    size_bytes: int | None
+    format: str
+    origins: tuple[Origin, ...]
+    pin: Pin | None
+    # None: the request does not say whether it is private.
+    is_private: bool | None
+    readers: Readers
+    deadline_s: int | None
+    rate_bytes_per_s: int | None
+    expected_rate_bytes_per_s: int | None
+    expires_s: int | None
+    waits: bool
+    is_dry_run: bool
+
+    @property
+    def effective_readers(self) -> Readers:
+        return self.readers if self.is_private else PUBLIC
+
+
+def add(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    addition = _read(node, caller, request)
+    try:
+        found = _begin(node, caller, addition)
+    except BaseException:
+        close_files(addition.origins)
+        raise
+    if isinstance(found, dict):
+        close_files(addition.origins)
+        return found
+    if not addition.waits:
+        return transfer_fields(node, found)
+    seen = -1
+    while not found.has_ended:
+        line.progress(progress_fields(node, found))
+        seen = node.transfers.wait(found, seen, TELL_S)
+    if found.error is not None or found.image is None:
+        raise found.error or CacheError(f"the transfer {found.name} ended without an image")
+    return image_fields(node, caller, node.pool.image(found.image.digest) or found.image)
+
+
+def read_pin(node: Node, caller: Caller, request: Request) -> Pin:
+    """A pin's fields, which `add` and `pin` have in common."""
+    now_s = node.clock.now_s()
+    kind = request.optional_text("kind") or "hold"
+    if kind not in PIN_KINDS or kind == "instance":
+        raise BadRequest(f"there is no kind of pin {kind!r}: choose hold or expect")
+    from_s = request.optional_number("from_s")
+    return Pin(
+        owner=caller.owner(request.text("owner")),
+        kind=kind,
+        uid=caller.uid,
+        expires_s=access.checked_until(node, caller, request.number("until_s")),
+        from_s=now_s if from_s is None else from_s,
+    )
+
+
+def pin_image(node: Node, caller: Caller, image: Image, pin: Pin) -> None:
+    """Put the pin on an image that is here, if this user may hold so much."""
+    if pin.kind != "hold":
+        node.pool.pin(image.digest, pin)
+        return
+    with quota.held(node, caller, image, f"image {image.short}", until_s=pin.expires_s):
+        node.pool.pin(image.digest, pin)
+
+
+def _read(node: Node, caller: Caller, request: Request) -> Addition:
+    uri = request.text("uri")
+    sources = request.texts("sources")
+    digest = request.optional_text("digest")
+    part = request.part("pin")
+    pin = read_pin(node, caller, part) if part else None
+    if part is not None:
+        part.finish()
+    is_private = request.truth("private") if "private" in request else None
+    named = request.part("readers")
+    readers = Readers(
+        is_public=False,
+        uids=named.numbers("uids") if named else (),
+        gids=named.numbers("gids") if named else (),
+    )
+    if named is not None:
+        named.finish()
+        is_private = True
+    deadline_s, rate = request.optional_number("deadline_s"), request.optional_number("rate_bytes_per_s", 1)
+    expected = request.optional_number("expected_rate_bytes_per_s", 1)
+    size_bytes, expires_s = request.optional_number("size_bytes"), request.optional_number("expires_s")
+    image_format = request.optional_text("format") or "file"
+    waits, is_dry_run = request.truth("wait"), request.truth("dry_run")
+    request.finish()
+    if (sources or expires_s is not None or expected is not None) and not caller.is_privileged:
+        raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
+    digest = checked_digest(digest) if digest else ""
+    # Last, since it takes a descriptor that nobody would close if more could be refused.
+    name, origins = _origins(node, caller, uri, sources, request.descriptors)
+    return Addition(
+        name=name,
+        digest=digest,
+        size_bytes=size_bytes,
+        format=image_format,
+        origins=origins,
+        pin=pin,
+        is_private=is_private,
+        readers=readers,
+        deadline_s=deadline_s,
+        rate_bytes_per_s=rate or node.config.transfer_rate_bytes_per_s or None,
+        expected_rate_bytes_per_s=expected,
+        expires_s=expires_s,
+        waits=waits,
+        is_dry_run=is_dry_run,
+    )
+
+
+def _origins(
+    node: Node, caller: Caller, uri: str, sources: list[str], descriptors: tuple[int, ...]
+) -> tuple[str, tuple[Origin, ...]]:
+    """The image's name, and where its bytes are to come from."""
+    if caller.is_privileged:
+        if sources and "://" not in uri and not uri.startswith("/"):
+            name = uri
+        else:
+            name = origin_of(uri, is_trusted=True).name
+        if descriptors:
+            raise BadRequest("root and the pool's own user name a file by its path, not as an open file")
+        return name, tuple(origin_of(each, is_trusted=True) for each in sources or [uri])
+    origin = user_origin(uri, caller.uid)
+    allowed = node.config.user_schemes
+    if origin.scheme not in allowed:
+        raise NotAllowed(
+            f"images may be added from {', '.join(allowed) or 'nowhere'}, not from {origin.scheme}: "
+            "ask the administrator for user_schemes"
+        )
+    if origin.scheme == "file":
+        if not descriptors:
+            raise NotAllowed(f"{uri} must be opened by you and handed over: `cachemgr add` does so")
+        origin = open_origin(uri, caller.uid, os.dup(descriptors[0]))
+    return origin.name, (origin,)
+
+
+def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] | Transfer:
+    """The answer, if it is known at once, or the transfer that brings the image."""
+    _drop_stale_name(node, addition)
+    image = node.pool.find(addition.digest or addition.name)
+    if image is not None:
+        return _present(node, caller, addition, image)
+    size_bytes = _size(node, caller, addition)
+    want = Want(
+        uri=addition.name,
+        size_bytes=size_bytes,
+        digest=addition.digest,
+        format=addition.format,
+        owner_uid=caller.uid,
+        readers=addition.effective_readers,
+        expires_s=addition.expires_s,
+    )
+    if addition.is_dry_run:
+        _, is_arriving = _joinable(node, caller, addition, want)
+        return dry_run(node, size_bytes, is_arriving=is_arriving)
+    want, found, admission = _reserved(node, caller, addition, want)
+    node.poke("stalled", node.clock.now_s() + node.config.user_stall_s)
+    node.poke("ingests", addition.pin.expires_s if addition.pin else node.clock.now_s() + INGEST_LEASE_S)
+    if isinstance(found, Image):
+        node.transfers.turn_back(admission)
+        return _present(node, caller, addition, found)
+    transfer, is_joined = node.transfers.join(
+        want.key,
+        uri=addition.name,
+        size_bytes=size_bytes,
+        uid=caller.uid,
+        origins=addition.origins,
+        work=_work(node, want, addition.name, is_believed=caller.is_privileged, promised=addition.digest),
+        is_ordinary=not caller.is_privileged,
+        deadline_s=addition.deadline_s,
+        rate_bytes_per_s=addition.rate_bytes_per_s,
+        expected_rate_bytes_per_s=addition.expected_rate_bytes_per_s,
+        names=(addition.name,) if caller.is_privileged else (),
+        admission=admission,
+    )
+    node.poke("turns", node.clock.now_s() + node.config.user_turn_s)
+    node.metrics.count("outrider_image_requests_total", "joined" if is_joined else "miss")
+    node.log.info(
+        "transfer joined" if is_joined else "transfer queued",
+        culprit=caller.culprit,
+        transfer=transfer.name,
+        uri=addition.name,
+        digest=addition.digest[:12] or None,
+        size_bytes=size_bytes,
+        uid=caller.uid,
+        deadline_s=addition.deadline_s,
+    )
+    return transfer
+
+
+def _check_hold(node: Node, caller: Caller, want: Want, pin: Pin | None) -> None:
+    """Refuse a user's reservation of bytes that are beyond their share, or promised."""
+    until_s = node.clock.now_s() if pin is None else pin.expires_s
+    what = f"image {want.uri}"
+    quota.check_hold(node, caller, f"ingest:{want.key}", want.size_bytes, what, until_s=until_s)
+
+
+def _reserved(
+    node: Node, caller: Caller, addition: Addition, want: Want
+) -> tuple[Want, Image | Ingest, Admission]:
+    """What is wanted, with its bytes and a place for its transfer; or the image, if it has come meanwhile."""
+    while True:
+        want, is_arriving = _joinable(node, caller, addition, want)
+        if addition.pin is not None:
+            access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), addition.pin.owner)
+        with node.admission:
+            if not is_arriving and node.pool.ingest(want.key) is not None:
+                # Begun by somebody meanwhile: whether this caller may join is not known yet.
+                continue
+            admission = node.transfers.admit(
+                want.key,
+                caller.uid,
+                is_ordinary=not caller.is_privileged,
+                files=sum(origin.descriptor is not None for origin in addition.origins),
+            )
+            try:
+                if not is_arriving:
+                    access.check_image_quota(node, caller)
+                if not is_arriving or addition.pin is not None:
+                    _check_hold(node, caller, want, addition.pin)
+                found = node.pool.want(want, addition.pin)
+            except BaseException:
+                node.transfers.turn_back(admission)
+                raise
+            return want, found, admission
+
+
+def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tuple[Want, bool]:
+    """What to want, and whether that is arriving already; refuses who may not join what is."""
+    arriving = node.pool.ingest(want.key)
+    if arriving is not None and _is_anothers_claim(caller, addition, arriving.image):
+        want = dataclasses.replace(want, digest="")
+        arriving = node.pool.ingest(want.key)
+    if arriving is not None and not addition.is_dry_run and _drop_outdated(node, arriving, want.size_bytes):
+        arriving = None
+    if arriving is not None and not access.may_see_arriving(caller, arriving.image):
+        access.prove(node, caller, arriving.image, addition.origins[0])
+    return want, arriving is not None
+
+
+def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
+    """Give up what nobody brings any more, if its source has another size by now: it could never end."""
+    if arriving.image.digest or arriving.size_bytes == size_bytes:
+        return False
+    now_s = node.clock.now_s()
+    if any(pins.holds(pin, now_s) for pin in pins.read_pins(node.pool.disk, arriving.folder)):
+        return False
+    try:
+        writer = arriving.writer(ThreadedHasher())
+    except Missing:
+        return True
+    if writer is None:
+        return False
+    writer.abandon()
+    return True
+
+
+def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> bool:
+    """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
+
+    Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
+    """
+    is_own = arriving.owner_uid in (0, os.geteuid(), caller.uid)
+    return bool(addition.digest) and not is_own and arriving.uri != addition.name
+
+
+def resume(node: Node, ingest: Ingest) -> Transfer | None:
+    """Go on with what a daemon before this one began, if it is pinned and its address says all.
+
+    Other sources, and credentials, died with that daemon; who needs them asks again, and
+    the bytes that are here count.
+    """
+    image = ingest.image
+    now_s = node.clock.now_s()
+    wanted = [pin for pin in pins.read_pins(node.pool.disk, ingest.folder) if pin.expires_s > now_s]
+    is_privileged = image.owner_uid in (0, os.geteuid())
+    try:
+        origin = origin_of(image.uri, is_trusted=is_privileged)
+    except BadRequest:
+        return None
+    schemes = SCHEMES if is_privileged else node.config.user_schemes
+    is_complete = origin.name == image.uri and (is_privileged or origin.scheme != "file")
+    if not wanted or not is_complete or origin.scheme not in schemes:
+        return None
+    want = Want(
+        uri=image.uri,
+        size_bytes=image.size_bytes,
+        digest=image.digest,
+        format=image.format,
+        owner_uid=image.owner_uid,
+        readers=image.readers,
+        expires_s=image.expires_s,
+    )
+    transfer, _ = node.transfers.join(
+        ingest.key,
+        uri=image.uri,
+        size_bytes=image.size_bytes,
+        uid=image.owner_uid,
+        origins=[origin],
+        work=_work(node, want, image.uri, is_believed=is_privileged),
+        is_ordinary=not is_privileged,
+        rate_bytes_per_s=node.config.transfer_rate_bytes_per_s or None,
+    )
+    node.log.info("transfer resumed", transfer=transfer.name, uri=image.uri, bytes=ingest.arrived_bytes())
+    return transfer
+
+
+def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
+    """What a transfer's thread does."""
+
+    def work(transfer: Transfer, reins: Reins) -> Image:
+        order = Order(
+            want=want,
+            origins=lambda: list(transfer.origins),
+            names=(name,),
+            is_believed=is_believed,
+            alias_lifetime_s=node.config.alias_lifetime_s,
+            names_uid=None if is_believed else transfer.begun_by,
+            promised=promised,
+        )
+        return _bring(node, order, transfer, reins)
+
+    return work
+
+
+def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
+    """A transfer's thread: the image in the pool, its names and readers, and the counts."""
+    begin_s = node.clock.monotonic_s()
+    culprit = transfer.begun_by if transfer.is_ordinary else None
+    node.log.info("transfer started", culprit=culprit, transfer=transfer.name, uri=transfer.uri)
+    try:
+        image = bring(node.pool, order, node.carrier, reins)
+    except CacheError as error:
+        node.log.warning(
+            "transfer ended", culprit=culprit, transfer=transfer.name, uri=transfer.uri, error=error
+        )
+        raise
+    if not image.readers.is_public:
+        image = access.allow(node, image, set(transfer.wanted_by))
+    # Who joined may have called it by another name.
+    missing = tuple(name for name in sorted(transfer.names) if node.pool.find(name) is None)
+    name_it(node.pool, image, dataclasses.replace(order, names=missing, names_uid=None))
+    if order.names_uid is not None:
+        node.names.note(order.names_uid, order.names)
+    duration_s = node.clock.monotonic_s() - begin_s
+    node.log.info(
+        "image added",
+        culprit=culprit,
+        transfer=transfer.name,
+        uri=transfer.uri,
+        digest=image.digest[:12],
+        size_bytes=image.size_bytes,
+        seconds=f"{duration_s:.1f}",
+    )
+    if transfer.deadline_s is not None:
+        slack_s = transfer.deadline_s - node.clock.now_s()
+        node.metrics.set("outrider_deadline_slack_seconds", slack_s)
+        if slack_s < 0:
+            node.metrics.count("outrider_late_transfers_total")
+    if image.expires_s is not None:
+        node.poke("images", image.expires_s)
+    node.poke("aliases", node.clock.now_s() + node.config.alias_lifetime_s)
+    return image
+
+
+def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> dict[str, object]:
+    """It is here already: check the caller's right, pin it, and name it if that is believed."""
+    if not access.may_use(node.pool, caller, image):
+        access.prove(node, caller, image, addition.origins[0])
+        if not addition.is_dry_run:
+            image = access.allow(node, image, {caller.uid})
+    if addition.size_bytes not in (None, image.size_bytes):
+        raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {addition.size_bytes}")
+    if addition.is_dry_run:
+        return {"fits": True, "is_present": True, "evicted": []}
+    is_owner = caller.is_privileged or caller.uid == image.owner_uid
+    if addition.is_private is False and is_owner and not image.readers.is_public:
+        image = access.publish(node, image)
+    if addition.pin is not None:
+        access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
+        pin_image(node, caller, image, addition.pin)
+    if caller.is_privileged and node.pool.find(addition.name) is None:
+        order = Order(
+            want=Want(uri=addition.name, size_bytes=image.size_bytes),
+            origins=list,
+            names=(addition.name,),
+            alias_lifetime_s=node.config.alias_lifetime_s,
+        )
+        name_it(node.pool, image, order)
+    node.metrics.count("outrider_image_requests_total", "hit")
+    return image_fields(node, caller, image)
+
+
+def _size(node: Node, caller: Caller, addition: Addition) -> int:
+    """How many bytes to reserve. An ordinary user's word is compared with the source's."""
+    if addition.size_bytes is not None and caller.is_privileged:
+        return addition.size_bytes
+    found = node.carrier.resolve(addition.origins[-1], node.config.resolve_timeout_s)
+    if addition.size_bytes not in (None, found.size_bytes):
+        raise WrongBytes(
+            f"image {addition.name} was said to have {addition.size_bytes} bytes, but its source has "
+            f"{found.size_bytes}: correct the size"
+        )
+    return found.size_bytes
+
+
+def _drop_stale_name(node: Node, addition: Addition) -> None:
+    """A user's file that has changed since is another image: its name must not find the old one."""
+    origin = addition.origins[0]
+    if origin.descriptor is None or addition.digest:
+        return
+    image = node.pool.find(addition.name)
+    if image is None:
+        return
+    found = os.fstat(origin.descriptor)
+    if found.st_size != image.size_bytes or int(found.st_mtime) >= image.added_s:
+        node.pool.remove_alias(addition.name)
+
+
+def dry_run(node: Node, size_bytes: int, *, is_arriving: bool = False) -> dict[str, object]:
+    """Whether that many bytes would find room, and what would have to leave."""
+    if is_arriving:
+        return {"fits": True, "is_present": False, "evicted": []}
+    limit_bytes = node.pool.settings.limit_bytes
+    if size_bytes > limit_bytes:
+        raise NeverFits(f"{in_words(size_bytes)} never fit into the pool of {in_words(limit_bytes)}")
+    with node.pool.changing("looking for room"):
+        over_bytes = node.pool.index.used_bytes() + size_bytes - limit_bytes
+        short_bytes = size_bytes + room.SPARE_BYTES - node.pool.disk.free_bytes(node.pool.layout.root)
+        missing_bytes = max(over_bytes, short_bytes)
+        chosen = [] if missing_bytes <= 0 else room.choose(node.pool, missing_bytes)
+    if chosen is None:
+        raise NoRoom(f"{in_words(size_bytes)} find no room: too much is pinned or arriving")
+    evicted = [{"digest": f"sha256:{each.key}", "size_bytes": each.size_bytes} for each in chosen]
+    return {"fits": True, "is_present": False, "evicted": evicted}

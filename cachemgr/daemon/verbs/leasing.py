@@ -1,0 +1,209 @@
+"""The verbs of leases: pins, and instances with their pins."""
+
+from __future__ import annotations
+
+from cachemgr.base.errors import BadRequest, Missing
+from cachemgr.daemon import copies
+from cachemgr.daemon.network import neighbours
+from cachemgr.daemon.verbs import access, quota
+from cachemgr.daemon.verbs.adding import pin_image, read_pin
+from cachemgr.daemon.verbs.shapes import image_fields, instance_fields
+from cachemgr.instances.methods import is_writable_unasked
+from cachemgr.pool import instance_book, pins
+from cachemgr.pool.layout import disk_errors
+from cachemgr.pool.records import checked_name, digest_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cachemgr.daemon.network.line import Line
+    from cachemgr.daemon.network.peer import Caller
+    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.pool.instance_book import Instance
+    from cachemgr.pool.records import Image
+
+
+def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    name = request.text("name")
+    wanted = read_pin(node, caller, request)
+    request.finish()
+    image = access.find_visible(node, caller, name)
+    access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), wanted.owner)
+    pin_image(node, caller, image, wanted)
+    node.log.info(
+        "image pinned",
+        culprit=caller.culprit,
+        digest=image.digest[:12],
+        owner=wanted.owner,
+        until_s=wanted.expires_s,
+    )
+    return image_fields(node, caller, image)
+
+
+def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    name, owner = request.text("name"), caller.owner(request.text("owner"))
+    request.finish()
+    names = access.names_meant(caller, name)
+    # All of them, not the first that succeeds.
+    given_back = [node.pool.unpin(each, owner) for each in names]
+    if caller.is_privileged:
+        # What was made for a pin goes with it.
+        copies.drop(node, owner, [found for each in names if (found := _digest(node, each))])
+    node.poke("images", node.clock.now_s())
+    return {"was_pinned": any(given_back)}
+
+
+def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    begin_s = node.clock.monotonic_s()
+    name, owner = request.text("name"), caller.owner(request.text("owner"))
+    label = request.optional_text("label") or ""
+    until_s = access.checked_until(node, caller, request.number("until_s"))
+    method = request.optional_text("method")
+    says_writable = "is_writable" in request
+    is_writable = request.truth("is_writable", default=True)
+    context, made_for = request.part("context"), request.texts("made_for")
+    request.finish()
+    if made_for:
+        access.require_privilege(caller, "taking a copy that was made for a pin")
+    try:
+        image = access.find_visible(node, caller, name)
+    except Missing:
+        node.metrics.count("outrider_image_requests_total", "miss")
+        raise
+    if not says_writable and method is None:
+        is_writable = is_writable_unasked(image.format)
+    access.check_instance_quota(node, caller, owner, label)
+    key = instance_book.key_of(owner, label)
+    copy_bytes = 0
+    if not caller.is_privileged and instance_book.read_instance(node.pool, key) is None:
+        chosen = node.maker.choose(image, method, is_writable=is_writable)
+        copy_bytes = node.maker.taken_bytes(chosen, image)
+    what = f"an instance of image {image.short}"
+    with quota.held(node, caller, image, what, until_s=until_s, copy_key=key, copy_bytes=copy_bytes):
+        made = instance_of(
+            node,
+            caller,
+            image,
+            owner=owner,
+            label=label,
+            until_s=until_s,
+            begin_s=begin_s,
+            method=method,
+            is_writable=is_writable,
+            context=context.rest() if context else None,
+            made_for=made_for,
+            watch=copies.Telling(node, line, image.size_bytes) if caller.is_privileged else None,
+        )
+    return instance_fields(made)
+
+
+def instance_of(
+    node: Node,
+    caller: Caller,
+    image: Image,
+    *,
+    owner: str,
+    label: str,
+    until_s: int,
+    begin_s: float,
+    method: str | None = None,
+    is_writable: bool = True,
+    context: dict[str, object] | None = None,
+    made_for: Sequence[str] = (),
+    watch: Callable[[int], None] | None = None,
+) -> Instance:
+    """An instance for the caller's user, counted and logged; the same one again if it was made before.
+
+    A copy that was made for one of the pins `made_for` becomes the instance. `watch` is told how far a
+    full copy is.
+    """
+    there = instance_book.read_instance(node.pool, instance_book.key_of(owner, label))
+    is_there = there is not None and there.is_ready
+    made_before = [] if is_there or watch is None else copies.taken(node, made_for, watch)
+    made = instance_book.make_instance(
+        node.pool,
+        node.maker,
+        image,
+        owner=owner,
+        label=label,
+        uid=caller.uid,
+        until_s=until_s,
+        method=method,
+        is_writable=is_writable,
+        context=context,
+        made_before=made_before,
+        watch=watch,
+    )
+    if made.uid != caller.uid:
+        raise BadRequest(f"{owner} has this instance for uid {made.uid} already: release it first")
+    seconds = node.clock.monotonic_s() - begin_s
+    node.metrics.observe("outrider_instance_seconds", seconds, made.method)
+    node.metrics.count("outrider_image_requests_total", "hit")
+    node.poke("instances", made.expires_s)
+    node.log.info(
+        "instance ready",
+        culprit=caller.culprit,
+        instance=made.key,
+        owner=owner,
+        digest=image.digest[:12],
+        uid=made.uid,
+        method=made.method,
+        milliseconds=f"{seconds * 1000:.1f}",
+    )
+    return made
+
+
+def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    """Called by epilogs, hence right when nothing is there, and when asked twice."""
+    owner, label = caller.owner(request.text("owner")), request.optional_text("label")
+    nodes = request.texts("nodes")
+    request.finish()
+    if caller.is_privileged and label is None and not nodes:
+        copies.drop(node, owner)
+    if nodes:
+        access.require_privilege(caller, "releasing on other nodes")
+        answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
+        answers.check()
+        return {
+            name: sum(int(each[name]) for each in answers.results.values()) for name in ("removed", "pins")
+        }
+    removed = instance_book.remove_instances(node.pool, node.maker, owner, label)
+    given_back = _unpin_all(node, owner) if label is None else 0
+    if removed or given_back:
+        node.poke("images", node.clock.now_s())
+        node.log.info("released", culprit=caller.culprit, owner=owner, instances=removed, pins=given_back)
+    return {"removed": removed, "pins": given_back}
+
+
+def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    alias = request.text("alias")
+    request.finish()
+    if digest_of(alias):
+        raise BadRequest("a digest is no alias: evict the image instead")
+    names = access.names_meant(caller, alias)
+    if not caller.is_privileged:
+        is_file = names[-1].startswith("file:")
+        names = [name for name in names if name.startswith(f"uid:{caller.uid}:")]
+        if not is_file and not any(node.pool.alias(name) for name in names):
+            access.require_privilege(caller, "forgetting a name that others use")
+    removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
+    return {"was_known": any(removed)}
+
+
+def _digest(node: Node, name: str) -> str | None:
+    """The digest that a name stands for, whether its image is here or not."""
+    alias = node.pool.alias(name) if digest_of(name) is None else None
+    return digest_of(name) if alias is None else alias.digest
+
+
+def _unpin_all(node: Node, owner: str) -> int:
+    """Give back every pin of an owner, on whatever image."""
+    pool = node.pool
+    given_back = 0
+    with disk_errors(f"giving back the pins of {owner}"):
+        for kind, path_of in (("images", pool.layout.image), ("ingest", pool.layout.ingest)):
+            for name in pool.disk.names(pool.layout.folder(kind)):
+                given_back += pins.remove_pin(pool.disk, path_of(name), owner)
+    return given_back

@@ -1,0 +1,1 @@
+"""Where images come from: a module for each kind of address."""

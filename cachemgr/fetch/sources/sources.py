@@ -1,0 +1,80 @@
+"""From a URI to a source: the table of kinds, and asking for the size before the first byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cachemgr.base.errors import SourceFailed, Unsuitable
+from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.sources.connect import WebSettings
+from cachemgr.fetch.sources.files import FileSource
+from cachemgr.fetch.sources.relays import RelaySource
+from cachemgr.fetch.sources.rsync import RsyncSettings, RsyncSource
+from cachemgr.fetch.sources.sftp import SftpSource
+from cachemgr.fetch.sources.ssh import SshSettings, SshSource
+from cachemgr.fetch.sources.uris import Location, parse
+from cachemgr.fetch.sources.web import WebSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cachemgr.base.clock import Clock
+    from cachemgr.fetch.ports import Resolved
+
+    AnySource = FileSource | RelaySource | RsyncSource | SftpSource | SshSource | WebSource
+    Maker = Callable[[Location, "Settings", Clock, str | None], AnySource]
+
+RESOLVE_S = 30.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a site says of its sources. Without `rsync` such URIs are refused: they need scratch space."""
+
+    web: WebSettings = field(default_factory=WebSettings)
+    ssh: SshSettings = field(default_factory=SshSettings)
+    rsync: RsyncSettings | None = None
+
+
+def _rsync(location: Location, settings: Settings, clock: Clock, validator: str | None) -> AnySource:
+    if settings.rsync is None:
+        raise Unsuitable(
+            f"{location.name} cannot be read: rsync needs a folder for scratch files: set rsync_scratch"
+        )
+    return RsyncSource(location, settings.rsync, clock, validator)
+
+
+MAKERS: dict[str, Maker] = {
+    "file": lambda location, settings, clock, validator: FileSource(location, validator),
+    "http": lambda location, settings, clock, validator: WebSource(location, settings.web, clock, validator),
+    "https": lambda location, settings, clock, validator: WebSource(location, settings.web, clock, validator),
+    "ssh": lambda location, settings, clock, validator: SshSource(location, settings.ssh, clock, validator),
+    "sftp": lambda location, settings, clock, validator: SftpSource(location, settings.ssh, clock, validator),
+    "rsync": _rsync,
+}
+
+
+def source_of(
+    uri: str, settings: Settings, clock: Clock, *, validator: str | None = None, ticket: str | None = None
+) -> AnySource:
+    """The source that a URI names.
+
+    The validator is what `resolve` gave for this very URI: a file that is another one by then
+    is noticed. The ticket is for relays only, and goes to no other host.
+    """
+    location = parse(uri)
+    if location.scheme == "relay":
+        return RelaySource(location, ticket, clock)
+    return MAKERS[location.scheme](location, settings, clock, validator)
+
+
+def resolve(
+    uri: str, settings: Settings, clock: Clock, *, ticket: str | None = None, timeout_s: float = RESOLVE_S
+) -> Resolved:
+    """Size, name and validator of what a URI names: bytes are reserved before they are fetched."""
+    source = source_of(uri, settings, clock, ticket=ticket)
+    try:
+        return source.resolve(timeout_s)
+    except SourceFault as fault:
+        raise SourceFailed(f"image {source.name} cannot be looked up: {fault}") from fault

@@ -1,0 +1,125 @@
+"""Where an image is, as users write it: parsing and refusing, before any program or host sees it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from cachemgr.base.errors import BadRequest
+
+SUPPORTED = (
+    "file:///path, /path, http://host/path, https://host/path, ssh://user@host/path, "
+    "sftp://user@host/path, rsync://host/module/path, relay://host:port/sha256:digest"
+)
+SCHEMES = ("file", "http", "https", "ssh", "sftp", "rsync", "relay")
+MOST_CHARACTERS = 4096
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# Neither a name nor an address begins with "-", so neither can be taken for an option.
+HOST = re.compile(
+    r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|(?=[0-9A-Fa-f.]*:)[0-9A-Fa-f:.]+(?:%[A-Za-z0-9]+)?"
+)
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
+UNPRINTABLE = re.compile(r"[\x00-\x20\x7f-\x9f]")
+# A server of rsync expands these, so that one URI could name many files.
+PATTERN = re.compile(r"[*?\[\]\\]")
+
+
+@dataclass(frozen=True)
+class Location:
+    """A checked URI. `target` is what an HTTP request asks for, `path` the decoded path elsewhere."""
+
+    scheme: str
+    path: str
+    host: str = ""
+    port: int | None = None
+    user: str | None = None
+    password: str | None = None
+    target: str = ""
+
+    @property
+    def name(self) -> str:
+        """The URI without credentials and without a query, which may hold a signature."""
+        if self.scheme == "file":
+            return f"file://{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        path = self.target.partition("?")[0] if self.target else self.path
+        return f"{self.scheme}://{host}{port}{path}"
+
+    @property
+    def digest(self) -> str:
+        """What a relay is asked for."""
+        return self.path[1:]
+
+
+def parse(uri: str) -> Location:
+    """The location that a URI or an absolute path names, or `BadRequest` saying what is wrong with it."""
+    if len(uri) > MOST_CHARACTERS:
+        raise BadRequest(f"the URI of an image has {len(uri)} characters; at most {MOST_CHARACTERS} are read")
+    if uri.startswith("/"):
+        return _local(uri, uri)
+    if UNPRINTABLE.search(uri):
+        raise BadRequest(f"the URI {uri!r} has a space or control character: write it as %20 and so on")
+    try:
+        parts = urlsplit(uri)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise BadRequest(f"the URI {uri!r} cannot be read: {error}") from error
+    scheme = parts.scheme
+    if scheme not in SCHEMES:
+        raise BadRequest(f"the URI {uri!r} is of no supported kind; supported are {SUPPORTED}")
+    if scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise BadRequest(f"the URI {uri!r} names host {parts.netloc!r}: a file:// URI is of this host")
+        return _local(unquote(parts.path), uri)
+    if not HOST.fullmatch(host):
+        raise BadRequest(f"the URI {uri!r} names no usable host: {host!r}")
+    if scheme in ("http", "https"):
+        return _web(uri)
+    return _remote(uri, scheme, host, port)
+
+
+def _local(path: str, uri: str) -> Location:
+    if not path.startswith("/") or "\0" in path:
+        raise BadRequest(f"{uri!r} is not an absolute path on this host")
+    return Location(scheme="file", path=path)
+
+
+def _web(uri: str) -> Location:
+    parts = urlsplit(uri)
+    if not parts.path.startswith("/") and parts.path:
+        raise BadRequest(f"the URI {uri!r} has no path that begins with a slash")
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not target.isascii():
+        raise BadRequest(f"the URI {uri!r} has letters beyond ASCII: write them as %C3%A9 and so on")
+    return Location(
+        scheme=parts.scheme,
+        path=unquote(parts.path or "/"),
+        host=parts.hostname or "",
+        port=parts.port,
+        user=None if parts.username is None else unquote(parts.username),
+        password=None if parts.password is None else unquote(parts.password),
+        target=target,
+    )
+
+
+def _remote(uri: str, scheme: str, host: str, port: int | None) -> Location:
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    if parts.password is not None:
+        raise BadRequest(
+            f"the {scheme}:// URI of host {host} has a password: use a key of the service instead"
+        )
+    if parts.query or parts.fragment:
+        raise BadRequest(f"the URI {uri!r} has a query or fragment, which {scheme} does not know")
+    user = None if parts.username is None else unquote(parts.username)
+    if user is not None and not USER.fullmatch(user):
+        raise BadRequest(f"the URI {uri!r} names no usable user: {user!r}")
+    if len(path) < 2 or not path.startswith("/") or any(ord(letter) < 32 for letter in path):
+        raise BadRequest(f"the URI {uri!r} names no file")
+    if scheme == "rsync" and (PATTERN.search(path) or path.count("/") < 2):
+        raise BadRequest(f"the URI {uri!r} is not rsync://host/module/path of one file without * ? [ ] \\")
+    if scheme == "relay" and (port is None or not DIGEST.fullmatch(path[1:])):
+        raise BadRequest(f"the URI {uri!r} is not relay://host:port/sha256:<64 hexadecimal digits>")
+    return Location(scheme=scheme, path=path, host=host, port=port, user=user)

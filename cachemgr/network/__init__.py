@@ -1,0 +1,1 @@
+"""Asking a daemon, here or on another machine, and who is believed there."""

@@ -1,0 +1,490 @@
+"""The pool of one node: what is in it, who needs it, and how an image comes in and goes.
+
+The life of an image:
+
+    want ──> ingest/KEY ──(all bytes, synced, digest and size right)──> images/DIGEST ──> trash
+             reserved, pinned     one rename makes it visible            one rename hides it
+
+What lies in the folders is the truth. Any number of processes may use a pool: a short lock
+serialises what changes its bytes (reserve, commit, evict), and nobody holds it during a
+transfer. Finding and pinning an image takes no such lock. Bytes are brought in by
+`ingest`, room is made by `room`, damage is found by `check`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+
+from cachemgr.base.disk import replace_file
+from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed, PoolDamaged
+from cachemgr.base.steady import past_s
+from cachemgr.pool import pins, room
+from cachemgr.pool.ingest import Ingest, want_file
+from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors, read_settings
+from cachemgr.pool.records import (
+    FORMATS,
+    MOST_BYTES,
+    PUBLIC,
+    Alias,
+    Image,
+    Pin,
+    Readers,
+    checked_digest,
+    checked_name,
+    decode_alias,
+    decode_image,
+    digest_of,
+    encode,
+    file_name,
+    is_alias_file,
+    is_ingest_key,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
+
+    Found = TypeVar("Found")
+
+    from cachemgr.base.clock import Clock
+    from cachemgr.base.disk import Disk
+    from cachemgr.pool.index import Index
+
+# How often something is looked for again because it moved while it was being locked.
+MOST_MOVES = 20
+# An ingest that nobody wants any more is kept this long, so that it can be resumed.
+INGEST_LEASE_S = 86_400
+
+
+@dataclass(frozen=True)
+class Want:
+    """An image that somebody wants in the pool. Its size is known before its first byte."""
+
+    uri: str
+    size_bytes: int
+    digest: str = ""
+    format: str = "file"
+    owner_uid: int = 0
+    readers: Readers = PUBLIC
+    expires_s: int | None = None
+    # Names that will stand for its digest. Only who may be believed about them gives any.
+    aliases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        checked_name(self.uri, "an image's address")
+        if self.digest:
+            object.__setattr__(self, "digest", checked_digest(self.digest))
+        if self.size_bytes < 0:
+            raise BadRequest(f"image {self.uri} cannot have {self.size_bytes} bytes")
+        if self.format not in FORMATS:
+            raise BadRequest(f"there is no format {self.format!r}: choose one of {', '.join(FORMATS)}")
+
+    @property
+    def key(self) -> str:
+        """The name of its ingest: its digest or, while that is unknown, its address."""
+        return self.digest or "u" + file_name(self.uri)
+
+
+class Pool:
+    """One pool as one process sees it. Safe for several threads."""
+
+    def __init__(self, disk: Disk, root: str, clock: Clock, index: Index) -> None:
+        self.disk = disk
+        self.layout = Layout(root)
+        self.clock = clock
+        self.index = index
+        # Between reading a lease and writing the longer of two.
+        self._renewing = threading.Lock()
+        with disk_errors(f"reading the pool {root}"):
+            self.settings = read_settings(disk, self.layout)
+
+    @staticmethod
+    def create(disk: Disk, root: str, settings: Settings) -> None:
+        """Make a pool, finish one half made, or change the settings of one that is there."""
+        layout = Layout(root)
+        with disk_errors(f"making the pool {root}"):
+            if not disk.exists(layout.root):
+                disk.make_folder(layout.root, SEARCHABLE)
+            # Even if it was there: who made it may have died before syncing its name.
+            disk.sync_folder(layout.root.rpartition("/")[0] or "/")
+            strangers = [name for name in disk.names(layout.root) if not _is_left_by_init(name)]
+            if strangers and not disk.exists(layout.settings):
+                raise BadRequest(f"{root} is not empty (it holds {strangers[0]!r}): choose another folder")
+            for name in FOLDERS:
+                if not disk.exists(layout.folder(name)):
+                    is_searchable = name in ("images", "instances")
+                    disk.make_folder(layout.folder(name), SEARCHABLE if is_searchable else PRIVATE)
+            if not disk.exists(layout.lock):
+                disk.create(layout.lock, 0o600).close()
+            disk.sync_folder(layout.root)
+            replace_file(disk, layout.settings, settings.encode(), mode=0o644)
+
+    def close(self) -> None:
+        self.index.close()
+
+    # -- looking ---------------------------------------------------------------------------
+
+    def find(self, name: str) -> Image | None:
+        """The image of that digest or alias, if it is here, whole."""
+        digest = digest_of(name)
+        if digest is None:
+            alias = self.alias(name)
+            if alias is None:
+                return None
+            digest = alias.digest
+        return self.image(digest)
+
+    def image(self, digest: str) -> Image | None:
+        path = f"{self.layout.image(digest)}/image.json"
+        with disk_errors(f"reading {path}"):
+            try:
+                return decode_image(self.disk.read(path, MOST_BYTES), path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def alias(self, name: str) -> Alias | None:
+        path = self.layout.alias(name)
+        with disk_errors(f"reading the alias {name[:100]}"):
+            try:
+                alias = decode_alias(self.disk.read(path, MOST_BYTES), path)
+            except FileNotFoundError:
+                return None
+        is_over = alias.expires_s is not None and alias.expires_s <= past_s(self.clock)
+        return None if is_over else alias
+
+    def images(self) -> list[Image]:
+        """Every image, by digest. One that is damaged is left out: `check` names it."""
+        with disk_errors("listing the pool"):
+            digests = [name for name in self.disk.names(self.layout.folder("images")) if digest_of(name)]
+        return _readable(self.image, digests)
+
+    def aliases(self) -> list[Alias]:
+        """Every alias that has not expired, by name."""
+        found = []
+        folder = self.layout.folder("aliases")
+        with disk_errors("listing the aliases"):
+            for name in filter(is_alias_file, self.disk.names(folder)):
+                try:
+                    found.append(decode_alias(self.disk.read(f"{folder}/{name}", MOST_BYTES), name))
+                except (FileNotFoundError, PoolDamaged):
+                    continue
+        now_s = past_s(self.clock)
+        found = [alias for alias in found if alias.expires_s is None or alias.expires_s > now_s]
+        return sorted(found, key=lambda alias: alias.name)
+
+    def pins(self, digest: str) -> list[Pin]:
+        with disk_errors("reading pins"):
+            return pins.read_pins(self.disk, self.layout.image(digest))
+
+    def data_path(self, digest: str) -> str:
+        return f"{self.layout.image(digest)}/data"
+
+    # -- bringing in -----------------------------------------------------------------------
+
+    def want(self, want: Want, pin: Pin | None = None) -> Image | Ingest:
+        """The image, if it is here; otherwise its ingest, begun or joined, its bytes reserved.
+
+        The pin is on the disk before this returns, hence before the first byte.
+        """
+        if pin is not None:
+            pins.checked_pin(pin, self.clock.now_s())
+        for _ in range(MOST_MOVES):
+            image = self.find(want.digest or want.uri)
+            if image is not None:
+                self._compare(want, image)
+                if pin is None or self._pin_in(self.layout.image(image.digest), pin):
+                    for name in want.aliases:
+                        self.add_alias(Alias(name, image.digest))
+                    return image
+                continue
+            ingest = self.ingest(want.key)
+            if ingest is None:
+                with self.changing("reserving bytes"):
+                    if self.find(want.digest or want.uri) is None and self.ingest(want.key) is None:
+                        return self._begin(want, pin)
+                continue
+            self._compare(want, ingest.image)
+            if pin is None or self._pin_in(ingest.folder, pin):
+                return ingest
+        raise Busy(f"image {want.uri} comes and goes too fast to be held: try again")
+
+    def ingest(self, key: str) -> Ingest | None:
+        """What is arriving under that key."""
+        folder = self.layout.ingest(key)
+        path = f"{folder}/image.json"
+        with disk_errors(f"reading {path}"):
+            try:
+                image = decode_image(self.disk.read(path, MOST_BYTES), path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return Ingest(self, key, image)
+
+    def ingests(self) -> list[Ingest]:
+        with disk_errors("listing what is arriving"):
+            keys = self.disk.names(self.layout.folder("ingest"))
+        return _readable(self.ingest, filter(is_ingest_key, keys))
+
+    def _begin(self, want: Want, pin: Pin | None) -> Ingest:
+        """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""
+        is_trusted = want.owner_uid in (0, os.geteuid())
+        room.make_room(self, want.size_bytes, f"image {want.uri}", drops_abandoned=is_trusted)
+        now_s = self.clock.now_s()
+        lease_s = max(now_s + INGEST_LEASE_S, pin.expires_s if pin else 0)
+        image = Image(
+            digest=want.digest,
+            size_bytes=want.size_bytes,
+            format=want.format,
+            uri=want.uri,
+            added_s=now_s,
+            owner_uid=want.owner_uid,
+            readers=want.readers,
+            expires_s=want.expires_s,
+        )
+        draft = self.layout.trash(f"new-{want.key}")
+        if self.disk.exists(draft):
+            self.disk.remove_all(draft)
+        try:
+            self._write_draft(draft, want, image, pin, lease_s)
+        except OSError:
+            # A disk that is full may have allocated most of it.
+            with suppress(OSError):
+                self.disk.remove_all(draft)
+            raise
+        self.disk.rename(draft, self.layout.ingest(want.key))
+        self.disk.sync_folder(self.layout.folder("ingest"))
+        self.index.take(f"ingest:{want.key}", want.size_bytes)
+        return Ingest(self, want.key, image)
+
+    def _write_draft(self, draft: str, want: Want, image: Image, pin: Pin | None, lease_s: int) -> None:
+        self.disk.make_folder(draft, SEARCHABLE)
+        # Now and synced with the rest: a pin's own sync would not make this name safe.
+        self.disk.make_folder(f"{draft}/pins", PRIVATE)
+        with closing(self.disk.create(f"{draft}/data", 0o600)) as data:
+            data.allocate(want.size_bytes)
+            data.sync()
+        with closing(self.disk.create(f"{draft}/writer", 0o600)):
+            """Never unlinked while the ingest lives: it is what the writer locks."""
+        replace_file(self.disk, f"{draft}/want.json", want_file(lease_s, want.aliases))
+        replace_file(self.disk, f"{draft}/image.json", encode(image), mode=0o644)
+        if pin is not None:
+            pins.write_pin(self.disk, draft, pin, is_durable=True)
+
+    def _compare(self, want: Want, image: Image) -> None:
+        if want.digest and image.size_bytes != want.size_bytes:
+            raise BadRequest(
+                f"image {want.uri} is said to have {want.size_bytes} bytes, but the content of that digest "
+                f"has {image.size_bytes}: correct the size or the digest"
+            )
+
+    # -- names and leases ------------------------------------------------------------------
+
+    def add_alias(self, alias: Alias) -> None:
+        """Let a name stand for a digest, from now on and durably. The last one wins."""
+        checked_name(alias.name, "an alias")
+        if digest_of(alias.name):
+            if checked_digest(alias.name) == alias.digest:
+                return
+            raise BadRequest(f"the digest {alias.name} cannot be the name of another image")
+        with disk_errors(f"writing the alias {alias.name[:100]}"):
+            if self.alias(alias.name) == alias:
+                # Whoever wrote it may have died before syncing it.
+                self.disk.sync_folder(self.layout.folder("aliases"))
+            else:
+                replace_file(self.disk, self.layout.alias(alias.name), encode(alias))
+
+    def remove_alias(self, name: str) -> bool:
+        """Forget a name; other names of the same image stay, and so does the image."""
+        with disk_errors(f"removing the alias {name[:100]}"):
+            try:
+                self.disk.remove(self.layout.alias(name))
+            except FileNotFoundError:
+                return False
+            self.disk.sync_folder(self.layout.folder("aliases"))
+        return True
+
+    def pin(self, name: str, pin: Pin, *, is_durable: bool = True) -> Image:
+        """Lease an image that is here: from the return on it stays until the pin ends."""
+        pins.checked_pin(pin, self.clock.now_s())
+        for _ in range(MOST_MOVES):
+            image = self.find(name)
+            if image is None:
+                raise Missing(f"image {name} is not in the pool: add it first")
+            if self._pin_in(self.layout.image(image.digest), pin, is_durable=is_durable):
+                return image
+        raise Busy(f"image {name} comes and goes too fast to be held: try again")
+
+    def unpin(self, name: str, owner: str) -> bool:
+        """Give a lease back; whether there was one. What is arriving may be meant as well."""
+        digest = digest_of(name)
+        alias = self.alias(name) if digest is None else None
+        folders = [self.layout.ingest("u" + file_name(name))]
+        found = digest or (alias.digest if alias else None)
+        if found:
+            folders += [self.layout.ingest(found), self.layout.image(found)]
+        with disk_errors("removing a pin"):
+            removed = [pins.remove_pin(self.disk, folder, owner) for folder in folders]
+        return any(removed)
+
+    def use(self, digest: str) -> None:
+        """Count a use. A statistic: it may be lost, and nobody waits for it."""
+        now_s = self.clock.now_s()
+        path = f"{self.layout.image(digest)}/uses"
+        try:
+            uses, _ = room.read_uses(self.disk, path)
+            replace_file(self.disk, path, b"%d %d\n" % (uses + 1, now_s), is_durable=False)
+        except OSError:
+            return
+        with suppress(OSError):
+            if self._has_index():
+                self.index.touch(digest, now_s)
+
+    def _has_index(self) -> bool:
+        """Whether the index is open, or can be opened without waiting for anybody."""
+        if self.index.is_open:
+            return True
+        lock = self.disk.lock(self.layout.lock, is_shared=False, waits=False)
+        if lock is None:
+            return False
+        try:
+            return self.index.open(self.disk.boot_id())
+        finally:
+            lock.release()
+
+    def _pin_in(self, folder: str, pin: Pin, *, is_durable: bool = True) -> bool:
+        """Whether the pin is on what lies there; False if that moved meanwhile."""
+        with disk_errors(f"pinning for {pin.owner}"):
+            try:
+                lock = self.disk.lock(folder, is_shared=True, waits=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            if lock is None:
+                return False
+            try:
+                if not lock.is_of(folder):
+                    return False
+                # Jobs' instances do not wait for others' leases to be on the disk.
+                with self._renewing if pin.kind == "hold" else nullcontext():
+                    pins.write_pin(
+                        self.disk, folder, pins.renewed(self.disk, folder, pin), is_durable=is_durable
+                    )
+                if is_durable:
+                    # Whoever committed the image may not yet have synced its name.
+                    self.disk.sync_folder(folder.rpartition("/")[0])
+                return lock.is_of(folder)
+            except FileNotFoundError:
+                return False
+            finally:
+                lock.release()
+
+    # -- changing --------------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self, doing: str) -> Iterator[None]:
+        """Hold the pool's lock, with an index that can be believed.
+
+        The lock file says "busy" meanwhile. Who finds it so knows that the last holder
+        died on the way, and looks at the folders again before it goes on.
+        """
+        with disk_errors(doing):
+            lock = self.disk.lock(self.layout.lock, is_shared=False, waits=True)
+            if lock is None:
+                raise Busy(f"the pool {self.layout.root} is locked")
+            try:
+                with self._marked():
+                    yield
+            finally:
+                lock.release()
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        marker = self.disk.open(self.layout.lock, for_writing=True)
+        try:
+            was_busy = marker.read_at(0, 4) == b"busy"
+            marker.write_at(0, b"busy")
+            if was_busy or not self.index.open(self.disk.boot_id()):
+                room.rescan(self)
+            try:
+                yield
+            except DiskFailed:
+                raise
+            except CacheError:
+                # A refusal, made before anything was changed.
+                marker.write_at(0, b"idle")
+                raise
+            marker.write_at(0, b"idle")
+        finally:
+            marker.close()
+
+    # -- who may ---------------------------------------------------------------------------
+
+    def authorise(self, digest: str, uid: int, gids: frozenset[int] = frozenset()) -> Image:
+        """The image, if that user may use it; asked anew for every consumer."""
+        image = self.image(digest)
+        if image is None:
+            raise Missing(f"image {digest[:12]} is not in the pool: add it first")
+        readers = image.readers
+        if not (
+            readers.is_public
+            or uid in (0, image.owner_uid)
+            or uid in readers.uids
+            or not gids.isdisjoint(readers.gids)
+        ):
+            raise NotAllowed(f"image {image.short} is private: ask its owner (uid {image.owner_uid}) for it")
+        return image
+
+    def change_image(self, image: Image) -> None:
+        """Write what is known of an image anew: its readers, its expiry."""
+        self._change_image(image.digest, lambda there: image)
+
+    def _change_image(self, digest: str, changed: Callable[[Image], Image]) -> Image:
+        """What is known of it, changed from what it is when nobody else can change it."""
+        folder = self.layout.image(digest)
+        with self.changing(f"changing image {digest[:12]}"):
+            there = self.image(digest)
+            if there is None:
+                raise Missing(f"image {digest[:12]} is not in the pool any more")
+            image = changed(there)
+            # In this order, so that it is never more readable than its record says.
+            if there.readers.is_public and not image.readers.is_public:
+                self._set_data_mode(image)
+            replace_file(self.disk, f"{folder}/image.json", encode(image), mode=0o644)
+            if image.readers.is_public:
+                self._set_data_mode(image)
+            self.index.put(room.entry_of(self, image))
+        return image
+
+    def _set_data_mode(self, image: Image) -> None:
+        with closing(self.disk.open(self.data_path(image.digest))) as data:
+            data.set_mode(image.data_mode)
+            data.sync()
+
+    def allow(self, image: Image, uid: int) -> Image:
+        """Let one more user use a private image."""
+
+        def admit(there: Image) -> Image:
+            readers = dataclasses.replace(there.readers, uids=tuple(sorted({*there.readers.uids, uid})))
+            return dataclasses.replace(there, readers=readers)
+
+        return self._change_image(image.digest, admit)
+
+
+def _is_left_by_init(name: str) -> bool:
+    """Whether an `init` that died, or a pool that lost its settings, can have left that."""
+    ours = {*FOLDERS, "lock", "lost+found"}
+    return name in ours or name.startswith((".pool.json.", "index.sqlite", "clock.json", ".clock.json."))
+
+
+def _readable(read: Callable[[str], Found | None], names: Iterable[str]) -> list[Found]:
+    """What can be read of these, in their order."""
+    found = []
+    for name in names:
+        with suppress(PoolDamaged):
+            each = read(name)
+            if each is not None:
+                found.append(each)
+    return found

@@ -1,0 +1,1 @@
+"""How answers of the service are shown on a terminal."""

@@ -1,0 +1,122 @@
+"""A decision of the service on one screen: what is promised, or why not and what would work."""
+
+from __future__ import annotations
+
+import shlex
+
+from cachemgr.base.sizes import in_words
+from cachemgr.cli.tables import printable
+from cachemgr.cli.times import span_in_words
+from outrider.cli.asking.display.terminal import Paint, facts
+from outrider.cli.asking.display.words import When, image_name, nodes_in_words, short, slack_in_words
+from outrider.service.answers import Decision, ImageView
+
+WORKFLOWS = {
+    "slurm": "sbatch --reservation={name} --nodes={nodes} SCRIPT",
+    "gridengine": "outrider submit --reservation {name} --nodes {nodes} SCRIPT",
+    "embedded": "outrider submit --reservation {name} --nodes {nodes} SCRIPT",
+}
+"""How a job is let run in a reservation, for each batch system that has a short way."""
+MOST_REMEDIES = 8
+
+
+def accepted_screen(decision: Decision, when: When, paint: Paint, head: str, following: str) -> str:
+    """What was promised. `head` is the verb: is reserved, would be accepted."""
+    times = ""
+    if decision.start_s is not None and decision.end_s is not None:
+        times = f", {when.period(decision.start_s, decision.end_s)}"
+    title = f"{paint(printable(decision.name or decision.workspace), 'bold')} {paint(head, 'green')}"
+    lines = [f"{title}: {nodes_in_words(decision.node_count, printable(decision.nodes))}{times}"]
+    shown = facts(
+        [
+            ("image", image_line(decision.image)),
+            ("ready", _ready(decision, when)),
+            ("to move", _to_move(decision)),
+            ("saved", _saved(decision)),
+            ("next", following),
+        ],
+        paint,
+    )
+    return "\n".join([*lines, shown])
+
+
+def refused_screen(decision: Decision, when: When, paint: Paint, head: str, again: str) -> str:
+    """Why not, and what would work. `again` is the command line with the earliest start in it."""
+    title = f"{paint(printable(decision.name or decision.workspace), 'bold')} {paint(head, 'red')}"
+    lines = [f"{title}: {printable(decision.reason)}"]
+    earliest = ""
+    if decision.earliest_start_s is not None:
+        at = f"{when.clock(decision.earliest_start_s)} ({when.distance(decision.earliest_start_s)})"
+        later = ""
+        if decision.start_s is not None and decision.earliest_start_s > decision.start_s:
+            later = f", {span_in_words(decision.earliest_start_s - decision.start_s)} later than asked for"
+        earliest = f"{at}{later}\n{again}" if again else f"{at}{later}"
+    remedies = [printable(each) for each in decision.remedies[:MOST_REMEDIES]]
+    shown = facts(
+        [
+            ("image", image_line(decision.image)),
+            ("earliest", earliest),
+            ("or" if earliest else "try", "\n".join(remedies)),
+        ],
+        paint,
+    )
+    return "\n".join([*lines, shown])
+
+
+def next_steps(decision: Decision, batch_system: str) -> str:
+    """What to type next: to see it come about, and to use it."""
+    name, node_count = printable(decision.name), decision.node_count
+    shown = f"outrider show {shlex.quote(name)}"
+    form = WORKFLOWS.get(batch_system)
+    if form is None:
+        return f"{shown}\noutrider watch {shlex.quote(name)} --until ready"
+    steps = [shown, form.format(name=shlex.quote(name), nodes=node_count)]
+    if batch_system == "gridengine":
+        steps.append(
+            f"{qsub_form('NUMBER', decision.environment, decision.slots)}, with the NUMBER shown then"
+        )
+    return "\n".join(steps)
+
+
+def qsub_form(number: str, environment: str, slots: int) -> str:
+    """How Grid Engine's own command has a job run in an advance reservation, on all of its nodes."""
+    whole = f" -pe {printable(environment)} {slots}" if environment else ""
+    return f"qsub -ar {printable(number)} -l outrider_reservation=TRUE{whole} SCRIPT"
+
+
+def image_line(image: ImageView) -> str:
+    """ubuntu.qcow2, 2.1 GiB, sha256:9f86d081884c."""
+    digest = f", sha256:{short(image.digest)}" if image.digest else ""
+    private = ", private" if image.is_private else ""
+    return f"{image_name(image.uri, image.digest)}, {in_words(image.size_bytes)}{digest}{private}"
+
+
+def _ready(decision: Decision, when: When) -> str:
+    if decision.ready_s is None:
+        return ""
+    if not decision.transfers and decision.ready_s <= when.now_s:
+        return "now: the image is on all of these nodes and is kept there"
+    slack = f", {slack_in_words(decision.slack_s)}" if decision.slack_s is not None else ""
+    latest = decision.latest_ready_s
+    more = "" if latest is None or latest == decision.ready_s else f"; at the latest {when.clock(latest)}"
+    return f"about {when.clock(decision.ready_s)}{slack}{more}"
+
+
+def _to_move(decision: Decision) -> str:
+    if not decision.transfers:
+        return "nothing"
+    from outrider.cli.asking.display.staging import folded
+
+    total_bytes = sum(each.size_bytes for each in decision.transfers)
+    to = folded(each.nodes for each in decision.transfers)
+    return f"{in_words(total_bytes)} to {to}"
+
+
+def _saved(decision: Decision) -> str:
+    if not decision.saved_bytes and not decision.nodes_with_image:
+        return ""
+    where = printable(decision.nodes_with_image)
+    reason = (
+        f": {where} {'have' if '[' in where or ',' in where else 'has'} the image, or will" if where else ""
+    )
+    return f"{in_words(decision.saved_bytes)}{reason}"

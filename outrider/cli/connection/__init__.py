@@ -1,0 +1,1 @@
+"""How commands reach the service: its socket or its address, and who asks."""

@@ -1,0 +1,165 @@
+"""Where the service is asked: its socket on this machine, or an address on another.
+
+On the socket the kernel says who asks. Over the network MUNGE does: each attempt to send a request
+has a credential of its own, since one serves once.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import os
+import socket
+from dataclasses import dataclass
+from typing import Protocol
+
+from outrider.cli.errors import InputError, NotAllowedError, UnreachableError
+
+MOST_PATH_BYTES = 107
+"""What the system takes as a socket's path."""
+MOST_HOST_CHARACTERS = 253
+MOST_PORT = 65_535
+_STRANGE = (errno.ENOTSOCK, errno.EPROTOTYPE, errno.ENOTDIR)
+_HOST_SIGNS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_")
+_ADDRESS_SIGNS = frozenset("0123456789ABCDEFabcdef:.")
+
+
+class NotThere(Exception):
+    """Nothing was sent, because nobody listens."""
+
+
+class Stranger(Exception):
+    """What is there is nothing that could be the service."""
+
+
+class Door(Protocol):
+    """One place where a service may be asked."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do when nobody listens."""
+
+    @property
+    def way(self) -> str:
+        """How another one is named."""
+
+    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection that stands. Raises NotThere, Stranger, CommandError or another OSError."""
+
+    def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
+        """Headers that say who asks, for one attempt to send this. Raises CommandError."""
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class SocketDoor:
+    """The service on this machine."""
+
+    remedy = "Start it with systemctl start outriderd, or name its socket with --socket or OUTRIDER_SOCKET"
+    way = "name the right socket with --socket or OUTRIDER_SOCKET"
+
+    def __init__(self, path: str) -> None:
+        if len(os.fsencode(path)) > MOST_PATH_BYTES:
+            raise InputError(
+                f"--socket {path}: longer than the {MOST_PATH_BYTES} bytes a socket's path may have"
+            )
+        self.name = path
+
+    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        connection = _SocketConnection(self.name, timeout_s)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            if isinstance(error, PermissionError):
+                raise NotAllowedError(
+                    f"you may not connect to {self.name}: ask the administrator for access to the socket "
+                    "and its folder"
+                ) from error
+            if isinstance(error, (FileNotFoundError, ConnectionRefusedError, BlockingIOError)):
+                raise NotThere(error.strerror or str(error)) from error
+            if error.errno in _STRANGE:
+                raise Stranger from error
+            raise
+        return connection
+
+    def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerDoor:
+    """The service on another machine, which trusts what this machine's MUNGE says of who asks."""
+
+    host: str
+    port: int
+    name: str
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "See that it runs there and that its tcp.listen is this address, or name another one with "
+            "--server or OUTRIDER_SERVER"
+        )
+
+    @property
+    def way(self) -> str:
+        return "name the right address with --server or OUTRIDER_SERVER"
+
+    def connect(self, timeout_s: float) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise self._unconnected(error, timeout_s) from error
+        return connection
+
+    def vouch(self, method: str, target: str, key: str, body: bytes, timeout_s: float) -> dict[str, str]:
+        from outrider.cli.connection.munge import authorisation
+
+        return {"Authorization": authorisation(method, target, key, body, timeout_s=timeout_s)}
+
+    def _unconnected(self, error: OSError, timeout_s: float) -> Exception:
+        if isinstance(error, ConnectionRefusedError):
+            return NotThere(error.strerror or str(error))
+        if isinstance(error, socket.gaierror):
+            reason = f"no machine is known by that name ({error.strerror})"
+        elif isinstance(error, TimeoutError):
+            reason = f"nothing came back within {timeout_s:.0f} s, as when a firewall is between"
+        else:
+            reason = error.strerror or str(error)
+        return UnreachableError(
+            f"{self.name} cannot be reached: {reason}; see that machine and the network, or {self.way}"
+        )
+
+
+def server_door(address: str) -> ServerDoor:
+    """The door at HOST:PORT, or [ADDRESS]:PORT for IPv6. Raises InputError."""
+    host, _, port = address.rpartition(":")
+    bare, signs = host, _HOST_SIGNS
+    if host.startswith("[") and host.endswith("]"):
+        bare, signs = host[1:-1], _ADDRESS_SIGNS
+    is_number = port.isascii() and port.isdigit() and len(port) <= len(str(MOST_PORT))
+    if (
+        not (is_number and 0 < int(port) <= MOST_PORT)
+        or not 0 < len(bare) <= MOST_HOST_CHARACTERS
+        or not signs.issuperset(bare)
+    ):
+        raise InputError(
+            f"--server {address}: not HOST:PORT; write head:7707, or [2001:db8::1]:7707 for an IPv6 address"
+        )
+    return ServerDoor(host=bare, port=int(port), name=address)

@@ -1,0 +1,1 @@
+"""What every installation needs, whichever the batch system."""

@@ -1,0 +1,202 @@
+"""The board on which best effort is placed: everything that is taken, by reservations and by runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from outrider.core.besteffort.suspension import DiskQueue, Segment, SegmentShare, SuspensionRules
+from outrider.core.images.reuse import Life, Stay
+from outrider.core.links.fifo import Scheduled
+from outrider.core.model import Image, Workspace
+from outrider.core.nodes.timeline import FOREVER, Timeline, numbers
+from outrider.core.reservations.book import Book
+
+
+class Backfilling(Enum):
+    """Who may overtake whom."""
+
+    OFF = "off"
+    """Nobody: the first that cannot be placed holds up all behind it."""
+    GREEDY = "greedy"
+    """Everybody who can start; nobody is promised a start (thesis, section 6.1)."""
+    RESERVING = "reserving"
+    """The first few that cannot start get a place in the future; the rest may use what is left."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueRules:
+    backfilling: Backfilling = Backfilling.GREEDY
+    places: int | None = 1
+    """With RESERVING: how many waiting workspaces have a place at a time. 1 is aggressive
+    (EASY), None conservative."""
+    suspension: SuspensionRules = field(default_factory=SuspensionRules)
+
+
+@dataclass(slots=True)
+class WaitingWorkspace:
+    """A workspace in the queue. `left` counts the instances of a serial one still to place."""
+
+    order: int
+    workspace: Workspace
+    need: int
+    left: int
+    least_nodes: int = 1
+    """How many nodes it takes at the very least."""
+    least_s: int = 1
+    """For how long at the very least they must be free."""
+    kind: tuple[int, int] | None = None
+    """What it needs and the size of its image: what decides when it could start. None if that
+    depends on how many transfers it takes."""
+
+
+@dataclass(slots=True, eq=False)
+class BestEffortRun:
+    """Best-effort instances that have a place."""
+
+    order: int
+    index: int
+    workspace: Workspace
+    need: int
+    ready_s: int
+    segments: tuple[Segment, ...]
+    first_shares: tuple[SegmentShare, ...]
+    """Where it was placed: kept when its segments are taken back before it begins."""
+    lives: list[tuple[int, Life]]
+    placed_s: int
+    transfers: tuple[Scheduled, ...] = ()
+    has_begun: bool = False
+    changes: int = 0
+    """How often its segments were planned anew: what was expected of older ones is void."""
+    is_in_book: bool = False
+    """Whether it keeps reservations away: it runs and cannot be suspended."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.workspace.name}/{self.index}"
+
+    @property
+    def together(self) -> int:
+        """How many instances it has: all of a parallel workspace, one of a serial one."""
+        return self.workspace.instances if self.workspace.is_parallel else 1
+
+    @property
+    def start_s(self) -> int:
+        return self.segments[0].start_s
+
+    @property
+    def end_s(self) -> int:
+        return self.segments[-1].end_s
+
+    def nodes_from(self, now_s: int) -> set[int]:
+        """The nodes that it uses now or later."""
+        return {share.node for segment in self.segments if segment.end_s > now_s for share in segment.shares}
+
+
+class QueueBoard:
+    """What placing best effort is decided against, and what it changes."""
+
+    def __init__(self, book: Book, rules: QueueRules) -> None:
+        self.book = book
+        self.links = book.links
+        self.rules = rules
+        self.everything = Timeline(book.timeline.nodes, is_tidy=False)
+        self.everything.fill(book.leases(), now_s=0)
+        self.lanes = [DiskQueue() for _ in book.timeline.nodes]
+        self.runs: dict[str, BestEffortRun] = {}
+        self._free: dict[tuple[int, int], int] = {}
+        self._free_times: dict[tuple[int, int], list[int]] = {}
+        self._free_state = (-1, 0)
+        self._largest: dict[int, int] = {}
+        self._large_enough: dict[int, int] = {}
+        self.private: list[Stay] = []
+        """Where images are not reused: each instance's own file."""
+
+    def free_nodes(self, need: int, at_s: int) -> int:
+        """The nodes with room for one instance at an instant, remembered until anything changes.
+
+        A walk of the queue asks the same for one waiting workspace after the other.
+        """
+        self._refresh()
+        mask = self._free.get((need, at_s))
+        if mask is None:
+            mask = self._free[need, at_s] = self.everything.free_nodes(need, at_s) & self.book.available
+        return mask
+
+    def free_times(self, need: int, at_s: int) -> Sequence[int]:
+        """Until when each node that is free at an instant stays so, the longest first."""
+        self._refresh()
+        times = self._free_times.get((need, at_s))
+        if times is None:
+            times, mask = [], 0
+            rows = self.everything.rows
+            for node in numbers(self.book.available):
+                until_s = rows[node].free_until(need, at_s)
+                if until_s > at_s:
+                    times.append(until_s)
+                    mask |= 1 << node
+            times.sort(reverse=True)
+            self._free_times[need, at_s] = times
+            self._free[need, at_s] = mask
+        return times
+
+    def _refresh(self) -> None:
+        """Forget what was remembered if anything has changed since."""
+        state = (self.everything.changes, self.book.available)
+        if self._free_state != state:
+            self._free_state = state
+            self._free.clear()
+            self._free_times.clear()
+
+    def nodes_for(self, image: Image | None) -> int:
+        """A mask of the nodes whose pool, if empty, has room for the image."""
+        if image is None or not self.book.terms.is_reusing:
+            return self.book.timeline.everyone
+        mask = self._large_enough.get(image.size_bytes)
+        if mask is None:
+            limits = [pool.limit_bytes for pool in self.book.pools.pools]
+            mask = sum(
+                1 << node for node, limit in enumerate(limits) if limit is None or image.size_bytes <= limit
+            )
+            self._large_enough[image.size_bytes] = mask
+        return mask
+
+    def largest_room(self, need: int) -> int:
+        """How many instances fit on the biggest node when it is empty."""
+        room = self._largest.get(need)
+        if room is None:
+            layout = self.everything.layout
+            capacities = self.everything.by_capacity
+            room = max(layout.most(need, capacity, FOREVER) for capacity in capacities)
+            self._largest[need] = room
+        return room
+
+    def occupy(self, run: BestEffortRun) -> None:
+        """Enter a run's segments in the slot table and the disks' lanes."""
+        for segment in run.segments:
+            self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
+            for node, start_s, length_s in segment.disk:
+                self.lanes[node].take(start_s, length_s)
+
+    def vacate(self, run: BestEffortRun, from_s: int) -> None:
+        """Give back what a run has from `from_s` on; its segments are cut accordingly."""
+        kept: list[Segment] = []
+        for segment in run.segments:
+            if segment.end_s <= from_s:
+                kept.append(segment)
+                continue
+            start_s = max(segment.start_s, from_s)
+            self.everything.release_all(segment.amounts(), start_s, segment.end_s)
+            done: list[tuple[int, int, int]] = []
+            for node, begin_s, length_s in segment.disk:
+                if begin_s < from_s:
+                    done.append((node, begin_s, length_s))
+                else:
+                    self.lanes[node].give_back(begin_s, length_s)
+            if segment.start_s < from_s:
+                resume_s = min(segment.resume_s, from_s - segment.start_s)
+                suspend_s = max(0, from_s - (segment.end_s - segment.suspend_s))
+                shares = segment.shares
+                kept.append(Segment(segment.start_s, from_s, shares, resume_s, suspend_s, tuple(done)))
+        run.segments = tuple(kept)

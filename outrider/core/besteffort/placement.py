@@ -1,0 +1,335 @@
+"""Where and when best effort can run: the nodes, the moment its image is there, the segments.
+
+Nothing is changed here; what is found is a `Place`, which `besteffort` takes or leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from outrider.core.besteffort.board import QueueBoard
+from outrider.core.besteffort.suspension import Segment, SegmentShare, plan_run
+from outrider.core.images.reuse import Life
+from outrider.core.model import Image, Workspace
+from outrider.core.nodes.timeline import FOREVER, numbers
+from outrider.core.reservations.book import Shipping
+from outrider.core.reservations.fitting import fit
+from outrider.core.reservations.sweep import SlotSweep
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPlacement:
+    """A way to run a workspace: its segments, and where its image comes from.
+
+    `joined` are stays of the image to be extended, `revived` nodes where it lingers, and
+    `missing` those to which it must be transferred.
+    """
+
+    ready_s: int
+    segments: tuple[Segment, ...]
+    joined: tuple[tuple[int, Life], ...] = ()
+    revived: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+
+    @property
+    def end_s(self) -> int:
+        return self.segments[-1].end_s
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """When an image can be used on a node, and why then: a stay, lingering, or a transfer."""
+
+    ready_s: int
+    life: Life | None = None
+    is_lingering: bool = False
+
+
+def source_on(board: QueueBoard, image: Image, node: int, now_s: int) -> ImageSource | None:
+    """The earliest use of the image on the node without a new transfer; None if there is none."""
+    if not board.book.terms.is_reusing:
+        return None
+    pool = board.book.pools.pools[node]
+    life = pool.life_at(image.key, now_s)
+    if life is not None and life.transfer is None:
+        return ImageSource(now_s, life)
+    if image.key in pool.lingering:
+        return ImageSource(now_s, None, True)
+    # A transfer on the best-effort link may be joined; one with a deadline may still move.
+    coming = pool.coming(image.key, now_s)
+    if coming is not None and coming.transfer is not None and coming.is_firm:
+        return ImageSource(coming.ready_s, coming)
+    return None
+
+
+def place_one(board: QueueBoard, workspace: Workspace, need: int, now_s: int) -> RunPlacement | None:
+    """The place for one instance that ends first; among equals the first node's."""
+    image = workspace.image
+    arrival_s = now_s
+    if image is not None:
+        arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
+    best: RunPlacement | None = None
+    best_end_s = FOREVER
+    if image is None or not board.book.pools.mask_with(image.key):
+        candidates = board.free_nodes(need, arrival_s)
+    else:
+        candidates = board.book.available
+    for node in numbers(candidates):
+        source = None if image is None else source_on(board, image, node, now_s)
+        ready_s = arrival_s if source is None else source.ready_s
+        if ready_s + workspace.duration_s >= best_end_s:
+            continue
+        place = _one_on(board, workspace, need, node, source, ready_s, now_s)
+        if place is not None and place.end_s < best_end_s:
+            best, best_end_s = place, place.end_s
+    return best
+
+
+def _one_on(
+    board: QueueBoard,
+    workspace: Workspace,
+    need: int,
+    node: int,
+    source: ImageSource | None,
+    ready_s: int,
+    now_s: int,
+) -> RunPlacement | None:
+    shares = (SegmentShare(node, 1, need),)
+    segments = _segments(board, workspace, shares, ready_s)
+    if segments is None:
+        return None
+    place = RunPlacement(ready_s=ready_s, segments=segments)
+    if workspace.image is None:
+        return place
+    if source is None:
+        place = replace(place, missing=(node,))
+    elif source.life is not None:
+        place = replace(place, joined=((node, source.life),))
+    else:
+        place = replace(place, revived=(node,))
+    return place if _pools_allow(board, workspace.image, place, now_s) else None
+
+
+def place_together(
+    board: QueueBoard, workspace: Workspace, need: int, now_s: int, *, may_wait: bool
+) -> RunPlacement | None:
+    """A place for all instances at the same time: at once, or, if it `may_wait`, later."""
+    image = workspace.image
+    if image is None:
+        place = _together_at(board, workspace, need, now_s, None, now_s)
+        arrival_s = now_s
+    else:
+        place = _where_it_is(board, workspace, image, need, now_s)
+        arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
+        if place is None and not _is_hopeless(board, image, need, arrival_s, now_s):
+            place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
+        elif board.book.terms.shipping is Shipping.PER_NODE:
+            arrival_s = board.links.end_if_added(image.size_bytes, workspace.instances, now_s)
+    if place is not None or not may_wait:
+        return place
+    return _later(board, workspace, need, arrival_s, now_s)
+
+
+def _is_hopeless(board: QueueBoard, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
+    """Whether what did not fit where the image is will not fit after a transfer either.
+
+    So it is if every free node can use the image now and nothing begins or ends meanwhile.
+    """
+    free = board.free_nodes(need, now_s)
+    if free & ~board.book.pools.mask_with(image.key) or not board.everything.is_quiet(now_s, arrival_s):
+        return False
+    return len(_sources(board, image, free, FOREVER, now_s)) == free.bit_count()
+
+
+def _where_it_is(
+    board: QueueBoard, workspace: Workspace, image: Image, need: int, now_s: int
+) -> RunPlacement | None:
+    """A place on nodes that have the image now, or will have it by a transfer under way."""
+    pools = board.book.pools
+    holders = pools.mask_with(image.key)
+    if holders.bit_count() * board.largest_room(need) < workspace.instances:
+        return None
+    for ready_s in [now_s, *(at_s for at_s in pools.coming_times(image.key) if at_s > now_s)]:
+        place = _together_at(board, workspace, need, ready_s, holders, now_s)
+        if place is not None and not place.missing:
+            return place
+    return None
+
+
+def _with_transfers(
+    board: QueueBoard, workspace: Workspace, image: Image, need: int, now_s: int
+) -> tuple[RunPlacement | None, int]:
+    """A place that begins when the transfers it needs have ended; and the last such moment tried.
+
+    More transfers end later, and later other nodes may be free: so the number is raised until
+    it suffices for the nodes that are free then.
+    """
+    most = 1 if board.book.terms.shipping is Shipping.RELAY else workspace.instances
+    count = 1
+    while True:
+        arrival_s = board.links.end_if_added(image.size_bytes, count, now_s)
+        place = _together_at(board, workspace, need, arrival_s, None, now_s)
+        needed = most if place is None else min(most, len(place.missing))
+        if needed <= count:
+            return place, arrival_s
+        count = needed
+
+
+def _sources(
+    board: QueueBoard, image: Image | None, nodes: int, start_s: int, now_s: int
+) -> dict[int, ImageSource]:
+    """Where, among `nodes`, the image can be used at `start_s` without a new transfer."""
+    found: dict[int, ImageSource] = {}
+    if image is not None:
+        for node in numbers(nodes & board.book.pools.mask_with(image.key)):
+            source = source_on(board, image, node, now_s)
+            if source is not None and source.ready_s <= start_s:
+                found[node] = source
+    return found
+
+
+def _together_at(
+    board: QueueBoard, workspace: Workspace, need: int, start_s: int, only: int | None, now_s: int
+) -> RunPlacement | None:
+    """A place that begins at `start_s`: whole if possible, else in segments around reservations."""
+    available = board.free_nodes(need, start_s) & board.nodes_for(workspace.image)
+    if only is not None:
+        available &= only
+    if available.bit_count() * board.largest_room(need) < workspace.instances:
+        return None
+    image = workspace.image
+    if image is not None:
+        # When every free node has the image in some way, which one is taken makes no
+        # difference: only those chosen are then looked at.
+        if not available & ~board.book.pools.mask_with(image.key):
+            place = _fitted(board, workspace, need, start_s, available, {}, now_s)
+            if place is None or not place.missing:
+                return place
+        ready = _sources(board, image, available, start_s, now_s)
+        if only is not None:
+            available = sum(1 << node for node in ready)
+        return _fitted(board, workspace, need, start_s, available, ready, now_s)
+    return _fitted(board, workspace, need, start_s, available, {}, now_s)
+
+
+def _fitted(
+    board: QueueBoard,
+    workspace: Workspace,
+    need: int,
+    start_s: int,
+    available: int,
+    ready: dict[int, ImageSource],
+    now_s: int,
+) -> RunPlacement | None:
+    """A place on some of the `available` nodes, those that are `ready` first."""
+    windows = [workspace.duration_s]
+    suspension = board.rules.suspension
+    if suspension.is_allowed and workspace.is_preemptible:
+        windows.append(min(workspace.duration_s, suspension.least_run_s))
+    for window_s in windows:
+        fits = fit(
+            board.everything,
+            instances=workspace.instances,
+            need=need,
+            start_s=start_s,
+            end_s=start_s + window_s,
+            holders=sum([1 << node for node in ready]),
+            available=available,
+        )
+        if isinstance(fits, int):
+            continue
+        shares = tuple(
+            SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits
+        )
+        segments = _segments(board, workspace, shares, start_s)
+        if segments is None:
+            continue
+        if workspace.image is None:
+            return RunPlacement(ready_s=start_s, segments=segments)
+        chosen_nodes = sum(1 << share.node for share in shares)
+        sources = ready or _sources(board, workspace.image, chosen_nodes, start_s, now_s)
+        place = _sourced(shares, segments, sources, start_s)
+        if _pools_allow(board, workspace.image, place, now_s):
+            return place
+    return None
+
+
+def _sourced(
+    shares: Sequence[SegmentShare],
+    segments: tuple[Segment, ...],
+    ready: dict[int, ImageSource],
+    ready_s: int,
+) -> RunPlacement:
+    joined: list[tuple[int, Life]] = []
+    revived: list[int] = []
+    missing: list[int] = []
+    for share in shares:
+        source = ready.get(share.node)
+        if source is None:
+            missing.append(share.node)
+        elif source.life is None:
+            revived.append(share.node)
+        else:
+            joined.append((share.node, source.life))
+    return RunPlacement(
+        ready_s=ready_s,
+        segments=segments,
+        joined=tuple(joined),
+        revived=tuple(revived),
+        missing=tuple(missing),
+    )
+
+
+def _later(
+    board: QueueBoard, workspace: Workspace, need: int, arrival_s: int, now_s: int
+) -> RunPlacement | None:
+    """The first place from `arrival_s` on, when every transfer it may need has ended."""
+    sweep = SlotSweep(
+        board.everything,
+        instances=workspace.instances,
+        need=need,
+        duration_s=workspace.duration_s,
+        start_s=arrival_s,
+        available=board.book.available & board.nodes_for(workspace.image),
+    )
+    start_s = sweep.advance()
+    if start_s is None:
+        return None
+    place = _together_at(board, workspace, need, start_s, None, now_s)
+    if place is None:
+        return None
+    used = [life.ready_s for _, life in place.joined] + ([arrival_s] if place.missing else [])
+    return replace(place, ready_s=max([now_s, *used]))
+
+
+def _segments(
+    board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], start_s: int
+) -> tuple[Segment, ...] | None:
+    rules = board.rules.suspension
+    if not workspace.is_preemptible and rules.is_allowed:
+        rules = replace(rules, is_allowed=False)
+    return plan_run(
+        board.everything.rows,
+        board.lanes,
+        shares,
+        start_s,
+        workspace.duration_s,
+        rules,
+        rules.overhead_s(workspace.resources),
+        reserved=None if rules.makes_way_for_all else board.book.timeline.rows,
+    )
+
+
+def _pools_allow(board: QueueBoard, image: Image, place: RunPlacement, now_s: int) -> bool:
+    """Whether every pool has room for what the place keeps or brings, at every instant."""
+    pools = board.book.pools.pools
+    for node, life in place.joined:
+        if place.end_s > life.expires_s and not pools[node].has_room(
+            [(max(life.expires_s, now_s), place.end_s, image.size_bytes)], now_s
+        ):
+            return False
+    return all(
+        pools[node].has_room([(now_s, place.end_s, image.size_bytes)], now_s)
+        for node in (*place.revived, *place.missing)
+    )

@@ -1,0 +1,251 @@
+"""How best-effort work runs around reservations: suspended before one, resumed after it.
+
+A *run* is a list of segments, each on nodes of its own. Suspending writes an instance's
+memory to its node's disk at the end of a segment, resuming reads it at the beginning of
+the next; both take time out of the segment and, if so configured, one at a time on each
+node. A segment too short to be worth its overhead is not used.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from outrider.core.model import Resources
+from outrider.core.nodes.timeline import FOREVER, NodeTimeline
+
+BYTES_PER_MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SuspensionRules:
+    """Whether and at what cost best effort is suspended before a reservation."""
+
+    is_allowed: bool = True
+    disk_bytes_per_s: int | None = None
+    """Memory is written and read at this rate; None makes it free and instantaneous."""
+    is_serialised: bool = True
+    """Whether the instances of one node write and read one after the other."""
+    is_migrating: bool = False
+    """Whether what is suspended may be resumed on other nodes."""
+    migration_bytes_per_s: int = 12_500_000
+    makes_way_for_all: bool = False
+    """Whether a run is also planned around other best-effort runs, not only reservations. For
+    serial instances this fills every gap, as the thesis' simulator does; what must run in
+    parallel is torn into small pieces by it."""
+    least_run_s: int = 1
+    """The least useful time for which a segment is worth being used."""
+
+    def overhead_s(self, resources: Resources) -> int:
+        """What suspending, or resuming, one instance takes."""
+        if self.disk_bytes_per_s is None:
+            return 0
+        return -(-resources["memory_mib"] * BYTES_PER_MIB // self.disk_bytes_per_s)
+
+    def migration_seconds(self, resources: Resources, image_bytes: int) -> int:
+        """What moving one suspended instance to another node takes."""
+        return -(-(resources["memory_mib"] * BYTES_PER_MIB + image_bytes) // self.migration_bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShare:
+    """What one node gives to a segment: so many instances, so much in all."""
+
+    node: int
+    instances: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The nodes are taken in [start_s, end_s); the first and last seconds may be overhead."""
+
+    start_s: int
+    end_s: int
+    shares: tuple[SegmentShare, ...]
+    resume_s: int = 0
+    suspend_s: int = 0
+    disk: tuple[tuple[int, int, int], ...] = ()
+    """When which node's disk is busy for it: (node, start, seconds)."""
+
+    def amounts(self) -> list[tuple[int, int]]:
+        """What it takes from which node."""
+        return [(share.node, share.amount) for share in self.shares]
+
+    @property
+    def useful_s(self) -> int:
+        return self.end_s - self.start_s - self.resume_s - self.suspend_s
+
+
+class DiskQueue:
+    """One node's disk, which suspends or resumes one thing at a time."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self) -> None:
+        self._taken: list[tuple[int, int]] = []
+
+    def latest_start(self, end_s: int, length_s: int) -> int:
+        """The latest start of `length_s` free seconds that end by `end_s`."""
+        start_s = end_s - length_s
+        for taken_start_s, taken_end_s in reversed(self._taken):
+            if taken_end_s <= start_s:
+                break
+            if taken_start_s < start_s + length_s:
+                start_s = taken_start_s - length_s
+        return start_s
+
+    def earliest_start(self, start_s: int, length_s: int) -> int:
+        """The earliest start, from `start_s` on, of `length_s` free seconds."""
+        for taken_start_s, taken_end_s in self._taken:
+            if taken_start_s >= start_s + length_s:
+                break
+            start_s = max(start_s, taken_end_s)
+        return start_s
+
+    def safe_by(self, start_s: int, lengths: Sequence[int]) -> int:
+        """An end by which so many things can have been written from `start_s` on, or by any later one.
+
+        Each is written as late as it can be, so before everything that is in the way a gap may
+        remain that is too short for the longest.
+        """
+        end_s = start_s + sum(lengths)
+        first = max(0, bisect_left(self._taken, (start_s, start_s)) - 1)
+        for taken_start_s, taken_end_s in self._taken[first:]:
+            if taken_start_s >= end_s:
+                break
+            if taken_end_s > start_s:
+                end_s += taken_end_s - max(taken_start_s, start_s) + max(lengths)
+        return end_s
+
+    def take(self, start_s: int, length_s: int) -> None:
+        insort(self._taken, (start_s, start_s + length_s))
+
+    def give_back(self, start_s: int, length_s: int) -> None:
+        index = bisect_left(self._taken, (start_s, start_s + length_s))
+        if index < len(self._taken) and self._taken[index] == (start_s, start_s + length_s):
+            del self._taken[index]
+
+
+def joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Segments in sequence, the last of `done` and the first of `rest` made one if they touch."""
+    if not done or not rest:
+        return done + rest
+    last, first = done[-1], rest[0]
+    if last.end_s != first.start_s or first.resume_s or last.shares != first.shares:
+        return done + rest
+    whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
+    return (*done[:-1], whole, *rest[1:])
+
+
+def free_until(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, end_s: int) -> int:
+    """The first instant from `start_s` on at which not every share is free; at most `end_s`."""
+    for share in shares:
+        end_s = rows[share.node].free_until(share.amount, start_s, end_s)
+    return end_s
+
+
+def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int) -> int:
+    """The first instant from `start_s` on at which every share is free; FOREVER if never."""
+    while True:
+        later_s = start_s
+        for share in shares:
+            later_s = rows[share.node].next_fit(share.amount, later_s)
+        if later_s in (start_s, FOREVER):
+            return later_s
+        start_s = later_s
+
+
+def plan_run(
+    rows: Sequence[NodeTimeline],
+    lanes: Sequence[DiskQueue],
+    shares: tuple[SegmentShare, ...],
+    start_s: int,
+    work_s: int,
+    rules: SuspensionRules,
+    overhead_s: int,
+    *,
+    is_resumed: bool = False,
+    reserved: Sequence[NodeTimeline] | None = None,
+) -> tuple[Segment, ...] | None:
+    """Segments on these nodes that do `work_s` of work from `start_s` on; None if not possible.
+
+    The first segment begins exactly at `start_s`, unless what is planned is the rest of
+    something suspended (`is_resumed`). With `reserved`, the slot tables of reservations alone,
+    it makes way for those and for nothing else.
+    """
+    if is_resumed:
+        start_s = next_fit(rows, shares, start_s)
+    segments: list[Segment] = []
+    resuming = _NOTHING
+    while start_s < FOREVER:
+        if is_resumed:
+            resuming = _resuming(lanes, shares, start_s, overhead_s, rules)
+        whole_s = start_s + resuming.seconds + work_s
+        end_s = free_until(rows, shares, start_s, whole_s)
+        if end_s == whole_s:
+            segments.append(Segment(start_s, end_s, shares, resuming.seconds, 0, resuming.disk))
+            return tuple(segments)
+        if not rules.is_allowed or (
+            reserved is not None and not any(reserved[share.node].changes_at(end_s) for share in shares)
+        ):
+            return None
+        written = suspending(lanes, shares, end_s, overhead_s, rules)
+        useful_s = end_s - start_s - resuming.seconds - written.seconds
+        if useful_s >= min(rules.least_run_s, work_s):
+            disk = resuming.disk + written.disk
+            segments.append(Segment(start_s, end_s, shares, resuming.seconds, written.seconds, disk))
+            work_s -= useful_s
+            is_resumed = True
+        elif not segments and not is_resumed:
+            return None
+        start_s = next_fit(rows, shares, end_s)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """Seconds taken out of a segment, and when each node's disk is busy."""
+
+    seconds: int
+    disk: tuple[tuple[int, int, int], ...] = ()
+
+
+_NOTHING = Overhead(0)
+
+
+def suspending(
+    lanes: Sequence[DiskQueue],
+    shares: Sequence[SegmentShare],
+    end_s: int,
+    overhead_s: int,
+    rules: SuspensionRules,
+) -> Overhead:
+    """What must be taken before `end_s` so that every node's disk has written all by then."""
+    if not overhead_s or not rules.is_serialised:
+        return Overhead(overhead_s) if overhead_s else _NOTHING
+    disk = _on_disks(shares, overhead_s, lambda node, length_s: lanes[node].latest_start(end_s, length_s))
+    return Overhead(end_s - min(start_s for _, start_s, _ in disk), disk)
+
+
+def _resuming(
+    lanes: Sequence[DiskQueue],
+    shares: Sequence[SegmentShare],
+    start_s: int,
+    overhead_s: int,
+    rules: SuspensionRules,
+) -> Overhead:
+    """What must be taken after `start_s` so that every node's disk has read all."""
+    if not overhead_s or not rules.is_serialised:
+        return Overhead(overhead_s) if overhead_s else _NOTHING
+    disk = _on_disks(shares, overhead_s, lambda node, length_s: lanes[node].earliest_start(start_s, length_s))
+    return Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, disk)
+
+
+def _on_disks(
+    shares: Sequence[SegmentShare], overhead_s: int, start: Callable[[int, int], int]
+) -> tuple[tuple[int, int, int], ...]:
+    """When each share's node is busy with it: (node, start, seconds), one instance after the other."""
+    lengths = [(share.node, overhead_s * share.instances) for share in shares]
+    return tuple((node, start(node, length_s), length_s) for node, length_s in lengths)

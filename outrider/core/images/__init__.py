@@ -1,0 +1,1 @@
+"""Images in nodes' pools: where each one is or will be, and until when."""

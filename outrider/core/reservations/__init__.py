@@ -1,0 +1,1 @@
+"""Reservations: admission, the book of those accepted, and changes to them."""

@@ -1,0 +1,276 @@
+"""The book of accepted reservations, and everything an admission decision is made against.
+
+It holds the slot table of reservations, the link that carries their images, and the image
+pools. `admission` reads it and makes a `Plan`; only `Book` changes it, by carrying out a
+whole plan or by taking a reservation back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from outrider.core.images.reuse import Life, Pools
+from outrider.core.links.deadline import Insertion
+from outrider.core.links.links import Links
+from outrider.core.model import Image, Node, Placement, Reservation, Transfer, Workspace
+from outrider.core.nodes.timeline import Lease, Timeline
+from outrider.core.reservations.fitting import Fit
+
+
+class Shipping(Enum):
+    """How an image gets to several nodes."""
+
+    PER_NODE = "per-node"
+    """One unicast for each node; the instances on one node share it."""
+    RELAY = "relay"
+    """One for all nodes of a reservation: a relay or multicast costs the link its size once."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """How transfers are planned at a site."""
+
+    shipping: Shipping = Shipping.PER_NODE
+    is_reusing: bool = True
+    is_extending: bool = True
+    """Whether an image that is in a pool may be kept past its expiry for a later reservation.
+    Without it a life is extended only as in the thesis: when the reservation starts before
+    the image expires, or while the image's transfer is still to come."""
+    joins_any_image: bool = False
+    """The fault of the thesis' own simulator: a reservation joins an earlier transfer to its
+    node without comparing the image. Only to reproduce its tables; never anything else."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Everything that accepting a reservation changes, worked out but not yet done."""
+
+    workspace: Workspace
+    start_s: int
+    end_s: int
+    fits: tuple[Fit, ...]
+    transfers: tuple[Transfer, ...] = ()
+    insertion: Insertion | None = None
+    lives: tuple[tuple[int, int, int], ...] = ()
+    """New lives: node, number of the transfer that brings the image, first instant on disk."""
+    joined: tuple[tuple[int, Life], ...] = ()
+    """Lives of others that the reservation extends, with their nodes."""
+    revived: tuple[int, ...] = ()
+    """Nodes on which the image lingers and is kept from now on."""
+    pushed: tuple[tuple[int, int], ...] = ()
+    """Transfers of others that are pushed ahead, with the new first instant on disk."""
+
+    @property
+    def saved_transfers(self) -> int:
+        return len(self.joined) + len(self.revived)
+
+
+@dataclass(slots=True)
+class Entry:
+    """An accepted reservation and what it holds."""
+
+    reservation: Reservation
+    fits: tuple[Fit, ...]
+    need: int
+    end_s: int
+    lives: list[tuple[int, Life]]
+
+
+class Book:
+    """Accepted reservations over the nodes of a site."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        terms: Terms,
+        *,
+        links: Links,
+        pools: Pools | None = None,
+    ) -> None:
+        self.terms = terms
+        self.timeline = Timeline(nodes)
+        self.links = links
+        self.link = links.deadlines
+        self.pools = pools or Pools(nodes)
+        self.available = self.timeline.everyone
+        self.entries: dict[str, Entry] = {}
+        self.next_transfer = 1
+        self._carried: dict[int, list[tuple[int, Life]]] = {}
+
+    def deadline_duration_s(self, image: Image) -> int:
+        """How long the link is booked for one copy of the image."""
+        return self.links.deadline_duration_s(image.size_bytes)
+
+    def lives_of(self, transfer: int) -> Sequence[tuple[int, Life]]:
+        """The lives that a transfer brings, with their nodes."""
+        return self._carried.get(transfer, ())
+
+    def new_transfer_number(self) -> int:
+        self.next_transfer += 1
+        return self.next_transfer - 1
+
+    def carry(self, transfer: int, node: int, life: Life) -> None:
+        """Note that `transfer` brings this life."""
+        self._carried.setdefault(transfer, []).append((node, life))
+
+    def leases(self) -> list[Lease]:
+        """What all reservations take, as it is entered in a slot table."""
+        return [
+            (
+                [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits],
+                entry.reservation.start_s,
+                entry.end_s,
+            )
+            for entry in self.entries.values()
+        ]
+
+    def commit(self, plan: Plan, now_s: int, *, is_renewal: bool = False) -> Reservation:
+        """Carry out a plan made against the book as it is.
+
+        In a renewal it takes the place of the reservation of that name, which has been taken back.
+        """
+        workspace = plan.workspace
+        if workspace.name in self.entries and not is_renewal:
+            raise ValueError(f"a reservation named {workspace.name} is in the book already")
+        need = self.timeline.layout.pack(workspace.resources)
+        amounts = [(chosen.node, need * chosen.instances) for chosen in plan.fits]
+        self.timeline.reserve_all(amounts, plan.start_s, plan.end_s)
+        nodes = self.timeline.nodes
+        reservation = Reservation(
+            workspace=workspace,
+            start_s=plan.start_s,
+            end_s=plan.end_s,
+            placements=tuple(
+                Placement(node=nodes[chosen.node].name, instances=chosen.instances) for chosen in plan.fits
+            ),
+            transfers=tuple(transfer.number for transfer in plan.transfers),
+        )
+        lives = self._stage(plan, now_s)
+        self.entries[workspace.name] = Entry(reservation, plan.fits, need, plan.end_s, lives)
+        return reservation
+
+    def add_copies(self, plan: Plan, now_s: int) -> Reservation:
+        """Carry out what a plan says of images, for a reservation that is in the book already."""
+        entry = self.entries[plan.workspace.name]
+        entry.lives = entry.lives + self._stage(plan, now_s)
+        transfers = entry.reservation.transfers + tuple(transfer.number for transfer in plan.transfers)
+        entry.reservation = replace(entry.reservation, transfers=transfers)
+        return entry.reservation
+
+    def _stage(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
+        if plan.insertion is not None:
+            self.link.apply(plan.insertion)
+        for transfer, start_s in plan.pushed:
+            for node, life in self.lives_of(transfer):
+                life.start_s = min(life.start_s, start_s)
+                self.pools.changed.add(node)
+        self.next_transfer += len(plan.transfers)
+        return self._hold(plan, now_s)
+
+    def _hold(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
+        image, name = plan.workspace.image, plan.workspace.name
+        held: list[tuple[int, Life]] = list(plan.joined)
+        if image is not None:
+            for node in plan.revived:
+                life = self.pools.revive(node, image.key, image, now_s, plan.end_s)
+                assert life is not None
+                held.append((node, life))
+            for node, transfer, start_s in plan.lives:
+                life = Life(image, start_s, plan.start_s, plan.end_s, transfer=transfer)
+                self.pools.add(node, life)
+                self.carry(transfer, node, life)
+                held.append((node, life))
+        for node, life in held:
+            self.pools.extend(node, life, name, plan.end_s)
+        return held
+
+    def cancel(self, name: str, now_s: int) -> Reservation:
+        """Take a reservation back from now on: its slots, and its transfers if nobody else needs them."""
+        entry = self.entries.pop(name)
+        self.release_slots(entry, now_s)
+        self.let_go(entry.lives, name, now_s)
+        return entry.reservation
+
+    def let_go(self, lives: Iterable[tuple[int, Life]], name: str, now_s: int) -> tuple[int, ...]:
+        """A reservation does not need these copies any more; the transfers that nobody now needs
+        and that are out of the link."""
+        dropped: list[int] = []
+        for node, life in lives:
+            is_waiting = life.transfer is not None and self.link.waits(life.transfer)
+            is_dropped = self.pools.leave(node, life, name, now_s, is_waiting=is_waiting)
+            if life.transfer is not None and is_dropped and self.uncarry(life.transfer, life):
+                dropped.append(life.transfer)
+        return tuple(sorted(dropped))
+
+    def uncarry(self, transfer: int, life: Life) -> bool:
+        """`transfer` does not bring this life any more. True if it brings nothing else, had not
+        begun, and has been taken out of the link."""
+        others = [other for other in self._carried.get(transfer, []) if other[1] is not life]
+        if others:
+            self._carried[transfer] = others
+            return False
+        self._carried.pop(transfer, None)
+        return self.link.remove(transfer)
+
+    @contextmanager
+    def without(self, name: str, now_s: int, *, keeps_copies: bool = False) -> Iterator[None]:
+        """For the time being a reservation takes nothing, so that a plan can be made as if it were
+        not there. Afterwards everything is as it was. `keeps_copies`: only its slots are free."""
+        entry = self.entries[name]
+        start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
+        amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+        touched = self.timeline.touched_buckets(start_s, end_s)
+        link, pools, carried = self.link.mark(), self.pools.mark(entry.lives), dict(self._carried)
+        if start_s < end_s:
+            self.timeline.release_all(amounts, start_s, end_s)
+        try:
+            if not keeps_copies:
+                self.let_go(entry.lives, name, now_s)
+            yield
+        finally:
+            self._carried = carried
+            self.pools.back_to(pools)
+            self.link.back_to(link)
+            if start_s < end_s:
+                self.timeline.put_back(amounts, start_s, end_s, touched)
+
+    def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
+        """A transfer ended: its images are ready. The lives it brought, with their nodes."""
+        lives = self._carried.pop(number, [])
+        for node, life in lives:
+            life.transfer = None
+            life.ready_s = min(life.ready_s, now_s)
+            if not life.users:
+                life.expires_s = now_s
+            self.pools.arrived(number, node, life)
+        return lives
+
+    def expect_arrivals(self, now_s: int) -> None:
+        """The links have changed: note anew when best-effort transfers will bring their images."""
+        for number, lives in self._carried.items():
+            if any(life.is_firm for _, life in lives):
+                end_s = self.links.end_of(number, now_s)
+                for _, life in lives:
+                    if end_s is not None and life.is_firm and life.ready_s != end_s:
+                        life.ready_s = end_s
+                        self.pools.expect(number, life)
+
+    def transfer_begun(self, number: int, now_s: int) -> None:
+        """A transfer began: its bytes are on the disks from now on, in place of what lingers."""
+        # What expires at this very instant no longer needs its space.
+        self.pools.settle(now_s, includes_now=True)
+        for node, life in self.lives_of(number):
+            life.start_s = min(life.start_s, now_s)
+            self.pools.changed.add(node)
+            self.pools.make_room(node, now_s)
+
+    def release_slots(self, entry: Entry, now_s: int) -> None:
+        """Give back what a reservation takes of its nodes from now on; it ends now."""
+        start_s = max(entry.reservation.start_s, now_s)
+        if start_s < entry.end_s:
+            amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+            self.timeline.release_all(amounts, start_s, entry.end_s)
+        entry.reservation = replace(entry.reservation, end_s=max(entry.reservation.start_s, now_s))

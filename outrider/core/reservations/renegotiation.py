@@ -1,0 +1,197 @@
+"""A reservation that is already promised, under other terms: all of the new ones, or the old ones.
+
+What is new is planned while the old is out of the way and carried out only if it is accepted;
+a refusal, like a question that was only asked, leaves the book as it was to the last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from outrider.core.images.reuse import Life
+from outrider.core.model import Workspace
+from outrider.core.nodes.timeline import mask_of
+from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess
+from outrider.core.reservations.book import Book, Entry, Plan
+from outrider.core.reservations.planning import no_room, plan_at
+from outrider.core.reservations.refusal import Cause, Refusal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Renegotiated:
+    """The answer, and the transfers that nobody needs any more and that are out of the link."""
+
+    admission: Accepted | Rejected
+    dropped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Choice:
+    """An answer. `keeps_copies`: its plan was made beside the copies that the reservation has."""
+
+    admission: Accepted | Rejected
+    keeps_copies: bool = False
+
+
+def renegotiate(
+    book: Book,
+    workspace: Workspace,
+    now_s: int,
+    *,
+    policy: Policy | None = None,
+    tells_earliest: bool = True,
+    is_plan: bool = False,
+    among: frozenset[str] | None = None,
+) -> Renegotiated:
+    """Let the reservation of the workspace's name be kept as this workspace says from now on.
+
+    Accepted is whatever would be accepted if there were no such reservation, and what its own
+    copies make possible beyond that; policy included. The new plan stays on the nodes of the
+    old one, or uses the copies that are there or on their way, unless that takes more
+    transfers than an entirely new plan does: so a transfer is kept when its node is used on
+    and its deadline, or its planned end if it runs, is not after the new start. Its deadline
+    stays what it was.
+
+    `among`: only these nodes may be used. `is_plan`: only to know the answer. In an entry of
+    the book the renewed reservation keeps its place among the others.
+    """
+    entry = book.entries[workspace.name]
+    available = book.available
+    if among is not None:
+        number_of = book.timeline.number_of
+        book.available &= mask_of(
+            (number_of[name] for name in among if name in number_of), len(book.timeline.rows)
+        )
+    try:
+        choice = _choose(book, entry, workspace, now_s, policy, tells_earliest=tells_earliest)
+    finally:
+        book.available = available
+    if is_plan or isinstance(choice.admission, Rejected):
+        return Renegotiated(admission=choice.admission)
+    return _carry_out(book, entry, choice.admission.plan, now_s, keeps_copies=choice.keeps_copies)
+
+
+def _choose(
+    book: Book,
+    entry: Entry,
+    workspace: Workspace,
+    now_s: int,
+    policy: Policy | None,
+    *,
+    tells_earliest: bool,
+) -> _Choice:
+    name = workspace.name
+    with book.without(name, now_s):
+        anew = assess(book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, is_renewal=True)
+    with book.without(name, now_s, keeps_copies=True), _ready_when_ended(book, now_s):
+        if isinstance(anew, Accepted):
+            kept = _stay(book, entry, anew.plan, now_s)
+            return _Choice(admission=anew) if kept is None else _Choice(admission=kept, keeps_copies=True)
+        beside = assess(book, workspace, now_s, policy=policy, tells_earliest=False, is_renewal=True)
+    if isinstance(beside, Accepted):
+        return _Choice(admission=beside, keeps_copies=True)
+    return _Choice(admission=anew)
+
+
+@contextmanager
+def _ready_when_ended(book: Book, now_s: int) -> Iterator[None]:
+    """For the time being count on the copies that are arriving from the planned end of their
+    transfer on, and not only from its deadline on."""
+    lives = _arriving(book)
+    instants = [life.ready_s for life in lives]
+    if book.link.busy_until_s > now_s:
+        for life in lives:
+            life.ready_s = min(life.ready_s, book.link.busy_until_s)
+    try:
+        yield
+    finally:
+        for life, ready_s in zip(lives, instants, strict=True):
+            life.ready_s = ready_s
+
+
+def _arriving(book: Book) -> list[Life]:
+    running = book.link.running
+    return [] if running is None else [life for _, life in book.lives_of(running.number)]
+
+
+def _stay(book: Book, entry: Entry, anew: Plan, now_s: int) -> Accepted | None:
+    """The same start with no more transfers on the nodes that the reservation has, or some of them."""
+    own = mask_of((chosen.node for chosen in entry.fits), len(book.timeline.rows))
+    for among in (own, book.timeline.everyone):
+        plan = plan_at(book, anew.workspace, anew.start_s, now_s, among=among)
+        if isinstance(plan, Plan) and len(plan.transfers) <= len(anew.transfers):
+            return Accepted(plan=plan)
+    return None
+
+
+def _carry_out(book: Book, entry: Entry, plan: Plan, now_s: int, *, keeps_copies: bool) -> Renegotiated:
+    """Take the old one back and enter the new one, from the same states that it was planned in."""
+    name = plan.workspace.name
+    book.release_slots(entry, now_s)
+    if not keeps_copies:
+        dropped = book.let_go(entry.lives, name, now_s)
+        reservation = book.commit(plan, now_s, is_renewal=True)
+        return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
+    arriving = _arriving(book)
+    if any(life in arriving and life.ready_s > plan.start_s for _, life in plan.joined):
+        for life in arriving:
+            life.ready_s = min(life.ready_s, book.link.busy_until_s)
+    reservation = book.commit(plan, now_s, is_renewal=True)
+    used: list[Life] = []
+    for node, life in plan.joined:
+        # It may be needed for less long than before.
+        book.pools.set_user(node, life, name, plan.end_s)
+        used.append(life)
+    left = [(node, life) for node, life in entry.lives if life not in used]
+    dropped = book.let_go(left, name, now_s)
+    return Renegotiated(admission=Accepted(plan=plan, reservation=reservation), dropped=dropped)
+
+
+def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool = False) -> Refusal | None:
+    """Let a reservation that has begun end earlier or later, on its nodes; None if it does.
+
+    Its copies stay as long as it does. A refusal changes nothing, and neither does a question
+    (`is_plan`). To end it now is to cancel it.
+    The workspace in the reservation still says what was asked for at first.
+    """
+    entry = book.entries[name]
+    if end_s <= max(entry.reservation.start_s, now_s) or entry.end_s <= now_s:
+        raise ValueError(f"reservation {name} cannot end at {end_s}: cancel it if it is over")
+    if end_s > entry.end_s:
+        refusal = _refuse_longer(book, entry, end_s, now_s)
+        if refusal is not None:
+            return refusal
+    if is_plan:
+        return None
+    amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+    if end_s > entry.end_s:
+        book.timeline.reserve_all(amounts, entry.end_s, end_s)
+    elif end_s < entry.end_s:
+        book.timeline.release_all(amounts, end_s, entry.end_s)
+    for node, life in _there(book, entry):
+        book.pools.set_user(node, life, name, end_s)
+    entry.end_s = end_s
+    entry.reservation = replace(entry.reservation, end_s=end_s)
+    return None
+
+
+def _refuse_longer(book: Book, entry: Entry, end_s: int, now_s: int) -> Refusal | None:
+    start_s = entry.end_s
+    rows = book.timeline.rows
+    room = sum(rows[chosen.node].most(entry.need, start_s, end_s, chosen.instances) for chosen in entry.fits)
+    instances = sum(chosen.instances for chosen in entry.fits)
+    if room < instances:
+        return Refusal(cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=instances, room=room)
+    for node, life in _there(book, entry):
+        longer = (max(life.expires_s, now_s), end_s, life.image.size_bytes)
+        if life.expires_s < end_s and not book.pools.pools[node].has_room((longer,), now_s, life.image.key):
+            return no_room(book, node, life.image, start_s, end_s, longer[0])
+    return None
+
+
+def _there(book: Book, entry: Entry) -> list[tuple[int, Life]]:
+    """The reservation's copies that have not expired and been forgotten."""
+    pools = book.pools.pools
+    return [each for each in entry.lives if each[1] in pools[each[0]].lives.get(each[1].image.key, ())]

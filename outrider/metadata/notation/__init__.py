@@ -1,0 +1,1 @@
+"""Values as people write them: amounts, lengths of time, points in time, sets of nodes."""

@@ -1,0 +1,1 @@
+"""outriderd's configuration: its options, and how files and environment become values."""

@@ -1,0 +1,161 @@
+"""The part of the configuration that says which batch system it is, and where the nodes are."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+
+from outrider.core.model import Resources
+from outrider.metadata.errors import TextError, shown
+from outrider.metadata.fields import Account, Duration, Hosts, Memory, Size
+from outrider.metadata.validation import Section, contradiction, named
+from outrider.service.daemon.configuration.types import Path, all_defaults, given
+
+VIRTUAL_NODES = ("n1", "n2", "n3", "n4")
+CONTROL_PORT = 7011
+RELAY_PORT = 7010
+LEAST_PORT = 1
+
+
+def _folder(value: str) -> str:
+    if value == "/":
+        raise TextError("is the root of all folders: write the one that has the commands")
+    return value
+
+
+def _object(value: object) -> str:
+    if not isinstance(value, str) or not _OBJECT.fullmatch(value):
+        raise TextError(f"{named(value)} is no name of Grid Engine's: write one like all.q")
+    return value
+
+
+def _environments(value: object) -> tuple[tuple[int, str], ...]:
+    found = {}
+    for each in value.replace(",", " ").split() if isinstance(value, str) else [value]:
+        match = _ENVIRONMENT.fullmatch(each) if isinstance(each, str) else None
+        if match is None:
+            raise TextError(f"{shown(str(each))} is no name and number of slots: write them like whole=16")
+        found[int(match[2])] = match[1]
+    return tuple(sorted(found.items()))
+
+
+_OBJECT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,200}")
+_ENVIRONMENT = re.compile(rf"({_OBJECT.pattern})=([1-9][0-9]{{0,4}})")
+ObjectName = Annotated[str, BeforeValidator(_object), WithJsonSchema({"type": "string"})]
+Environments = Annotated[
+    tuple[tuple[int, str], ...],
+    BeforeValidator(_environments),
+    WithJsonSchema({"type": "string", "examples": ["whole=16 half=8"]}),
+]
+Port = Annotated[int, Field(ge=LEAST_PORT, le=65_535)]
+Folder = Annotated[Path, AfterValidator(_folder)]
+
+
+class SlurmSection(Section):
+    """Where Slurm is. Everything is asked by its own commands."""
+
+    conf: Path | None = Field(
+        None, description="its slurm.conf; without it the commands find theirs as they always do"
+    )
+    commands: Folder = Field("/usr/bin", description="the folder of scontrol, squeue, sinfo and sbatch")
+
+
+class GridEngineSection(Section):
+    """Where Grid Engine is, and what its objects are called. Everything is asked by its own commands."""
+
+    root: Path = Field("/var/lib/gridengine", description="SGE_ROOT")
+    cell: ObjectName = Field("default", description="SGE_CELL")
+    commands: Folder = Field("/usr/bin", description="the folder of qstat, qsub, qalter and qrsub")
+    account: Account = Field(
+        "outrider", description="as whom the service asks Grid Engine, and whose the reservations are"
+    )
+    work_queue: ObjectName = Field("all.q", description="the queue of ordinary jobs")
+    reservation_queue: ObjectName = Field("outrider.q", description="the queue of reservations")
+    environments: Environments = Field(
+        (),
+        description="parallel environments by the slots that they give each node, such as `whole=16 half=8`",
+        json_schema_extra=given(""),
+    )
+    checkpoint: ObjectName | None = Field(
+        None, description="the checkpoint object of jobs that may be suspended; without it none is"
+    )
+    duration_offset_s: Duration = Field(
+        60,
+        alias="duration_offset",
+        description="DURATION_OFFSET of the scheduler's params",
+        json_schema_extra=given("60s"),
+    )
+
+    @model_validator(mode="after")
+    def _has_two_queues(self) -> Self:
+        if self.work_queue == self.reservation_queue:
+            contradiction(
+                "is the work queue, too: reservations need a queue of their own", "reservation_queue"
+            )
+        return self
+
+
+class BackendSection(Section):
+    """The batch system, and where the nodes are."""
+
+    kind: Literal["embedded", "twin", "slurm", "gridengine"] = Field(
+        description="embedded: pools of its own on this machine, jobs are its processes; "
+        "twin: the same pools, but jobs only in memory, for trying things out; "
+        "slurm, gridengine: an installed one and its nodes"
+    )
+    nodes: Hosts | None = Field(
+        None,
+        description="embedded, twin: names (without it `n[1-4]`); else those that have Outrider (without "
+        "it all)",
+    )
+    cpus: int = Field(1, ge=1, le=65_536, description="embedded, twin: processors of each node")
+    memory_mib: Memory = Field(
+        1024,
+        alias="memory",
+        description="embedded, twin: memory of each node",
+        json_schema_extra=given("1GiB"),
+    )
+    pool_bytes: Size = Field(
+        10 * 2**30,
+        alias="pool",
+        description="embedded, twin: size of each node's pool",
+        json_schema_extra=given("10GiB"),
+    )
+    user_percent: int = Field(
+        25,
+        ge=1,
+        le=100,
+        description="embedded, twin: what one user may hold of a pool beside reservations, in percent",
+    )
+    users_percent: int = Field(
+        50, ge=1, le=100, description="embedded, twin: the same for all users together"
+    )
+    rate_bytes_per_s: Size | None = Field(
+        None,
+        alias="rate",
+        description="embedded, twin: bytes a second that each node takes in; without it there is no limit",
+    )
+    folder: Path | None = Field(
+        None,
+        description="embedded, twin: where pools and jobs are; without it, embedded in the state folder",
+    )
+    slurm: SlurmSection = Field(default_factory=all_defaults(SlurmSection), description="where Slurm is")
+    gridengine: GridEngineSection = Field(
+        default_factory=all_defaults(GridEngineSection), description="where Grid Engine is"
+    )
+    control_port: Port = Field(CONTROL_PORT, description="clusters: where the nodes' daemons are asked")
+    relay_port: Port = Field(RELAY_PORT, description="clusters: where nodes pass images on to one another")
+    key: Path = Field(
+        "/etc/outrider/site.key",
+        description="clusters: the file of the key that the head and all nodes share",
+    )
+
+    @property
+    def virtual_nodes(self) -> tuple[str, ...]:
+        return VIRTUAL_NODES if self.nodes is None else self.nodes
+
+    @property
+    def capacity(self) -> Resources:
+        return Resources.of(cpus=self.cpus, memory_mib=self.memory_mib)

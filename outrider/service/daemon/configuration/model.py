@@ -1,0 +1,462 @@
+"""outriderd's configuration: one file, a folder of further ones, and the environment.
+
+The models are the only definition of what may be written: `outriderd --schema` prints them as
+JSON Schema, and the table of the documentation is compared with them. How files are found, laid
+over one another and read is in `configfile`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from cachemgr.base.steady import DOUBT_S, STEP_S
+from outrider.metadata.fields import Digest, Duration, Mode, Name, Share, Size, Uri
+from outrider.metadata.validation import Section, contradiction
+from outrider.service.daemon.configuration.backend import BackendSection
+from outrider.service.daemon.configuration.types import (
+    Address,
+    Names,
+    Path,
+    Rate,
+    Reserve,
+    SocketPath,
+    all_defaults,
+    given,
+    mapping_of_names,
+)
+from outrider.service.daemon.threads.lookups import Effort
+from outrider.service.settings import Settings
+from outrider.service.web.front import Administrators
+
+LEAST_BACKUP_S = 60
+BEST_EFFORT_SHARE = 10
+MOST_CALL_S = 150
+"""Less than what the desk waits until it asks a node again."""
+
+
+class TcpSection(Section):
+    """Listening beyond this machine. Who asks is vouched for by MUNGE, and by nothing else."""
+
+    listen: Address = Field(description="address and port")
+    munge: bool = Field(False, description="true, once this machine and those that ask share a MUNGE key")
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        if not self.munge:
+            contradiction("has to be true: without MUNGE nobody knows who asks over the network", "munge")
+        return self
+
+
+class LinkSection(Section):
+    """The link over which images come, and how it is used."""
+
+    rate_bytes_per_s: Size = Field(
+        125_000_000,
+        alias="rate",
+        description="bytes a second that all transfers for reservations may take together",
+        json_schema_extra=given("125MB"),
+    )
+    best_effort_rate_bytes_per_s: Rate | None = Field(
+        None,
+        alias="best_effort_rate",
+        description="bytes a second of that which best-effort jobs always have; reservations are planned "
+        "with the rest. 0: their images come only while none comes for a reservation; without it a tenth "
+        "of rate",
+    )
+    urgent_rate_bytes_per_s: Size | None = Field(
+        None,
+        alias="urgent_rate",
+        description="bytes a second that a transfer may take whose reservation is in danger; "
+        "without it no more than planned",
+    )
+    reserve_s: Reserve = Field(
+        600,
+        alias="reserve",
+        description="how long before its latest start a transfer begins if the link is idle; "
+        "at-once: as soon as it is",
+        json_schema_extra=given("10m"),
+    )
+    shipping: Literal["relay", "per-node"] = Field(
+        "relay", description="relay: nodes pass an image on while it arrives; per-node: each fetches its own"
+    )
+    spread_s: Duration = Field(
+        10,
+        alias="spread",
+        description="added to the planned time of each transfer, for all that is not sending",
+        json_schema_extra=given("10s"),
+    )
+
+    @model_validator(mode="after")
+    def _is_more(self) -> Self:
+        urgent = self.urgent_rate_bytes_per_s
+        if urgent is not None and urgent < self.rate_bytes_per_s:
+            contradiction(
+                "is less than rate: what is in danger would get less than what is not", "urgent_rate"
+            )
+        if 2 * self.best_effort_bytes_per_s > self.rate_bytes_per_s:
+            contradiction("is more than half of rate: reservations need the larger part", "best_effort_rate")
+        return self
+
+    @property
+    def best_effort_bytes_per_s(self) -> int:
+        """What is set aside for best effort. Some always is, unless a site says otherwise: reservations
+        that follow one another for hours would stop all other users' jobs for as long."""
+        given_rate = self.best_effort_rate_bytes_per_s
+        return self.rate_bytes_per_s // BEST_EFFORT_SHARE if given_rate is None else given_rate
+
+
+class PoolsSection(Section):
+    """The nodes' pools of images."""
+
+    size_bytes: Size | None = Field(
+        None, alias="size", description="taken for the size of a pool that has never reported"
+    )
+
+
+class TimingsSection(Section):
+    """How often things are looked at, and how long they are waited for."""
+
+    look_s: Duration = Field(
+        30,
+        alias="look",
+        description="how often the batch system is looked at",
+        json_schema_extra=given("30s"),
+    )
+    progress_s: Duration = Field(
+        2,
+        alias="progress",
+        description="how often a node is asked while an image arrives there",
+        json_schema_extra=given("2s"),
+    )
+    reconcile_s: Duration = Field(
+        300,
+        alias="reconcile",
+        description="how often store, batch system and nodes are compared as a whole",
+        json_schema_extra=given("5m"),
+    )
+    sight_s: Duration = Field(
+        300,
+        alias="sight",
+        description="nothing is promised when the batch system has not been seen for so long",
+        json_schema_extra=given("5m"),
+    )
+    away_s: Duration = Field(
+        120,
+        alias="away",
+        description="a node whose pool has not answered for so long is promised to nobody",
+        json_schema_extra=given("2m"),
+    )
+    pins_s: Duration = Field(
+        86_400,
+        alias="pins",
+        description="how long a pin lasts on its own; it is renewed before",
+        json_schema_extra=given("1d"),
+    )
+    grace_s: Duration = Field(
+        300,
+        alias="grace",
+        description="how long after a reservation's end its images stay pinned",
+        json_schema_extra=given("5m"),
+    )
+    history_s: Duration = Field(
+        90 * 86_400,
+        alias="history",
+        description="how long reservations that are over are remembered",
+        json_schema_extra=given("90d"),
+    )
+    call_s: Duration = Field(
+        120,
+        alias="call",
+        description="when a call to a node or to the batch system is given up",
+        json_schema_extra=given("2m"),
+    )
+    clock_step_s: Duration = Field(
+        STEP_S,
+        alias="clock_step",
+        description="a clock that is set by more is not believed at once: nothing ends and nothing is "
+        "promised meanwhile",
+        json_schema_extra=given(f"{STEP_S}s"),
+    )
+    clock_doubt_s: Duration = Field(
+        DOUBT_S,
+        alias="clock_doubt",
+        description="a clock that stays so long where it was set is believed",
+        json_schema_extra=given("2m"),
+    )
+    lookup_s: Duration = Field(
+        15,
+        alias="lookup",
+        description="when the look-up of an image is given up, whatever its server does",
+        json_schema_extra=given("15s"),
+    )
+    reading_s: Duration = Field(
+        900,
+        alias="reading",
+        description="when the reading of a file for its digest is given up",
+        json_schema_extra=given("15m"),
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.sight_s < 2 * self.look_s:
+            contradiction("is less than two looks at the batch system: a late one would stop all", "sight")
+        if self.call_s > MOST_CALL_S:
+            contradiction(f"is more than {MOST_CALL_S} seconds, when a call is taken for lost anyway", "call")
+        return self
+
+
+class LimitsSection(Section):
+    """What is too much."""
+
+    reservations: int = Field(100_000, ge=1, le=1_000_000, description="reservations that are not over")
+    calls: int = Field(64, ge=1, le=1_000, description="calls to nodes under way at once")
+    requests: int = Field(1_000, ge=1, le=100_000, description="requests that wait for the desk")
+    connections: int = Field(
+        512, ge=64, le=16_384, description="connections of users of this machine, and as many of others"
+    )
+    user_connections: int = Field(128, ge=1, le=4_096, description="connections of one user")
+    host_connections: int = Field(512, ge=1, le=16_384, description="connections of one other machine")
+    user_requests: int = Field(64, ge=1, le=4_096, description="requests of one user under way at once")
+    host_requests: int = Field(
+        512, ge=1, le=16_384, description="requests of one other machine under way at once"
+    )
+    kept: int = Field(
+        32, ge=1, le=1_024, description="of connections and requests, those for root and administrators alone"
+    )
+    probes: int = Field(
+        32, ge=1, le=1_024, description="connections beyond all others that may ask how the service is"
+    )
+    bodies_bytes: Size = Field(
+        256 << 20,
+        ge=16 << 20,
+        alias="bodies",
+        description="bodies of requests in memory, all together: an eighth of it for one user or machine",
+        json_schema_extra=given("256MiB"),
+    )
+    polls: int = Field(256, ge=1, le=16_384, description="requests that wait for something new")
+    user_polls: int = Field(8, ge=1, le=4_096, description="the same of one user")
+    user_lookups: int = Field(
+        8, ge=1, le=1_024, description="images of one user that are looked up or wait for it"
+    )
+    user_submissions: int = Field(
+        16, ge=1, le=1_024, description="jobs that one user submits by the service, waiting ones included"
+    )
+    user_decisions: int = Field(
+        16, ge=1, le=1_024, description="requests of one user at the site's policy program"
+    )
+    refusals: int = Field(
+        120,
+        ge=1,
+        le=1_000_000,
+        description="refused requests of one user that are written down in an hour; further ones are counted",
+    )
+    resolving: int = Field(
+        32, ge=1, le=256, description="images that are looked up at once: a sixteenth of it for one user"
+    )
+    reading: int = Field(
+        32, ge=1, le=256, description="files that are being read at once, two of them at any moment"
+    )
+    reading_rate_bytes_per_s: Size = Field(
+        1_000_000_000,
+        alias="reading_rate",
+        description="bytes a second of users' files that are read for their digests, all together",
+        json_schema_extra=given("1GB"),
+    )
+    image_bytes: Size = Field(
+        1 << 40,
+        alias="image",
+        description="the largest image that is looked at; if all pools are smaller, the largest of them",
+        json_schema_extra=given("1TiB"),
+    )
+
+
+class JobsSection(Section):
+    """Best-effort jobs that name an image."""
+
+    longest_wait_s: Duration = Field(
+        1_800,
+        alias="longest_wait",
+        description="a job whose image takes longer to come is told so, and why",
+        json_schema_extra=given("30m"),
+    )
+    copies: int = Field(
+        8,
+        ge=1,
+        le=1_000,
+        description="to so many nodes the image of a job array is brought, and on so many it is kept for "
+        "a job",
+    )
+    user_share: Share = Field(
+        50,
+        ge=1,
+        description="so much of a pool the images of one user's jobs that wait may take, of what others "
+        "leave",
+        json_schema_extra=given("50%"),
+    )
+
+
+class AdministratorsSection(Section):
+    """Who may see and do everything, besides root."""
+
+    users: Names = Field((), description="users who may see and do everything")
+    groups: Names = Field((), description="groups whose members may")
+
+
+class ReadersSection(Section):
+    """Who may use an image."""
+
+    users: Names = Field((), description="users who may use it")
+    groups: Names = Field((), description="groups whose members may use it")
+
+    @model_validator(mode="after")
+    def _is_somebody(self) -> Self:
+        if not (self.users or self.groups):
+            contradiction("names nobody: give users or groups, or leave it out for everybody")
+        return self
+
+
+class ImageSection(Section):
+    """An image that users may name without knowing where it is. The administrator vouches for it."""
+
+    uri: Uri = Field(description="where it is")
+    digest: Digest = Field(description="what its bytes hash to")
+    size_bytes: Size = Field(alias="size", description="its size, to the byte")
+    format: Literal["qcow2", "raw", "squashfs", "sif", "file"] | None = Field(
+        None, description="how it is packed; without it the nodes find out"
+    )
+    readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
+
+
+class LogSection(Section):
+    """What is written to stderr, where systemd's journal takes it."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="the least that is written"
+    )
+    format: Literal["text", "json"] = Field("text", description="lines of words, or JSON objects")
+
+
+class BackupSection(Section):
+    """Copies of the store, made while the service runs."""
+
+    folder: Path | None = Field(None, description="where they go, on another disk; without it none are made")
+    every_s: Duration = Field(3_600, alias="every", description="how often", json_schema_extra=given("1h"))
+    keep: int = Field(48, ge=1, le=10_000, description="how many stay; the oldest go first")
+
+    @model_validator(mode="after")
+    def _is_bearable(self) -> Self:
+        if self.every_s < LEAST_BACKUP_S:
+            contradiction(f"is less than {LEAST_BACKUP_S} seconds: each copy reads the whole store", "every")
+        return self
+
+
+class Config(Section):
+    """outriderd's configuration, version 1."""
+
+    version: Literal[1] = Field(description="which version of this form it is")
+    site: Name = Field("site", description="what the site is called")
+    state: Path = Field("/var/lib/outrider", description="the folder of what must not be lost")
+    store: Path | None = Field(
+        None, description="the store's file, on a local disk; without it outriderd.sqlite in the state folder"
+    )
+    socket: SocketPath = Field("/run/outrider/outriderd.sock", description="where users' programs ask")
+    socket_mode: Mode = Field("0666", description="who may ask at all; who asks is known from the kernel")
+    tcp: TcpSection | None = Field(None, description="where programs on other machines ask")
+    policies: Path | None = Field(
+        None, description="the file of policies; without it whoever may ask may reserve"
+    )
+    link: LinkSection = Field(default_factory=all_defaults(LinkSection), description="the link and its use")
+    pools: PoolsSection = Field(
+        default_factory=all_defaults(PoolsSection), description="the nodes' pools of images"
+    )
+    timings: TimingsSection = Field(
+        default_factory=all_defaults(TimingsSection), description="how often, how long"
+    )
+    jobs: JobsSection = Field(
+        default_factory=all_defaults(JobsSection), description="best-effort jobs that name an image"
+    )
+    limits: LimitsSection = Field(default_factory=all_defaults(LimitsSection), description="what is too much")
+    administrators: AdministratorsSection = Field(
+        default_factory=all_defaults(AdministratorsSection), description="who may see and do everything"
+    )
+    images: Annotated[dict[Name, ImageSection], BeforeValidator(mapping_of_names)] = Field(
+        default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
+    )
+    backend: BackendSection = Field(description="the batch system, and where the nodes are")
+    log: LogSection = Field(default_factory=all_defaults(LogSection), description="what is written down")
+    backup: BackupSection = Field(
+        default_factory=all_defaults(BackupSection), description="copies of the store"
+    )
+
+    @model_validator(mode="after")
+    def _keeps_its_rate(self) -> Self:
+        rate = self.backend.rate_bytes_per_s
+        if rate is not None and rate < self.link.rate_bytes_per_s:
+            contradiction(
+                "is less than link.rate, with which transfers are planned: each would be late",
+                "backend",
+                "rate",
+            )
+        return self
+
+    @property
+    def store_path(self) -> str:
+        return self.store or f"{self.state}/outriderd.sqlite"
+
+    @property
+    def clock_path(self) -> str:
+        """Where it is remembered what the time was believed to be."""
+        return f"{self.state}/clock.json"
+
+    @property
+    def backend_folder(self) -> str:
+        return self.backend.folder or f"{self.state}/embedded"
+
+
+def settings_of(config: Config) -> Settings:
+    """What the desk is told of the configuration."""
+    timings, link = config.timings, config.link
+    return Settings(
+        site=config.site,
+        link_rate_bytes_per_s=link.rate_bytes_per_s,
+        best_effort_rate_bytes_per_s=link.best_effort_bytes_per_s,
+        urgent_rate_bytes_per_s=link.urgent_rate_bytes_per_s,
+        reserve_s=link.reserve_s,
+        shipping=link.shipping,
+        pool_bytes=config.pools.size_bytes,
+        spread_s=link.spread_s,
+        environments=config.backend.gridengine.environments if config.backend.kind == "gridengine" else (),
+        look_every_s=timings.look_s,
+        progress_every_s=timings.progress_s,
+        reconcile_every_s=timings.reconcile_s,
+        most_sight_age_s=timings.sight_s,
+        away_after_s=timings.away_s,
+        pin_lease_s=timings.pins_s,
+        grace_s=timings.grace_s,
+        keep_history_s=timings.history_s,
+        most_reservations=config.limits.reservations,
+        most_refusals=config.limits.refusals,
+        most_calls=config.limits.calls,
+        longest_wait_s=config.jobs.longest_wait_s,
+        most_copies=config.jobs.copies,
+        user_share_percent=config.jobs.user_share,
+    )
+
+
+def effort_of(config: Config) -> Effort:
+    """How much is spent on look-ups of images."""
+    return Effort(
+        at_once=config.limits.resolving,
+        waiting_of_one=config.limits.user_lookups,
+        limit_s=config.timings.lookup_s,
+        reading_at_once=config.limits.reading,
+        reading_limit_s=config.timings.reading_s,
+    )
+
+
+def administrators_of(config: Config) -> Administrators:
+    return Administrators(
+        users=frozenset(config.administrators.users), groups=frozenset(config.administrators.groups)
+    )

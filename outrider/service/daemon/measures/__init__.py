@@ -1,0 +1,1 @@
+"""What the service counts and says of itself: metrics, health, what users take."""

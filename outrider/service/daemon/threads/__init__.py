@@ -1,0 +1,1 @@
+"""The service's threads: the desk's own, and those that carry out what may take long."""

@@ -1,0 +1,120 @@
+"""Hands one job to the batch system: noted before, noted after, and never twice under one key.
+
+It runs in the thread that asks the batch system. The desk, which keeps the notes, never waits for
+that thread, so it may wait for the desk.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError
+from typing import Any
+
+from outrider.core.model import Resources
+from outrider.rms.base import BatchSystem, Refused, RmsError, Submission
+from outrider.service.answers import Handover, Trouble
+from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.threads.loop import Loop
+from outrider.service.desk.submissions import tag_of
+from outrider.service.requests import BeginSubmission, Caller, EndSubmission
+from outrider.service.web.front import Busy, NotDone, Submit
+
+NOTE_S = 20.0
+"""How long the desk is waited for."""
+
+
+class Courier:
+    """One submission of one caller."""
+
+    def __init__(self, loop: Loop[Any], log: TracingLog, caller: Caller, submission: Submit) -> None:
+        self._loop = loop
+        self._log = log
+        self._caller = caller
+        self._key = submission.key
+        self._hash = submission.request_hash
+        self._wanted = _submission(caller, submission)
+
+    def hand_over(self, rms: BatchSystem) -> str:
+        """The job's key. Raises NotDone."""
+        if not self._key:
+            return self._submit(rms)
+        known = self._ask(BeginSubmission(key=self._key, request_hash=self._hash))
+        if not known.is_new:
+            return known.job or self._found(rms)
+        try:
+            job = self._submit(rms)
+        except NotDone as error:
+            if error.trouble.code == "invalid":
+                self._note("")
+            raise
+        self._note(job)
+        return job
+
+    def _submit(self, rms: BatchSystem) -> str:
+        try:
+            return rms.submit(self._wanted)
+        except Refused as error:
+            raise NotDone(Trouble(code="invalid", message=str(error))) from error
+        except RmsError as error:
+            raise NotDone(Trouble(code="unavailable", message=str(error))) from error
+
+    def _found(self, rms: BatchSystem) -> str:
+        """The job of a submission that was begun, and of which no end is known."""
+        try:
+            jobs = rms.look().jobs
+        except RmsError as error:
+            raise NotDone(Trouble(code="unavailable", message=str(error))) from error
+        # A tag may stand where its user can write, so it counts for the user's own jobs alone.
+        own = (job.key for job in jobs if job.tag == self._wanted.tag and job.uid == self._wanted.uid)
+        found = next(own, None)
+        if found is None:
+            words = (
+                "this job was about to be handed over when something failed, and no such job is there now: "
+                "it has ended, or never was. See what it has done, and submit it anew if it has to run"
+            )
+            raise NotDone(Trouble(code="conflict", message=words))
+        self._log.info("job found again", job=found, user=self._caller.user)
+        self._note(found)
+        return found
+
+    def _note(self, job: str) -> None:
+        """What is not noted is looked for when it is asked for again: the answer is true all the same."""
+        try:
+            self._ask(EndSubmission(key=self._key, request_hash=self._hash, job=job))
+        except NotDone as error:
+            self._log.warning("job not noted", job=job or None, user=self._caller.user, words=str(error))
+
+    def _ask(self, request: BeginSubmission | EndSubmission) -> Handover:
+        try:
+            answer = self._loop.ask(self._caller, request).result(NOTE_S)
+        except Busy as error:
+            raise NotDone(Trouble(code="busy", message=str(error))) from error
+        except (TimeoutError, CancelledError) as error:
+            words = "the service could not note the job down in time: ask again with the same key"
+            raise NotDone(Trouble(code="unavailable", message=words)) from error
+        if isinstance(answer, Trouble):
+            raise NotDone(answer)
+        if not isinstance(answer, Handover):
+            raise TypeError(f"{type(request).__name__} was answered with a {type(answer).__name__}")
+        return answer
+
+
+def _submission(caller: Caller, submission: Submit) -> Submission:
+    """A job as the batch system is asked for it. Without a workspace it wants one processor a node."""
+    deployment = submission.workspace.deployment if submission.workspace is not None else None
+    amounts = {"cpus": 1}
+    if deployment is not None:
+        each = deployment.instances_per_node
+        amounts = {"cpus": deployment.cpus * each, "gpus": deployment.gpus * each}
+        if deployment.memory_mib is not None:
+            amounts["memory_mib"] = deployment.memory_mib * each
+    return Submission(
+        user=caller.user,
+        uid=caller.uid,
+        argv=submission.argv,
+        nodes_wanted=submission.nodes,
+        resources=Resources.from_mapping(amounts),
+        limit_s=submission.duration_s,
+        metadata=submission.metadata,
+        reservation=submission.reservation,
+        tag=tag_of(caller.uid, submission.key) if submission.key else "",
+    )

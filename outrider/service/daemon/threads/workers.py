@@ -1,0 +1,291 @@
+"""Threads that carry out what the desk calls for, and what the API needs beside the desk.
+
+The batch system is asked one thing at a time, in the order of the calls; nodes many at a time; and
+images are looked up by a few threads of their own, so that hashing a large file holds up nobody.
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import TypeVar
+
+from cachemgr.base.shares import Share
+from outrider.metadata.decision import Allowed, PolicyRefusal
+from outrider.rms.base import BatchSystem, RmsError, Unavailable, look
+from outrider.service.answers import Trouble
+from outrider.service.crew import Crew, FutureTask, MonotonicClock
+from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.measures.gauges import PoolGauges
+from outrider.service.daemon.measures.nodeshares import NodeShares
+from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.meter import Meter
+from outrider.service.ports import (
+    AskProgram,
+    Call,
+    Carry,
+    DropLookup,
+    FoundImage,
+    ImageTrouble,
+    Look,
+    NodeReport,
+    NodeTrouble,
+    ResolveImage,
+    Result,
+    Sign,
+    TellNode,
+    TellUser,
+    World,
+)
+from outrider.service.settings import Settings
+from outrider.service.web.front import Busy, NotDone
+from outrider.store.records import Effect
+
+T = TypeVar("T")
+Done = Callable[[Result], None]
+
+EXPECTED = (RmsError, NodeTrouble, ImageTrouble, NotDone)
+"""What may go wrong with a call, as its interfaces say; anything else is a fault of the program."""
+
+MOST_PROGRAMS = 4
+KEPT = 64
+"""Places in each queue that are for root and the service itself."""
+
+
+class Workers:
+    """Everything that blocks, in threads. Any thread may call."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        *,
+        carry_effect: Callable[[Effect, BatchSystem, Sign | None], None],
+        ask_program: Callable[[AskProgram], Allowed | PolicyRefusal],
+        clock: MonotonicClock,
+        log: TracingLog,
+        meter: Meter,
+        call_timeout_s: float = 120,
+        effort: Effort | None = None,
+        most_submissions_of_one: int = 16,
+        most_decisions_of_one: int = 16,
+    ) -> None:
+        self._world = world
+        self._carry_effect = carry_effect
+        self._ask_program = ask_program
+        self._clock = clock
+        self._log = log
+        self.meter = meter
+        self._nodes = Crew("the nodes", settings.most_calls, clock=clock, timeout_s=call_timeout_s)
+        self._rms = Crew(
+            "the batch system",
+            1,
+            clock=clock,
+            timeout_s=call_timeout_s,
+            most_of_one=most_submissions_of_one,
+            kept=KEPT,
+        )
+        self._programs = Crew(
+            "the site's program",
+            MOST_PROGRAMS,
+            clock=clock,
+            timeout_s=call_timeout_s,
+            most_of_one=most_decisions_of_one,
+            most_running_of_one=1,
+            kept=KEPT,
+            kept_threads=1,
+        )
+        self._lookups = Lookups(world.resolve, clock=clock, log=log, effort=effort)
+        self._asked: dict[ResolveImage, Lookup] = {}
+        """What is being looked up for jobs."""
+        self._guard = threading.Lock()
+        self.pools = PoolGauges(meter)
+        self.node_shares = NodeShares()
+
+    def carry_out(self, call: Call, done: Done) -> None:
+        """Do what the desk calls for. `done` is told once what came of it, errors included."""
+        owner: int | None = None
+        match call:
+            case TellNode():
+                crew, to = self._nodes, "node"
+            case AskProgram():
+                crew, to, owner = self._programs, "program", call.uid
+            case Look() | Carry() | TellUser():
+                crew, to = self._rms, "rms"
+            case ResolveImage():
+                self._look_up(call, done)
+                return
+            case DropLookup():
+                self._drop(call.question)
+                return
+        task = _CallTask(self, call, to, done)
+        try:
+            crew.add(task, owner)
+        except Busy as error:
+            task.give_up(str(error))
+
+    def resolve(
+        self, uri: str, digest: str, is_private: bool, uid: int, gids: tuple[int, ...]
+    ) -> Future[FoundImage]:
+        """What is at a URI. Raises Busy; the future raises ImageTrouble."""
+        future: Future[FoundImage] = Future()
+
+        def done(found: FoundImage | Exception) -> None:
+            # Cancelled meanwhile: then nobody waits.
+            with suppress(InvalidStateError):
+                if isinstance(found, Exception):
+                    future.set_exception(found)
+                else:
+                    future.set_result(found)
+
+        question = Question(uri=uri, digest=digest, is_private=is_private, uid=uid, gids=gids)
+        self._lookups.ask(question, done)
+        return future
+
+    def with_rms(self, function: Callable[[BatchSystem], T], uid: int) -> Future[T]:
+        """Let something be asked of the batch system in its turn. Raises Busy; the future, RmsError."""
+        future: Future[T] = Future()
+        task = FutureTask(
+            future,
+            lambda: function(self._world.rms),
+            lambda words: NotDone(_no_answer(words)),
+            self._log,
+            expected=EXPECTED,
+        )
+        self._rms.add(task, uid)
+        return future
+
+    def tend(self) -> None:
+        """To be called every few seconds: give up what hangs, and say how much is under way."""
+        for to, crew in (
+            ("node", self._nodes),
+            ("rms", self._rms),
+            ("program", self._programs),
+            ("lookup", self._lookups),
+        ):
+            if given_up := crew.expire():
+                # That a user's address does not answer is nothing for an administrator.
+                say = self._log.info if crew is self._lookups else self._log.error
+                say("calls given up", to=to, calls=given_up)
+            self.meter.set("outrider_calls_running", crew.running, to)
+        self.pools.show()
+
+    def close(self) -> None:
+        """Begin nothing any more. What is under way ends with the process at the latest."""
+        for crew in (self._lookups, self._programs, self._nodes, self._rms):
+            crew.close()
+
+    def shares(self) -> list[Share]:
+        """Who has how much of the threads and of the places before them."""
+        return [share for crew in (self._rms, self._programs, self._lookups) for share in crew.shares()]
+
+    def _look_up(self, call: ResolveImage, done: Done) -> None:
+        """What a job's image is. The desk is told, unless it drops the question."""
+
+        def tell(found: FoundImage | Exception) -> None:
+            with self._guard:
+                self._asked.pop(call, None)
+            self.meter.count("outrider_calls_total", "lookup", outcome_of(found))
+            done(found)
+
+        question = Question(uri=call.uri, digest=call.digest, is_private=call.is_private, uid=call.uid)
+        try:
+            lookup = self._lookups.ask(question, tell)
+        except Busy as error:
+            tell(ImageTrouble(f"image {call.uri} could not be looked up: {error}"))
+            return
+        with self._guard:
+            if not lookup.is_over:
+                self._asked[call] = lookup
+
+    def _drop(self, question: ResolveImage) -> None:
+        with self._guard:
+            lookup = self._asked.pop(question, None)
+        if lookup is not None:
+            self._lookups.abandon(lookup)
+
+    def heard(self, report: NodeReport) -> None:
+        """A node has told how its pool is."""
+        self.pools.note(report)
+        self.node_shares.note(report)
+        if self._world.ceiling is not None:
+            self._world.ceiling.note(report.node, report.limit_bytes)
+
+    def do(self, call: Call) -> Result:
+        """Carry a call out here and now; errors that belong to it are its result."""
+        try:
+            match call:
+                case Look(watched=watched):
+                    return look(self._world.rms, watched)
+                case Carry(effect=effect):
+                    self._carry_effect(effect, self._world.rms, self._world.sign)
+                    return None
+                case TellNode():
+                    return self._world.nodes.tell(call)
+                case AskProgram():
+                    return self._ask_program(call)
+                case TellUser():
+                    self._world.rms.note(call.job, call.text)
+                    return None
+                case ResolveImage() | DropLookup():
+                    raise ValueError("look-ups have threads of their own")
+        except EXPECTED as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a call's outermost loop: the desk is told, whatever it is
+            self._log.trace(f"call failed: {type(call).__name__}", traceback.format_exc())
+            return _failure(call, f"a fault of Outrider itself: {type(error).__name__}: {error}")
+
+
+class _CallTask:
+    """A call of the desk's."""
+
+    def __init__(self, workers: Workers, call: Call, to: str, done: Done) -> None:
+        self._workers = workers
+        self._call = call
+        self._to = to
+        self._once = _Once(done)
+
+    def run(self) -> None:
+        self._end(self._workers.do(self._call))
+
+    def give_up(self, words: str) -> None:
+        self._end(_failure(self._call, words))
+
+    def _end(self, result: Result) -> None:
+        if self._once(result):
+            if isinstance(result, NodeReport):
+                self._workers.heard(result)
+            self._workers.meter.count("outrider_calls_total", self._to, outcome_of(result))
+
+
+class _Once:
+    """Hands over the first result and no other. Two threads may have one at the same time."""
+
+    def __init__(self, done: Done) -> None:
+        self._first: Future[Result] = Future()
+        self._first.add_done_callback(lambda future: done(future.result()))
+
+    def __call__(self, result: Result) -> bool:
+        try:
+            self._first.set_result(result)
+        except InvalidStateError:
+            return False
+        return True
+
+
+def outcome_of(result: object) -> str:
+    return "failed" if isinstance(result, Exception) else "done"
+
+
+def _failure(call: Call, words: str) -> Exception:
+    """A call's error in the words of whom it went to."""
+    if isinstance(call, TellNode):
+        return NodeTrouble(f"node {call.node}: {words}")
+    return Unavailable(f"the call was given up: {words}")
+
+
+def _no_answer(words: str) -> Trouble:
+    return Trouble(code="unavailable", message=f"the batch system gave no answer ({words}): ask again later")

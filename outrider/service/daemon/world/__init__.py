@@ -1,0 +1,1 @@
+"""What the service is connected to: the batch system and the nodes."""

@@ -1,0 +1,239 @@
+"""What the service is really made of: the desk, the batch systems it knows, and the outer world."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cachemgr.base.anchor import FileAnchor
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk, drop_drafts
+from cachemgr.base.steady import SteadyClock
+from outrider.metadata.decision import Allowed, PolicyRefusal
+from outrider.metadata.external import ask, program_runner
+from outrider.metadata.policies import Policies
+from outrider.rms.base import RmsError, RmsJob, RmsNode
+from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
+from outrider.rms.twin import Twin
+from outrider.service.daemon.configuration.model import Config, ImageSection
+from outrider.service.daemon.errors import BackendError, InputError
+from outrider.service.daemon.life import Providers
+from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.threads.loop import DeskLike
+from outrider.service.daemon.world.catalogued import CataloguedNodes
+from outrider.service.daemon.world.cluster import ClusterBackend, make_cluster
+from outrider.service.desk.batch.reservation_effects import carry_out
+from outrider.service.desk.desk import Desk
+from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
+from outrider.service.meter import Meter
+from outrider.service.nodes.embedded import EmbeddedNodes
+from outrider.service.nodes.hooks import PoolHooks
+from outrider.service.nodes.virtual import EmbeddedError, Shape
+from outrider.service.ports import AskProgram, Ceiling, Promised, Readers, World
+from outrider.service.settings import Settings
+from outrider.store.store import Store
+
+
+def real_providers() -> Providers:
+    clock = SystemClock()
+
+    def ask_program(call: AskProgram) -> Allowed | PolicyRefusal:
+        return ask(call.external, call.request, program_runner(clock.monotonic_s), now_s=clock.now_s())
+
+    return Providers(
+        make_backend=make_backend, make_desk=make_desk, carry_effect=carry_out, ask_program=ask_program
+    )
+
+
+def make_desk(
+    store: Store,
+    settings: Settings,
+    policies: Policies,
+    now_s: int,
+    *,
+    batch_system: str,
+    log: TracingLog,
+    meter: Meter,
+) -> DeskLike:
+    return Desk(store, settings, policies, now_s, log=log, meter=meter, batch_system=batch_system)
+
+
+def make_backend(
+    config: Config, log: TracingLog, environment: Mapping[str, str]
+) -> VirtualBackend | ClusterBackend:
+    """The world that the configuration names. Raises InputError or BackendError; nothing runs yet."""
+    clock = _steady_clock(config)
+    catalogue = catalogue_of(config)
+    drop_drafts(RealDisk(), os.path.realpath(config.state))
+    ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
+    resolver = _resolver(config, catalogue, ceiling, clock)
+    promised = Promised()
+    if config.backend.kind in ("slurm", "gridengine"):
+        return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock)
+    return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling)
+
+
+def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: SteadyClock) -> Resolver:
+    hashes = Hashes(
+        Path(config.state) / "hashes.json",
+        clock,
+        hash_s=config.timings.reading_s,
+        rate_bytes_per_s=config.limits.reading_rate_bytes_per_s,
+    )
+    return Resolver(
+        open_as=opener(),
+        hashes=hashes,
+        clock=clock,
+        catalogue=catalogue,
+        most_bytes=ceiling,
+        limit_s=config.timings.lookup_s,
+    )
+
+
+def _steady_clock(config: Config) -> SteadyClock:
+    """This machine's clock, by the rule of the loop's own, which says what becomes of it."""
+    timings = config.timings
+    return SteadyClock(
+        SystemClock(),
+        step_s=timings.clock_step_s,
+        doubt_s=timings.clock_doubt_s,
+        anchor=FileAnchor(config.clock_path),
+    )
+
+
+def _virtual(
+    config: Config,
+    clock: SteadyClock,
+    catalogue: Catalogue,
+    resolver: Resolver,
+    promised: Promised,
+    log: TracingLog,
+    environment: Mapping[str, str],
+    ceiling: Ceiling,
+) -> VirtualBackend:
+    section = config.backend
+    folder = Path(config.backend_folder)
+    for each in (folder, folder / "nodes", *(folder / "nodes" / name for name in section.virtual_nodes)):
+        drop_drafts(RealDisk(), os.path.realpath(each))
+    try:
+        nodes = EmbeddedNodes(
+            folder / "nodes",
+            section.virtual_nodes,
+            Shape(
+                limit_bytes=section.pool_bytes,
+                rate_bytes_per_s=section.rate_bytes_per_s,
+                user_percent=section.user_percent,
+                users_percent=section.users_percent,
+            ),
+            clock=clock,
+            log=log,
+            environment=environment,
+        )
+    except EmbeddedError as error:
+        raise BackendError(str(error)) from error
+    hooks = PoolHooks(nodes.sockets, lambda job: _digest_of(job, promised), clock=clock, log=log)
+    rms = _batch_system(config, clock, log, hooks)
+    world = World(
+        rms=rms,
+        nodes=CataloguedNodes(nodes, catalogue),
+        resolve=resolver,
+        promised=promised,
+        ceiling=ceiling,
+    )
+    return VirtualBackend(nodes, rms, world)
+
+
+def _digest_of(job: RmsJob, promised: Promised) -> str | None:
+    """Which image a job has to have: its reservation's, or the one that it names itself."""
+    if job.reservation is not None:
+        return promised.digest(job.reservation)
+    return None if job.metadata is None else promised.job(job.key)
+
+
+def _batch_system(
+    config: Config, clock: SteadyClock, log: TracingLog, hooks: PoolHooks
+) -> EmbeddedSystem | Twin:
+    section = config.backend
+    nodes = [RmsNode(name=name, capacity=section.capacity) for name in section.virtual_nodes]
+    if section.kind == "twin":
+        return Twin(nodes, clock=clock)
+    folder = Path(config.backend_folder)
+    try:
+        for each in (folder, folder / "jobs"):
+            each.mkdir(mode=0o711, parents=True, exist_ok=True)
+        return EmbeddedSystem(
+            nodes,
+            folder / "jobs.json",
+            clock=clock,
+            launcher=ProcessLauncher(folder / "jobs"),
+            log=log,
+            hooks=hooks.as_hooks(),
+        )
+    except (RmsError, OSError) as error:
+        raise BackendError(f"the batch system in {folder} cannot begin: {error}") from error
+
+
+class VirtualBackend:
+    """Nodes with real pools on this machine, and a batch system in this process."""
+
+    def __init__(self, nodes: EmbeddedNodes, rms: EmbeddedSystem | Twin, world: World) -> None:
+        self._nodes = nodes
+        self._rms = rms
+        self._world = world
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    def start(self) -> None:
+        try:
+            self._nodes.start()
+        except EmbeddedError as error:
+            raise BackendError(str(error)) from error
+        if isinstance(self._rms, EmbeddedSystem):
+            self._rms.start()
+
+    def stop(self) -> None:
+        """End the nodes' daemons. Jobs go on, and the next service finds them."""
+        if isinstance(self._rms, EmbeddedSystem):
+            self._rms.stop()
+        self._nodes.stop()
+
+
+def catalogue_of(config: Config) -> Catalogue:
+    """The site's images, with the numbers of those who may use them. Raises InputError."""
+    return Catalogue(
+        CatalogueImage(
+            name=name,
+            uri=image.uri,
+            digest=image.digest,
+            size_bytes=image.size_bytes,
+            format=image.format or "",
+            readers=_readers(name, image),
+        )
+        for name, image in config.images.items()
+    )
+
+
+def _readers(name: str, image: ImageSection) -> Readers | None:
+    if image.readers is None:
+        return None
+    return Readers(
+        uids=tuple(
+            _number(name, "user", each, lambda key: pwd.getpwnam(key).pw_uid) for each in image.readers.users
+        ),
+        gids=tuple(
+            _number(name, "group", each, lambda key: grp.getgrnam(key).gr_gid)
+            for each in image.readers.groups
+        ),
+    )
+
+
+def _number(image: str, kind: str, name: str, look_up: Callable[[str], int]) -> int:
+    try:
+        return look_up(name)
+    except KeyError as error:
+        raise InputError(f"image {image}: there is no {kind} {name}; see images.{image}.readers") from error

@@ -1,0 +1,159 @@
+"""A cluster as the service's world: an installed batch system, and nodes on other machines."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from collections.abc import Mapping, Sequence
+
+from cachemgr.base.errors import CacheError
+from cachemgr.base.steady import SteadyClock
+from cachemgr.network.keys import read_keys
+from outrider.rms import gridengine, slurm
+from outrider.rms.base import BatchSystem
+from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
+from outrider.rms.knocking import port_of
+from outrider.service.daemon.configuration.backend import BackendSection
+from outrider.service.daemon.errors import BackendError
+from outrider.service.daemon.log import TracingLog
+from outrider.service.daemon.signing import signer
+from outrider.service.daemon.world.catalogued import CataloguedNodes
+from outrider.service.images import Catalogue
+from outrider.service.nodes.remote import Addresses, RemoteNodes
+from outrider.service.ports import Ceiling, Promised, Resolve, World
+
+GRIDENGINE_COMMANDS = (
+    "qstat",
+    "qhost",
+    "qselect",
+    "qsub",
+    "qalter",
+    "qrls",
+    "qmod",
+    "qdel",
+    "qrsub",
+    "qrdel",
+    "qrstat",
+)
+SLURM_COMMANDS = ("scontrol", "squeue", "sinfo", "sbatch", "scancel")
+
+
+class ClusterBackend:
+    """Nothing of it runs in this process but connections to nodes."""
+
+    def __init__(self, nodes: RemoteNodes, world: World) -> None:
+        self._nodes = nodes
+        self._world = world
+
+    @property
+    def world(self) -> World:
+        return self._world
+
+    def start(self) -> None:
+        """Whether the batch system and the nodes answer is seen by whoever asks them, and may change."""
+
+    def stop(self) -> None:
+        self._nodes.close()
+
+
+def make_cluster(
+    section: BackendSection,
+    catalogue: Catalogue,
+    resolve: Resolve,
+    promised: Promised,
+    log: TracingLog,
+    ceiling: Ceiling,
+    clock: SteadyClock,
+) -> ClusterBackend:
+    """Raises BackendError if something is missing on this machine."""
+    if section.kind == "gridengine":
+        rms: BatchSystem = _gridengine(section, clock, log)
+    else:
+        rms = _slurm(section, clock, log)
+    try:
+        keys = read_keys(section.key)
+    except CacheError as error:
+        raise BackendError(f"{error}; `outrider init {section.kind}` makes one") from error
+    addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
+    nodes = RemoteNodes(addresses, keys, clock=clock)
+    world = World(
+        rms=rms,
+        nodes=CataloguedNodes(nodes, catalogue),
+        resolve=resolve,
+        promised=promised,
+        sign=signer(keys[0]),
+        ceiling=ceiling,
+    )
+    return ClusterBackend(nodes, world)
+
+
+def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
+    path = _path("slurm", section.slurm.commands, SLURM_COMMANDS)
+    commands = slurm.Commands(
+        run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
+    )
+    return slurm.SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
+
+
+def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
+    found = section.gridengine
+    variables = {
+        "PATH": _path("gridengine", found.commands, GRIDENGINE_COMMANDS),
+        "SGE_ROOT": found.root,
+        "SGE_CELL": found.cell,
+    }
+    commands = gridengine.Commands(
+        _as_account(found.account),
+        variables=variables,
+        own_uid=os.geteuid(),
+        told=lambda lost: log.warning("grid engine printed what is no xml", lost=lost),
+    )
+    settings = gridengine.Settings(
+        account=found.account,
+        work_queue=found.work_queue,
+        reservation_queue=found.reservation_queue,
+        environments=found.environments,
+        checkpoint=found.checkpoint or "",
+        duration_offset_s=found.duration_offset_s,
+    )
+    port = port_of(os.environ, "SGE_EXECD_PORT", "sge_execd", gridengine.EXECD_PORT)
+    return gridengine.GridEngine(settings, commands, clock=clock, shown=section.nodes or (), execd_port=port)
+
+
+def _as_account(name: str) -> Runner:
+    """What runs commands as the account whose reservations they are, if the service itself is root."""
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError as error:
+        raise BackendError(
+            f"there is no user {name} here: make it, or name another one in backend.gridengine.account"
+        ) from error
+    if os.geteuid() not in (0, entry.pw_uid):
+        raise BackendError(f"the service has to run as root, or as {name}, whose the reservations are")
+    own = account_of(name, entry.pw_uid) if entry.pw_uid != os.geteuid() else None
+
+    def run(
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        timeout_s: float,
+        text: bytes = b"",
+        account: Account | None = None,
+    ) -> Output:
+        as_whom = own if account is None else account
+        return run_process(argv, environment=environment, timeout_s=timeout_s, text=text, account=as_whom)
+
+    return run
+
+
+def _path(kind: str, folder: str, wanted: Sequence[str]) -> str:
+    """Where commands are looked for. Raises BackendError if one is not there."""
+    path = f"{folder}:{PATH}"
+    missing = [name for name in wanted if shutil.which(name, path=path) is None]
+    if missing:
+        raise BackendError(
+            f"there is no {', '.join(missing)} in {folder}: install the commands on this machine, or say in "
+            f"backend.{kind}.commands where they are"
+        )
+    return path

@@ -1,0 +1,80 @@
+"""What is to be done to the batch system: values in the store until each has been carried out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from outrider.rms.base import BatchSystem, RmsReservation
+from outrider.service.desk.batch.job_effects import carry_out_for_job, job_of
+from outrider.service.desk.state.site import Live
+from outrider.service.ports import Sign
+from outrider.store.records import Effect
+
+RESERVE = "reserve"
+UNRESERVE = "unreserve"
+
+
+def reserve_effect(live: Live, now_s: int) -> Effect:
+    """Let the batch system have the reservation as it is now."""
+    reservation = live.reservation
+    payload = {
+        "version": 1,
+        "nodes": list(reservation.nodes),
+        "start_s": reservation.start_s,
+        "end_s": reservation.end_s,
+        "users": [live.record.owner.user],
+    }
+    return _effect(RESERVE, live, payload, now_s)
+
+
+def unreserve_effect(live: Live, now_s: int) -> Effect:
+    """Let the batch system not have the reservation any more."""
+    return _effect(UNRESERVE, live, {"version": 1}, now_s)
+
+
+def orphan_effect(name: str, now_s: int) -> Effect:
+    """Let the batch system drop one of ours that is over or was never promised."""
+    return Effect(
+        identity=f"orphan {name} {now_s}",
+        kind=UNRESERVE,
+        subject=name,
+        payload='{"version":1}',
+        created_s=now_s,
+        due_s=now_s,
+    )
+
+
+def carry_out(effect: Effect, rms: BatchSystem, sign: Sign | None = None) -> None:
+    """Do it. Raises what the batch system raises. Without `sign` jobs carry no tickets."""
+    job = job_of(effect)
+    if job is not None:
+        carry_out_for_job(effect, job, rms, sign)
+        return
+    if effect.kind == UNRESERVE:
+        rms.unreserve(effect.subject)
+        return
+    if effect.kind != RESERVE:
+        raise ValueError(f"effect {effect.identity} is of kind {effect.kind}, which is not known")
+    payload: dict[str, Any] = json.loads(effect.payload)
+    rms.reserve(
+        RmsReservation(
+            name=effect.subject,
+            nodes=tuple(payload["nodes"]),
+            start_s=payload["start_s"],
+            end_s=payload["end_s"],
+            users=tuple(payload["users"]),
+        )
+    )
+
+
+def _effect(kind: str, live: Live, payload: dict[str, object], now_s: int) -> Effect:
+    return Effect(
+        # Each change of a reservation is an effect of its own, and so is the same once more, later.
+        identity=f"{kind} {live.name} {live.record.number} {live.record.version} {now_s}",
+        kind=kind,
+        subject=live.name,
+        payload=json.dumps(payload, separators=(",", ":")),
+        created_s=now_s,
+        due_s=now_s,
+    )

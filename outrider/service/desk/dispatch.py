@@ -1,0 +1,264 @@
+"""Requests answered: who may ask what, what was answered before, and who decides about the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from outrider.metadata.decision import PolicyRefusal
+from outrider.metadata.notation.hostlists import expand
+from outrider.metadata.policies import Policies
+from outrider.service.answers import Answer, Decision, TransferList, Trouble
+from outrider.service.desk import submissions as submitting
+from outrider.service.desk.components import Workings
+from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
+from outrider.service.desk.reservations.decision import whole_nodes
+from outrider.service.desk.state.node_list import Listed
+from outrider.service.desk.state.permissions import may_read
+from outrider.service.desk.state.recorded_answers import read_decision, write_decision
+from outrider.service.desk.state.site import Live
+from outrider.service.meter import Log, Meter
+from outrider.service.ports import AskProgram
+from outrider.service.requests import (
+    Asked,
+    AskStart,
+    BeginSubmission,
+    Caller,
+    Cancel,
+    EndSubmission,
+    Explain,
+    ListDecisions,
+    ListImages,
+    ListJobs,
+    ListNodes,
+    ListReservations,
+    ListTransfers,
+    Modify,
+    Plan,
+    Recall,
+    Request,
+    Reserve,
+    Show,
+    ShowJob,
+    ShowTimeline,
+)
+from outrider.store.errors import Conflict
+from outrider.store.records import RecordedAnswer as StoredAnswer
+
+Deciding = Reserve | Plan | Modify
+
+
+class Answering:
+    """Answers requests about one site. A StoreError is the desk's to deal with."""
+
+    def __init__(self, parts: Workings, log: Log, meter: Meter, decided: dict[str, int]) -> None:
+        self._parts = parts
+        self._log = log
+        self._meter = meter
+        self._decided = decided
+        self.unwritten: dict[tuple[int, str], StoredAnswer] = {}
+        """Answers of the event that is being dealt with, by user and key: the store has them at its end."""
+
+    def look_up(self, request: Request, caller: Caller, roster: Mapping[str, Listed]) -> Answer:
+        """Answer whoever only looks."""
+        views, site_views = self._parts.views, self._parts.site_views
+        if isinstance(request, Show):
+            found = views.find(request.name, caller)
+            return found if isinstance(found, Trouble) else views.details(found, caller)
+        if isinstance(request, ListReservations):
+            return views.reservations(request, caller)
+        if isinstance(request, ListImages):
+            return self._parts.image_views.images(request, caller)
+        if isinstance(request, ListNodes):
+            states = {name: each.state.value for name, each in roster.items()}
+            return site_views.nodes(request, states)
+        if isinstance(request, ListTransfers):
+            return self._transfers(request, caller)
+        if isinstance(request, ShowTimeline):
+            return site_views.timeline(request)
+        if isinstance(request, Recall):
+            return self.recall(request, caller)
+        if isinstance(request, ListJobs):
+            return self._parts.job_views.jobs(request, caller)
+        if isinstance(request, ShowJob):
+            return self._parts.job_views.details(request, caller)
+        if isinstance(request, AskStart):
+            return self._parts.job_views.start(request, caller)
+        if isinstance(request, Explain):
+            return views.explanation(request.name, caller)
+        assert isinstance(request, ListDecisions)
+        return views.decisions(request, caller)
+
+    def decide(
+        self,
+        asked: Asked,
+        policies: Policies,
+        troubles: tuple[str, ...],
+        program: PolicyRefusal | None,
+        *,
+        is_judged: bool,
+        is_sure: bool = False,
+    ) -> Answer | AskProgram | Doubtful:
+        """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
+        request, caller, admitting = asked.request, asked.caller, self._parts.admitting
+        assert isinstance(request, (Reserve, Plan, Modify))
+        known = self._recalled(caller, request)
+        if known is not None:
+            return known
+        if troubles:
+            return Trouble(code="unavailable", message=f"nothing is promised now: {'; '.join(troubles)}")
+        live: Live | None = None
+        if isinstance(request, Modify):
+            found = self._owned(request.name, caller)
+            if isinstance(found, Trouble):
+                return found
+            live = found
+            wish = admitting.changed(live, request, caller)
+        else:
+            wish = admitting.wish(caller, request.wanted)
+        if isinstance(wish, Trouble):
+            return wish
+        if policies.external is not None and not is_judged:
+            return AskProgram(
+                external=policies.external,
+                request=admitting.question(wish),
+                ticket=asked.ticket,
+                uid=caller.uid,
+            )
+        if isinstance(request, Plan):
+            return admitting.plan(wish, program)
+        if isinstance(request, Reserve):
+            found_room = self._reserve(wish, program, is_sure=is_sure)
+            if isinstance(found_room, Doubtful):
+                return found_room
+            answer: Answer = found_room
+        else:
+            assert live is not None
+            answer = self._modify(live, wish, request, program)
+        if isinstance(answer, Decision):
+            self._remember(caller, request, answer)
+        return answer
+
+    def hand_over(
+        self, request: BeginSubmission | EndSubmission, caller: Caller, store_trouble: str
+    ) -> Answer:
+        """Remember how far a job is on its way to the batch system."""
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        if isinstance(request, BeginSubmission):
+            return submitting.begin(self._parts.site, request, caller)
+        return submitting.end(self._parts.site, request, caller)
+
+    def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
+        """Cancel a reservation; one that is over stays as it is."""
+        views = self._parts.views
+        found = views.find(request.name, caller)
+        if isinstance(found, Trouble):
+            return found
+        if not isinstance(found, Live):
+            return views.details(found, caller) if may_read(found, caller) else _not_yours(found.name)
+        if not may_read(found.record, caller):
+            return _not_yours(found.name)
+        if store_trouble:
+            return Trouble(code="unavailable", message=store_trouble)
+        is_own = caller.uid == found.record.owner.uid
+        why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
+        self._parts.lifetimes.cancel(found, caller, why)
+        return views.details(found.record, caller)
+
+    def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Decision | Doubtful:
+        parts = self._parts
+        decision = parts.admitting.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
+        if isinstance(decision, Decision) and decision.result == "accepted":
+            # Its image may be there or on its way already; and its beginning and end are to come.
+            parts.executing.arrange(parts.site.live[decision.name])
+        return decision
+
+    def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
+        parts, before = self._parts, set(live.nodes)
+        decision = parts.admitting.modify(live, wish, request, program)
+        if not request.is_plan and isinstance(decision, Decision) and decision.result == "accepted":
+            parts.executing.release(live, tuple(sorted(before - set(live.nodes))))
+            parts.executing.prune()
+            parts.executing.arrange(live)
+        return decision
+
+    def _transfers(self, request: ListTransfers, caller: Caller) -> TransferList:
+        """Those with deadlines come first, as on the link."""
+        found = self._parts.site_views.transfers(request, caller)
+        free = request.most - len(found.transfers)
+        others = self._parts.freight.transfers(caller, free)
+        is_complete = found.is_complete and self._parts.freight.count() <= free
+        return TransferList(transfers=(*found.transfers, *others), is_complete=is_complete)
+
+    def _owned(self, name: str, caller: Caller) -> Live | Trouble:
+        found = self._parts.views.find(name, caller)
+        if isinstance(found, Trouble):
+            return found
+        record = found.record if isinstance(found, Live) else found
+        if not may_read(record, caller):
+            return _not_yours(record.name)
+        if not isinstance(found, Live):
+            words = f"reservation {record.name} is over: it is {record.state.value}"
+            return Trouble(code="conflict", message=words)
+        return found
+
+    def recall(self, request: Recall, caller: Caller) -> Answer:
+        """What a request was answered before."""
+        nothing = Trouble(code="not-found", message=f"nothing was answered under key {request.key}")
+        return self._recalled(caller, request) or nothing
+
+    def _recalled(self, caller: Caller, request: Deciding | Recall) -> Answer | None:
+        """What this very request was answered before."""
+        if isinstance(request, Plan) or not request.key:
+            return None
+        unwritten = self.unwritten.get((caller.uid, request.key))
+        if unwritten is not None and unwritten.request_hash == request.request_hash:
+            return self._told_again(unwritten.text)
+        try:
+            found = self._parts.site.store.answered(caller.uid, request.key, request.request_hash)
+        except Conflict as conflict:
+            return Trouble(code="conflict", message=str(conflict))
+        return None if found is None else self._told_again(found.text)
+
+    def _told_again(self, text: str) -> Decision:
+        decision = read_decision(text)
+        nodes = expand(decision.nodes) if decision.result == "accepted" and decision.nodes else ()
+        return replace(decision, **whole_nodes(self._parts.site, nodes))
+
+    def _remember(self, caller: Caller, request: Reserve | Modify, decision: Decision) -> None:
+        site = self._parts.site
+        is_only_counted = (
+            decision.result != "accepted" and not caller.is_admin and site.refusals.is_full(caller.uid)
+        )
+        if isinstance(request, Reserve):
+            self._decided[decision.result] = self._decided.get(decision.result, 0) + 1
+            self._meter.count("outrider_decisions_total", decision.result, decision.cause or "-")
+            if decision.result == "accepted":
+                self._meter.count("outrider_saved_bytes_total", by=decision.saved_bytes)
+            say = self._log.debug if is_only_counted else self._log.info
+            say(
+                "reservation decided",
+                result=decision.result,
+                reservation=decision.name or decision.workspace,
+                user=caller.user,
+                nodes=decision.nodes,
+                image=decision.image.uri,
+                cause=decision.cause or None,
+            )
+        if not request.key or is_only_counted or (isinstance(request, Modify) and request.is_plan):
+            # What is refused and not remembered is decided anew when it is asked again.
+            return
+        answer = StoredAnswer(
+            uid=caller.uid,
+            key=request.key,
+            request_hash=request.request_hash,
+            text=write_decision(decision),
+            at_s=site.now_s,
+        )
+        self.unwritten[caller.uid, request.key] = answer
+        site.write(lambda promise: promise.answer(answer))
+
+
+def _not_yours(name: str) -> Trouble:
+    return Trouble(code="not-allowed", message=f"reservation {name} is somebody else's")

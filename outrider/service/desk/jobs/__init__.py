@@ -1,0 +1,1 @@
+"""Best-effort jobs: where their images go, when they are released, and what users see of them."""

@@ -1,0 +1,111 @@
+"""A job that is led to its image, as far as the service knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from outrider.core.images.reuse import Life
+from outrider.core.model import Image
+from outrider.metadata.joblines import JobLines
+from outrider.rms.base import RmsJob
+from outrider.service.desk.nodes.owners import owner_of
+from outrider.service.ports import Readers
+
+
+class Stage(Enum):
+    """How far a job has come."""
+
+    RESOLVING = "resolving"
+    """It is not known yet what its image is."""
+    REFUSED = "refused"
+    """Its image cannot be had as it is named: its user has to do something, or it is tried again."""
+    WAITING = "waiting"
+    """No nodes have room for its image."""
+    STAGING = "staging"
+    STAGED = "staged"
+    """Its image is where it may start: that is up to the batch system now."""
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobImage:
+    """A job's image as found."""
+
+    uri: str
+    digest: str
+    size_bytes: int
+    format: str
+    readers: Readers | None
+
+    @property
+    def image(self) -> Image:
+        return Image(uri=self.uri, size_bytes=self.size_bytes, digest=self.digest)
+
+
+@dataclass(slots=True)
+class Led:
+    """One job. Nodes are numbers of the slot table."""
+
+    job: RmsJob
+    since_s: int
+    """Since when it waits for its image."""
+    stage: Stage = Stage.RESOLVING
+    lines: JobLines | None = None
+    image: JobImage | None = None
+    copies: dict[int, Life] = field(default_factory=dict)
+    via: dict[int, int] = field(default_factory=dict)
+    """By node, the transfer that was to bring its copy there."""
+    ready: set[int] = field(default_factory=set)
+    """Nodes on which its image is known to be, pinned for it."""
+    until_s: int = 0
+    ready_s: int | None = None
+    """When its image is expected on enough nodes, or was there."""
+    start_s: int | None = None
+    enough_s: int | None = None
+    """Since when its image is known to be on enough nodes, while others that have it are still asked."""
+    released: tuple[str, ...] | None = None
+    """The nodes that it was last released to, in the order of names; None: it is to be held."""
+    is_ordered: bool = False
+    """Whether the batch system has been told what is wanted now."""
+    looks: int = 0
+    """How often it was seen since the batch system was told."""
+    is_left_to_others: bool = False
+    """Whether somebody else holds it, although it was released."""
+    is_array: bool = False
+    bound: str = ""
+    """The reservation that it is to run in."""
+    lookup: str = ""
+    """Who is asked what its image is, while that is not known."""
+    lookup_s: int | None = None
+    """Since when; None as long as others of its user's are looked up first."""
+    words: str = ""
+    """What is wrong, for its user."""
+    trouble: str = ""
+    """Why its image has not come to some node, for its user; nothing once bytes arrive again."""
+    retry_s: int | None = None
+    """When it is tried again, if something was wrong."""
+    bad: dict[int, int] = field(default_factory=dict)
+    """Nodes to which its image could not be brought, and until when they are gone round."""
+    grace_s: int = 0
+    """Until when it is not held although its image is not known to be where it may start: an earlier
+    service has led it there."""
+    improve_s: int = 0
+    """From when on a better place may be looked for again."""
+    noted: str = ""
+    noted_s: int | None = None
+    noted_ready_s: int | None = None
+    is_overdue: bool = False
+    """Whether it has been told that it waits for longer than it should."""
+
+    @property
+    def key(self) -> str:
+        return self.job.key
+
+    @property
+    def owner(self) -> str:
+        return owner_of(self.job.key)
+
+    @property
+    def is_enough(self) -> bool:
+        return len(self.ready) >= self.job.nodes_wanted

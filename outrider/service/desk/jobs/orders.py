@@ -1,0 +1,79 @@
+"""What the batch system is asked to do to jobs, and which instances of jobs are still wanted on nodes.
+
+An order says what should be now: it takes the place of all that wait for the same job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from outrider.service.desk.batch.job_effects import is_of_job, subject_of
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.owners import job_of_owner
+from outrider.service.desk.state.site import Site
+from outrider.service.meter import Log
+from outrider.service.ports import NodeReport
+from outrider.store.records import Effect
+
+IsCarrying = Callable[[str], bool]
+"""Whether an effect is on its way to the batch system, by its identity."""
+
+
+class JobOrders:
+    """Effects for jobs, and the ends of their instances."""
+
+    def __init__(self, site: Site, staff: Staff, is_carrying: IsCarrying, log: Log) -> None:
+        self._site = site
+        self._staff = staff
+        self._is_carrying = is_carrying
+        self._log = log
+        self._seen: frozenset[str] | None = None
+        self._seen_before: frozenset[str] | None = None
+
+    def take_up(self) -> None:
+        """What an earlier service wanted of jobs is decided anew at the first look."""
+        for subject in sorted(self._site.store.waiting_subjects()):
+            if is_of_job(subject):
+                self._drop(subject)
+
+    def order(self, effect: Effect) -> None:
+        self._drop(effect.subject)
+        self._site.todo([effect])
+
+    def drop(self, job: str) -> None:
+        """Nothing is wanted of a job any more."""
+        self._drop(subject_of(job))
+
+    def waits(self, job: str) -> bool:
+        """Whether anything is still to be done to a job."""
+        return bool(self._site.store.waiting_effects(subject_of(job), most=1))
+
+    def saw(self, keys: Iterable[str]) -> None:
+        """These are the batch system's jobs at a look."""
+        self._seen_before, self._seen = self._seen, frozenset(keys)
+
+    def compare(self, report: NodeReport) -> tuple[str, ...]:
+        """Have instances removed whose jobs are gone: missing at two looks in a row."""
+        if self._seen is None or self._seen_before is None:
+            return ()
+        gone = [
+            owner
+            for owner in report.jobs
+            if (job := job_of_owner(owner)) is not None
+            and job not in self._seen
+            and job not in self._seen_before
+        ]
+        for owner in gone:
+            self._staff.release(report.node, owner, self._site.now_s)
+            self._log.info("instance of a job that is gone", node=report.node, owner=owner)
+        return tuple(f"node {report.node} has an instance of {owner}, which is gone" for owner in gone)
+
+    def _drop(self, subject: str) -> None:
+        """Earlier orders are void, but for one on its way: what comes next waits for that."""
+        now_s = self._site.now_s
+        for effect in self._site.store.waiting_effects(subject):
+            if not self._is_carrying(effect.identity):
+                identity = effect.identity
+                self._site.write_lightly(
+                    lambda progress, identity=identity: progress.finish_effect(identity, now_s)  # type: ignore[misc]
+                )

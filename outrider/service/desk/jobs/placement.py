@@ -1,0 +1,324 @@
+"""Nodes chosen for jobs, and the copies that are kept for them there: taken, renewed and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from outrider.core.besteffort.job_placement import (
+    NoWay,
+    Way,
+    Wish,
+    can_keep,
+    drop_copy,
+    hold,
+    keep_copy,
+    lead,
+    let_go,
+)
+from outrider.core.nodes.busy import Busy, Taken
+from outrider.core.nodes.timeline import FOREVER, mask_of
+from outrider.core.reservations.refusal import size
+from outrider.rms.base import RmsJob, Sight
+from outrider.service.desk.jobs.job import JobImage, Led, Stage
+from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.nodes.occupancy import Occupancy, packed
+from outrider.service.desk.state.site import Site
+from outrider.service.meter import Log
+
+DAY_S = 86_400
+UNLIMITED_S = 7 * DAY_S
+"""A job without a limit is taken to run so long, as far as pools are concerned."""
+RENEW_S = 600
+"""So much longer than it has to a pool keeps an image, so that this need not be said at each look."""
+CLAIM_S = 15
+"""So long after a job has been seen to run its nodes keep what its prologs may still ask for."""
+BETTER_S = 60
+"""Other nodes are worth a transfer if a job starts there earlier by more than this."""
+
+
+class Choosing:
+    """Chooses for one job at a time, with all that was chosen before in mind."""
+
+    def __init__(self, site: Site, hauling: Hauling, log: Log) -> None:
+        self._site = site
+        self._hauling = hauling
+        self._log = log
+        self._occupancy = Occupancy(site)
+        self._busy: Busy | None = None
+        """None before the first look."""
+        self._masks: dict[int, tuple[tuple[str, ...], int]] = {}
+        """By its identity, a list of names that many jobs share, and its mask."""
+        self._masks_before: dict[int, tuple[tuple[str, ...], int]] = {}
+        """Those that were asked for before the last look: the others are forgotten."""
+        self._wishes: dict[str, tuple[RmsJob, JobImage, tuple[str, ...], Wish]] = {}
+        self._failures: dict[Wish, NoWay] = {}
+        self.searches = 0
+        """How often nodes were searched for."""
+
+    def look(self, sight: Sight) -> None:
+        """What nodes do has been seen anew."""
+        self._occupancy.look(sight)
+        self._busy = self._occupancy.busy
+        self._masks, self._masks_before = {}, self._masks
+
+    def begin(self) -> None:
+        """All that wait are thought about anew, in their order: where each will be is expected again."""
+        if self._busy is not None:
+            self._busy.expect_nothing()
+
+    def forget_failures(self) -> None:
+        """Something may have changed: what there were no nodes for there may be nodes for now."""
+        self._failures.clear()
+
+    def choose(self, led: Led) -> bool:
+        """Find nodes for a job, and have its image brought there. If there are none it says why."""
+        site, wish = self._site, self._wish(led)
+        if isinstance(wish, str):
+            led.stage, led.words = Stage.WAITING, wish
+            return False
+        anonymous = replace(wish, name="")
+        way = self._failures.get(anonymous) or self._way(wish)
+        if isinstance(way, NoWay):
+            self._failures[anonymous] = way
+            led.stage, led.words = Stage.WAITING, way.words
+            return False
+        self._failures.clear()
+        led.stage, led.words = Stage.STAGING, ""
+        self._take(led, wish, way)
+        self._log.info(
+            "job is led",
+            job=led.key,
+            node=",".join(site.book.timeline.nodes[node].name for node in way.nodes[:8]),
+            image=wish.image.uri,
+            transfers=len(way.missing),
+            ready_s=way.ready_s,
+        )
+        return True
+
+    def stand(self, led: Led, *, may_improve: bool) -> bool:
+        """Count a job that was led somewhere as being there, for those that are chosen for later.
+
+        If it would start much earlier elsewhere and `may_improve`, its image is brought there, too.
+        True if it was tried.
+        """
+        busy, wish = self._busy, self._wish(led)
+        if busy is None or isinstance(wish, str):
+            return False
+        starts = self._starts(led, wish)
+        # When it starts on the nodes that it was led to; never, if too few of them can be used.
+        here = starts[wish.nodes_wanted - 1][0] if len(starts) >= wish.nodes_wanted else FOREVER
+        led.start_s = here if here < FOREVER else None
+        if here == FOREVER:
+            return False
+        is_tried = may_improve and self._may_be_better(wish, here)
+        if is_tried and self._improve(led, wish, here):
+            # Where it stands has been counted with its new nodes.
+            return True
+        self._stand_on(wish, [node for _, node in starts[: wish.nodes_wanted]], here)
+        return is_tried
+
+    def _may_be_better(self, wish: Wish, here_s: int) -> bool:
+        """Whether enough nodes may be free so early that a transfer there would be worth it."""
+        assert self._busy is not None
+        now_s = self._site.now_s
+        if here_s <= now_s + BETTER_S:
+            return False
+        earliest = self._busy.openings(wish.need, now_s, wish.eligible & self._site.book.available)
+        for number, (bound_s, _) in enumerate(earliest, start=1):
+            if bound_s + BETTER_S >= here_s:
+                return False
+            if number == wish.nodes_wanted:
+                return True
+        return False
+
+    def _improve(self, led: Led, wish: Wish, here_s: int) -> bool:
+        """Bring a waiting job's image to other nodes, too, if it would start there much earlier."""
+        way = self._way(wish)
+        if isinstance(way, NoWay) or way.start_s + BETTER_S >= here_s or not set(way.nodes) - set(led.copies):
+            return False
+        if len(led.copies) + len(way.missing) > led.job.nodes_wanted + self._site.settings.most_copies:
+            return False
+        self._take(led, wish, way)
+        self._log.info("job is led to other nodes, too", job=led.key, earlier_s=here_s - way.start_s)
+        return True
+
+    def renew(self, led: Led) -> list[int]:
+        """Keep what a job waits with until it would be over; the nodes whose pools have no room for that."""
+        site, wish = self._site, self._wish(led)
+        if isinstance(wish, str):
+            return []
+        start_s = max(site.now_s, led.start_s or 0)
+        until_s = start_s + wish.limit_s + wish.grace_s
+        if until_s <= led.until_s:
+            return []
+        until_s += RENEW_S
+        full = [
+            node
+            for node, life in led.copies.items()
+            if not can_keep(site.book, node, life, until_s, site.now_s)
+        ]
+        led.until_s = until_s
+        for node, life in led.copies.items():
+            if node not in full:
+                site.book.pools.set_user(node, life, led.owner, until_s)
+                keep_copy(site.book, led.owner, node, until_s)
+                self._hauling.place(led, node, life)
+        return full
+
+    def start(self, led: Led, job: RmsJob) -> None:
+        """A job runs: what it has is kept by its instances from now on, and counted until its limit."""
+        site = self._site
+        limit_s = UNLIMITED_S if job.limit_s is None else job.limit_s
+        start_s = site.now_s if job.start_s is None else job.start_s
+        led.until_s = max(start_s + limit_s, site.now_s) + site.settings.grace_s
+        names = site.book.timeline.nodes
+        for node, life in list(led.copies.items()):
+            if names[node].name not in job.nodes:
+                self.drop(led, node)
+                continue
+            drop_copy(site.book, led.owner, node)
+            self._hauling.part(led, node, is_stopped=False, after_s=CLAIM_S)
+            if led.owner in life.users:
+                site.book.pools.set_user(node, life, led.owner, led.until_s)
+
+    def drop(self, led: Led, node: int) -> None:
+        """A job does not count on a copy any more."""
+        life = led.copies.pop(node)
+        led.ready.discard(node)
+        cargo = self._hauling.lane.find(life.transfer)
+        is_unwanted = let_go(self._site.book, self._hauling.lane, led.owner, node, life, self._site.now_s)
+        self._hauling.part(led, node, is_stopped=is_unwanted)
+        if cargo is not None:
+            self._hauling.left(cargo)
+
+    def forget(self, led: Led) -> None:
+        """A job is not led any more."""
+        self.drop_all(led)
+        self._wishes.pop(led.key, None)
+
+    def drop_all(self, led: Led) -> None:
+        for node in list(led.copies):
+            self.drop(led, node)
+
+    def _take(self, led: Led, wish: Wish, way: Way) -> None:
+        site = self._site
+        # What it has already is kept as it is, and renewed with the rest.
+        way = replace(way, lives=tuple(each for each in way.lives if each[0] not in led.copies))
+        held = hold(site.book, self._hauling.lane, wish, way, site.now_s)
+        led.until_s = max(led.until_s, way.until_s)
+        led.ready_s, led.start_s = way.ready_s, way.start_s
+        led.copies |= held
+        for node, life in held.items():
+            self._hauling.join(led, node, life)
+        self._stand_on(wish, way.nodes[: wish.nodes_wanted], way.start_s)
+
+    def _stand_on(self, wish: Wish, nodes: Sequence[int], start_s: int) -> None:
+        assert self._busy is not None
+        for node in nodes:
+            end_s = start_s + wish.limit_s
+            self._busy.take(Taken(node=node, start_s=start_s, end_s=end_s, amount=wish.need))
+
+    def _way(self, wish: Wish) -> Way | NoWay:
+        site = self._site
+        if self._busy is None:
+            return NoWay(words="the batch system has not been seen yet")
+        pools = site.book.pools
+        full = mask_of(
+            self._hauling.claims.full(
+                wish.user, wish.image.key, wish.image.size_bytes, pools.pools, site.now_s
+            ),
+            len(pools.pools),
+        )
+        eligible = wish.eligible & ~(full & ~pools.mask_with(wish.image.key))
+        if (eligible & site.book.available).bit_count() < wish.nodes_wanted and eligible != wish.eligible:
+            self._hauling.claims.refuse(wish.user)
+            return NoWay(words=self._bound(wish))
+        wish = replace(wish, eligible=eligible)
+        self.searches += 1
+        return lead(
+            site.book,
+            self._hauling.lane,
+            self._hauling.slots(),
+            self._busy,
+            wish,
+            site.now_s,
+            carried=frozenset(site.moving),
+        )
+
+    def _bound(self, wish: Wish) -> str:
+        held = size(self._hauling.claims.held_by(wish.user))
+        share = self._site.settings.user_share_percent
+        return (
+            f"its user's other jobs that wait keep {held} of images on the nodes, and one user may keep "
+            f"{share} % of what other users leave (jobs.user_share): its image comes when some of them have "
+            "started or are cancelled"
+        )
+
+    def _starts(self, led: Led, wish: Wish) -> list[tuple[int, int]]:
+        """When a job could start on each of the nodes that it was led to and that can be used, in order."""
+        available = self._site.book.available
+        return sorted(
+            (self._free_s(wish, node, life.ready_s), node)
+            for node, life in led.copies.items()
+            if available >> node & 1
+        )
+
+    def _free_s(self, wish: Wish, node: int, there_s: int) -> int:
+        assert self._busy is not None
+        return self._busy.free_from(node, wish.need, max(there_s, self._site.now_s), wish.limit_s)
+
+    def _mask(self, names: tuple[str, ...]) -> int:
+        """The nodes of these names. Thousands of jobs may share a list of thousands of names."""
+        found = self._masks.get(id(names))
+        if found is None:
+            found = self._masks_before.get(id(names))
+            if found is None:
+                timeline = self._site.book.timeline
+                nodes = [timeline.number_of[name] for name in names if name in timeline.number_of]
+                # With the names, lest another list be taken for this one.
+                found = names, mask_of(nodes, len(timeline.nodes))
+            self._masks[id(names)] = found
+        return found[1]
+
+    def _wish(self, led: Led) -> Wish | str:
+        """What the core is asked; in words why it need not be. The same as long as nothing has changed."""
+        job, image = led.job, led.image
+        assert image is not None
+        if led.bad:
+            return self._make_wish(led, job, image)
+        copiers = self._hauling.copiers(image.format)
+        known = self._wishes.get(led.key)
+        if known is not None and known[0] is job and known[1] is image and known[2] is copiers:
+            return known[3]
+        wish = self._make_wish(led, job, image)
+        if not isinstance(wish, str):
+            self._wishes[led.key] = job, image, copiers, wish
+        return wish
+
+    def _make_wish(self, led: Led, job: RmsJob, image: JobImage) -> Wish | str:
+        site = self._site
+        timeline = site.book.timeline
+        need = packed(site, job.resources)
+        if need is None:
+            return f"no node has {job.resources}"
+        eligible = timeline.everyone
+        if job.eligible:
+            eligible = self._mask(job.eligible)
+        for node, until_s in led.bad.items():
+            if until_s > site.now_s:
+                eligible &= ~(1 << node)
+        most = max(job.nodes_wanted, site.settings.most_copies)
+        return Wish(
+            name=led.owner,
+            image=image.image,
+            nodes_wanted=job.nodes_wanted,
+            copies=max(job.nodes_wanted, min(job.tasks * job.nodes_wanted, most)),
+            spares=most,
+            need=need,
+            limit_s=UNLIMITED_S if job.limit_s is None else job.limit_s,
+            grace_s=site.settings.grace_s,
+            eligible=eligible,
+            user=job.uid,
+            copying=self._mask(self._hauling.copiers(image.format)),
+        )

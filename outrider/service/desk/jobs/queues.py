@@ -1,0 +1,101 @@
+"""All jobs that are led, and which of them are to be looked at next, and why.
+
+Thousands of jobs may change at one look. What follows for each is done in slices, between which
+others are answered; what is still to be done stands here.
+"""
+
+from __future__ import annotations
+
+from outrider.rms.base import JobState
+from outrider.service.desk.jobs.job import Led, Stage
+from outrider.service.desk.jobs.placement import Choosing
+from outrider.service.desk.state.agenda import Agenda, Topic
+from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.user_turns import Rota
+from outrider.service.meter import Log
+
+WAITING = (JobState.HELD, JobState.PENDING)
+
+
+class LedJobs:
+    """Jobs by their keys, and those that wait to be dealt with, users by turns."""
+
+    def __init__(self, site: Site, agenda: Agenda, choosing: Choosing, log: Log) -> None:
+        self._site = site
+        self._log = log
+        self._agenda = agenda
+        self._choosing = choosing
+        self.led: dict[str, Led] = {}
+        self.to_read = Rota()
+        """Those whose metadata has not been read."""
+        self.to_choose = Rota()
+        """Those that wait for nodes."""
+        self.touched = Rota()
+        """Those of which something has changed: it may be time to release them, and to say so."""
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.to_read or self.to_choose or self.touched)
+
+    def take(self, queue: Rota, most: int) -> list[Led]:
+        """The next of a queue, as far as they are still led."""
+        keys = [queue.take() for _ in range(min(most, len(queue)))]
+        return [self.led[key] for key in keys if key in self.led]
+
+    def touch(self, led: Led) -> None:
+        self.touched.add(led.key, led.job.uid)
+
+    def forget(self, led: Led) -> None:
+        self._choosing.forget(led)
+        for queue in (self.to_read, self.to_choose, self.touched):
+            queue.discard(led.key)
+        del self.led[led.key]
+
+    def wait_for_nodes(self, led: Led) -> None:
+        led.stage = Stage.WAITING
+        self.to_choose.add(led.key, led.job.uid)
+
+    def mend(self, led: Led) -> None:
+        """Too few copies are left, or on their way: choose anew, with what there is."""
+        self.touch(led)
+        usable = self.usable(set(led.copies))
+        if len(usable) < led.job.nodes_wanted and led.stage in (Stage.STAGING, Stage.STAGED):
+            self._choosing.drop_all(led)
+            self.wait_for_nodes(led)
+
+    def refuse(self, led: Led, words: str, after_s: int) -> None:
+        """Its user has to do something; or it is right when it is tried again."""
+        if led.words != words:
+            self.note_refusal(led, words)
+        led.stage, led.words, led.trouble = Stage.REFUSED, words, ""
+        self.retry(led, after_s)
+
+    def retry(self, led: Led, after_s: int) -> None:
+        led.retry_s = self._site.now_s + after_s
+        self._agenda.add(led.retry_s, Topic.JOB, led.key)
+
+    def look_again(self, led: Led, after_s: int) -> None:
+        """Let something be said of a job then, if it still is as it is."""
+        self._agenda.add(self._site.now_s + after_s, Topic.JOB, led.key)
+
+    def note(self, led: Led, outcome: str, reason: str) -> None:
+        self._site.note("lead", f"job {led.key}", outcome, reason, uid=led.job.uid)
+
+    def note_refusal(self, led: Led, words: str) -> None:
+        """Write down that a job is refused, where that is found when the job is gone, and in the log: as of
+        refused requests, so many of one user in an hour."""
+        site, job = self._site, led.job
+        site.note_refusal("lead", f"job {led.key}", "refused", words, uid=job.uid)
+        say = self._log.debug if site.refusals.is_full(job.uid) else self._log.info
+        say("job is refused", job=led.key, user=job.user, words=words)
+
+    def usable(self, nodes: set[int]) -> set[int]:
+        available = self._site.book.available
+        return {node for node in nodes if available >> node & 1}
+
+    def name(self, node: int) -> str:
+        return self._site.book.timeline.nodes[node].name
+
+    def names(self, nodes: set[int]) -> tuple[str, ...]:
+        known = self._site.book.timeline.nodes
+        return tuple(sorted(known[node].name for node in nodes))

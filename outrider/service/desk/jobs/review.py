@@ -1,0 +1,72 @@
+"""All jobs that wait, reviewed after each look in the order in which they came: a few in one go.
+
+What was chosen for a job before is still right, or is not. Where each will probably be is thought
+about anew, those first that came first; so a review that has begun ends before another begins, and
+nothing is chosen for anybody in between.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from outrider.service.desk.jobs.job import Led, Stage
+from outrider.service.desk.jobs.placement import Choosing
+from outrider.service.desk.jobs.queues import WAITING, LedJobs
+from outrider.service.desk.state.site import Site
+
+REVIEWED_AT_ONCE = 50
+MOST_IMPROVED = 10
+"""Jobs for which a better place is looked for in one go."""
+IMPROVED_PER_S = 20
+"""So many jobs are looked at for a better place within a second, on average: where thousands wait, it
+is each one's turn every few minutes."""
+
+
+class Reviewing:
+    """One review after the other."""
+
+    def __init__(self, site: Site, jobs: LedJobs, choosing: Choosing) -> None:
+        self._site = site
+        self._jobs = jobs
+        self._choosing = choosing
+        self._left: deque[str] = deque()
+        self._is_wanted = False
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self._left) or self._is_wanted
+
+    def begin(self) -> None:
+        """There is something new: as soon as the review that is under way is over."""
+        self._is_wanted = True
+
+    def go_on(self) -> None:
+        """Review the next few."""
+        if not self._left and self._is_wanted:
+            self._is_wanted = False
+            self._choosing.begin()
+            self._left.extend(self._jobs.led)
+        improved = 0
+        for _ in range(min(REVIEWED_AT_ONCE, len(self._left))):
+            led = self._jobs.led.get(self._left.popleft())
+            if led is not None:
+                improved += self._review(led, may_improve=improved < MOST_IMPROVED)
+
+    def _review(self, led: Led, *, may_improve: bool) -> bool:
+        """True if a better place was looked for."""
+        self._jobs.touch(led)
+        if led.stage is Stage.WAITING:
+            self._jobs.to_choose.add(led.key, led.job.uid)
+        if led.stage not in (Stage.STAGING, Stage.STAGED):
+            return False
+        for node in self._choosing.renew(led):
+            self._choosing.drop(led, node)
+        self._jobs.mend(led)
+        if led.job.state not in WAITING:
+            # It is where it was led to.
+            return False
+        now_s = self._site.now_s
+        is_tried = self._choosing.stand(led, may_improve=may_improve and now_s >= led.improve_s)
+        if is_tried:
+            led.improve_s = now_s + len(self._jobs.led) // IMPROVED_PER_S
+        return is_tried

@@ -1,0 +1,362 @@
+"""Best-effort transfers carried out: begun when the link is free, held back while deadlines have it.
+
+Nodes say what has arrived; what this does with it is the lane's business. Nothing here is written
+down: after a restart jobs are looked at anew, and what has arrived stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cachemgr.base.shares import Share
+from outrider.core.images.reuse import Life
+from outrider.core.links.lane import Cargo, Lane, Slots, slots_of
+from outrider.core.model import TransferClass
+from outrider.service.desk.events import EventRouter, TransferBegun
+from outrider.service.desk.jobs.claims import Claims
+from outrider.service.desk.jobs.job import Led
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.sources import before_in_chain
+from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.reservations.transfers import Carriage
+from outrider.service.desk.state.link_use import Gauge
+from outrider.service.desk.state.site import Site
+from outrider.service.meter import Log, Meter
+
+TRICKLE_SHARE = 1_000
+"""The part of the link, as a divisor, that keeps a connection alive while deadlines have the link."""
+ASIDE_SHARE = 10
+"""The part that all together may take that were set aside."""
+ROOM_SHARE = 5
+"""The part that is left to deadlines' transfers that take next to nothing: if more comes, it is seen."""
+GUARD_S = 5
+"""Nothing is begun when a deadline's transfer is about to begin."""
+QUIET_S = 15
+"""After so long without a byte a job's user is told."""
+STUCK_S = 60
+"""After so long without a byte, or without a word from its nodes, a transfer no longer keeps the link
+from others; sooner if they say that next to nothing comes."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The turn that is under way: when and with what left it was looked at, and what was charged."""
+
+    since_s: int
+    left_bytes: int
+    had_bytes: int = 0
+    charged_bytes: int = 0
+
+
+class Hauling:
+    """The lane and the nodes that it brings images to."""
+
+    def __init__(
+        self, site: Site, staff: Staff, carriage: Carriage, events: EventRouter, log: Log, meter: Meter
+    ) -> None:
+        settings = site.settings
+        self._site = site
+        self._staff = staff
+        self._carriage = carriage
+        self._log = log
+        self._meter = meter
+        self.lane = Lane(
+            rate_bytes_per_s=settings.link_rate_bytes_per_s,
+            beside_rate_bytes_per_s=settings.best_effort_rate_bytes_per_s,
+            is_relay=settings.shipping == "relay",
+        )
+        self.claims = Claims(settings.user_share_percent)
+        self._users: dict[tuple[int, int], dict[str, Led]] = {}
+        """By transfer and node, the jobs that wait for a copy."""
+        self._rates: dict[int, int] = {}
+        self._moved: dict[int, tuple[int, int]] = {}
+        """By transfer, the bytes that were left, and when that last changed."""
+        self._gauges: dict[int, Gauge] = {}
+        self._turn = _Turn(since_s=0, left_bytes=0)
+        events.subscribe(TransferBegun, self._deadline_begun)
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.lane.running is not None or bool(self.lane.aside or self.lane.waiting)
+
+    def slots(self) -> Slots:
+        site = self._site
+        return slots_of(site.book.link, site.now_s, is_taken=self._is_taken())
+
+    def shares(self) -> list[Share]:
+        """What users' jobs that wait have claimed of the pools."""
+        return self.claims.shares(self._site.book.pools.pools)
+
+    def join(self, led: Led, node: int, life: Life) -> None:
+        """A job counts on a copy: there, on its way, or to be brought."""
+        if led.image is not None:
+            self.claims.add(led.key, led.job.uid, node, led.image.digest, led.image.size_bytes)
+        if life.transfer is not None:
+            led.via[node] = life.transfer
+            users = self._users.setdefault((life.transfer, node), {})
+            cargo = self.lane.find(life.transfer)
+            if cargo is not None and led.key not in users:
+                self.lane.join(cargo, led.job.uid)
+            users[led.key] = led
+        self.place(led, node, life)
+
+    def part(self, led: Led, node: int, *, is_stopped: bool, after_s: int = 0) -> None:
+        """A job does not count on a copy any more."""
+        self.claims.drop(led.key, node)
+        number = led.via.pop(node, None)
+        if number is not None:
+            self._drop_user(number, node, led)
+        name, now_s = self._name(node), self._site.now_s
+        self._staff.drop(name, led.owner, now_s, is_stopped=is_stopped, after_s=after_s)
+
+    def copiers(self, image_format: str) -> tuple[str, ...]:
+        """The nodes on which jobs get full copies of such images; the same list until it changes."""
+        return self._staff.copiers.of(image_format, self._staff.members)
+
+    def place(self, led: Led, node: int, life: Life) -> None:
+        """Let a node know what a job needs of it, unless its transfer has not begun."""
+        image, number = led.image, life.transfer
+        assert image is not None
+        cargo = self.lane.find(number)
+        if cargo is not None and cargo.begun_s is None:
+            return
+        if number is not None and _has_deadline(number) and number not in self._site.moving:
+            return
+        member = self._staff.members.get(self._name(node))
+        before = None if member is None else member.needs.get(led.owner)
+        if before is not None and before.digest == image.digest:
+            is_same = before.transfer == number or number is None
+            if is_same and before.until_s == led.until_s:
+                return
+            number = before.transfer if number is None else number
+        self._staff.need(
+            self._name(node),
+            Need(
+                owner=led.owner,
+                digest=image.digest,
+                uri=image.uri,
+                size_bytes=image.size_bytes,
+                format=image.format,
+                readers=image.readers,
+                until_s=led.until_s,
+                transfer=number,
+                rate_bytes_per_s=None if cargo is None else self._rate(cargo),
+                # Before it is released: where it starts, and when, is up to the batch system then.
+                copy_from_s=0,
+                upstream=() if cargo is None else tuple(map(self._name, before_in_chain(cargo.nodes, node))),
+            ),
+            self._site.now_s,
+        )
+
+    def _deadline_begun(self, begun: TransferBegun) -> None:
+        """A transfer with a deadline has begun: jobs that count on it say so to its nodes."""
+        for (transfer, node), users in list(self._users.items()):
+            for led in list(users.values()) if transfer == begun.number else ():
+                if node in led.copies:
+                    self.place(led, node, led.copies[node])
+
+    def arrived(self, led: Led, node: int) -> list[Led]:
+        """A job's image is on a node: for all who waited for the same transfer there, too."""
+        life, number = led.copies[node], led.via.get(node)
+        if number is None:
+            return [led]
+        users = list(self._users.pop((number, node), {}).values())
+        for each in users:
+            each.via.pop(node, None)
+        if not _has_deadline(number):
+            life.transfer = None
+            life.ready_s = min(life.ready_s, self._site.now_s)
+            self._site.book.pools.arrived(number, node, life)
+            cargo = self.lane.find(number)
+            if cargo is not None:
+                if cargo is self.lane.running and cargo.left == [node]:
+                    self.lane.moved(cargo, 0)
+                    self._charge()
+                for each in users:
+                    self.lane.part(cargo, each.job.uid)
+                self.lane.arrive(cargo, node)
+                self._meter.count("outrider_best_effort_copies_total")
+                if self.lane.find(number) is None:
+                    self._ended(cargo)
+        return users if led in users else [*users, led]
+
+    def moved(self, led: Led, node: int) -> None:
+        """Bytes have arrived, or have not."""
+        life = led.copies.get(node)
+        cargo = None if life is None else self.lane.find(life.transfer)
+        if cargo is None or cargo.begun_s is None:
+            return
+        left = cargo.image.size_bytes - min(self._arrived_bytes(cargo, each) for each in cargo.left)
+        before = self._moved.get(cargo.number)
+        if before is None or left < before[0]:
+            self._moved[cargo.number] = (left, self._site.now_s)
+        self.lane.moved(cargo, left)
+        there_bytes = sum(self._arrived_bytes(cargo, each) for each in cargo.left)
+        there_bytes += cargo.image.size_bytes * len(cargo.arrived)
+        self._gauges[cargo.number].note(self._site.now_s, there_bytes)
+
+    def is_quiet(self, led: Led, node: int) -> bool:
+        """Whether nothing has come for a while of what a node waits for."""
+        found = self._moved.get(led.via.get(node, 0))
+        return found is not None and self._site.now_s - found[1] >= QUIET_S
+
+    def failed(self, led: Led, node: int) -> None:
+        """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
+        life = led.copies.get(node)
+        cargo = None if life is None else self.lane.find(life.transfer)
+        if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
+            self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
+            self._gauges[cargo.number].is_idle = True
+
+    def run(self) -> None:
+        """Begin what may begin, and see to it that deadlines have what they were planned with."""
+        lane = self.lane
+        self._charge()
+        for cargo in [each for each in lane.aside if not self._is_stuck(each)]:
+            lane.take_up(cargo)
+        if lane.running is not None and lane.waiting:
+            if self._is_stuck(lane.running):
+                self._log.warning("best-effort transfer takes too long", transfer=lane.running.number)
+                lane.set_aside()
+            elif lane.is_turn_over:
+                lane.give_way()
+        while lane.running is None and lane.waiting and self._may_begin():
+            self._begin()
+        if lane.running is None and lane.aside and not lane.waiting and self._may_begin():
+            lane.take_up(lane.aside[0])
+            self._begin()
+        for cargo in lane.all():
+            if cargo.begun_s is not None:
+                self._set_rate(cargo)
+
+    def _begin(self) -> None:
+        """Let the next begin, or go on."""
+        site, lane = self._site, self.lane
+        cargo = lane.begin(site.now_s)
+        self._turn = _Turn(since_s=site.now_s, left_bytes=cargo.left_bytes)
+        if cargo.number in self._moved:
+            return
+        self._moved[cargo.number] = (cargo.left_bytes, site.now_s)
+        self._rates[cargo.number] = self._rate(cargo)
+        self._gauges[cargo.number] = Gauge(self._rate(cargo))
+        self._log.info(
+            "best-effort transfer begins",
+            transfer=cargo.number,
+            image=cargo.image.uri,
+            node=",".join(self._name(node) for node in cargo.nodes[:8]),
+            bytes=cargo.image.size_bytes,
+        )
+        for node in cargo.nodes:
+            for led in list(self._users.get((cargo.number, node), {}).values()):
+                self.place(led, node, led.copies[node])
+
+    def _charge(self) -> None:
+        """What runs has had its rate for so long, whether it came or not; or more, if more came."""
+        running, turn, now_s = self.lane.running, self._turn, self._site.now_s
+        if running is None:
+            return
+        turn.had_bytes += max(0, now_s - turn.since_s) * self._rates[running.number]
+        turn.since_s = now_s
+        due_bytes = max(turn.had_bytes, turn.left_bytes - running.left_bytes) - turn.charged_bytes
+        if due_bytes > 0:
+            turn.charged_bytes += due_bytes
+            self.lane.charge(due_bytes)
+
+    def next_s(self) -> int | None:
+        """When to look again although nothing has happened."""
+        lane, now_s = self.lane, self._site.now_s
+        return now_s + GUARD_S if lane.waiting else None
+
+    def left(self, cargo: Cargo) -> None:
+        """A transfer has lost a node, and perhaps its last."""
+        if self.lane.find(cargo.number) is None:
+            self._ended(cargo)
+
+    def users(self, cargo: Cargo) -> list[str]:
+        """The jobs that wait for a transfer."""
+        return sorted({key for node in cargo.nodes for key in self._users.get((cargo.number, node), {})})
+
+    def _ended(self, cargo: Cargo) -> None:
+        self._rates.pop(cargo.number, None)
+        self._moved.pop(cargo.number, None)
+        self._gauges.pop(cargo.number, None)
+        if cargo.begun_s is not None and cargo.arrived:
+            self._meter.count("outrider_link_bytes_total", by=cargo.image.size_bytes)
+            seconds = self._site.now_s - cargo.begun_s
+            self._log.info("best-effort transfer ended", transfer=cargo.number, seconds=seconds)
+
+    def _drop_user(self, number: int, node: int, led: Led) -> None:
+        users = self._users.get((number, node))
+        cargo = self.lane.find(number)
+        if users is not None:
+            if users.pop(led.key, None) is not None and cargo is not None:
+                self.lane.part(cargo, led.job.uid)
+            if users:
+                return
+            del self._users[number, node]
+        if cargo is not None:
+            # Nobody waits for it there: the others need not wait for that node.
+            self.lane.leave(cargo, node)
+            self.left(cargo)
+
+    def _may_begin(self) -> bool:
+        """Whether the link is free for best effort, or some of it always is."""
+        site = self._site
+        if self.lane.beside_rate_bytes_per_s:
+            return True
+        following = site.book.link.next_start(site.now_s)
+        return not self._is_taken() and (following is None or following[0] > site.now_s + GUARD_S)
+
+    def _is_taken(self) -> bool:
+        """Whether transfers with deadlines have the link, and take more than next to nothing of it."""
+        return any(not self._carriage.is_idle(each) for each in self._site.moving.values())
+
+    def _rate(self, cargo: Cargo) -> int:
+        lane = self.lane
+        full = lane.rate_bytes_per_s
+        trickle = full // TRICKLE_SHARE
+        if self._is_taken():
+            full = max(lane.beside_rate_bytes_per_s, trickle)
+        elif self._site.moving:
+            full -= full // ROOM_SHARE
+        if cargo in lane.aside:
+            full //= ASIDE_SHARE * len(lane.aside)
+        elif cargo is not lane.running:
+            # It waits for its user's next turn.
+            full = trickle
+        return max(1, full)
+
+    def _set_rate(self, cargo: Cargo) -> None:
+        rate = self._rate(cargo)
+        if self._rates.get(cargo.number) == rate:
+            return
+        self._rates[cargo.number] = rate
+        left, _ = self._moved[cargo.number]
+        # What was held back is not stuck.
+        self._moved[cargo.number] = (left, self._site.now_s)
+        self._gauges[cargo.number].allow(rate)
+        for node in cargo.left:
+            self._staff.set_rate(self._name(node), cargo.number, rate, self._site.now_s)
+
+    def _is_stuck(self, cargo: Cargo) -> bool:
+        """Whether next to nothing comes of what it may take."""
+        if self._rates[cargo.number] * TRICKLE_SHARE <= self.lane.rate_bytes_per_s:
+            return cargo in self.lane.aside
+        is_unheard = self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
+        return self._gauges[cargo.number].is_idle or is_unheard
+
+    def _arrived_bytes(self, cargo: Cargo, node: int) -> int:
+        member = self._staff.members.get(self._name(node))
+        return 0 if member is None else member.arrived_bytes(cargo.number)
+
+    def _is_coming(self, cargo: Cargo) -> bool:
+        """Whether any bytes of a transfer arrive anywhere."""
+        members = [self._staff.members.get(self._name(node)) for node in cargo.left]
+        return any(need.rate for each in members if each is not None for need in each.needs_of(cargo.number))
+
+    def _name(self, node: int) -> str:
+        return self._site.book.timeline.nodes[node].name
+
+
+def _has_deadline(number: int) -> bool:
+    return TransferClass.of(number) is TransferClass.DEADLINE

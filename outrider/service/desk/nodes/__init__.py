@@ -1,0 +1,1 @@
+"""The nodes' pools as the desk knows them: state, orders, events, sources of images."""

@@ -1,0 +1,76 @@
+"""Until when nodes are busy, as the last look and the book of reservations say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from outrider.core.model import Resources
+from outrider.core.nodes.busy import Busy, Taken
+from outrider.core.nodes.capacity import LARGEST_AMOUNT
+from outrider.rms.base import RmsJob, Sight
+from outrider.service.desk.nodes.running_jobs import RunningJobs
+from outrider.service.desk.state.site import Site
+
+Claim = tuple[tuple[str, ...], int, int]
+"""A reservation's nodes, from when, until when."""
+
+
+class Occupancy:
+    """What nodes do, kept up to date from one look to the next: whatever has not changed costs nothing."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        timeline = site.book.timeline
+        self.busy = Busy(timeline.layout, [row.capacity for row in timeline.rows])
+        self._jobs = RunningJobs()
+        self._claims: dict[str, Claim] = {}
+
+    def look(self, sight: Sight) -> None:
+        """Jobs that run, our reservations and those of others."""
+        self._look_at_jobs(sight)
+        claims = dict(self._reserved(sight))
+        for name in [name for name in self._claims if name not in claims]:
+            self.busy.know(f"reservation {name}", ())
+        for name, claim in claims.items():
+            if self._claims.get(name) != claim:
+                self.busy.know(f"reservation {name}", tuple(self._whole(claim)))
+        self._claims = claims
+
+    def _look_at_jobs(self, sight: Sight) -> None:
+        now_s = self._site.now_s
+        for change in self._jobs.look(sight, now_s, now_s + self._site.settings.look_every_s):
+            taken = () if change.after is None else tuple(self._running(change.after, change.end_s))
+            self.busy.know(f"job {change.key}", taken)
+
+    def _running(self, job: RmsJob, end_s: int) -> Iterator[Taken]:
+        number_of, now_s = self._site.book.timeline.number_of, self._site.now_s
+        amount = packed(self._site, job.resources)
+        for name in job.nodes:
+            if name in number_of:
+                yield Taken(node=number_of[name], start_s=now_s, end_s=end_s, amount=amount)
+
+    def _whole(self, claim: Claim) -> Iterable[Taken]:
+        """Reservations have their nodes as a whole."""
+        number_of, (names, start_s, end_s) = self._site.book.timeline.number_of, claim
+        for name in names:
+            if name in number_of:
+                start_s = max(start_s, self._site.now_s)
+                yield Taken(node=number_of[name], start_s=start_s, end_s=end_s)
+
+    def _reserved(self, sight: Sight) -> Iterator[tuple[str, Claim]]:
+        site = self._site
+        for live in site.live.values():
+            reservation = live.reservation
+            if reservation.end_s > site.now_s:
+                yield live.name, (reservation.nodes, reservation.start_s, reservation.end_s)
+        for each in sight.reservations:
+            if each.name not in site.live and each.end_s > site.now_s:
+                yield each.name, (each.nodes, each.start_s, each.end_s)
+
+
+def packed(site: Site, resources: Resources) -> int | None:
+    """What a job takes of a node, packed; None if no node can have so much."""
+    layout = site.book.timeline.layout
+    if layout.unknown(resources) or any(amount > LARGEST_AMOUNT for _, amount in resources.amounts):
+        return None
+    return layout.pack(resources)

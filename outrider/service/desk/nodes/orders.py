@@ -1,0 +1,500 @@
+"""What each node is to have, what it was told, and what it said: orders by level, not by edge.
+
+A *need* is a reservation's need of its image on one node. As long as it stands, its node is told
+again and again until the image is there and pinned; so a lost message, a node that was away or a
+service that died are no special cases. Nothing here knows why something is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from outrider.service.desk.nodes import copies
+from outrider.service.desk.nodes.earlier_pins import EarlierPins
+from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News
+from outrider.service.desk.nodes.sources import is_to_begin_anew, patience_s, rate_of, sources
+from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Member, Need
+from outrider.service.desk.state.agenda import Agenda, Topic
+from outrider.service.ports import (
+    Arriving,
+    Copy,
+    Fetch,
+    NodeReport,
+    Order,
+    Pin,
+    Release,
+    Stop,
+    TellNode,
+    Unpin,
+)
+from outrider.service.settings import Settings
+
+LOST_CALL_S = 180
+"""After so long without an answer a call is taken for lost, and the node is told anew."""
+MOST_ORDERS = 64
+"""Orders in one call; the rest follow in the next."""
+RETRY_S = 5
+MOST_RETRY_S = 120
+FIRST_PER_S = 50
+"""So many nodes a second are asked for the first time."""
+DISK = "disk"
+"""The node's word for a disk that refuses: full, over its quota, read-only, broken."""
+FULL_S = 600
+"""For so long a pool whose disk has refused an image is promised no more than it has."""
+UPSTREAM_S = 15
+"""How long a node of a chain waits for the one before it to have been told."""
+
+
+class Staff:
+    """All nodes."""
+
+    def __init__(self, settings: Settings, agenda: Agenda) -> None:
+        self._settings = settings
+        self._agenda = agenda
+        self.members: dict[str, Member] = {}
+        self.silent: dict[str, Member] = {}
+        """Those that have not answered when they were last spoken to."""
+        self._ready: dict[str, None] = {}
+        """Nodes whose turn it is, in their order; each once, however often it was planned."""
+        self._behind: dict[tuple[str, str], str] = {}
+        """By node and owner, the node that waits for that one to have been told."""
+        self.copiers = copies.Copiers()
+        self._under_way = 0
+        self._number = 0
+        self.earlier = EarlierPins()
+
+    def assemble(self, names: Collection[str], owners: Mapping[str, Collection[str]], now_s: int) -> None:
+        """These are the site's nodes, and only these owners have needs, each on its nodes; what is known
+        of them stays. What else a node was told to keep is taken away when it says what it has.
+
+        New nodes are asked what they have, though not all at once.
+        """
+        self.earlier.begin()
+        for name in [name for name in self.members if name not in names]:
+            member = self.members.pop(name)
+            self.silent.pop(name, None)
+            self._under_way -= member.call is not None
+        for number, name in enumerate(names):
+            if name not in self.members:
+                delay_s = min(number // FIRST_PER_S, self._settings.reconcile_every_s // 2)
+                self.members[name] = Member(name=name, compare_s=now_s + delay_s)
+        for member in self.members.values():
+            for owner in [owner for owner in member.needs if member.name not in owners.get(owner, ())]:
+                del member.needs[owner]
+            self._plan(member, now_s)
+        self._behind = {key: node for key, node in self._behind.items() if key[1] in owners}
+
+    def need(self, node: str, need: Need, now_s: int) -> None:
+        """A reservation needs its image here from now on; what was known of the same need stays."""
+        member = self.members.get(node)
+        if member is None:
+            return
+        before = member.needs.get(need.owner)
+        if before is not None and before.digest == need.digest:
+            need.is_there, need.there_s, need.is_copied = before.is_there, before.there_s, before.is_copied
+            need.arrived_bytes, need.source = before.arrived_bytes, before.source
+        need.since_s = need.next_s = now_s
+        member.needs[need.owner] = need
+        if need.upstream:
+            self._behind[need.upstream[0], need.owner] = node
+        member.unpins.pop((need.digest, need.owner), None)
+        member.stops.pop(need.digest, None)
+        member.has_new |= before is None
+        if before is None and is_to_begin_anew(member, need):
+            member.stops[need.digest] = None
+            for other in member.needs.values():
+                if other.digest == need.digest:
+                    other.is_told, other.next_s = False, now_s
+        self._plan(member, now_s)
+
+    def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False, after_s: int = 0) -> None:
+        """A reservation needs nothing here any more. `is_stopped`: what is under way may end, too. A full
+        copy that was made for it stays for `after_s`: its job may just be about to take it."""
+        member = self.members.get(node)
+        need = member.needs.pop(owner, None) if member is not None else None
+        if member is None or need is None:
+            return
+        if need.upstream:
+            self._behind.pop((need.upstream[0], owner), None)
+        member.unpins[need.digest, owner] = now_s + (after_s if need.is_copied else 0)
+        others = [other for other in member.needs.values() if other.digest == need.digest]
+        for other in others:
+            if other.transfer is not None and not other.is_there:
+                # It may have come with the rate of the one that is gone.
+                other.is_told, other.next_s = False, now_s
+        is_needed = bool(others)
+        if is_stopped and not need.is_there and not is_needed:
+            member.stops[need.digest] = None
+        self._plan(member, now_s)
+
+    def promise(self, node: str, promised_bytes: int, now_s: int) -> None:
+        """So many bytes of a node's pool are promised from now on. It is told at once if users could take
+        them until then; what they never get, and less than before, when the node is spoken to anyhow."""
+        member = self.members.get(node)
+        if member is None or promised_bytes == member.promised_bytes:
+            return
+        member.promised_bytes = promised_bytes
+        # One that has not spoken yet is about to be asked, and keeps what it was told before.
+        if member.room is not None and promised_bytes > max(member.kept_bytes, member.room.spared_bytes):
+            member.promise_s = now_s
+            self._plan(member, now_s)
+
+    def spared_bytes(self, node: str) -> int:
+        """How much of a node's pool it leaves to users in no case, as far as it has said."""
+        member = self.members.get(node)
+        return 0 if member is None or member.room is None else member.room.spared_bytes
+
+    def keep_for(self, ticket: int, node: str, size_bytes: int, now_s: int) -> None:
+        """Let a node keep so much, and say what others hold, while a request is not decided."""
+        member = self.members.get(node)
+        if member is not None:
+            member.tentative[ticket] = size_bytes
+            member.promise_s = now_s
+            # Somebody waits: even if it was spoken to in this very second.
+            self._plan_at(member, now_s)
+
+    def decided(self, ticket: int, nodes: Iterable[str]) -> None:
+        """A request is decided: what was kept for it alone is not kept on."""
+        for name in nodes:
+            member = self.members.get(name)
+            if member is not None:
+                member.tentative.pop(ticket, None)
+
+    def release(self, node: str, owner: str, now_s: int) -> None:
+        """Let a node have no instance of an owner's any more."""
+        member = self.members.get(node)
+        if member is not None:
+            member.releases.setdefault(owner, now_s)
+            self._plan(member, now_s)
+
+    def has_copy(self, node: str, owner: str) -> bool:
+        """Whether a node has said that what a reservation needs is there."""
+        member = self.members.get(node)
+        need = None if member is None else member.needs.get(owner)
+        return need is not None and need.is_there
+
+    def is_prepared(self, node: str, owner: str) -> bool:
+        """Whether a job that needs it can start there: it is there, and a copy of it where that is needed."""
+        member = self.members.get(node)
+        return member is not None and copies.is_prepared(member, owner)
+
+    def has_spoken(self, node: str) -> bool:
+        """Whether a node has answered at all since the service was started."""
+        member = self.members.get(node)
+        return member is not None and member.heard_s is not None
+
+    def hurry(self, node: str, owner: str, now_s: int) -> None:
+        """Tell a node about a need now, whatever was said when."""
+        member = self.members[node]
+        member.needs[owner].next_s = now_s
+        self._plan(member, now_s)
+
+    def set_rate(self, node: str, transfer: int, rate_bytes_per_s: int, now_s: int) -> None:
+        """Let a transfer that is under way to a node take so much of the link from now on."""
+        member = self.members.get(node)
+        for need in () if member is None else member.needs_of(transfer):
+            if not need.is_there:
+                need.rate_bytes_per_s, need.is_told = rate_bytes_per_s, False
+                self.hurry(node, need.owner, now_s)
+
+    def watch(self, node: str, now_s: int, until_s: int) -> None:
+        """Ask a node now whether it is there; until then its silence counts for more than elsewhere."""
+        member = self.members.get(node)
+        if member is not None:
+            member.watch_s, member.watched_until_s = now_s, until_s
+            self._plan(member, now_s)
+
+    def compare_all(self, now_s: int) -> None:
+        """Ask every node what it has."""
+        for member in self.members.values():
+            member.compare_s = now_s
+            self._plan(member, now_s)
+
+    def due(self, node: str, at_s: int) -> None:
+        """The agenda says that it is time for a node."""
+        member = self.members.get(node)
+        if member is None or member.due_s != at_s:
+            return
+        member.due_s = None
+        if member.call is not None:
+            lost_s = member.called_s + LOST_CALL_S
+            if at_s < lost_s:
+                # Its answer will say what is next; should none come, it is told anew.
+                self._plan_at(member, lost_s)
+                return
+            # Given up here, since it may be one of those that keep all others from being called.
+            member.call = None
+            self._under_way -= 1
+        self._ready[node] = None
+
+    def calls(self, now_s: int) -> Iterator[TellNode]:
+        """What is to be said to nodes now, as many at once as may be."""
+        while self._ready and self._under_way < self._settings.most_calls:
+            name = next(iter(self._ready))
+            del self._ready[name]
+            member = self.members.get(name)
+            if member is None:
+                continue
+            if member.call is not None:
+                self._plan_at(member, member.called_s + LOST_CALL_S)
+                continue
+            self._number += 1
+            call = TellNode(
+                node=member.name,
+                orders=tuple(self._orders(member, now_s))[:MOST_ORDERS],
+                wants_images=member.compare_s <= now_s,
+                number=self._number,
+                promised_bytes=member.to_keep_bytes if member.to_keep_bytes or member.kept_bytes else None,
+                promised_until_s=now_s + self._settings.pin_lease_s,
+            )
+            member.call, member.called_s, member.has_new = call, now_s, False
+            self._under_way += 1
+            # Should no answer come, it is told anew.
+            member.due_s = None
+            self._plan_at(member, now_s + LOST_CALL_S)
+            yield call
+
+    def heard(self, call: TellNode, report: NodeReport | None, words: str, now_s: int) -> list[News]:
+        """A call has come back: with a report, or with words about why there is none."""
+        member = self.members.get(call.node)
+        if member is None or member.call is None or member.call.number != call.number:
+            return []
+        member.call = member.watch_s = None
+        self._under_way -= 1
+        if report is None:
+            return self._silent(member, words, now_s)
+        member.heard_s, member.silent_since_s, member.failures, member.words = now_s, None, 0, ""
+        self.silent.pop(member.name, None)
+        member.is_missed = False
+        member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
+        member.arriving = report.arriving
+        self._promised(member, call, now_s)
+        self.copiers.heard(member, report.room)
+        member.room = report.room or member.room
+        if report.images is not None:
+            member.images, member.come = {image.digest: image for image in report.images}, {}
+            self._forget_others(member, now_s)
+            member.compare_s = now_s + self._settings.reconcile_every_s
+        news = self._results(member, report, now_s)
+        if report.images is not None:
+            news += self._gone(member, now_s)
+        self._plan(member, now_s)
+        return news
+
+    def _promised(self, member: Member, call: TellNode, now_s: int) -> None:
+        """A node was told what to keep for promises, and is told again before that ends."""
+        if call.promised_bytes is not None:
+            member.kept_bytes = call.promised_bytes
+            member.promise_s = call.promised_until_s - self._settings.pin_lease_s // 2
+        spared_bytes = 0 if member.room is None else member.room.spared_bytes
+        if member.to_keep_bytes > max(member.kept_bytes, spared_bytes):
+            member.promise_s = now_s
+        elif not member.to_keep_bytes:
+            member.promise_s = None
+
+    def _gone(self, member: Member, now_s: int) -> list[News]:
+        """Images that were there, and that the node does not have any more; a pin that is gone is renewed."""
+        news: list[News] = []
+        for need in member.needs.values():
+            image = member.images.get(need.digest)
+            if need.is_there and image is None:
+                need.is_there, need.is_told, need.next_s = False, False, now_s
+                news.append(Missed(node=member.name, owner=need.owner))
+            elif need.is_there and image is not None and need.owner not in image.owners:
+                need.next_s = now_s
+        return news
+
+    def _forget_others(self, member: Member, now_s: int) -> None:
+        """Take away the pins of whoever needs nothing here any more, and stop what nobody waits for: a
+        service that was killed has not said so."""
+        for image in member.images.values():
+            for owner in image.owners:
+                need = member.needs.get(owner)
+                is_needed = need is not None and need.digest == image.digest
+                if not is_needed and not self.earlier.stay(owner, now_s):
+                    member.unpins.setdefault((image.digest, owner), now_s)
+        needed = {need.digest for need in member.needs.values()}
+        for each in member.arriving if self.earlier.is_all_known(now_s) else ():
+            if each.digest not in needed and not each.has_failed:
+                member.stops[each.digest] = None
+
+    def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
+        member.failures += 1
+        member.words = words
+        if member.silent_since_s is None:
+            member.silent_since_s = now_s
+        is_long = now_s - member.silent_since_s >= WATCHED_AWAY_S
+        member.is_missed = member.is_missed or (is_long and member.watched_until_s > now_s)
+        self.silent[member.name] = member
+        wait_s = min(RETRY_S * 2 ** min(member.failures - 1, 8), MOST_RETRY_S)
+        member.compare_s = max(member.compare_s, now_s + wait_s)
+        for need in member.needs.values():
+            need.next_s = max(need.next_s, now_s + wait_s)
+            need.rate = 0
+        if member.promise_s is not None:
+            member.promise_s = now_s + wait_s
+        for key in member.unpins:
+            member.unpins[key] = now_s + wait_s
+        for owner in member.releases:
+            member.releases[owner] = now_s + wait_s
+        self._plan(member, now_s)
+        return [Failed(node=member.name, owner=need.owner) for need in member.needs.values() if need.transfer]
+
+    def _results(self, member: Member, report: NodeReport, now_s: int) -> list[News]:
+        news: list[News] = []
+        arriving = {each.digest: each for each in report.arriving}
+        for result in report.results:
+            order = result.order
+            if isinstance(order, Stop):
+                member.stops.pop(order.digest, None)
+            elif isinstance(order, Release):
+                # If it was of no use, the owner is there again at the next comparison.
+                member.releases.pop(order.owner, None)
+            elif isinstance(order, Unpin):
+                if not result.code or result.code == "missing":
+                    member.unpins.pop((order.digest, order.owner), None)
+                else:
+                    member.unpins[order.digest, order.owner] = now_s + RETRY_S
+            elif (need := member.needs.get(order.owner)) is None or need.digest != order.digest:
+                continue
+            elif isinstance(order, Copy):
+                news += copies.told(member, need, result, now_s)
+            else:
+                news += self._result(member, need, order, result.code, result.words, arriving, now_s)
+        return news
+
+    def _result(
+        self,
+        member: Member,
+        need: Need,
+        order: Fetch | Pin,
+        code: str,
+        words: str,
+        arriving: dict[str, Arriving],
+        now_s: int,
+    ) -> list[News]:
+        if isinstance(order, Fetch):
+            if code == DISK:
+                member.full_until_s = now_s + FULL_S
+            need.is_barred = code == "not-allowed"
+            if code:
+                return self._failed(member, need, code, words, now_s)
+            # It may have to come at another rate, or by another way, since the call went out.
+            terms = rate_of(member, need), need.deadline_s
+            is_same = (order.rate_bytes_per_s, order.deadline_s) == terms
+            need.is_told = is_same and order.digest not in member.stops
+            need.told_until_s = order.until_s
+            behind = self.members.get(self._behind.pop((member.name, order.owner), ""))
+            if behind is not None:
+                # At once, lest an image take a second longer for each node of a chain.
+                self._plan(behind, now_s)
+            return []
+        if not code and need.is_barred:
+            # It is there, and pinned, and not for whoever needs it.
+            need.rate = 0
+            return []
+        if not code:
+            member.full_until_s = member.full_until_s if need.is_there else 0
+            was_there, need.is_there = need.is_there, True
+            need.there_s = need.there_s if was_there else now_s
+            member.come[need.digest] = need
+            need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
+            need.told_until_s = order.until_s
+            # What lasts as long as it is needed is not renewed.
+            lease_s = self._settings.pin_lease_s
+            renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
+            need.next_s = max(now_s + 1, copies.next_s(member, need, now_s, renewed_s))
+            return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
+        if code != "missing":
+            return self._failed(member, need, code, words, now_s)
+        was_there, need.is_there = need.is_there, False
+        if need.transfer is None or was_there:
+            need.next_s = now_s + RETRY_S
+            return [Missed(node=member.name, owner=need.owner)]
+        found = arriving.get(need.digest)
+        if found is not None and found.has_failed:
+            return self._failed(member, need, found.code, found.words, now_s)
+        if found is None:
+            need.rate = 0
+        else:
+            need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
+            need.source = found.source or need.source
+        wait_s = patience_s(need, now_s, self._settings.progress_every_s)
+        # What was changed while the node was being told is said at once.
+        need.next_s = now_s + (1 if found is not None and not need.is_told else wait_s)
+        # If the node knows nothing of it (any more), it is to be told.
+        need.is_told = need.is_told and found is not None
+        return [Moved(node=member.name, owner=need.owner)]
+
+    def _failed(self, member: Member, need: Need, code: str, words: str, now_s: int) -> list[News]:
+        need.failures += 1
+        need.rate = 0
+        need.code, need.words = code, words or code
+        need.is_told = False
+        need.next_s = now_s + min(RETRY_S * 2 ** min(need.failures - 1, 8), MOST_RETRY_S)
+        return [Failed(node=member.name, owner=need.owner)]
+
+    def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
+        for digest in member.stops:
+            yield Stop(digest=digest)
+        for owner, at_s in member.releases.items():
+            if at_s <= now_s:
+                yield Release(owner=owner)
+        for (digest, owner), at_s in member.unpins.items():
+            if at_s <= now_s:
+                yield Unpin(digest=digest, owner=owner)
+        for need in member.needs.values():
+            if need.next_s > now_s or not self._may_be_told(need, now_s):
+                continue
+            until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
+            until_s = max(until_s, now_s + self._settings.grace_s)
+            # Not again while it is under way: a transfer that has failed would begin anew, unnoticed.
+            is_wanted = not need.is_told or until_s >= need.told_until_s + self._settings.pin_lease_s // 2
+            if need.transfer is not None and not need.is_there and is_wanted:
+                yield Fetch(
+                    digest=need.digest,
+                    uri=need.uri,
+                    size_bytes=need.size_bytes,
+                    sources=sources(self.members, member, need),
+                    owner=need.owner,
+                    until_s=until_s,
+                    deadline_s=need.deadline_s,
+                    rate_bytes_per_s=rate_of(member, need),
+                    format=need.format,
+                    readers=need.readers,
+                )
+            yield Pin(
+                digest=need.digest,
+                owner=need.owner,
+                until_s=until_s,
+                uri=need.uri,
+                size_bytes=need.size_bytes,
+                readers=need.readers,
+            )
+            yield from copies.orders(member, need, until_s, now_s)
+
+    def _may_be_told(self, need: Need, now_s: int) -> bool:
+        """A node of a chain waits for the one before it, which would send it away otherwise."""
+        if need.is_told or need.is_there or not need.upstream or now_s - need.since_s >= UPSTREAM_S:
+            return True
+        before = self.members.get(need.upstream[0])
+        other = None if before is None else before.needs.get(need.owner)
+        return before is None or other is None or other.is_told or other.is_there or other.failures > 0
+
+    def _plan(self, member: Member, now_s: int) -> None:
+        """When to speak to the node next."""
+        instants = [member.compare_s, *member.unpins.values(), *member.releases.values()]
+        instants += [
+            need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in member.needs.values()
+        ]
+        if member.stops:
+            instants.append(now_s)
+        instants += [at_s for at_s in (member.promise_s, member.watch_s) if at_s is not None]
+        # Once a second at most, whatever a node answers; what is new was asked for by somebody.
+        least_s = now_s if member.has_new else member.called_s + 1
+        self._plan_at(member, max(now_s, min(instants), least_s))
+
+    def _plan_at(self, member: Member, at_s: int) -> None:
+        if member.due_s is None or at_s < member.due_s:
+            member.due_s = at_s
+            self._agenda.add(at_s, Topic.NODE, member.name)

@@ -1,0 +1,105 @@
+"""From where an image is to come to a node, and how fast, when several need it there.
+
+There is one transfer of an image to a node, whoever waits for it. A deadline's terms hold for all:
+its rate, and its place in the chain. Best effort is held back at its other nodes meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from outrider.service.desk.nodes.state import Member, Need
+from outrider.service.ports import Relay, Source
+
+T = TypeVar("T", int, str)
+
+
+def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
+    """The nodes that pass an image on to this one, the nearest first."""
+    place = nodes.index(node) if node in nodes else 0
+    return tuple(reversed(nodes[:place]))
+
+
+def rate_of(member: Member, need: Need) -> int | None:
+    """With what an image may come to a node: with what a deadline has, if one needs the same there."""
+    rates = [other.rate_bytes_per_s for other in _with_deadlines(member, need.digest)]
+    return need.rate_bytes_per_s if not rates else rates[0]
+
+
+def sources(members: Mapping[str, Member], member: Member, need: Need) -> tuple[Source, ...]:
+    """The nodes before it in the chain, the image's own address, and others that have it.
+
+    The chain is a deadline's, if one needs the same there; who may take from whom is the need's own.
+    """
+    upstream = next((other.upstream for other in _with_deadlines(member, need.digest)), need.upstream)
+    before = [name for name in upstream if _can_send(members, name) and _may_take(members[name], need)]
+    others = _others(members, member, need) if need.failures else []
+    near = [Relay(node=name, digest=need.digest) for name in before[:2]]
+    far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
+    if need.failures % 2:
+        # Something is wrong with the way that was tried: begin at the other end.
+        return (need.uri, *far, *near)
+    return (*near, need.uri, *far)
+
+
+def has_others(members: Mapping[str, Member], member: Member, need: Need) -> bool:
+    """Whether another node has an image that it may give to this one."""
+    return bool(_others(members, member, need))
+
+
+def is_to_begin_anew(member: Member, need: Need) -> bool:
+    """Whether a deadline's image is on its way there in a chain of best effort, whose other nodes are
+    held back from now on: it has to come by the deadline's own way, with the bytes that are there.
+
+    Whether its node is known to have been told makes no difference: it may be told at this moment.
+    """
+    return need.deadline_s is not None and any(
+        other.upstream != need.upstream
+        for other in member.needs.values()
+        if other.digest == need.digest
+        and other.transfer is not None
+        and other.deadline_s is None
+        and not other.is_there
+    )
+
+
+def _others(members: Mapping[str, Member], member: Member, need: Need) -> list[str]:
+    return [
+        each.name
+        for each in members.values()
+        if need.digest in each.images and each.name != member.name and _may_take(each, need)
+    ]
+
+
+def _with_deadlines(member: Member, digest: str) -> Iterator[Need]:
+    for each in member.needs.values():
+        if each.digest == digest and each.deadline_s is not None and each.transfer is not None:
+            yield each
+
+
+def _may_take(source: Member, need: Need) -> bool:
+    """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
+    one has to be there for this very reservation."""
+    image, own = source.images.get(need.digest), source.needs.get(need.owner)
+    if own is not None and own.is_barred:
+        return False
+    if image is None or image.is_public:
+        return True
+    # What was there already was pinned without anybody asking whose it is.
+    return own is not None and own.is_there and own.transfer is not None
+
+
+def _can_send(members: Mapping[str, Member], name: str) -> bool:
+    member = members.get(name)
+    return member is not None and member.silent_since_s is None
+
+
+def patience_s(need: Need, now_s: int, most_s: int) -> int:
+    """How long to wait before asking again how far an image is: not beyond its arrival at the rate of
+    late, nor beyond its deadline. What was there in time is to be known in time."""
+    if need.rate > 0:
+        most_s = min(most_s, -(-(need.size_bytes - need.arrived_bytes) // need.rate))
+    if need.deadline_s is not None and now_s < need.deadline_s:
+        most_s = min(most_s, need.deadline_s - 1 - now_s)
+    return max(1, most_s)

@@ -1,0 +1,128 @@
+"""A node's pool as the service knows it, and what it is to have. What is done about that: `staff`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from outrider.service.ports import Arriving, NodeImage, NodeRoom, Readers, TellNode
+
+MOST_FAILURES = 3
+"""After so many failures in a row an image is not expected on a node any more."""
+WRONG_BYTES = "wrong-bytes"
+"""The node's word for bytes that are not those of the digest."""
+WATCHED_AWAY_S = 10
+"""A node that is watched is away after so long without an answer: a daemon that is started anew is back
+by then."""
+
+
+@dataclass(slots=True)
+class Need:
+    """A reservation's need of its image on a node. Without `transfer` it should be there already."""
+
+    owner: str
+    digest: str
+    uri: str
+    size_bytes: int
+    format: str
+    readers: Readers | None
+    until_s: int
+    transfer: int | None = None
+    deadline_s: int | None = None
+    rate_bytes_per_s: int | None = None
+    upstream: tuple[str, ...] = ()
+    """The nodes before it in the chain, the nearest first."""
+    since_s: int = 0
+    copy_from_s: int | None = None
+    """From when on there is to be a full copy of it for a job, where jobs get full copies; None: never."""
+    is_copied: bool = False
+    """Whether there has been one, or none is needed."""
+    is_there: bool = False
+    there_s: int | None = None
+    """Since when that is known."""
+    is_told: bool = False
+    told_until_s: int = 0
+    failures: int = 0
+    is_barred: bool = False
+    """The node has these bytes for others alone."""
+    next_s: int = 0
+    arrived_bytes: int = 0
+    rate: int = 0
+    source: str = ""
+    code: str = ""
+    """The kind of its last failure, as the node calls it."""
+    words: str = ""
+
+    @property
+    def has_failed_often(self) -> bool:
+        """Whether something else is to be tried."""
+        return self.failures >= MOST_FAILURES
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether at its address is another image than was wanted."""
+        return self.code == WRONG_BYTES
+
+
+@dataclass(slots=True)
+class Member:
+    """A node's pool, as far as it is known."""
+
+    name: str
+    needs: dict[str, Need] = field(default_factory=dict)
+    unpins: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Digest and owner of pins to be taken away, and when to say so next."""
+    stops: dict[str, None] = field(default_factory=dict)
+    releases: dict[str, int] = field(default_factory=dict)
+    """Owners of instances that are to go, and when to say so next."""
+    due_s: int | None = None
+    compare_s: int = 0
+    """When all its images are asked for next."""
+    call: TellNode | None = None
+    called_s: int = 0
+    has_new: bool = False
+    """Whether something is needed that it has not been told of: that does not wait for the next second."""
+    heard_s: int | None = None
+    silent_since_s: int | None = None
+    failures: int = 0
+    limit_bytes: int | None = None
+    used_bytes: int | None = None
+    images: dict[str, NodeImage] = field(default_factory=dict)
+    come: dict[str, Need] = field(default_factory=dict)
+    """By digest, what has come since the node has said which images it has."""
+    arriving: tuple[Arriving, ...] = ()
+    words: str = ""
+    promised_bytes: int = 0
+    """What the book promises of its pool at the worst instant from now on."""
+    tentative: dict[int, int] = field(default_factory=dict)
+    """By request, what is kept until that is decided: it would be promised."""
+    kept_bytes: int = 0
+    """What it was last told to keep for that."""
+    watch_s: int | None = None
+    """When it is asked whether it is there, for whoever is to begin on it soon."""
+    watched_until_s: int = 0
+    is_missed: bool = False
+    """It has been silent for long enough to be away while it was watched, and has not answered since."""
+    promise_s: int | None = None
+    """When it is told again; None if there is nothing to keep."""
+    room: NodeRoom | None = None
+    """What others hold of its pool, as it said last."""
+    full_until_s: int = 0
+    """Until when it is not believed that its disk takes more than it has: it refused an image lately."""
+
+    @property
+    def to_keep_bytes(self) -> int:
+        return max(self.promised_bytes, *self.tentative.values(), 0)
+
+    def needs_of(self, transfer: int) -> Iterator[Need]:
+        """Those that a transfer is to satisfy."""
+        return (need for need in self.needs.values() if need.transfer == transfer)
+
+    def arrived_bytes(self, transfer: int) -> int:
+        """How much of a transfer's image is here."""
+        return max((need.arrived_bytes for need in self.needs_of(transfer)), default=0)
+
+    def is_away(self, now_s: int, after_s: int) -> bool:
+        if self.silent_since_s is None:
+            return False
+        return self.is_missed or now_s - self.silent_since_s >= after_s

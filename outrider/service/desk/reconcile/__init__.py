@@ -1,0 +1,1 @@
+"""The store, the batch system and the nodes compared, and what differs repaired."""

@@ -1,0 +1,242 @@
+"""Store, batch system and nodes compared: what differs is adopted, mended or reported.
+
+The batch system says which nodes there are, what state they are in, and what others take of
+them. Of our reservations it is told what they are to be; if it has lost one, it gets it again,
+and if it loses it a second time, somebody wants it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from outrider.core.images.restaging import awaited, note_pool
+from outrider.core.images.reuse import Lingering
+from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
+from outrider.service.desk.batch.reservation_effects import orphan_effect
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Member
+from outrider.service.desk.nodes.watch import Watching
+from outrider.service.desk.reconcile.foreign_use import Takings
+from outrider.service.desk.reservations.admission import Admitting
+from outrider.service.desk.reservations.copies import Copies
+from outrider.service.desk.reservations.lifecycle import Lifetimes
+from outrider.service.desk.reservations.repair import Mending
+from outrider.service.desk.state.site import Live, Site
+from outrider.service.desk.state.troubles import Troubles
+from outrider.service.meter import Log
+from outrider.service.requests import Caller
+
+SERVICE = Caller(uid=0, user="outriderd", is_admin=True)
+PATIENCE_S = 60
+"""How long a reservation of ours may be missing before it counts as lost."""
+MOST_RESTORED = 1
+STRANGE = (
+    "if no copy of the store was put back, another outriderd with another store works on this batch system; "
+    "stop it, since both lead the same jobs"
+)
+MOST_DIGITS = 12
+"""Of a reservation's number."""
+
+
+class Reconciling:
+    """What was seen, and what it means."""
+
+    def __init__(
+        self,
+        site: Site,
+        staff: Staff,
+        admitting: Admitting,
+        copies: Copies,
+        troubles: Troubles,
+        mending: Mending,
+        lifetimes: Lifetimes,
+        watching: Watching,
+        log: Log,
+    ) -> None:
+        self._site = site
+        self._staff = staff
+        self._admitting = admitting
+        self._copies = copies
+        self._troubles = troubles
+        self._mending = mending
+        self._takings = Takings(site, troubles)
+        self._watching = watching
+        self._lifetimes = lifetimes
+        self._log = log
+        self._reported: set[str] = set()
+        self._nodes: tuple[RmsNode, ...] = ()
+        self._states: dict[str, NodeState] = {}
+        """As the last look showed them."""
+
+    def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
+        """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
+        whose daemons were asked for with it."""
+        silent = self._watching.silent()
+        self._watching.looked(asked, sight.silent)
+        self._judge(name for name in (*silent, *asked))
+        findings = [*self._look_at_nodes(sight.nodes), *self._takings.look(sight), *self._ours(sight)]
+        for words in findings:
+            if words not in self._reported:
+                self._log.warning("reconciler found", words=words)
+        self._reported = set(findings)
+        return tuple(findings)
+
+    def reserved(self, name: str) -> None:
+        """The batch system has made a reservation of ours. If that has lost its place, its nodes are given
+        away all the same: they are promised to nobody else, even if the next look is long in coming."""
+        live = self._site.live.get(name)
+        if live is None or name in self._site.book.entries:
+            return
+        wanted = live.reservation
+        for words in self._takings.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
+            self._log.warning("reconciler found", words=words)
+
+    def presence(self, member: Member) -> None:
+        """A node has answered, or has not: one that is silent for long is promised to nobody."""
+        self._judge([member.name])
+
+    def pool(self, member: Member) -> tuple[str, ...]:
+        """A node has said which images it has."""
+        site = self._site
+        number = site.book.timeline.number_of.get(member.name)
+        if number is None:
+            return ()
+        held = [
+            Lingering(
+                key=image.digest,
+                size_bytes=image.size_bytes,
+                added_s=image.added_s,
+                uses=image.uses,
+                last_use_s=image.last_use_s,
+                next_use_s=None,
+            )
+            for image in member.images.values()
+        ]
+        missing = note_pool(site.book, member.name, held, site.now_s)
+        for key in awaited(site.book, member.name):
+            if key in member.images:
+                self._copies.came_by_itself(member.name, key)
+        return tuple(f"node {member.name} does not have image {key}, which is counted on" for key in missing)
+
+    def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
+        """Which of the nodes can be promised. Where nothing is new, those that are silent may be away by
+        now; of the others `presence` is told."""
+        site = self._site
+        if nodes is not self._nodes:
+            self._nodes, self._states = nodes, {node.name: node.state for node in nodes}
+            names = [node.name for node in site.book.timeline.nodes]
+        else:
+            names = list(self._staff.silent)
+        self._judge(names)
+        for name, state in self._states.items():
+            if state is not NodeState.UP:
+                yield f"node {name} is {state.value}"
+
+    def _judge(self, names: Iterable[str]) -> None:
+        """See for each of these nodes whether it can be promised."""
+        for name in names:
+            number = self._site.book.timeline.number_of.get(name)
+            if number is not None:
+                words = self._fault(name)
+                self._mark(number, name, not words, words)
+
+    def _fault(self, name: str) -> str:
+        """Why a node cannot be promised now; empty if it can be."""
+        site, member = self._site, self._staff.members.get(name)
+        state = self._states.get(name, NodeState.DOWN if self._states else NodeState.UP)
+        if state is not NodeState.UP:
+            return f"node {name} is {state.value}"
+        if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
+            return _silence(member)
+        if self._watching.is_silent(name):
+            return f"the batch system's daemon on {name} does not answer"
+        return ""
+
+    def _mark(self, number: int, name: str, is_usable: bool, words: str) -> None:
+        """A node can be promised, or cannot any more."""
+        site = self._site
+        was_usable = bool(site.book.available >> number & 1)
+        if is_usable == was_usable:
+            return
+        if is_usable:
+            site.book.available |= 1 << number
+            self._log.info("node is back", node=name)
+            for live in site.live.values():
+                if name in live.nodes:
+                    self._mending.again(live.name)
+            return
+        site.book.available &= ~(1 << number)
+        self._log.warning("node is gone", node=name, words=words)
+        for live in site.live.values():
+            if name in live.nodes and live.reservation.end_s > site.now_s:
+                self._troubles.note(live.name, words)
+
+    def _ours(self, sight: Sight) -> Iterator[str]:
+        site = self._site
+        seen = {each.name: each for each in sight.reservations if each.is_ours}
+        for live in list(site.live.values()):
+            if not live.is_confirmed or live.record.state.is_final or live.reservation.end_s <= site.now_s:
+                continue
+            there = seen.get(live.name)
+            if there is None:
+                yield from self._missing(live)
+            else:
+                live.missing_since_s, live.key = None, there.key
+                if not _agrees(there, live, site.now_s):
+                    self._admitting.confirm(live)
+                    yield f"reservation {live.name} is another in the batch system: it is put right"
+        others = sorted(seen.keys() - site.live.keys())
+        self._staff.earlier.keep_for_reservations(
+            name for name in others if site.store.reservation(name) is None
+        )
+        for name in others:
+            yield from self._orphan(name)
+
+    def _missing(self, live: Live) -> Iterator[str]:
+        site = self._site
+        if live.missing_since_s is None:
+            live.missing_since_s = site.now_s
+            return
+        if site.now_s - live.missing_since_s < min(PATIENCE_S, site.settings.look_every_s):
+            return
+        live.missing_since_s = None
+        if live.restored >= MOST_RESTORED:
+            yield f"reservation {live.name} was deleted in the batch system again: it is cancelled"
+            self._lifetimes.cancel(live, SERVICE, "an administrator deleted it in the batch system")
+            return
+        live.restored += 1
+        site.note("reconcile", live.name, "restored", "the batch system had lost it")
+        self._admitting.confirm(live)
+        yield f"reservation {live.name} was not in the batch system: it is put back"
+
+    def _orphan(self, name: str) -> Iterator[str]:
+        """The batch system has one of ours that is over, or that we know nothing of."""
+        site = self._site
+        if site.store.waiting_effects(name):
+            return
+        past = site.store.reservation(name)
+        if past is None:
+            # A copy of the store was put back: its name is somebody's, and is not given again.
+            number = name.rpartition("-")[2]
+            if number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS:
+                site.skip_numbers(int(number))
+            yield f"reservation {name} is in the batch system, and nothing is known of it: {STRANGE}"
+            return
+        site.todo([orphan_effect(name, site.now_s)])
+        yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
+
+
+def _silence(member: Member) -> str:
+    """That a pool does not answer, and what came instead of an answer."""
+    return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
+
+
+def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:
+    reservation = live.reservation
+    is_begun = reservation.start_s <= now_s
+    return (
+        set(there.nodes) == set(reservation.nodes)
+        and there.end_s == reservation.end_s
+        and (is_begun or there.start_s == reservation.start_s)
+        and live.record.owner.user in there.users
+    )

@@ -1,0 +1,195 @@
+"""Decisions in the form in which they are answered: what was planned, or what would work instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, tzinfo
+from typing import Any
+
+from outrider.core.model import Transfer, Workspace
+from outrider.core.reservations.admission import Accepted, Rejected
+from outrider.core.reservations.book import Plan
+from outrider.core.reservations.refusal import Cause, Refusal
+from outrider.metadata.notation.hostlists import fold
+from outrider.metadata.notation.times import format_instant
+from outrider.service.answers import Decision, ImageView, PlannedTransfer
+from outrider.service.desk.state.documents import Document
+from outrider.service.desk.state.node_list import parts
+from outrider.service.desk.state.site import Live, Site
+
+
+def image_view(document: Document, *, is_shown: bool = True) -> ImageView:
+    """An image; of a private one others see the size alone."""
+    is_shown = is_shown or not document.is_private
+    return ImageView(
+        uri=document.uri if is_shown else None,
+        digest=document.digest if is_shown else None,
+        size_bytes=document.size_bytes,
+        is_private=document.is_private,
+    )
+
+
+def decision(
+    site: Site, document: Document, workspace: Workspace, admission: Accepted | Rejected, zone: tzinfo
+) -> Decision:
+    """What was decided about a workspace, booked under its name if it was."""
+    if isinstance(admission, Rejected):
+        return _refused(document, workspace, admission, zone)
+    return _accepted(site, document, workspace, admission.plan)
+
+
+def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
+    """The parallel environment and the slots of it with which a job has all of these nodes."""
+    number_of = site.book.timeline.number_of
+    slots = [
+        parts(site.book.timeline.nodes[number_of[name]].capacity)["cpus"]
+        for name in nodes
+        if name in number_of
+    ]
+    environment = dict(site.settings.environments).get(max(slots, default=0), "")
+    return {"environment": environment, "slots": sum(slots)} if environment and sum(slots) > 1 else {}
+
+
+def extended(site: Site, live: Live, end_s: int) -> Decision:
+    """A reservation that has begun gets another end."""
+    return Decision(
+        result="accepted",
+        name=live.name,
+        workspace=live.document.workspace,
+        start_s=live.reservation.start_s,
+        end_s=end_s,
+        nodes=fold(live.nodes),
+        node_count=len(live.nodes),
+        image=image_view(live.document),
+        reason="its end is moved",
+        **whole_nodes(site, live.nodes),
+    )
+
+
+def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) -> Decision:
+    names = site.book.timeline.nodes
+    transfers = planned_transfers(site, plan)
+    held = sorted({names[node].name for node, _ in plan.joined} | {names[node].name for node in plan.revived})
+    coming = {life.transfer: life.ready_s for _, life in plan.joined if life.transfer is not None}
+    joined_s = list(coming.values())
+    expected_s = _expected_ends(site, coming)
+    ready_s = max([*(each.ready_s for each in transfers), *expected_s, site.now_s])
+    latest_s = max([*(each.latest_begin_s + each.duration_s for each in transfers), *joined_s, site.now_s])
+    return Decision(
+        result="accepted",
+        name=workspace.name,
+        workspace=document.workspace,
+        start_s=plan.start_s,
+        end_s=plan.end_s,
+        nodes=fold(names[chosen.node].name for chosen in plan.fits),
+        node_count=len(plan.fits),
+        image=image_view(document),
+        transfers=transfers,
+        nodes_with_image=fold(held),
+        saved_bytes=plan.saved_transfers * document.size_bytes,
+        ready_s=ready_s,
+        latest_ready_s=latest_s,
+        slack_s=plan.start_s - ready_s,
+        **whole_nodes(site, [names[chosen.node].name for chosen in plan.fits]),
+    )
+
+
+def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
+    """Why something is refused, with its times as they are in that zone."""
+    if refusal.words:
+        return refusal.words
+    if refusal.cause is Cause.SLOTS:
+        start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
+        return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
+    return refusal.sentence(lambda at_s: format_instant(at_s, zone=zone))
+
+
+def _refused(document: Document, workspace: Workspace, rejected: Rejected, zone: tzinfo) -> Decision:
+    refusal, earliest_s = rejected.refusal, rejected.earliest_start_s
+    return Decision(
+        result="refused",
+        name="",
+        workspace=document.workspace,
+        start_s=workspace.start_s,
+        end_s=None if workspace.start_s is None else workspace.start_s + workspace.duration_s,
+        nodes="",
+        node_count=workspace.instances,
+        image=image_view(document),
+        cause=refusal.cause.value,
+        reason=reason_of(refusal, zone),
+        earliest_start_s=earliest_s,
+        remedies=_remedies(workspace, rejected),
+    )
+
+
+def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
+    """What else would work, or is worth a try."""
+    refusal = rejected.refusal
+    found: list[str] = []
+    if refusal.cause is Cause.SLOTS and 0 < refusal.room < workspace.instances:
+        few = "1 node" if refusal.room == 1 else f"{refusal.room} nodes or fewer"
+        found.append(f"ask for {few} at that time")
+    if refusal.cause is Cause.LINK and workspace.instances > 1:
+        found.append("ask for fewer nodes, or for an image that some nodes have already")
+    if refusal.cause is Cause.POOL and not refusal.words:
+        found.append("ask for another time, or for a smaller image")
+    if refusal.held_bytes:
+        where = ", ".join(refusal.nodes)
+        found.append(f"ask an administrator who holds images on {where}: `cachemgr ls` shows it there")
+    if refusal.room_bytes < refusal.limit_bytes:
+        where = ", ".join(refusal.nodes)
+        found.append(f"let an administrator free space on the disk of {where}, or lower its pool's limit")
+    if workspace.finish_by_s is not None and rejected.earliest_start_s is not None:
+        found.append("let it finish later")
+    return tuple(found)
+
+
+def planned_transfers(site: Site, plan: Plan) -> tuple[PlannedTransfer, ...]:
+    """The transfers of a plan, each after the one before it."""
+    insertion = plan.insertion
+    if insertion is None:
+        return ()
+    free_s = max(site.now_s, site.book.link.busy_until_s)
+    found: list[PlannedTransfer] = []
+    for transfer, latest_s in zip(plan.transfers, insertion.latest, strict=True):
+        begin_s = begin_of(site, latest_s, free_s)
+        free_s = begin_s + transfer.duration_s
+        found.append(planned(transfer, begin_s, latest_s))
+    return tuple(found)
+
+
+def _expected_ends(site: Site, coming: dict[int, int]) -> list[int]:
+    """When transfers that others wait for, too, are expected to end; by when they must is given."""
+    if not coming:
+        return []
+    free_s = max(site.now_s, site.book.link.busy_until_s)
+    found: list[int] = []
+    for number, by_s in coming.items():
+        moving = site.moving.get(number)
+        (transfer,) = site.book.link.waiting([number]) or (None,)
+        if moving is not None:
+            found.append(min(by_s, max(site.now_s, moving.begun_s + moving.transfer.duration_s)))
+        elif transfer is not None:
+            found.append(begin_of(site, site.book.link.latest_start(number), free_s) + transfer.duration_s)
+        else:
+            found.append(by_s)
+    return found
+
+
+def begin_of(site: Site, latest_s: int, free_s: int) -> int:
+    """When a transfer begins if nothing but the link's own time stands in the way."""
+    reserve_s = site.settings.reserve_s
+    first_s = free_s if reserve_s is None else max(free_s, latest_s - reserve_s)
+    return min(first_s, max(latest_s, free_s))
+
+
+def planned(transfer: Transfer, begin_s: int, latest_s: int) -> PlannedTransfer:
+    return PlannedTransfer(
+        number=transfer.number,
+        nodes=fold(transfer.nodes),
+        size_bytes=transfer.image.size_bytes,
+        duration_s=transfer.duration_s,
+        begin_s=begin_s,
+        latest_begin_s=latest_s,
+        deadline_s=0 if transfer.deadline_s is None else transfer.deadline_s,
+    )

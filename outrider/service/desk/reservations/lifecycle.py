@@ -1,0 +1,200 @@
+"""A reservation's life from its start on: it begins, it ends, it is cancelled; and what it leaves.
+
+Also what is to be done after the state has been loaded: a promise that cannot be kept as it was
+is mended or reported, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outrider.core.reservations.admission import Accepted, admit
+from outrider.core.restart.kept import keep_reservation
+from outrider.service.desk.batch.reservation_effects import RESERVE, unreserve_effect
+from outrider.service.desk.nodes.watch import Watching
+from outrider.service.desk.reservations.admission import Admitting, after_move
+from outrider.service.desk.reservations.alarms import Alarms, due_s
+from outrider.service.desk.reservations.decision import reason_of
+from outrider.service.desk.reservations.execution import Executing
+from outrider.service.desk.state.agenda import Agenda, Topic
+from outrider.service.desk.state.documents import Record
+from outrider.service.desk.state.site import REFUSED, Live, Site
+from outrider.service.desk.state.troubles import Troubles
+from outrider.service.meter import Log, Meter
+from outrider.service.requests import Caller
+from outrider.store.records import Effect
+from outrider.store.states import State
+
+
+class Lifetimes:
+    """Begins and ends."""
+
+    def __init__(
+        self,
+        site: Site,
+        agenda: Agenda,
+        admitting: Admitting,
+        executing: Executing,
+        alarms: Alarms,
+        troubles: Troubles,
+        watching: Watching,
+        log: Log,
+        meter: Meter,
+    ) -> None:
+        self._site = site
+        self._watching = watching
+        self._agenda = agenda
+        self._admitting = admitting
+        self._executing = executing
+        self._alarms = alarms
+        self._troubles = troubles
+        self._log = log
+        self._meter = meter
+
+    def take_up(self) -> None:
+        """After the state has been loaded."""
+        site = self._site
+        for lost in site.lost:
+            live = site.live.get(lost.reservation.workspace.name)
+            if live is not None:
+                self._find_again(live, lost.words)
+        self._executing.take_up()
+        for name in site.late:
+            live = site.live.get(name)
+            if live is not None:
+                self._alarms.endanger(live, f"image {live.document.uri} is late: its transfer stood still")
+        for live in site.live.values():
+            if live.record.state is State.ENDANGERED and live.is_confirmed and live.name in site.book.entries:
+                # What stood in its way may be gone.
+                self._troubles.note(live.name, live.record.why)
+        # What waits on the link may be late by now: that is told with the rest.
+        self._executing.run_link()
+
+    def turn(self, topic: Topic, name: str) -> None:
+        """A reservation's time has come, or is over."""
+        live = self._site.live.get(name)
+        if live is None:
+            return
+        if topic is Topic.WATCH:
+            self._watching.turn(live)
+        elif topic is Topic.END:
+            if live.reservation.end_s <= self._site.now_s:
+                self._end(live)
+        elif live.reservation.start_s <= self._site.now_s and live.record.state is not State.ACTIVE:
+            self._begin(live)
+
+    def cancel(self, live: Live, caller: Caller, why: str) -> None:
+        """Somebody does not want it any more."""
+        self._finish(live, State.CANCELLED, why, is_met=None, uid=caller.uid)
+        self._log.info("reservation is cancelled", reservation=live.name, uid=caller.uid, words=why)
+
+    def carried(self, effect: Effect) -> None:
+        """The batch system has done what it was asked."""
+        live = self._site.live.get(effect.subject)
+        if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
+            live.is_confirmed = True
+            was_refused, live.is_refused = live.is_refused, False
+            # One that has no place here is not saved because the batch system has its nodes for it:
+            # until a look has shown them they may be promised to others.
+            has_place = live.name in self._site.book.entries
+            if has_place and (was_refused or live.danger.startswith(REFUSED)):
+                self._alarms.save(live)
+
+    def refused(self, effect: Effect, words: str) -> None:
+        """The batch system will not do it: tell, and look for other nodes."""
+        live = self._site.live.get(effect.subject)
+        if live is not None and effect.kind == RESERVE and self._is_last(live, effect):
+            live.is_refused = True
+            self._alarms.endanger(live, f"{REFUSED}: {words}")
+
+    def _is_last(self, live: Live, effect: Effect) -> bool:
+        waiting = self._site.store.waiting_effects(live.name)
+        return not waiting or waiting[-1].identity == effect.identity
+
+    def _begin(self, live: Live) -> None:
+        site = self._site
+        gone = site.gone_nodes(live)
+        if gone:
+            why = self._troubles.why(live.name) or live.danger
+            words = f"its time has come, and {', '.join(gone[:3])} cannot be used"
+            self._alarms.endanger(live, f"{words}: {why}" if why else words)
+        if live.is_refused or gone:
+            self._troubles.note(live.name, live.danger)
+            return
+        if live.is_ready and live.name in site.book.entries:
+            self._alarms.measure_slack(live)
+            site.change(live, state=State.ACTIVE)
+            site.note("begin", live.name, State.ACTIVE.value, "its image is on all nodes")
+            return
+        if site.now_s < due_s(live):
+            # It was to start at once, with what is in the pools: they have not been asked yet.
+            self._agenda.add(due_s(live), Topic.BEGIN, live.name)
+            return
+        lacking = sorted(set(live.nodes) - live.ready)
+        self._alarms.endanger(
+            live, f"its time has come, and image {live.document.uri} is not on {', '.join(lacking[:3])}"
+        )
+        self._troubles.note(live.name, live.danger)
+
+    def _end(self, live: Live) -> None:
+        kept, start_s = live.kept, live.reservation.start_s
+        is_met = kept.ready_s is not None and kept.ready_s <= due_s(live)
+        if kept.ready_s is None:
+            words = live.danger or "its image was never on all of its nodes"
+        elif kept.ready_s <= start_s:
+            words = f"its image was there {start_s - kept.ready_s} s before its start"
+        else:
+            words = f"its image was there {kept.ready_s - start_s} s after its start"
+            if is_met:
+                words += ", as soon as its nodes could be asked: it was accepted for the same moment"
+        state = State.FAILED if kept.ready_s is None else State.ENDED
+        if state is State.ENDED and live.record.state not in (State.ACTIVE, State.ENDANGERED):
+            self._site.change(live, state=State.ACTIVE)
+        self._finish(live, state, words, is_met=is_met)
+        self._log.info("reservation is over", reservation=live.name, met=is_met, words=words)
+
+    def _finish(self, live: Live, state: State, words: str, *, is_met: bool | None, uid: int = 0) -> None:
+        site = self._site
+        if live.kept.ready_s is None and site.now_s > due_s(live):
+            self._alarms.measure_slack(live)
+        self._executing.release(live, live.nodes)
+        self._admitting.leave_book(live)
+        self._executing.prune()
+        site.change(live, state=state, why=words, receipt=replace(live.kept, is_met=is_met, words=words))
+        site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
+        site.todo([unreserve_effect(live, site.now_s)])
+        self._troubles.forget(live.name)
+        site.leave(live)
+
+    def _find_again(self, live: Live, why: str) -> None:
+        """What could not be put back into the book is promised anew if it can be."""
+        site, workspace = self._site, live.reservation.workspace
+        self._log.warning("reservation has lost its place", reservation=live.name, words=why)
+        if live.reservation.start_s > site.now_s:
+            workspace = replace(workspace, start_s=live.reservation.start_s, finish_by_s=None)
+            answer = admit(site.book, workspace, site.now_s, tells_earliest=False)
+            if isinstance(answer, Accepted):
+                site.touch({transfer.number for transfer in answer.plan.transfers})
+                site.touch({number for number, _ in answer.plan.pushed})
+                kept, before = keep_reservation(site.book, live.name), set(live.nodes)
+                # What is there already on its new nodes is known when they have been told.
+                live.ready.clear()
+                state, _ = after_move(live, is_ready=False, now_s=site.now_s)
+                site.change(
+                    live,
+                    kept=kept,
+                    state=state,
+                    why=f"moved, since {why}",
+                    receipt=Record(),
+                )
+                self._executing.release(live, tuple(sorted(before - set(live.nodes))))
+                site.note("repair", live.name, "moved", why)
+                self._admitting.confirm(live)
+                return
+            why = f"{why}; {reason_of(answer.refusal)}"
+            # That its image was on nodes that it does not have any more keeps no promise.
+            self._executing.release(live, live.nodes)
+            site.change(live, receipt=replace(live.kept, ready_s=None))
+        live.ready.clear()
+        self._alarms.endanger(live, why)
+        self._agenda.add(max(live.reservation.end_s, site.now_s), Topic.END, live.name)

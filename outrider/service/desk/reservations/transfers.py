@@ -1,0 +1,108 @@
+"""Transfers that have begun, as far as they have come: who waits for them, and at what rate they go."""
+
+from __future__ import annotations
+
+from outrider.core.model import Transfer
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.state.link_use import Gauge
+from outrider.service.desk.state.site import Moving, Site
+
+ASIDE_SHARE = 10
+"""The part of the link, as a divisor, that a transfer may take while it goes on beside the plan."""
+UNKNOWN_S = 30
+"""How long a transfer of which nothing arrives is taken to need."""
+
+
+class Carriage:
+    """The transfers under way."""
+
+    def __init__(self, site: Site, staff: Staff) -> None:
+        self._site = site
+        self._staff = staff
+
+    def take(self, transfer: Transfer) -> Moving:
+        """A transfer that begins, or that ran before the state was loaded."""
+        site = self._site
+        is_aside = transfer.number in site.book.link.aside
+        # What was promised before less was left for reservations has the rate that it was planned with.
+        planned = -(-transfer.image.size_bytes // max(1, transfer.duration_s))
+        rate = min(site.settings.link_rate_bytes_per_s, max(site.settings.deadline_rate_bytes_per_s, planned))
+        taken = site.moving[transfer.number] = Moving(
+            transfer=transfer,
+            begun_s=site.now_s,
+            left=set(transfer.nodes),
+            is_aside=is_aside,
+            has_planned_rate=not is_aside and rate == site.settings.deadline_rate_bytes_per_s,
+            rate_bytes_per_s=self.aside_rate() if is_aside else rate,
+        )
+        return taken
+
+    def users(self, number: int) -> list[str]:
+        """The reservations that wait for a transfer, in the order of their starts."""
+        entries = self._site.book.entries
+        users = {
+            user for _, life in self._site.book.lives_of(number) for user in life.users if user in entries
+        }
+        return sorted(users, key=lambda name: (entries[name].reservation.start_s, name))
+
+    def slowest(self, moving: Moving) -> tuple[int, int]:
+        """The bytes and the rate of the node that has the least, of those that do not have all."""
+        found: list[tuple[int, int]] = []
+        for name in sorted(moving.left):
+            member = self._staff.members.get(name)
+            needs = () if member is None else member.needs_of(moving.transfer.number)
+            found.append(next(((need.arrived_bytes, need.rate) for need in needs), (0, 0)))
+        return min(found, default=(moving.transfer.image.size_bytes, 0))
+
+    def watch(self, moving: Moving) -> None:
+        """Note what its nodes have reported, unless one of them cannot be asked at the moment: it may well
+        go on there."""
+        gauge = moving.gauge = moving.gauge or Gauge(moving.rate_bytes_per_s)
+        arrived_bytes = moving.transfer.image.size_bytes * (len(moving.transfer.nodes) - len(moving.left))
+        for name in moving.left:
+            member = self._staff.members.get(name)
+            if member is None:
+                continue
+            if member.silent_since_s is not None:
+                gauge.forget()
+                return
+            arrived_bytes += member.arrived_bytes(moving.transfer.number)
+        gauge.note(self._site.now_s, arrived_bytes)
+
+    def is_idle(self, moving: Moving) -> bool:
+        """Whether next to nothing of it comes, so that others may have the link meanwhile: as its nodes
+        say, or because none of them can be asked for so long that they are taken to be away."""
+        if moving.gauge is not None and moving.gauge.is_idle:
+            return True
+        away_s, now_s = self._site.settings.away_after_s, self._site.now_s
+        members = [self._staff.members.get(name) for name in sorted(moving.left)]
+        return bool(members) and all(each is None or each.is_away(now_s, away_s) for each in members)
+
+    def left_s(self, moving: Moving) -> int:
+        """How long a transfer will still take at the rate of late."""
+        rate = self.slowest(moving)[1]
+        left = moving.transfer.image.size_bytes - self.slowest(moving)[0]
+        return UNKNOWN_S if rate <= 0 else -(-left // rate)
+
+    def complaint(self, moving: Moving) -> str:
+        """What the first of its nodes says to which it does not come."""
+        for name in sorted(moving.left):
+            member = self._staff.members.get(name)
+            for need in () if member is None else member.needs_of(moving.transfer.number):
+                if need.failures and need.words:
+                    return f"{name}: {need.words}"
+        return ""
+
+    def set_rate(self, moving: Moving, rate_bytes_per_s: int) -> None:
+        """Let a transfer take so much of the link from now on."""
+        if moving.rate_bytes_per_s == rate_bytes_per_s:
+            return
+        moving.rate_bytes_per_s, moving.has_planned_rate = rate_bytes_per_s, False
+        if moving.gauge is not None:
+            moving.gauge.allow(rate_bytes_per_s)
+        for node in sorted(moving.left):
+            self._staff.set_rate(node, moving.transfer.number, rate_bytes_per_s, self._site.now_s)
+
+    def aside_rate(self) -> int:
+        """What one that had its time may still take, so that others do not miss it."""
+        return max(1, self._site.settings.deadline_rate_bytes_per_s // ASIDE_SHARE)

@@ -1,0 +1,1 @@
+"""All that the desk remembers, and the values that it writes down."""

@@ -1,0 +1,41 @@
+"""What each user's reservations take, kept up as they come, change and go: there may be tens of thousands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from cachemgr.base.shares import BYTES, Share
+from outrider.core.model import Reservation
+
+RESERVATIONS, NODE_SECONDS = "reservations", "node-seconds"
+
+
+class Holding:
+    """Counts reservations that are not over by their owners."""
+
+    def __init__(self) -> None:
+        self._count: Counter[int] = Counter()
+        self._node_seconds: Counter[int] = Counter()
+        self._bytes: Counter[int] = Counter()
+
+    def add(self, uid: int, reservation: Reservation, image_bytes: int, *, times: int = 1) -> None:
+        """A reservation is accepted; or is over, with `times` -1."""
+        nodes = len(reservation.placements) * times
+        for counted, amount in (
+            (self._count, times),
+            (self._node_seconds, nodes * (reservation.end_s - reservation.start_s)),
+            (self._bytes, nodes * image_bytes),
+        ):
+            counted[uid] += amount
+            if not counted[uid]:
+                del counted[uid]
+
+    def shares(self) -> Iterator[Share]:
+        """There is no limit for one user here but what the policies say of each request."""
+        for thing, unit, counted in (
+            ("reservations", RESERVATIONS, self._count),
+            ("reserved time on nodes", NODE_SECONDS, self._node_seconds),
+            ("promised bytes in pools", BYTES, self._bytes),
+        ):
+            yield from (Share(thing, unit, str(uid), amount, 0, 0) for uid, amount in counted.items())

@@ -1,0 +1,213 @@
+"""What can be looked at of jobs. Nothing changes by looking.
+
+That a job waits, and for how long, is for everybody, as it is in the batch system; what its image
+is, if that is private, and why it waits are for its user and for administrators.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from operator import attrgetter
+
+from outrider.metadata.notation.hostlists import fold
+from outrider.rms.base import JobState
+from outrider.service.answers import (
+    DecisionLine,
+    ImageView,
+    JobDetails,
+    JobList,
+    JobView,
+    NodeStaging,
+    Trouble,
+    Verdict,
+)
+from outrider.service.desk.jobs.job import Led, Stage
+from outrider.service.desk.jobs.manager import Leading
+from outrider.service.desk.jobs.notes import standing_of
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.state.permissions import may_see
+from outrider.service.desk.state.site import Site
+from outrider.service.desk.views.progress import ready_of
+from outrider.service.requests import AskStart, Caller, ListJobs, ShowJob
+from outrider.store.records import RecordedDecision
+
+MOST_DECISIONS = 100
+OVER = "over"
+"""The state of a job of which nothing but decisions is known any more."""
+EXPECTED = (Stage.STAGING, Stage.STAGED, Stage.RUNNING)
+
+
+class JobViews:
+    """Answers to whoever looks at jobs."""
+
+    def __init__(self, site: Site, staff: Staff, leading: Leading) -> None:
+        self._site = site
+        self._staff = staff
+        self._leading = leading
+
+    def counts(self) -> dict[str, int]:
+        found = Counter(led.stage.value for led in self._leading.led.values())
+        return {stage.value: found[stage.value] for stage in Stage}
+
+    def overdue(self) -> int:
+        return sum(led.is_overdue for led in self._leading.led.values())
+
+    def jobs(self, request: ListJobs, caller: Caller) -> JobList:
+        ordered = sorted(self._leading.led.values(), key=lambda led: (led.job.submitted_s, led.key))
+        keys = [led.key for led in ordered]
+        begin = keys.index(request.after) + 1 if request.after in keys else 0
+        found = [
+            led
+            for led in ordered[begin:]
+            if request.user in (None, led.job.user)
+            and (not request.states or led.stage.value in request.states)
+        ]
+        chosen = found[: request.most]
+        return JobList(
+            jobs=tuple(self._view(led, caller) for led in chosen),
+            next_after=chosen[-1].key if len(found) > len(chosen) else "",
+        )
+
+    def details(self, request: ShowJob, caller: Caller) -> JobDetails | Trouble:
+        led = self._leading.led.get(request.job)
+        if led is None:
+            return self._gone(request.job, caller)
+        is_shown = _may_read(led, caller)
+        lines = self._site.store.decisions(f"job {led.key}", most=MOST_DECISIONS) if is_shown else []
+        return JobDetails(
+            job=self._view(led, caller),
+            tasks=led.job.tasks,
+            staging=self._staging(led, is_shown=is_shown),
+            released_to=fold(led.released or ()),
+            # Numbers of jobs come again after years, or with another batch system.
+            decisions=_lines(each for each in lines if each.at_s >= led.job.submitted_s),
+        )
+
+    def _gone(self, job: str, caller: Caller) -> JobDetails | Trouble:
+        """A job that is over, or waits for no image any more: what was decided of it is left."""
+        found = self._site.store.decisions(f"job {job}", most=MOST_DECISIONS)
+        lines = [each for each in found if may_see(each, caller, set())]
+        if not lines:
+            return Trouble(
+                code="not-found",
+                message=f"job {job[:40]} is none that waits for an image or runs with one: see "
+                "outrider jobs, or the batch system's own list",
+            )
+        view = JobView(
+            job=job,
+            user=caller.user if lines[0].uid == caller.uid else "",
+            state=OVER,
+            held=False,
+            image=None,
+            nodes_wanted=0,
+            nodes="",
+            node_count=0,
+            submitted_s=lines[-1].at_s,
+            ready_s=None,
+            start_s=None,
+            is_overdue=False,
+            words=f"the last that was decided: {lines[0].outcome}: {lines[0].reason}",
+        )
+        return JobDetails(job=view, tasks=1, staging=(), released_to="", decisions=_lines(lines))
+
+    def start(self, request: AskStart, caller: Caller) -> Verdict | Trouble:
+        """Whether a job that is about to start on some nodes has its image on all of them."""
+        if not caller.is_admin:
+            return Trouble(code="not-allowed", message="only the batch system asks whether jobs may start")
+        led = self._leading.led.get(request.job)
+        if led is None:
+            return self._start_in_reservation(request)
+        digest = "" if led.image is None else led.image.digest
+        names = set(self._leading.names(led.ready))
+        lacking = sorted(set(request.nodes) - names)
+        if not lacking and led.image is not None:
+            return Verdict(verdict="go", digest=digest)
+        what = "its image" if led.image is None else f"image {led.image.uri}"
+        where = f" on {fold(lacking)}" if lacking else ""
+        return Verdict(verdict="wait", words=f"{what} is not known to be there yet{where}", digest=digest)
+
+    def _start_in_reservation(self, request: AskStart) -> Verdict:
+        live = self._site.live.get(self._leading.reservation_of(request.job))
+        lacking = [] if live is None else sorted(set(request.nodes) - live.ready)
+        if live is None or not lacking:
+            return Verdict(verdict="go")
+        words = f"image {live.document.uri} of reservation {live.name} is not on {fold(lacking)} yet"
+        return Verdict(verdict="wait", words=words, digest=live.document.digest)
+
+    def _view(self, led: Led, caller: Caller) -> JobView:
+        is_shown = _may_read(led, caller)
+        nodes = self._leading.names(set(led.copies))
+        now_s, longest_s = self._site.now_s, self._site.settings.longest_wait_s
+        return JobView(
+            job=led.key,
+            user=led.job.user,
+            state=led.stage.value,
+            held=led.job.state is JobState.HELD,
+            image=_image(led, is_shown=is_shown),
+            nodes_wanted=led.job.nodes_wanted,
+            nodes=fold(nodes),
+            node_count=len(nodes),
+            submitted_s=led.job.submitted_s,
+            ready_s=led.ready_s if led.stage in EXPECTED else None,
+            start_s=led.start_s if led.stage is not Stage.RUNNING else led.job.start_s,
+            is_overdue=led.is_overdue,
+            words=standing_of(led, self._leading.names(led.ready), longest_s, now_s) if is_shown else "",
+        )
+
+    def _staging(self, led: Led, *, is_shown: bool) -> tuple[NodeStaging, ...]:
+        found = []
+        names = self._site.book.timeline.nodes
+        for node, life in sorted(led.copies.items()):
+            name = names[node].name
+            member = self._staff.members.get(name)
+            need = None if member is None else member.needs.get(led.owner)
+            state = "waiting"
+            if node in led.ready:
+                state = "ready"
+            elif need is not None:
+                state = "failed" if need.failures else "arriving" if need.transfer else "unknown"
+            found.append(
+                NodeStaging(
+                    node=name,
+                    state=state,
+                    arrived_bytes=0 if need is None else need.arrived_bytes,
+                    size_bytes=life.image.size_bytes,
+                    rate_bytes_per_s=0 if need is None else need.rate,
+                    source=need.source if need is not None and is_shown else "",
+                    ready_s=ready_of(need, life),
+                    words=need.words if need is not None and is_shown else "",
+                )
+            )
+        return tuple(found)
+
+
+def _lines(found: Iterable[RecordedDecision]) -> tuple[DecisionLine, ...]:
+    return tuple(
+        DecisionLine(
+            number=each.number,
+            at_s=each.at_s,
+            kind=each.kind,
+            name=each.name,
+            outcome=each.outcome,
+            reason=each.reason,
+        )
+        for each in sorted(found, key=attrgetter("number"))
+    )
+
+
+def _image(led: Led, *, is_shown: bool) -> ImageView | None:
+    found = led.image
+    if found is None:
+        return None
+    is_private = found.readers is not None
+    return ImageView(
+        uri=found.uri if is_shown or not is_private else None,
+        digest=found.digest if is_shown or not is_private else None,
+        size_bytes=found.size_bytes,
+        is_private=is_private,
+    )
+
+
+def _may_read(led: Led, caller: Caller) -> bool:
+    return caller.is_admin or caller.uid == led.job.uid

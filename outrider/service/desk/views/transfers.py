@@ -1,0 +1,87 @@
+"""What can be looked at of best-effort transfers: what brings images to jobs, and how far it is."""
+
+from __future__ import annotations
+
+from outrider.core.links.lane import Cargo
+from outrider.metadata.notation.hostlists import fold
+from outrider.service.answers import ImageView, NodeStaging, TransferView
+from outrider.service.desk.jobs.job import Led
+from outrider.service.desk.jobs.manager import Leading
+from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.state.site import Site
+from outrider.service.requests import Caller
+
+MOST_JOBS = 20
+
+
+class Freight:
+    """Views of what has the link, waits for it, or goes on beside."""
+
+    def __init__(self, site: Site, staff: Staff, hauling: Hauling, leading: Leading) -> None:
+        self._site = site
+        self._staff = staff
+        self._hauling = hauling
+        self._leading = leading
+
+    def transfers(self, caller: Caller, most: int) -> tuple[TransferView, ...]:
+        lane = self._hauling.lane
+        ends = lane.ends(self._hauling.slots(), self._site.now_s)
+        return tuple(self._view(each, ends[each.number], caller) for each in list(lane.all())[:most])
+
+    def count(self) -> int:
+        return sum(1 for _ in self._hauling.lane.all())
+
+    def _view(self, cargo: Cargo, end_s: int, caller: Caller) -> TransferView:
+        keys = self._hauling.users(cargo)
+        jobs = [self._leading.led[key] for key in keys if key in self._leading.led]
+        is_private = any(led.image is not None and led.image.readers is not None for led in jobs)
+        is_shown = not is_private or caller.is_admin or any(led.job.uid == caller.uid for led in jobs)
+        staging = tuple(self._staging(cargo, node, jobs, is_shown=is_shown) for node in cargo.nodes)
+        takes_s = -(-cargo.left_bytes // self._hauling.lane.rate_bytes_per_s)
+        return TransferView(
+            number=cargo.number,
+            state="waiting" if cargo.begun_s is None else "running",
+            nodes=fold(each.node for each in staging),
+            image=ImageView(
+                uri=cargo.image.uri if is_shown else None,
+                digest=cargo.image.digest if is_shown else None,
+                size_bytes=cargo.image.size_bytes,
+                is_private=is_private,
+            ),
+            begin_s=max(self._site.now_s, end_s - takes_s) if cargo.begun_s is None else cargo.begun_s,
+            latest_begin_s=None,
+            deadline_s=None,
+            ready_s=end_s,
+            arrived_bytes=sum(each.arrived_bytes for each in staging),
+            total_bytes=cargo.image.size_bytes * len(cargo.nodes),
+            rate_bytes_per_s=min(
+                (each.rate_bytes_per_s for each in staging if each.state == "arriving"), default=0
+            ),
+            for_reservations=(),
+            for_jobs=tuple(keys[:MOST_JOBS]),
+            is_late=False,
+            staging=staging,
+        )
+
+    def _staging(self, cargo: Cargo, node: int, jobs: list[Led], *, is_shown: bool) -> NodeStaging:
+        name = self._site.book.timeline.nodes[node].name
+        member = self._staff.members.get(name)
+        needs = {} if member is None else member.needs
+        found: Need | None = next((needs[led.owner] for led in jobs if led.owner in needs), None)
+        state = "waiting" if cargo.begun_s is None else "arriving"
+        if node in cargo.arrived:
+            state = "ready"
+        elif found is not None and found.failures:
+            state = "failed"
+        arrived_bytes = 0 if found is None else found.arrived_bytes
+        return NodeStaging(
+            node=name,
+            state=state,
+            arrived_bytes=cargo.image.size_bytes if node in cargo.arrived else arrived_bytes,
+            size_bytes=cargo.image.size_bytes,
+            rate_bytes_per_s=0 if found is None else found.rate,
+            source=found.source if found is not None and is_shown else "",
+            words=found.words if found is not None and is_shown else "",
+        )

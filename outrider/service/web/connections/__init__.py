@@ -1,0 +1,1 @@
+"""Connections to the API: who may have one, and whose they are."""

@@ -1,0 +1,1 @@
+"""Requests as they come: JSON, its models, and the values made of them."""

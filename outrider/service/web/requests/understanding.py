@@ -1,0 +1,121 @@
+"""From texts to values: a workspace with its options, times, durations, node lists, and the request's hash.
+
+Pure functions, to be called in a thread where they read YAML.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from outrider.metadata.errors import FaultyFileError, TextError
+from outrider.metadata.notation.durations import parse_duration
+from outrider.metadata.notation.hostlists import expand
+from outrider.metadata.notation.times import parse_instant
+from outrider.metadata.notation.zones import user_zone
+from outrider.metadata.validation import Circumstances
+from outrider.metadata.workspace import WorkspaceFile, parse_workspace
+from outrider.service.requests import MOST_LISTED, Modify
+from outrider.service.web.errors import ErrorProblem, Refused, of_faulty_file, refused
+from outrider.service.web.requests.bodies import ChangeBody, SubmitBody, WorkspaceBody
+
+Value = TypeVar("Value")
+
+
+def understand(body: WorkspaceBody | SubmitBody, now_s: int) -> WorkspaceFile:
+    """The workspace as its user means it. Raises Refused with every fault and its place."""
+    circumstances = Circumstances(now_s=now_s, zone=understand_zone(body.zone))
+    try:
+        return parse_workspace(
+            body.workspace.encode(), circumstances, file=body.file or "workspace.yaml", options=body.options
+        )
+    except FaultyFileError as error:
+        raise of_faulty_file(error) from error
+
+
+def understand_reservation(body: WorkspaceBody, now_s: int) -> WorkspaceFile:
+    """The same for a reservation, which has to say when."""
+    workspace = understand(body, now_s)
+    deployment = workspace.deployment
+    if deployment is None:
+        words = "the workspace has no deployment: say how many nodes, for how long and when"
+        raise _fault("deployment", words)
+    if deployment.is_best_effort:
+        words = (
+            "the workspace says no time, so it is best effort and no reservation: give a start or a "
+            "finish_by, or submit it as a job"
+        )
+        raise _fault("deployment.start", words)
+    return workspace
+
+
+def understand_job(body: SubmitBody, now_s: int) -> WorkspaceFile:
+    """The same for a job, which starts when the batch system has room: no time is passed over."""
+    workspace = understand(body, now_s)
+    if workspace.deployment is not None and not workspace.deployment.is_best_effort:
+        words = (
+            "the workspace says when, and a job of its own cannot: reserve it and submit with the "
+            "reservation's name, or leave start and finish_by out"
+        )
+        raise _fault("deployment.start", words)
+    return workspace
+
+
+def understand_change(
+    name: str, body: ChangeBody, now_s: int, *, is_plan: bool, key: str, hashed: str
+) -> Modify:
+    if body.start is None and body.duration is None and body.nodes is None:
+        raise refused(422, "nothing is to be changed: give a start, a duration or a number of nodes")
+    zone = understand_zone(body.zone)
+    start_s = duration_s = None
+    if body.start is not None:
+        start_s = _read("start", lambda text: parse_instant(text, now_s=now_s, zone=zone), body.start)
+    if body.duration is not None:
+        duration_s = understand_duration(body.duration)
+    return Modify(
+        name=name,
+        start_s=start_s,
+        duration_s=duration_s,
+        nodes=body.nodes,
+        is_plan=is_plan,
+        zone=zone,
+        key=key,
+        request_hash=hashed,
+    )
+
+
+def understand_duration(text: str) -> int:
+    return _read("duration", parse_duration, text)
+
+
+def understand_nodes(key: str, text: str) -> tuple[str, ...]:
+    """The nodes of a list; none for an empty text."""
+    return _read(key, lambda given: expand(given, limit=MOST_LISTED), text) if text.strip() else ()
+
+
+def understand_zone(name: str) -> tzinfo:
+    """The zone of that name, or the one of the machine."""
+    return _read("zone", lambda text: user_zone({"TZ": text}), name)
+
+
+def hash_of(method: str, path: str, body: BaseModel | None) -> str:
+    """The same for requests that say the same: times are the user's words, not what they mean now."""
+    said = {} if body is None else body.model_dump(mode="json")
+    text = json.dumps([method, path, said], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(key: str, parse: Callable[[str], Value], text: str) -> Value:
+    try:
+        return parse(text)
+    except TextError as error:
+        raise _fault(key, str(error)) from error
+
+
+def _fault(key: str, words: str) -> Refused:
+    return refused(422, words, problems=[ErrorProblem(key=key, message=words)])

@@ -1,0 +1,104 @@
+"""Routes for reservations: ask for one, plan one, look at them, change and cancel them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
+from outrider.service.requests import Cancel, Explain, ListReservations, Plan, Reserve, Show
+from outrider.service.web.asking import Asker
+from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
+from outrider.service.web.requests.understanding import hash_of, understand_change
+from outrider.service.web.routes.routing import ERRORS, By, Key, ReservationName, answered
+
+
+def reservation_routes(asker: Asker) -> APIRouter:
+    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["reservations"])
+    _add_asking(routes, asker)
+    _add_looking(routes, asker)
+    _add_changing(routes, asker)
+    return routes
+
+
+def _add_asking(routes: APIRouter, asker: Asker) -> None:
+    @routes.post(
+        "/reservations",
+        response_model=Decision,
+        responses={201: {"model": Decision, "description": "Accepted."}},
+        response_description="Refused, with the reason and what would work.",
+    )
+    async def reserve(body: ReserveBody, caller: By, key: Key = "") -> Response:
+        """Ask for a reservation."""
+        hashed = hash_of("POST", "/v1/reservations", body)
+        decision = await asker.recalled(caller, key, hashed)
+        if decision is None:
+            wanted = await asker.wanted(caller, body)
+            request = Reserve(wanted=wanted, key=key, request_hash=hashed)
+            decision = await asker.ask(caller, request, Decision)
+        if decision.result == "refused":
+            return answered(decision)
+        return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
+
+    @routes.post("/plans", response_model=Decision)
+    async def plan(body: ReserveBody, caller: By) -> Response:
+        """What a reservation would be answered now; nothing is changed."""
+        return answered(await asker.ask(caller, Plan(wanted=await asker.wanted(caller, body)), Decision))
+
+
+def _add_looking(routes: APIRouter, asker: Asker) -> None:
+    @routes.get("/reservations", response_model=ReservationList)
+    async def list_reservations(query: Annotated[ReservationsQuery, Query()], caller: By) -> Response:
+        """Reservations, the youngest first."""
+        request = ListReservations(
+            is_past=query.past,
+            user=query.user or None,
+            states=tuple(each for each in query.state.split(",") if each),
+            after=query.after,
+            most=query.most,
+        )
+        return answered(await asker.ask(caller, request, ReservationList))
+
+    @routes.get("/reservations/{name}", response_model=ReservationDetails)
+    async def show(name: ReservationName, caller: By) -> Response:
+        """All about one reservation."""
+        return answered(await asker.ask(caller, Show(name=name), ReservationDetails))
+
+    @routes.get("/reservations/{name}/explanation", response_model=Explanation)
+    async def explain(name: ReservationName, caller: By) -> Response:
+        """Why it is as it is."""
+        return answered(await asker.ask(caller, Explain(name=name), Explanation))
+
+
+def _add_changing(routes: APIRouter, asker: Asker) -> None:
+    @routes.patch("/reservations/{name}", response_model=Decision)
+    async def change(
+        name: ReservationName,
+        body: ChangeBody,
+        query: Annotated[ChangeQuery, Query()],
+        caller: By,
+        key: Key = "",
+    ) -> Response:
+        """Other times or another number of nodes, or all stays as it is."""
+        hashed = hash_of("PATCH", f"/v1/reservations/{name}?plan={query.plan}", body)
+        recalled = await asker.recalled(caller, key, hashed)
+        if recalled is not None:
+            return answered(recalled)
+        request = understand_change(
+            name,
+            body,
+            asker.front.now_s(),
+            is_plan=query.plan,
+            key=key,
+            hashed=hashed,
+        )
+        return answered(await asker.ask(caller, request, Decision))
+
+    @routes.delete("/reservations/{name}", response_model=ReservationDetails)
+    async def cancel(name: ReservationName, caller: By, key: Key = "") -> Response:
+        """Give a reservation up."""
+        hashed = hash_of("DELETE", f"/v1/reservations/{name}", None)
+        request = Cancel(name=name, key=key, request_hash=hashed)
+        return answered(await asker.ask(caller, request, ReservationDetails))

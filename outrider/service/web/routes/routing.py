@@ -1,0 +1,46 @@
+"""What routes have in common: who asks, the name in the path, the key, answers as JSON, errors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Request
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from outrider.service.requests import Caller
+from outrider.service.web.errors import ErrorAnswer
+from outrider.service.web.requests.bodies import NAME
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorAnswer, "description": "It was not done; the code and the sentence say why."},
+    "5XX": {"model": ErrorAnswer, "description": "It cannot be done now, or the service is at fault."},
+}
+
+
+async def _caller_of(request: Request) -> Caller:
+    caller: Caller = request.state.caller
+    return caller
+
+
+By = Annotated[Caller, Depends(_caller_of)]
+ReservationName = Annotated[
+    str, Path(pattern=NAME, description="a reservation's name, like render-17; render if only one is meant")
+]
+Key = Annotated[
+    str,
+    Header(
+        alias="Idempotency-Key",
+        max_length=128,
+        pattern=r"^[!-~]*$",
+        description="the same request with the same key is done once, and answered the same",
+    ),
+]
+
+
+def answered(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A dataclass as JSON. It is ours, so it is written and not checked once more."""
+    assert dataclasses.is_dataclass(value)
+    return Response(to_json(value), status, headers, "application/json")

@@ -1,0 +1,87 @@
+"""The route that hands a job to the batch system."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from outrider.metadata.joblines import JobLines, write_job_lines
+from outrider.metadata.workspace import WorkspaceFile
+from outrider.service.answers import ReservationDetails, Trouble
+from outrider.service.ports import FoundImage
+from outrider.service.requests import Caller, Show
+from outrider.service.web.asking import Asker
+from outrider.service.web.errors import of_trouble
+from outrider.service.web.front import Submit
+from outrider.service.web.requests.bodies import SubmitBody
+from outrider.service.web.requests.understanding import hash_of, understand_duration, understand_job
+from outrider.service.web.routes.routing import ERRORS, By, Key, answered
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submitted:
+    """The batch system's own name for the job."""
+
+    job: str
+
+
+def submission_routes(asker: Asker) -> APIRouter:
+    routes = APIRouter(prefix="/v1", responses=ERRORS, tags=["submissions"])
+
+    @routes.post("/submissions", response_model=Submitted, status_code=201)
+    async def submit(body: SubmitBody, caller: By, key: Key = "") -> Response:
+        """Hand a job over in the caller's name."""
+        submission = await _read(asker, caller, body, key)
+        return answered(Submitted(job=await asker.wait_for(asker.front.submit(caller, submission))), 201)
+
+    return routes
+
+
+def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
+    """What the job's image is, as jobs carry it: what was found, and not what may be found later."""
+    section = workspace.metadata.image
+    return write_job_lines(
+        JobLines(
+            image=section.uri,
+            digest=image.digest,
+            size_bytes=image.size_bytes,
+            format=section.format or "",
+            is_private=section.private,
+            name=workspace.metadata.name,
+        )
+    )
+
+
+async def _reservation(asker: Asker, caller: Caller, name: str) -> str:
+    """The name by which the batch system knows a reservation. Of one that is not ours it alone can tell."""
+    found = await asker.wait_for(asker.front.ask(caller, Show(name=name)))
+    if isinstance(found, ReservationDetails):
+        return found.reservation.name
+    if isinstance(found, Trouble) and found.code == "ambiguous":
+        raise of_trouble(found)
+    return name
+
+
+async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
+    now_s = asker.front.now_s()
+    workspace = await asker.read(caller, lambda: understand_job(body, now_s)) if body.workspace else None
+    image = await asker.resolve(caller, workspace) if workspace else None
+    deployment = workspace.deployment if workspace else None
+    duration_s = understand_duration(body.duration) if body.duration else None
+    if deployment is not None and duration_s is None:
+        duration_s = deployment.duration_s
+    reservation = await _reservation(asker, caller, body.reservation) if body.reservation else None
+    return Submit(
+        argv=tuple(body.argv),
+        nodes=body.nodes or (deployment.nodes if deployment else 1),
+        reservation=reservation,
+        duration_s=duration_s,
+        account=body.account,
+        workspace=workspace,
+        image=image,
+        metadata=_lines(workspace, image) if workspace and image else None,
+        key=key,
+        request_hash=hash_of("POST", "/v1/submissions", body),
+    )

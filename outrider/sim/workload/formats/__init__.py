@@ -1,0 +1,1 @@
+"""The forms in which workloads are kept: a reader for each, and the conversion between them."""
