@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import NoRoom, NotAllowed
 from cachemgr.network.client import Client
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
@@ -32,6 +33,15 @@ KEY = b"k" * 32
 UID = 4242
 OWNER = "reservation:job-17"
 Start = Callable[..., Inside]
+
+
+class LaterClock(SystemClock):
+    """The machine's, and so much later."""
+
+    later_s = 0
+
+    def now_s(self) -> int:
+        return super().now_s() + self.later_s
 
 
 class Gated:
@@ -196,8 +206,10 @@ def test_copy_that_nobody_wants_any_more_is_given_up_while_it_is_made(daemon: In
 def test_copy_ends_by_itself_if_the_service_is_gone(
     inside: Start, carrier: ScriptedCarrier, folder: Path
 ) -> None:
-    daemon = started(inside, carrier, folder, sweep_interval="1s")
-    eventually("it is made", lambda: order(daemon, until_s=2)["state"] == "ready", daemon.log)
+    clock = LaterClock()
+    daemon = started(inside, carrier, folder, sweep_interval="1s", clock=clock)
+    made(daemon)
+    clock.later_s = 601
 
     eventually("it has expired", lambda: owners(daemon) == [], daemon.log)
     assert used_bytes(daemon) == len(CONTENT) + len(SIF_CONTENT)
