@@ -113,8 +113,11 @@ class InstanceRequest:
     uid: int | None = None
     label: str | None = None
     method: str | None = None
-    is_writable: bool = True
+    # None: as its image's format is opened.
+    is_writable: bool | None = None
     context: dict[str, object] | None = None
+    # The service's pins; a copy that was made for one of them may be taken.
+    made_for: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,15 @@ class ClaimRequest:
     reservation: str | None = None
     pinned: bool = False
     nodes: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class CopyRequest:
+    """`copy`: `CopyState`. A full copy for the service's pin of that owner, before its job starts."""
+
+    name: str
+    owner: str
+    until_s: int
 
 
 @dataclass(frozen=True)
@@ -382,6 +394,8 @@ class PromisedRoom:
     capacity_bytes: int
     promised_bytes: int | None
     users_bytes: int
+    # Of which images jobs get full copies here; older versions make none before they are wanted.
+    copied_formats: tuple[str, ...] | None
     others: tuple[HeldEntry, ...]
 
 
@@ -401,6 +415,23 @@ class MetricsText:
 @dataclass(frozen=True)
 class Unpinned:
     was_pinned: bool | None
+
+
+@dataclass(frozen=True)
+class CopyState:
+    """How far a copy is: `needless` where an instance takes no bytes, `copying`, or `ready`."""
+
+    copy_bytes: int
+    copied_bytes: int
+    state: str
+
+
+@dataclass(frozen=True)
+class CopyProgress:
+    """Said every few seconds to who waits for an instance while bytes are copied."""
+
+    copied_bytes: int
+    size_bytes: int
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,9 @@ class _LaterMaker:
     def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return self._real().choose(image, wanted, is_writable=is_writable)
 
+    def hand_over(self, folder: str, other: str) -> None:
+        self._real().hand_over(folder, other)
+
     def taken_bytes(self, method: str, image: PoolImage) -> int:
         return self._real().taken_bytes(method, image)
 

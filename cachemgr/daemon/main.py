@@ -20,6 +20,7 @@ from cachemgr.base.disk import FileLock, RealDisk
 from cachemgr.base.errors import BadRequest, CacheError, InUse
 from cachemgr.base.rate import RateLimit
 from cachemgr.base.steady import BACK, DOUBTFUL, ClockChange, SteadyClock
+from cachemgr.daemon.copy_queue import CopyQueue
 from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
 from cachemgr.daemon.network import peer
@@ -67,12 +68,14 @@ class Daemon:
 
     def stop(self) -> None:
         """End what is under way: transfers first, since others wait for what they say."""
+        self.node.copyist.end()
         self.node.transfers.stop(STOP_TRANSFERS_S)
         if self.control is not None:
             self.control.stop(STOP_SERVING_S)
         if self.relay is not None:
             self.relay.close(STOP_SERVING_S)
         self.timer.stop(STOP_SERVING_S)
+        self.node.copyist.stop(STOP_SERVING_S)
 
     def resume_ingests(self) -> None:
         """Go on with what was arriving when the last daemon died, if somebody still wants it."""
@@ -237,6 +240,7 @@ def put_together(
         ),
         names=Names(pool, config.user_names),
         one_at_a_time=UserLocks(),
+        copyist=CopyQueue(),
         metrics=metrics,
         clock=clock,
         log=log,

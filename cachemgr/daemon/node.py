@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cachemgr.base.rate import RateLimit
     from cachemgr.base.shares import Share, Shares
     from cachemgr.config import NodeConfig
+    from cachemgr.daemon.copy_queue import CopyQueue
     from cachemgr.daemon.log import DaemonLog
     from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
     from cachemgr.daemon.transfers.tally import Holders, Tally
@@ -94,6 +95,8 @@ class NodeContext:
     names: Names
     # Users' instances that are being made.
     one_at_a_time: UserLocks
+    # Copies that are made before their jobs start.
+    copyist: CopyQueue
     # The site's keys, of which the first signs.
     keys: tuple[bytes, ...] = ()
     # Between counting what a user has and reserving more.

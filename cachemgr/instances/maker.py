@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachemgr.instances.context import attach, checked_context
-from cachemgr.instances.making import BuildOrder, make
+from cachemgr.instances.making import BuildOrder, hand_over, make
 from cachemgr.instances.methods import choose
 from cachemgr.instances.mounts import carry_out
 from cachemgr.instances.removal import remove
@@ -54,6 +54,7 @@ class InstanceMaker:
             folder=folder,
             uid=wish.uid,
             is_writable=wish.is_writable,
+            watch=wish.watch,
         )
         made = make(self._disk, wish.method, order)
         seed = None
@@ -68,6 +69,9 @@ class InstanceMaker:
         return instance_book.MadeInstance(
             path=made.path, mounts=tuple(each.encode() for each in mounts), seed=seed
         )
+
+    def hand_over(self, folder: str, other: str) -> None:
+        hand_over(self._disk, folder, other)
 
     def remove(self, folder: str) -> None:
         remove(self._mounter, folder, pool=self._pool)

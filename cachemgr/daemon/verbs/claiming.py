@@ -12,11 +12,13 @@ import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
 from cachemgr.base.steady import past_s
+from cachemgr.daemon.copies import Telling
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.network.line import Gone
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.leasing import instance_of
 from cachemgr.daemon.verbs.shapes import instance_entry
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.network.channel import NODE
 from cachemgr.network.job_tickets import JOB, checked_ticket
 from cachemgr.pool import instance_book, pins
@@ -70,6 +72,9 @@ def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Instan
         label=label,
         until_s=wanted.until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
+        is_writable=is_writable_unasked(image.format),
+        made_for=_pins_of({name, job}, reservation),
+        watch=Telling(node, request.listener, image.size_bytes),
     )
     return instance_entry(made)
 
@@ -142,6 +147,12 @@ def _pinned(node: NodeContext, job: str, names: tuple[str, ...]) -> str:
     if any(_holds(node, node.pool.layout.ingest(ingest.key), owners) for ingest in node.pool.ingests()):
         raise NotInPool(f"the image of job {job} is still on its way to this node")
     raise NotAllowed(f"no image is held on this node for job {job}, and it has no ticket: submit it again")
+
+
+def _pins_of(jobs: set[str], reservation: str | None) -> list[str]:
+    """Under which names the service pins for a job: a copy may have been made for one of them."""
+    owners = [f"{RESERVATION_OWNER}{JOB_OWNER}{each}" for each in sorted(jobs)]
+    return owners if reservation is None else [*owners, f"{RESERVATION_OWNER}{reservation}"]
 
 
 def _held(node: NodeContext, owners: set[str]) -> list[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from cachemgr.base.errors import BadRequest, NotInPool
+from cachemgr.daemon import copies
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.adding import checked_pin, pin_image
 from cachemgr.daemon.verbs.shapes import image_entry, instance_entry
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import checked_name, digest_of
@@ -27,9 +29,11 @@ from cachemgr.protocol import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from cachemgr.daemon.network.peer import NodeCaller
     from cachemgr.daemon.node import NodeContext
-    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.daemon.verbs.requests import Listener, VerbRequest
     from cachemgr.pool.instance_book import Instance
     from cachemgr.pool.records import PoolImage
 
@@ -55,6 +59,9 @@ def unpin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Unpinn
     names, owner = access.names_meant(caller, wanted.name), caller.owner(wanted.owner)
     # All of them, not the first that succeeds.
     given_back = [node.pool.unpin(each, owner) for each in names]
+    if caller.is_privileged:
+        # What was made for a pin goes with it.
+        copies.drop(node, owner, [found for each in names if (found := _digest(node, each))])
     node.poke("images", node.clock.now_s())
     return Unpinned(any(given_back))
 
@@ -64,23 +71,30 @@ def instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Ins
     large copies for one user keep the disk no busier than for another."""
     wanted = request.read(InstanceRequest)
     with nullcontext() if caller.is_privileged else node.one_at_a_time.of(caller.uid):
-        return _instance(node, caller, wanted)
+        return _instance(node, caller, wanted, request.listener)
 
 
-def _instance(node: NodeContext, caller: NodeCaller, wanted: InstanceRequest) -> InstanceEntry:
+def _instance(
+    node: NodeContext, caller: NodeCaller, wanted: InstanceRequest, listener: Listener
+) -> InstanceEntry:
     begin_s = node.clock.monotonic_s()
     owner, label = caller.owner(wanted.owner), wanted.label or ""
     until_s = access.checked_until(node, caller, wanted.until_s)
+    if wanted.made_for:
+        access.require_privilege(caller, "taking a copy that was made for a pin")
     try:
         image = access.find_visible(node, caller, wanted.name)
     except NotInPool:
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
+    is_writable = wanted.is_writable
+    if is_writable is None:
+        is_writable = wanted.method is not None or is_writable_unasked(image.format)
     access.check_instance_quota(node, caller, owner, label)
     key = instance_book.key_of(owner, label)
     copy_bytes = 0
     if not caller.is_privileged and instance_book.read_instance(node.pool, key) is None:
-        chosen = node.maker.choose(image, wanted.method, is_writable=wanted.is_writable)
+        chosen = node.maker.choose(image, wanted.method, is_writable=is_writable)
         copy_bytes = node.maker.taken_bytes(chosen, image)
     what = f"an instance of image {image.short}"
     with quota.held(node, caller, image, what, until_s=until_s, copy_key=key, copy_bytes=copy_bytes):
@@ -93,8 +107,10 @@ def _instance(node: NodeContext, caller: NodeCaller, wanted: InstanceRequest) ->
             until_s=until_s,
             begin_s=begin_s,
             method=wanted.method,
-            is_writable=wanted.is_writable,
+            is_writable=is_writable,
             context=wanted.context,
+            made_for=wanted.made_for or (),
+            watch=copies.Telling(node, listener, image.size_bytes) if caller.is_privileged else None,
         )
     return instance_entry(made)
 
@@ -111,8 +127,17 @@ def instance_of(
     method: str | None = None,
     is_writable: bool = True,
     context: dict[str, object] | None = None,
+    made_for: Sequence[str] = (),
+    watch: Callable[[int], None] | None = None,
 ) -> Instance:
-    """An instance for the caller's user, counted and logged; the same one again if it was made before."""
+    """An instance for the caller's user, counted and logged; the same one again if it was made before.
+
+    A copy that was made for one of the pins `made_for` becomes the instance. `watch` is told how far a
+    full copy is.
+    """
+    there = instance_book.read_instance(node.pool, instance_book.key_of(owner, label))
+    is_there = there is not None and there.is_ready
+    made_before = [] if is_there or watch is None else copies.taken(node, made_for, watch)
     made = instance_book.make_instance(
         node.pool,
         node.maker,
@@ -124,6 +149,8 @@ def instance_of(
         method=method,
         is_writable=is_writable,
         context=context,
+        made_before=made_before,
+        watch=watch,
     )
     if made.uid != caller.uid:
         raise BadRequest(f"{owner} has this instance for uid {made.uid} already: release it first")
@@ -148,6 +175,8 @@ def release(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Rele
     """Called by epilogs, hence right when nothing is there, and when asked twice."""
     wanted = request.read(ReleaseRequest)
     owner, label = caller.owner(wanted.owner), wanted.label
+    if caller.is_privileged and label is None and not wanted.nodes:
+        copies.drop(node, owner)
     if wanted.nodes:
         access.require_privilege(caller, "releasing on other nodes")
         answers = neighbours.ask_all(node, wanted.nodes, "release", ReleaseRequest(owner, label), Released)
@@ -174,6 +203,12 @@ def forget(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Forgo
             access.require_privilege(caller, "forgetting a name that others use")
     removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
     return Forgotten(any(removed))
+
+
+def _digest(node: NodeContext, name: str) -> str | None:
+    """The digest that a name stands for, whether its image is here or not."""
+    alias = node.pool.alias(name) if digest_of(name) is None else None
+    return digest_of(name) if alias is None else alias.digest
 
 
 def _unpin_all(node: NodeContext, owner: str) -> int:

@@ -19,6 +19,8 @@ from cachemgr.protocol import (
     RESERVATION_OWNER,
     AddRequest,
     ArrivingEntry,
+    CopyRequest,
+    CopyState,
     ImageEntry,
     ListedImages,
     ListedInstances,
@@ -39,6 +41,8 @@ from cachemgr.protocol import (
 )
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
+    COPYING,
+    Copy,
     Fetch,
     HeldBytes,
     NodeReport,
@@ -166,7 +170,12 @@ def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
         HeldBytes(size_bytes=each.size_bytes, until_s=each.until_s, digest=each.digest or "")
         for each in found.others
     ]
-    return NodeRoom(capacity_bytes=found.capacity_bytes, held=tuple(held), users_bytes=found.users_bytes)
+    return NodeRoom(
+        capacity_bytes=found.capacity_bytes,
+        held=tuple(held),
+        users_bytes=found.users_bytes,
+        copied_formats=found.copied_formats or (),
+    )
 
 
 def _jobs(asking: _Asking) -> tuple[str, ...]:
@@ -261,6 +270,8 @@ class _OrdersOfACall:
                     return self._fetch(order)
                 case Pin():
                     return self._pin(order)
+                case Copy():
+                    return self._copy(order)
                 case Unpin():
                     self._asking.send("unpin", UnpinRequest(order.digest, owner_of(order.owner)))
                 case Stop():
@@ -301,6 +312,11 @@ class _OrdersOfACall:
         if not order.uri or pinned.is_public:
             return OrderResult(order=order)
         return self._check_readers(order, self._shown(order))
+
+    def _copy(self, order: Copy) -> OrderResult:
+        wanted = CopyRequest(order.digest, owner_of(order.owner), order.until_s)
+        made = self._asking.order("copy", wanted, CopyState)
+        return OrderResult(order=order, code=COPYING if made.state == COPYING else "")
 
     def _shown(self, order: Fetch | Pin) -> ShownImage:
         return self._asking.order("show", NameRequest(order.digest), ShownImage)

@@ -13,6 +13,7 @@ from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
 from outrider.service.meter import Log
+from outrider.service.nodes.agent import owner_of
 
 ASK_S = 10.0
 GRACE_S = 600
@@ -47,10 +48,8 @@ class PoolHooks:
         began_s = self._clock.monotonic_s()
         try:
             until_s = self._clock.now_s() + lease_s
-            made = read_answer(
-                InstanceEntry,
-                self._ask(node, "instance", InstanceRequest(digest, _owner(job), until_s, job.uid)),
-            )
+            wanted = InstanceRequest(digest, _owner(job), until_s, job.uid, made_for=_pins_of(job))
+            made = read_answer(InstanceEntry, self._ask(node, "instance", wanted))
         except CacheError as error:
             return NotReady(f"node {node}: {error}")
         if not made.path or made.state == "prepared":
@@ -83,6 +82,11 @@ class PoolHooks:
     def _ask(self, node: str, verb: str, request: InstanceRequest | ReleaseRequest) -> dict[str, object]:
         with DaemonClient(self._sockets[node]) as client:
             return client.ask(verb, plain(request), timeout_s=ASK_S)
+
+
+def _pins_of(job: RmsJob) -> tuple[str, ...]:
+    """Under which names nodes pin for a job: its copy may have been made before for one of them."""
+    return tuple(owner_of(each) for each in (_owner(job), job.reservation) if each)
 
 
 def _owner(job: RmsJob) -> str:
