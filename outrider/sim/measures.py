@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from outrider.core.images.reuse import Stay
+from outrider.core.images.pools import Stay
 from outrider.core.model import Node
 from outrider.sim.world import SimulationResult
 

@@ -8,7 +8,7 @@ from typing import Any
 from outrider.store.errors import Damaged, TooNew
 
 
-class Fields:
+class StoredFields:
     """A JSON object that is read field by field; what is left over was not expected."""
 
     def __init__(self, what: str, value: object) -> None:
@@ -58,10 +58,10 @@ class Fields:
         """A list of short lists, the items of each of these kinds."""
         return self._checked(name, [each if type(each) is list else () for each in self.items(name)], kinds)
 
-    def fields(self, name: str) -> Fields:
-        return Fields(f"{name} of {self._what}", self._left.pop(name, None))
+    def fields(self, name: str) -> StoredFields:
+        return StoredFields(f"{name} of {self._what}", self._left.pop(name, None))
 
-    def maybe_fields(self, name: str) -> Fields | None:
+    def maybe_fields(self, name: str) -> StoredFields | None:
         return None if self._is_null(name) else self.fields(name)
 
     def done(self) -> None:

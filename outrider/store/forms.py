@@ -11,20 +11,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from outrider.core.images.reuse import Lingering
-from outrider.core.links.links import Standing
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.kept import (
+from outrider.core.images.pools import Lingering
+from outrider.core.links.links import TransferStanding
+from outrider.core.model import Image, NodeSlot, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptSlot,
     KeptTransfer,
 )
 from outrider.store.errors import Damaged, TooMuch, TooNew
-from outrider.store.fields import Fields
+from outrider.store.fields import StoredFields
 
 VERSION = 1
 MOST_CHARACTERS = 8 << 20
@@ -51,7 +50,7 @@ def read_reservation(text: str) -> KeptReservation:
     return _read("a reservation", text, _read_reservation)
 
 
-def _read_reservation(fields: Fields) -> KeptReservation:
+def _read_reservation(fields: StoredFields) -> KeptReservation:
     reservation = Reservation(
         workspace=_read_workspace(fields.fields("workspace")),
         start_s=fields.number("start_s"),
@@ -93,7 +92,7 @@ def read_transfer(text: str) -> KeptTransfer:
     return _read("a transfer", text, _read_transfer)
 
 
-def _read_transfer(fields: Fields) -> KeptTransfer:
+def _read_transfer(fields: StoredFields) -> KeptTransfer:
     transfer = Transfer(
         number=fields.number("number"),
         image=_read_image(fields.fields("image")),
@@ -136,12 +135,12 @@ def read_run(text: str) -> KeptBestEffort:
     return _read("a run", text, _read_run)
 
 
-def _read_run(fields: Fields) -> KeptBestEffort:
+def _read_run(fields: StoredFields) -> KeptBestEffort:
     return KeptBestEffort(
         name=fields.text("name"),
         until_s=fields.number("until_s"),
         holds=_read_holds(fields),
-        slots=tuple(_read_slot(Fields("a run's slot", each)) for each in fields.items("slots")),
+        slots=tuple(_read_slot(StoredFields("a run's slot", each)) for each in fields.items("slots")),
     )
 
 
@@ -178,11 +177,13 @@ def read_pool(text: str) -> KeptPool:
     return _read("a pool", text, _read_pool)
 
 
-def _read_pool(fields: Fields) -> KeptPool:
+def _read_pool(fields: StoredFields) -> KeptPool:
     return KeptPool(
         node=fields.text("node"),
-        lingering=tuple(_read_lingering(Fields("an image", each)) for each in fields.items("lingering")),
-        leaving=tuple(_read_copy(Fields("a copy", each)) for each in fields.items("leaving")),
+        lingering=tuple(
+            _read_lingering(StoredFields("an image", each)) for each in fields.items("lingering")
+        ),
+        leaving=tuple(_read_copy(StoredFields("a copy", each)) for each in fields.items("leaving")),
         uses=tuple((key, count) for key, count in fields.rows("uses", str, int)),
     )
 
@@ -194,9 +195,9 @@ def _dump(fields: dict[str, object]) -> str:
     return text
 
 
-def _read(what: str, text: str, build: Callable[[Fields], T]) -> T:
+def _read(what: str, text: str, build: Callable[[StoredFields], T]) -> T:
     try:
-        fields = Fields(what, json.loads(text))
+        fields = StoredFields(what, json.loads(text))
         version = fields.number("version")
         if version > VERSION:
             raise TooNew(
@@ -223,7 +224,7 @@ def _workspace(workspace: Workspace) -> dict[str, object]:
     }
 
 
-def _read_workspace(fields: Fields) -> Workspace:
+def _read_workspace(fields: StoredFields) -> Workspace:
     image = fields.maybe_fields("image")
     workspace = Workspace(
         name=fields.text("name"),
@@ -240,7 +241,7 @@ def _read_workspace(fields: Fields) -> Workspace:
     return workspace
 
 
-def _read_resources(fields: Fields) -> Resources:
+def _read_resources(fields: StoredFields) -> Resources:
     return Resources.from_mapping({name: fields.number(name) for name in fields.names()})
 
 
@@ -248,7 +249,7 @@ def _image(image: Image) -> dict[str, object]:
     return {"uri": image.uri, "size_bytes": image.size_bytes, "digest": image.digest}
 
 
-def _read_image(fields: Fields) -> Image:
+def _read_image(fields: StoredFields) -> Image:
     image = _known_image(fields.text("uri"), fields.number("size_bytes"), fields.text("digest"))
     fields.done()
     return image
@@ -274,10 +275,10 @@ def _hold(hold: KeptHold) -> dict[str, object]:
     }
 
 
-def _read_holds(fields: Fields) -> tuple[KeptHold, ...]:
+def _read_holds(fields: StoredFields) -> tuple[KeptHold, ...]:
     holds: list[KeptHold] = []
     for item in fields.items("holds"):
-        each = Fields("a hold", item)
+        each = StoredFields("a hold", item)
         holds.append(
             KeptHold(
                 image=_read_image(each.fields("image")),
@@ -290,10 +291,10 @@ def _read_holds(fields: Fields) -> tuple[KeptHold, ...]:
     return tuple(holds)
 
 
-def _read_standing(transfer: Transfer, fields: Fields | None) -> Standing | None:
+def _read_standing(transfer: Transfer, fields: StoredFields | None) -> TransferStanding | None:
     if fields is None:
         return None
-    standing = Standing(
+    standing = TransferStanding(
         transfer=transfer,
         has_begun=fields.claim("has_begun"),
         start_s=fields.maybe_number("start_s"),
@@ -304,8 +305,8 @@ def _read_standing(transfer: Transfer, fields: Fields | None) -> Standing | None
     return standing
 
 
-def _read_slot(fields: Fields) -> KeptSlot:
-    slot = KeptSlot(
+def _read_slot(fields: StoredFields) -> NodeSlot:
+    slot = NodeSlot(
         node=fields.text("node"),
         resources=_read_resources(fields.fields("resources")),
         start_s=fields.number("start_s"),
@@ -315,7 +316,7 @@ def _read_slot(fields: Fields) -> KeptSlot:
     return slot
 
 
-def _read_lingering(fields: Fields) -> Lingering:
+def _read_lingering(fields: StoredFields) -> Lingering:
     lingering = Lingering(
         key=fields.text("key"),
         size_bytes=fields.number("size_bytes"),
@@ -328,7 +329,7 @@ def _read_lingering(fields: Fields) -> Lingering:
     return lingering
 
 
-def _read_copy(fields: Fields) -> KeptCopy:
+def _read_copy(fields: StoredFields) -> KeptCopy:
     copy = KeptCopy(
         image=_read_image(fields.fields("image")),
         number=fields.number("number"),

@@ -6,11 +6,11 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from outrider.core.images.reuse import Pools
+from outrider.core.images.pools import Pools
 from outrider.core.links.links import Links
 from outrider.core.model import Node
 from outrider.core.reservations.book import Terms
-from outrider.core.restart.restoring import Restored, restore
+from outrider.core.restart.restore import Restored, restore
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 from outrider.store.store import Store

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.restart.kept import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
+from outrider.core.restart.snapshot import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
 from outrider.store import forms, rows
 from outrider.store import statements as sql
 from outrider.store.database import Database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from outrider.core.restart.kept import KeptPool, KeptReservation, KeptTransfer
+from outrider.core.restart.snapshot import KeptPool, KeptReservation, KeptTransfer
 from outrider.store.errors import TooMuch
 from outrider.store.states import State, TransferState
 

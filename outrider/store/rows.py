@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from outrider.core.nodes.timeline import BUCKET_S
-from outrider.core.restart.kept import KeptBook, KeptReservation
+from outrider.core.restart.snapshot import KeptBook, KeptReservation
 from outrider.store import forms
 from outrider.store import statements as sql
 from outrider.store.database import Database, Row

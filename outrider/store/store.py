@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from outrider.core.restart.kept import KeptBook
+from outrider.core.restart.snapshot import KeptBook
 from outrider.store import rows
 from outrider.store import statements as sql
 from outrider.store.database import Database

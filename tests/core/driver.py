@@ -15,7 +15,7 @@ from itertools import pairwise
 from re import finditer
 
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted

@@ -8,7 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from outrider.store.database import Database
-from outrider.store.errors import Failed, Full, ReadOnly
+from outrider.store.errors import Full, ReadOnly, StoreFailed
 from outrider.store.promise import ProgressWrites, PromiseWrites
 from outrider.store.records import Pruned
 from outrider.store.store import MOST_ROWS, Store
@@ -65,7 +65,7 @@ class FailingStore(Store):
     @contextmanager
     def _fated(self) -> Iterator[None]:
         if self.is_failed:
-            raise Failed("its disk failed before; restart the service")
+            raise StoreFailed("its disk failed before; restart the service")
         self.transactions += 1
         self._meets = self._fate()
         if self._meets is DiskFault.FULL_BEFORE:
@@ -73,7 +73,7 @@ class FailingStore(Store):
         yield
         if self._meets is DiskFault.FAILED_AFTER:
             self.is_failed = True
-            raise Failed("its disk fails")
+            raise StoreFailed("its disk fails")
         if self._meets is DiskFault.DIED_AFTER:
             raise Died
 
@@ -85,6 +85,6 @@ class FailingStore(Store):
             raise ReadOnly("it cannot be written")
         if self._meets is DiskFault.FAILED_BEFORE:
             self.is_failed = True
-            raise Failed("its disk fails")
+            raise StoreFailed("its disk fails")
         if self._meets is DiskFault.DIED_BEFORE:
             raise Died

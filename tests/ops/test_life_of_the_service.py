@@ -17,7 +17,7 @@ from outrider.service.daemon.errors import InputError, SocketError
 from outrider.service.daemon.life import create_store
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.workers import Workers
-from outrider.store.errors import Conflict, Full, Locked, Missing
+from outrider.store.errors import Conflict, Full, Locked, StoreMissing
 from outrider.store.store import Store
 from tests.ops.conftest import Running
 from tests.ops.fakes import PATIENCE_S, eventually, written
@@ -88,7 +88,7 @@ def test_store_is_not_made_in_silence(running: Make) -> None:
     Path(service.config.state).mkdir()
     service.start(is_new=False)
 
-    assert isinstance(service.error, Missing)
+    assert isinstance(service.error, StoreMissing)
     assert "outriderd --init" in str(service.error)
     assert not Path(service.config.store_path).exists()
     assert service.fake.backend.started == 0
@@ -146,7 +146,7 @@ def test_store_that_fails_for_good_ends_the_service_with_its_error(running: Make
     service.ask("GET", "/v1/reservations/boom")
     eventually(lambda: not service.is_alive, "the end", service.stream)
 
-    assert isinstance(service.error, Missing)
+    assert isinstance(service.error, StoreMissing)
     assert not isinstance(service.error, Full)
     assert service.fake.backend.stopped == 1
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outrider.core.links.links import Standing
+from outrider.core.links.links import TransferStanding
 from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.kept import KeptHold, KeptReservation, KeptTransfer
+from outrider.core.restart.snapshot import KeptHold, KeptReservation, KeptTransfer
 from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
 from outrider.store.store import Store
 
@@ -43,7 +43,7 @@ def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1
 def transfer(number: int, *, has_begun: bool = False, is_done: bool = False) -> KeptTransfer:
     value = Transfer(number=number, image=IMAGE, nodes=("n1",), duration_s=16, deadline_s=5000)
     end_s = 4000 if has_begun else None
-    standing = None if is_done else Standing(transfer=value, has_begun=has_begun, end_s=end_s)
+    standing = None if is_done else TransferStanding(transfer=value, has_begun=has_begun, end_s=end_s)
     return KeptTransfer(transfer=value, on_disk_s=100, ready_s=5000, standing=standing)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outrider.store.backup import back_up, put_back, verify
-from outrider.store.errors import Conflict, Damaged, Full, Locked, Missing, TooNew
+from outrider.store.errors import Conflict, Damaged, Full, Locked, StoreMissing, TooNew
 from outrider.store.migrations import NEWEST
 from outrider.store.store import Store
 from tests.store.samples import new_store, promise_all
@@ -167,7 +167,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         lambda: back_up(tmp_path / "none", tmp_path / "copy"),
         lambda: put_back(tmp_path / "none", tmp_path / "store", 7),
     ):
-        with pytest.raises(Missing, match="there is none"):
+        with pytest.raises(StoreMissing, match="there is none"):
             act()
 
     assert list(tmp_path.iterdir()) == []

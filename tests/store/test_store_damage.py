@@ -17,12 +17,12 @@ from outrider.store import errors
 from outrider.store.errors import (
     Conflict,
     Damaged,
-    Failed,
     Full,
     Locked,
-    Missing,
     ReadOnly,
     StoreError,
+    StoreFailed,
+    StoreMissing,
     TooNew,
 )
 from outrider.store.store import Store
@@ -77,7 +77,7 @@ def in_child(act: Callable[[], object]) -> str:
 
 
 def test_a_store_that_is_not_there_is_not_made_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="make one, or put a backup back"):
+    with pytest.raises(StoreMissing, match="make one, or put a backup back"):
         Store.open(tmp_path / "store.sqlite", 0)
 
     assert list(tmp_path.iterdir()) == []
@@ -293,9 +293,9 @@ def test_a_failed_sync_ends_all_promises_until_the_store_is_opened_again(
 
     store = new_store(tmp_path)
     monkeypatch.setattr(store._database, "connection", Faulty(store._database.connection))
-    with pytest.raises(Failed, match="its disk fails"):
+    with pytest.raises(StoreFailed, match="its disk fails"):
         promise_all(store, "w1", 1)
-    with pytest.raises(Failed, match="its disk failed before"):
+    with pytest.raises(StoreFailed, match="its disk failed before"):
         promise_all(store, "w2", 2)
     store.close()
 
@@ -411,7 +411,7 @@ def test_nothing_is_promised_to_files_that_were_moved_away(tmp_path: Path, suffi
     store = Store.create(path, 0)
     promise_all(store, "w1", 1)
     path.with_name(path.name + suffix).rename(tmp_path / "elsewhere")
-    with pytest.raises(Missing, match="moved, removed or replaced"):
+    with pytest.raises(StoreMissing, match="moved, removed or replaced"):
         promise_all(store, "w2", 2)
     (tmp_path / "elsewhere").rename(path.with_name(path.name + suffix))
     promise_all(store, "w3", 3)

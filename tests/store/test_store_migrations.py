@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.restart.kept import KeptPool
+from outrider.core.restart.snapshot import KeptPool
 from outrider.store import migrations
 from outrider.store.errors import StoreError
 from outrider.store.records import NodeRecord

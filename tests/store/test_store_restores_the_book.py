@@ -13,8 +13,8 @@ import pytest
 
 from outrider.core.links.links import ExclusiveLinks, LinkEvent
 from outrider.core.model import Node, Resources
-from outrider.core.reservations.book import Book, Plan
-from outrider.core.restart.kept import KeptReservation, KeptTransfer, keep, keep_runs
+from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep, keep_runs
 from outrider.store.loading import load_book
 from outrider.store.records import NodeRecord
 from outrider.store.states import State
@@ -34,7 +34,7 @@ class StoredLedger(Ledger):
         self._written: dict[str, KeptReservation] = {}
         self._sent: dict[int, KeptTransfer] = {}
 
-    def accepted(self, book: Book, plan: Plan, now_s: int) -> None:
+    def accepted(self, book: Book, plan: ReservationPlan, now_s: int) -> None:
         super().accepted(book, plan, now_s)
         self._write(now_s)
 

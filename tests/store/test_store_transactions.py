@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.restart.kept import KeptBestEffort, KeptPool
+from outrider.core.restart.snapshot import KeptBestEffort, KeptPool
 from outrider.store import statements as sql
 from outrider.store.errors import Conflict, TooMuch
 from outrider.store.records import MOST_DOCUMENT, Effect, NodeProgress, NodeRecord, ReservationOwner

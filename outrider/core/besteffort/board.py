@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from outrider.core.besteffort.suspension import DiskQueue, Segment, SegmentShare, SuspensionRules
-from outrider.core.images.reuse import Life, Stay
+from outrider.core.images.pools import Life, Stay
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
-from outrider.core.nodes.timeline import FOREVER, Timeline, numbers
+from outrider.core.nodes.timeline import FOREVER, SiteTimeline, numbers
 from outrider.core.reservations.book import Book
 
 
@@ -101,7 +101,7 @@ class QueueBoard:
         self.book = book
         self.links = book.links
         self.rules = rules
-        self.everything = Timeline(book.timeline.nodes, is_tidy=False)
+        self.everything = SiteTimeline(book.timeline.nodes, is_tidy=False)
         self.everything.fill(book.leases(), now_s=0)
         self.lanes = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.placement import RunPlacement
-from outrider.core.images.reuse import Life, Stay
+from outrider.core.images.pools import Life, Stay
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Transfer
 from outrider.core.reservations.book import Shipping

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappush, heappushpop
 
-from outrider.core.images.reuse import Life
-from outrider.core.links.lane import Lane, Slots
-from outrider.core.links.turns import NOBODY
+from outrider.core.images.pools import Life
+from outrider.core.links.best_effort import BestEffortLink, Slots
+from outrider.core.links.fair_shares import NOBODY
 from outrider.core.model import Image
-from outrider.core.nodes.busy import Busy
+from outrider.core.nodes.forecast import BusyForecast
 from outrider.core.nodes.timeline import FOREVER, numbers
 from outrider.core.reservations.book import Book
 from outrider.core.reservations.refusal import size
@@ -28,7 +28,7 @@ that are free at once exist."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class PlacementRequest:
     """A job that waits: its image, on how many nodes it runs, and on how many the image may be put.
 
     `eligible` is a mask of the nodes on which it may run, `need` what it takes of each, packed as
@@ -50,7 +50,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class JobPlacement:
     """How a job comes to its image: nodes in the order of their merit, and when all that is there.
 
     `lives` are stays that others brought or bring and that are kept for this job, too; `revived`
@@ -68,7 +68,7 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NoWay:
+class NoPlacement:
     """Why not now."""
 
     words: str
@@ -88,21 +88,21 @@ class _Option:
 _HERE, _COMING, _MISSING = range(3)
 
 
-def lead(
+def place_job(
     book: Book,
-    lane: Lane,
+    lane: BestEffortLink,
     slots: Slots,
-    busy: Busy,
-    wish: Wish,
+    busy: BusyForecast,
+    wish: PlacementRequest,
     now_s: int,
     *,
     carried: frozenset[int] = frozenset(),
-) -> Way | NoWay:
+) -> JobPlacement | NoPlacement:
     """Choose nodes for a job. Nothing is changed. `carried` are transfers with deadlines that run:
     those that only wait may still be withdrawn, so nobody counts on them."""
     eligible = wish.eligible & book.available
     if eligible.bit_count() < wish.nodes_wanted:
-        return NoWay(
+        return NoPlacement(
             words=f"it wants {wish.nodes_wanted} nodes, and {eligible.bit_count()} of those that it may "
             "run on are up"
         )
@@ -120,7 +120,7 @@ def lead(
             far = _far(book, busy, wish, others, known, now_s, len(book.timeline.nodes) + 1)
             chosen = _choose(book, lane, slots, busy, wish, near, far, now_s)
         if len(chosen) < wish.nodes_wanted:
-            return _never(book, wish) or NoWay(
+            return _never(book, wish) or NoPlacement(
                 words=f"{len(chosen)} of the nodes that it may run on have room in their pools for its "
                 f"image and will be free for it, and it wants {wish.nodes_wanted}"
             )
@@ -132,7 +132,7 @@ def lead(
         eligible &= ~full
 
 
-def _never(book: Book, wish: Wish) -> NoWay | None:
+def _never(book: Book, wish: PlacementRequest) -> NoPlacement | None:
     """If the image is larger than the pools of too many nodes, however empty they are."""
     size_bytes, pools = wish.image.size_bytes, book.pools.pools
     limits = [pools[node].limit_bytes for node in numbers(wish.eligible)]
@@ -140,16 +140,16 @@ def _never(book: Book, wish: Wish) -> NoWay | None:
     if large >= wish.nodes_wanted:
         return None
     largest = max((limit for limit in limits if limit is not None), default=0)
-    return NoWay(
+    return NoPlacement(
         words=f"it has {size(size_bytes)} and never fits: the pools of {large} of the nodes that it may run "
         f"on are as large, the job wants {wish.nodes_wanted}, and the largest pool has {size(largest)}; "
         "cancel the job, or ask an administrator for larger pools"
     )
 
 
-def _way(wish: Wish, chosen: list[_Option]) -> Way:
+def _way(wish: PlacementRequest, chosen: list[_Option]) -> JobPlacement:
     wanted = chosen[: wish.nodes_wanted]
-    return Way(
+    return JobPlacement(
         nodes=tuple(each.node for each in chosen),
         lives=tuple((each.node, each.life) for each in chosen if each.life is not None),
         revived=tuple(each.node for each in chosen if each.life is None and each.cost == _HERE),
@@ -160,7 +160,7 @@ def _way(wish: Wish, chosen: list[_Option]) -> Way:
     )
 
 
-def _full(book: Book, wish: Wish, way: Way, now_s: int) -> int:
+def _full(book: Book, wish: PlacementRequest, way: JobPlacement, now_s: int) -> int:
     """A mask of the nodes whose pools have no room until the way's end."""
     size_bytes, until_s = wish.image.size_bytes, way.until_s
     mask = 0
@@ -173,7 +173,9 @@ def _full(book: Book, wish: Wish, way: Way, now_s: int) -> int:
     return mask
 
 
-def hold(book: Book, lane: Lane, wish: Wish, way: Way, now_s: int) -> dict[int, Life]:
+def hold(
+    book: Book, lane: BestEffortLink, wish: PlacementRequest, way: JobPlacement, now_s: int
+) -> dict[int, Life]:
     """Keep or bring the copies that a way uses; nothing may have changed since it was found."""
     pools = book.pools
     held = dict(way.lives)
@@ -190,7 +192,7 @@ def hold(book: Book, lane: Lane, wish: Wish, way: Way, now_s: int) -> dict[int, 
     return held
 
 
-def let_go(book: Book, lane: Lane, name: str, node: int, life: Life, now_s: int) -> bool:
+def let_go(book: Book, lane: BestEffortLink, name: str, node: int, life: Life, now_s: int) -> bool:
     """A job does not need a copy any more. True if nobody does, and it is not brought any further."""
     pools = book.pools
     if life not in pools.pools[node].lives.get(life.image.key, ()):
@@ -210,14 +212,14 @@ def can_keep(book: Book, node: int, life: Life, until_s: int, now_s: int) -> boo
     return until_s <= life.expires_s or book.pools.pools[node].has_room((longer,), now_s, life.image.key)
 
 
-def _until_s(wish: Wish, start_s: int) -> int:
+def _until_s(wish: PlacementRequest, start_s: int) -> int:
     return start_s + wish.limit_s + wish.grace_s
 
 
 def _near(
     book: Book,
-    busy: Busy,
-    wish: Wish,
+    busy: BusyForecast,
+    wish: PlacementRequest,
     eligible: int,
     ends: dict[int, int],
     carried: frozenset[int],
@@ -262,7 +264,13 @@ class _Earliest:
 
 
 def _with_copy(
-    book: Book, busy: Busy, wish: Wish, node: int, ends: dict[int, int], carried: frozenset[int], now_s: int
+    book: Book,
+    busy: BusyForecast,
+    wish: PlacementRequest,
+    node: int,
+    ends: dict[int, int],
+    carried: frozenset[int],
+    now_s: int,
 ) -> _Option | None:
     """A node that has the image, or gets it without us; None if it does not help."""
     pool, key = book.pools.pools[node], wish.image.key
@@ -296,7 +304,13 @@ def _with_copy(
 
 
 def _far(
-    book: Book, busy: Busy, wish: Wish, eligible: int, known: set[int], now_s: int, enough: int
+    book: Book,
+    busy: BusyForecast,
+    wish: PlacementRequest,
+    eligible: int,
+    known: set[int],
+    now_s: int,
+    enough: int,
 ) -> list[tuple[int, int]]:
     """Nodes without the image by when they are free, and their numbers; not all of a large site."""
     search = _Earliest(enough)
@@ -313,7 +327,7 @@ def _far(
     return sorted(found)
 
 
-def _takes(book: Book, wish: Wish, node: int, start_s: int, now_s: int) -> bool:
+def _takes(book: Book, wish: PlacementRequest, node: int, start_s: int, now_s: int) -> bool:
     """Whether a pool has room for one more image until a job that starts then is over."""
     return book.pools.pools[node].has_room(
         ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s, wish.image.key
@@ -322,10 +336,10 @@ def _takes(book: Book, wish: Wish, node: int, start_s: int, now_s: int) -> bool:
 
 def _choose(
     book: Book,
-    lane: Lane,
+    lane: BestEffortLink,
     slots: Slots,
-    busy: Busy,
-    wish: Wish,
+    busy: BusyForecast,
+    wish: PlacementRequest,
     near: list[_Option],
     far: list[tuple[int, int]],
     now_s: int,
@@ -354,7 +368,12 @@ def _choose(
 
 
 def _after(
-    book: Book, busy: Busy, wish: Wish, far: Iterable[tuple[int, int]], there_s: int, now_s: int
+    book: Book,
+    busy: BusyForecast,
+    wish: PlacementRequest,
+    far: Iterable[tuple[int, int]],
+    there_s: int,
+    now_s: int,
 ) -> list[_Option]:
     """The nodes without the image, as soon as they are free once it is there."""
     found = []
@@ -388,10 +407,10 @@ def _merit(options: list[_Option]) -> tuple[int, int, list[int]]:
 
 def _more(
     book: Book,
-    lane: Lane,
+    lane: BestEffortLink,
     slots: Slots,
-    busy: Busy,
-    wish: Wish,
+    busy: BusyForecast,
+    wish: PlacementRequest,
     near: list[_Option],
     far: list[tuple[int, int]],
     best: list[_Option],

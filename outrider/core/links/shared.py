@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.links.fifo import Scheduled
-from outrider.core.links.links import LinkEvent, Standing, resume_deadlines, standings_aside
+from outrider.core.links.links import LinkEvent, TransferStanding, resume_deadlines, standings_aside
 from outrider.core.model import Transfer
 
 
@@ -203,28 +203,28 @@ class SharedLink:
             self._left_bytes = 0
         return ended
 
-    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[TransferStanding]:
         self._move_to(now_s)
         found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
             found.append(
-                Standing(
+                TransferStanding(
                     transfer=self.deadlines.running,
                     has_begun=True,
                     end_s=self.deadlines.busy_until_s,
                     left_bytes=self._left_bytes,
                 )
             )
-        found += [Standing(transfer=transfer) for transfer in self.deadlines.waiting(only)]
+        found += [TransferStanding(transfer=transfer) for transfer in self.deadlines.waiting(only)]
         until_bytes = self._sent_bytes
         for queued in self._queue:
             left_bytes, until_bytes = queued.until_bytes - until_bytes, queued.until_bytes
             found.append(
-                Standing(transfer=queued.transfer, has_begun=queued.has_begun, left_bytes=left_bytes)
+                TransferStanding(transfer=queued.transfer, has_begun=queued.has_begun, left_bytes=left_bytes)
             )
         return found
 
-    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+    def resume(self, standings: Sequence[TransferStanding], now_s: int) -> None:
         self._clock_s = now_s
         resume_deadlines(self.deadlines, [each for each in standings if each.transfer.deadline_s is not None])
         for each in standings:

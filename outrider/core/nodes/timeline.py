@@ -1,6 +1,6 @@
 """The slot table: what every node can still give, over half-open intervals of time.
 
-`NodeTimeline` is one node: a step function kept as two parallel lists. `Timeline` is all
+`NodeTimeline` is one node: a step function kept as two parallel lists. `SiteTimeline` is all
 of them, with an index by time bucket that tells at once which nodes are untouched in an
 interval, so that a decision does not look at 10,000 nodes one by one. Amounts are packed
 (see `capacity`); nodes are numbered in the order given and keep that number.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from outrider.core.model import Node
-from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.capacity import ResourceLayout
 
 FOREVER = 1 << 62
 """Later than any instant: the open end of the last step."""
@@ -31,7 +31,7 @@ class NodeTimeline:
 
     __slots__ = ("_guard", "_layout", "capacity", "free", "times")
 
-    def __init__(self, layout: Layout, capacity: int) -> None:
+    def __init__(self, layout: ResourceLayout, capacity: int) -> None:
         self._layout = layout
         self._guard = layout.guard
         self.capacity = capacity
@@ -181,7 +181,7 @@ class NodeTimeline:
             del free[first], times[first]
 
 
-class Timeline:
+class SiteTimeline:
     """The slot tables of all nodes of a site."""
 
     def __init__(self, nodes: Sequence[Node], *, is_tidy: bool = True) -> None:
@@ -190,7 +190,7 @@ class Timeline:
         if not nodes:
             raise ValueError("a site needs at least one node")
         self.nodes = tuple(nodes)
-        self.layout = Layout.of_nodes(nodes)
+        self.layout = ResourceLayout.of_nodes(nodes)
         self.number_of = {node.name: number for number, node in enumerate(nodes)}
         if len(self.number_of) != len(nodes):
             raise ValueError("two nodes have the same name")

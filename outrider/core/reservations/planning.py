@@ -1,19 +1,19 @@
 """How a reservation at a given start would be kept: nodes, transfers, stays in pools.
 
 Thesis, Algorithm 1, with Algorithms 2 to 4 behind it. Nothing is changed here: the result
-is a `Plan` that `Book.commit` can carry out, or the `Refusal` that stands in the way.
+is a `ReservationPlan` that `Book.commit` can carry out, or the `Refusal` that stands in the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.links.deadline import Insertion
 from outrider.core.model import Image, Transfer, Workspace
+from outrider.core.nodes.selection import Fit, fit
 from outrider.core.nodes.timeline import mask_of, numbers
-from outrider.core.reservations.book import Book, Plan, Shipping
-from outrider.core.reservations.fitting import Fit, fit
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
 
 MOST_POOLS_AVOIDED = 16
@@ -22,7 +22,7 @@ MOST_POOLS_AVOIDED = 16
 
 def plan_at(
     book: Book, workspace: Workspace, start_s: int, now_s: int, *, among: int | None = None
-) -> Plan | Refusal:
+) -> ReservationPlan | Refusal:
     """Thesis, Algorithm 1: slots first, then the images; all or nothing.
 
     `among` leaves out nodes that are known to have no room.
@@ -34,7 +34,7 @@ def plan_at(
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
         answer = _plan_on(book, workspace, start_s, now_s, available)
-        if isinstance(answer, Plan):
+        if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
             return full or answer
@@ -47,7 +47,9 @@ def plan_at(
     return full
 
 
-def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, available: int) -> Plan | Refusal:
+def _plan_on(
+    book: Book, workspace: Workspace, start_s: int, now_s: int, available: int
+) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)
     fits = fit(
@@ -65,7 +67,7 @@ def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, availab
             cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=workspace.instances, room=fits
         )
     if workspace.image is None:
-        return Plan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
+        return ReservationPlan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
     return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s)
 
 
@@ -137,7 +139,7 @@ def _plan_images(
     start_s: int,
     end_s: int,
     now_s: int,
-) -> Plan | Refusal:
+) -> ReservationPlan | Refusal:
     joined = tuple((chosen.node, stock.lives[chosen.node]) for chosen in fits if chosen.node in stock.lives)
     revived = tuple(chosen.node for chosen in fits if chosen.node in stock.lingering)
     missing = [
@@ -169,7 +171,7 @@ def _plan_images(
     if full is not None:
         from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
         return no_room(book, full, image, start_s, end_s, from_s)
-    return Plan(
+    return ReservationPlan(
         workspace=workspace,
         start_s=start_s,
         end_s=end_s,

@@ -47,7 +47,7 @@ from outrider.service.web.connections.munge import Munge
 from outrider.service.web.front import Busy, NotDone
 from outrider.service.web.limits import Limits
 from outrider.store.database import resolved
-from outrider.store.errors import Missing
+from outrider.store.errors import StoreMissing
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
@@ -144,7 +144,7 @@ def _check_store(config: Config) -> None:
     """What is not there need not be opened: the nodes' side is not started for nothing."""
     path = Path(config.store_path)
     if not path.exists():
-        raise Missing(
+        raise StoreMissing(
             f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
             "backup back (see docs/operations.md): a new one would forget every promise"
         )

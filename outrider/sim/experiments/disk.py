@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from outrider.core.images.reuse import Stay
+from outrider.core.images.pools import Stay
 from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport, TableRow, Unit
 from outrider.sim.experiments.mixed import CONFIGURATIONS
 from outrider.sim.experiments.parallel import Progress, in_parallel

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
-from outrider.core.images.reuse import Life
-from outrider.core.links.lane import Cargo, Lane, Slots, slots_of
+from outrider.core.images.pools import Life
+from outrider.core.links.best_effort import BestEffortLink, BestEffortTransfer, Slots, slots_of
 from outrider.service.desk.jobs.claims import Claims
 from outrider.service.desk.jobs.job import Led
 from outrider.service.desk.nodes.link_use import Gauge
@@ -55,7 +55,7 @@ class Hauling:
         self._carriage = carriage
         self._log = log
         self._meter = meter
-        self.lane = Lane(
+        self.lane = BestEffortLink(
             rate_bytes_per_s=settings.link_rate_bytes_per_s,
             beside_rate_bytes_per_s=settings.best_effort_rate_bytes_per_s,
             is_relay=settings.shipping == "relay",
@@ -254,16 +254,16 @@ class Hauling:
         lane, now_s = self.lane, self._site.now_s
         return now_s + GUARD_S if lane.waiting else None
 
-    def left(self, cargo: Cargo) -> None:
+    def left(self, cargo: BestEffortTransfer) -> None:
         """A transfer has lost a node, and perhaps its last."""
         if self.lane.find(cargo.number) is None:
             self._ended(cargo)
 
-    def users(self, cargo: Cargo) -> list[str]:
+    def users(self, cargo: BestEffortTransfer) -> list[str]:
         """The jobs that wait for a transfer."""
         return sorted({key for node in cargo.nodes for key in self._users.get((cargo.number, node), {})})
 
-    def _ended(self, cargo: Cargo) -> None:
+    def _ended(self, cargo: BestEffortTransfer) -> None:
         self._rates.pop(cargo.number, None)
         self._moved.pop(cargo.number, None)
         self._gauges.pop(cargo.number, None)
@@ -298,7 +298,7 @@ class Hauling:
         """Whether transfers with deadlines have the link, and take more than next to nothing of it."""
         return any(not self._carriage.is_idle(each) for each in self._site.moving.values())
 
-    def _rate(self, cargo: Cargo) -> int:
+    def _rate(self, cargo: BestEffortTransfer) -> int:
         lane = self.lane
         full = lane.rate_bytes_per_s
         trickle = full // TRICKLE_SHARE
@@ -313,7 +313,7 @@ class Hauling:
             full = trickle
         return max(1, full)
 
-    def _set_rate(self, cargo: Cargo) -> None:
+    def _set_rate(self, cargo: BestEffortTransfer) -> None:
         rate = self._rate(cargo)
         if self._rates.get(cargo.number) == rate:
             return
@@ -330,14 +330,14 @@ class Hauling:
                     need.rate_bytes_per_s, need.is_told = rate, False
                     self._staff.hurry(self._name(node), led.owner, self._site.now_s)
 
-    def _is_stuck(self, cargo: Cargo) -> bool:
+    def _is_stuck(self, cargo: BestEffortTransfer) -> bool:
         """Whether next to nothing comes of what it may take."""
         if self._rates[cargo.number] * TRICKLE_SHARE <= self.lane.rate_bytes_per_s:
             return cargo in self.lane.aside
         is_unheard = self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
         return self._gauges[cargo.number].is_idle or is_unheard
 
-    def _arrived_bytes(self, cargo: Cargo, node: int) -> int:
+    def _arrived_bytes(self, cargo: BestEffortTransfer, node: int) -> int:
         member = self._staff.members.get(self._name(node))
         found = [0]
         for led in self._users.get((cargo.number, node), {}).values():
@@ -346,13 +346,13 @@ class Hauling:
                 found.append(need.arrived_bytes)
         return max(found)
 
-    def _is_coming(self, cargo: Cargo) -> bool:
+    def _is_coming(self, cargo: BestEffortTransfer) -> bool:
         """Whether any bytes of a transfer arrive anywhere."""
         members = [self._staff.members.get(self._name(node)) for node in cargo.left]
         needs = [need for each in members if each is not None for need in each.needs.values()]
         return any(need.rate for need in needs if need.transfer == cargo.number)
 
-    def _upstream(self, cargo: Cargo, node: int) -> tuple[str, ...]:
+    def _upstream(self, cargo: BestEffortTransfer, node: int) -> tuple[str, ...]:
         place = cargo.nodes.index(node) if node in cargo.nodes else 0
         return tuple(self._name(each) for each in reversed(cargo.nodes[:place]))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from outrider.core.model import Resources
-from outrider.core.nodes.busy import Busy, Taken
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
+from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.state.site import Site
 
@@ -23,7 +23,7 @@ class Occupancy:
     def __init__(self, site: Site) -> None:
         self._site = site
         timeline = site.book.timeline
-        self.busy = Busy(timeline.layout, [row.capacity for row in timeline.rows])
+        self.busy = BusyForecast(timeline.layout, [row.capacity for row in timeline.rows])
         self._jobs: dict[str, tuple[RmsJob, int]] = {}
         """Jobs that have nodes, and until when they were taken to have them."""
         self._claims: dict[str, Claim] = {}

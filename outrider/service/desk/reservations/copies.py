@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from outrider.core.images.restaging import copy_arrived, lose_copy, restage
+from outrider.core.reservations.missing_copies import copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
-from outrider.core.restart.kept import keep_reservation
+from outrider.core.restart.snapshot import keep_reservation
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, News
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.sources import has_others

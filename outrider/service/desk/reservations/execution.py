@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.model import Transfer
-from outrider.core.restart.kept import keep_transfers
+from outrider.core.restart.snapshot import keep_transfers
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.nodes.watch import begin_s

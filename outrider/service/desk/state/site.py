@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from outrider.core.images.reuse import Lingering, Pools
+from outrider.core.images.pools import Lingering, Pools
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
-from outrider.core.restart.kept import KeptReservation, KeptTransfer, keep_done, keep_transfers
-from outrider.core.restart.restoring import Lost
+from outrider.core.restart.restore import Lost
+from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
 from outrider.service.desk.nodes.link_use import Gauge
 from outrider.service.desk.reservations.refusal_log import Noted, Refusals
 from outrider.service.desk.reservations.user_usage import Holding

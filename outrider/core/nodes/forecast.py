@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.capacity import ResourceLayout
+from outrider.core.nodes.free_order import FreeOrder
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
-from outrider.core.reservations.openings import Openings
 
 MOST_NEEDS = 32
 """For so many needs the order of the nodes is kept, those that were asked for last."""
@@ -32,10 +32,12 @@ class Taken:
     amount: int | None = None
 
 
-class Busy:
+class BusyForecast:
     """What is taken of nodes. Where more is taken than a node has, all of it is taken."""
 
-    def __init__(self, layout: Layout, capacities: Sequence[int], taken: Iterable[Taken] = ()) -> None:
+    def __init__(
+        self, layout: ResourceLayout, capacities: Sequence[int], taken: Iterable[Taken] = ()
+    ) -> None:
         self._layout = layout
         self._capacities = capacities
         self._known: dict[str, tuple[Taken, ...]] = {}
@@ -46,7 +48,7 @@ class Busy:
         """Made when they are asked for, of what is known."""
         self._rows: dict[int, NodeTimeline] = {}
         """The same with what is expected."""
-        self._openings: OrderedDict[int, Openings] = OrderedDict()
+        self._openings: OrderedDict[int, FreeOrder] = OrderedDict()
         for each in taken:
             self.take(each)
 
@@ -105,7 +107,7 @@ class Busy:
         """Nodes of a mask, by an instant before which `need` is not free there for however short."""
         found = self._openings.get(need)
         if found is None:
-            found = Openings(len(self._capacities), lambda node, from_s: self._bound(node, need, from_s))
+            found = FreeOrder(len(self._capacities), lambda node, from_s: self._bound(node, need, from_s))
             self._openings[need] = found
             if len(self._openings) > MOST_NEEDS:
                 self._openings.popitem(last=False)

@@ -1,7 +1,7 @@
 """Best-effort workspaces: placed first come, first served around what has been promised.
 
 A workspace is placed as soon as nodes are free at the moment its image can be there; from
-then on it is a `Run` with nodes, segments and transfers of its own. What cannot be placed
+then on it is a `BestEffortRun` with nodes, segments and transfers of its own. What cannot be placed
 waits. How far the rest of the queue may overtake it is the backfilling rule's choice.
 """
 
@@ -12,16 +12,15 @@ from dataclasses import replace
 
 from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
 from outrider.core.besteffort.holdings import bring_image, leave, release
-from outrider.core.besteffort.notice import suspend_in_time, withdraw
-from outrider.core.besteffort.placement import RunPlacement, place_one, place_together
-from outrider.core.besteffort.resuming import resumed
+from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
 from outrider.core.besteffort.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
+from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
 from outrider.core.model import Workspace
+from outrider.core.nodes.selection import Fit
 from outrider.core.reservations.book import Shipping
-from outrider.core.reservations.fitting import Fit
 
 
-class BestEffort:
+class BestEffortQueue:
     """The queue and what becomes of it."""
 
     def __init__(self, board: QueueBoard) -> None:

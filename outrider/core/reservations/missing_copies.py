@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from outrider.core.images.reuse import Life, Lingering
+from outrider.core.images.pools import Life, Lingering
 from outrider.core.model import Image, Transfer
-from outrider.core.reservations.book import Book, Entry, Plan, Shipping
+from outrider.core.reservations.book import Book, BookEntry, ReservationPlan, Shipping
 from outrider.core.reservations.planning import Stock, first_full_pool, stays, transfers_to
 from outrider.core.reservations.refusal import Cause, Refusal
 
@@ -184,7 +184,7 @@ def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
         if found.coming:
             waiting = _plan_late(book, entry, image, found, start_s, now_s)
             if isinstance(plan, Refusal) or (
-                isinstance(waiting, Plan) and _ready_s(waiting, now_s) <= _ready_s(plan, now_s)
+                isinstance(waiting, ReservationPlan) and _ready_s(waiting, now_s) <= _ready_s(plan, now_s)
             ):
                 plan = waiting
     if isinstance(plan, Refusal):
@@ -197,14 +197,14 @@ def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
 
 
 def _plan_late(
-    book: Book, entry: Entry, image: Image, sources: _Sources, start_s: int, now_s: int
-) -> Plan | Refusal:
+    book: Book, entry: BookEntry, image: Image, sources: _Sources, start_s: int, now_s: int
+) -> ReservationPlan | Refusal:
     """What is missing by the earliest deadline that leaves everybody else theirs."""
     link = book.link
     is_one = book.terms.shipping is Shipping.RELAY and sources.missing
     needed_s = (1 if is_one else len(sources.missing)) * book.deadline_duration_s(image)
     plan = _plan(book, entry, image, sources, link.earliest_deadline(needed_s, now_s, start_s), now_s)
-    if isinstance(plan, Plan) or plan.cause is Cause.POOL:
+    if isinstance(plan, ReservationPlan) or plan.cause is Cause.POOL:
         return plan
     # A gap before a release, or before what is late already, is of no use: behind all that waits.
     waits_s = [transfer.deadline_s or 0 for transfer, _ in link.latest_starts()]
@@ -212,13 +212,13 @@ def _plan_late(
     return _plan(book, entry, image, sources, last_s + needed_s, now_s)
 
 
-def _ready_s(plan: Plan, now_s: int) -> int:
+def _ready_s(plan: ReservationPlan, now_s: int) -> int:
     """By when all is there that a plan brings or counts on."""
     instants = [life.ready_s for _, life in plan.joined]
     return max((now_s, *instants, plan.start_s if plan.transfers else now_s))
 
 
-def _sources(book: Book, entry: Entry, image: Image, start_s: int, now_s: int) -> _Sources:
+def _sources(book: Book, entry: BookEntry, image: Image, start_s: int, now_s: int) -> _Sources:
     stock = Stock(book, image, start_s, entry.end_s, now_s)
     has = {node for node, life in entry.lives if life in _lives(book, node, image)}
     joined: list[tuple[int, Life]] = []
@@ -253,12 +253,12 @@ def _comes_after(book: Book, life: Life, start_s: int) -> bool:
 
 def _plan(
     book: Book,
-    entry: Entry,
+    entry: BookEntry,
     image: Image,
     sources: _Sources,
     deadline_s: int,
     now_s: int,
-) -> Plan | Refusal:
+) -> ReservationPlan | Refusal:
     """Copies for some nodes by a deadline; the slots are there already."""
     end_s, missing = entry.end_s, sources.missing
     joined = sources.joined + sources.coming
@@ -281,7 +281,7 @@ def _plan(
     if full is not None:
         node_name = book.timeline.nodes[full].name
         return Refusal(cause=Cause.POOL, start_s=deadline_s, end_s=end_s, image=image, nodes=(node_name,))
-    return Plan(
+    return ReservationPlan(
         workspace=entry.reservation.workspace,
         start_s=deadline_s,
         end_s=end_s,
@@ -295,7 +295,7 @@ def _plan(
     )
 
 
-def _never_there(book: Book, entry: Entry, image: Image, missing: tuple[int, ...]) -> Refusal:
+def _never_there(book: Book, entry: BookEntry, image: Image, missing: tuple[int, ...]) -> Refusal:
     """The copies would arrive when the reservation is over: nobody would use them."""
     return Refusal(
         cause=Cause.LINK,

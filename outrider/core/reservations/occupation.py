@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from outrider.core.model import Resources
+from outrider.core.model import NodeSlot, Resources
 from outrider.core.reservations.book import Book
-from outrider.core.restart.kept import KeptSlot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +18,7 @@ class Occupation:
     """Something that takes slots and is no reservation of the book."""
 
     name: str
-    slots: tuple[KeptSlot, ...]
+    slots: tuple[NodeSlot, ...]
 
 
 @dataclass(frozen=True, slots=True)

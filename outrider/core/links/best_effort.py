@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from outrider.core.links.deadline import DeadlineLink
-from outrider.core.links.turns import NOBODY, Turns
+from outrider.core.links.fair_shares import NOBODY, FairShares
 from outrider.core.model import Image
 
 MOST_SLOTS = 500
@@ -38,7 +38,7 @@ Slots = tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
-class Cargo:
+class BestEffortTransfer:
     """One image on its way to nodes, in the order in which they pass it on.
 
     Its number is negative: those with deadlines are counted from 1.
@@ -71,7 +71,7 @@ class _Expected:
     """By user, what has been had and is still to come."""
 
 
-class Lane:
+class BestEffortLink:
     """What waits, what runs, and what goes on beside because it takes too long."""
 
     def __init__(self, *, rate_bytes_per_s: int, beside_rate_bytes_per_s: int, is_relay: bool) -> None:
@@ -83,18 +83,18 @@ class Lane:
         self.rate_bytes_per_s = rate_bytes_per_s
         self.beside_rate_bytes_per_s = beside_rate_bytes_per_s
         self.is_relay = is_relay
-        self.running: Cargo | None = None
-        self.waiting: list[Cargo] = []
-        self.aside: list[Cargo] = []
-        self._all: dict[int, Cargo] = {}
+        self.running: BestEffortTransfer | None = None
+        self.waiting: list[BestEffortTransfer] = []
+        self.aside: list[BestEffortTransfer] = []
+        self._all: dict[int, BestEffortTransfer] = {}
         self._last = 0
-        self._turns = Turns()
+        self._turns = FairShares()
         self._turn_bytes = 0
         """What was had in the turn that is under way."""
         self._expected: _Expected | None = None
         """None if something has changed since it was worked out."""
 
-    def add(self, image: Image, nodes: Iterable[int]) -> list[tuple[int, Cargo]]:
+    def add(self, image: Image, nodes: Iterable[int]) -> list[tuple[int, BestEffortTransfer]]:
         """Bring an image to more nodes; each with the transfer that does."""
         nodes = list(nodes)
         if not nodes:
@@ -111,14 +111,14 @@ class Lane:
         self._expected = None
         return [(node, cargo) for node in nodes]
 
-    def join(self, cargo: Cargo, user: int) -> None:
+    def join(self, cargo: BestEffortTransfer, user: int) -> None:
         """A user waits for a transfer, with one more job or node."""
         if user not in cargo.users and cargo not in self.aside:
             self._turns.come(user)
         cargo.users[user] = cargo.users.get(user, 0) + 1
         self._expected = None
 
-    def part(self, cargo: Cargo, user: int) -> None:
+    def part(self, cargo: BestEffortTransfer, user: int) -> None:
         """A user waits for it with one less."""
         if user not in cargo.users:
             # It is over.
@@ -130,7 +130,7 @@ class Lane:
                 self._turns.go(user)
         self._expected = None
 
-    def begin(self, now_s: int) -> Cargo:
+    def begin(self, now_s: int) -> BestEffortTransfer:
         """Whoever is next has the link: it begins, or goes on."""
         if self.running is not None:
             raise ValueError(f"transfer {self.running.number} still has the link")
@@ -149,7 +149,7 @@ class Lane:
             self._turn_bytes += size_bytes
             self._expected = None
 
-    def moved(self, cargo: Cargo, left_bytes: int) -> None:
+    def moved(self, cargo: BestEffortTransfer, left_bytes: int) -> None:
         """So much is left of a transfer."""
         if left_bytes != cargo.left_bytes:
             cargo.left_bytes = left_bytes
@@ -180,7 +180,7 @@ class Lane:
             self.running = None
             self._expected = None
 
-    def take_up(self, cargo: Cargo) -> None:
+    def take_up(self, cargo: BestEffortTransfer) -> None:
         """What was set aside waits for its turn again: it comes, or nobody else wants the link."""
         self.aside = [each for each in self.aside if each is not cargo]
         for user in cargo.users:
@@ -188,22 +188,22 @@ class Lane:
         self.waiting.insert(0, cargo)
         self._expected = None
 
-    def leave(self, cargo: Cargo, node: int) -> None:
+    def leave(self, cargo: BestEffortTransfer, node: int) -> None:
         """A node does not wait for a transfer any more. What nobody waits for is over."""
         if node in cargo.nodes:
             cargo.nodes.remove(node)
         cargo.arrived.discard(node)
         self._end_if_over(cargo)
 
-    def arrive(self, cargo: Cargo, node: int) -> None:
+    def arrive(self, cargo: BestEffortTransfer, node: int) -> None:
         """An image has come to a node."""
         cargo.arrived.add(node)
         self._end_if_over(cargo)
 
-    def find(self, number: int) -> Cargo | None:
+    def find(self, number: int) -> BestEffortTransfer | None:
         return self._all.get(number)
 
-    def all(self) -> Iterator[Cargo]:
+    def all(self) -> Iterator[BestEffortTransfer]:
         """All that has not ended, what runs first."""
         yield from self.aside
         if self.running is not None:
@@ -275,10 +275,10 @@ class Lane:
         full, rest = divmod(size_bytes, turn_bytes)
         return [turn_bytes] * full + ([rest] if rest or not full else [])
 
-    def _running(self) -> list[Cargo]:
+    def _running(self) -> list[BestEffortTransfer]:
         return [self.running] if self.running is not None else []
 
-    def _user(self, cargo: Cargo) -> int:
+    def _user(self, cargo: BestEffortTransfer) -> int:
         """For whom a transfer is: of those who wait for it the one who has had least."""
         return self._turns.first(cargo.users)
 
@@ -289,7 +289,7 @@ class Lane:
         own = [place for place, user in enumerate(users) if user == users[first]]
         return next((place for place in own if self.waiting[place].begun_s is not None), own[0])
 
-    def _boarded(self, image: Image) -> Cargo | None:
+    def _boarded(self, image: Image) -> BestEffortTransfer | None:
         """What takes more nodes on board: a relay that waits, or that has not come far yet. Later ones
         would keep those that wait from the link for ever."""
         return next(
@@ -302,15 +302,15 @@ class Lane:
             None,
         )
 
-    def _new(self, image: Image, nodes: list[int]) -> Cargo:
+    def _new(self, image: Image, nodes: list[int]) -> BestEffortTransfer:
         self._last -= 1
-        cargo = Cargo(number=self._last, image=image, nodes=nodes, left_bytes=image.size_bytes)
+        cargo = BestEffortTransfer(number=self._last, image=image, nodes=nodes, left_bytes=image.size_bytes)
         self.waiting.append(cargo)
         self._all[cargo.number] = cargo
         self._expected = None
         return cargo
 
-    def _end_if_over(self, cargo: Cargo) -> None:
+    def _end_if_over(self, cargo: BestEffortTransfer) -> None:
         self._expected = None
         if cargo.left:
             return

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from outrider.core.images.foreign import NOTHING, Encumbrance, beside
+from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside
 from outrider.core.model import Image, Node
 from outrider.core.nodes.timeline import FOREVER, mask_of, numbers
 
@@ -65,7 +65,7 @@ Rank = Callable[[Lingering, int], tuple[int, ...]]
 """A sort key for an image at an instant: the smallest is given up first."""
 
 
-class Pool:
+class PlannedPool:
     """One node's image pool, past the present and into the future."""
 
     def __init__(self, limit_bytes: int | None, keep_bytes: int) -> None:
@@ -226,7 +226,7 @@ class Pools:
         if keep_bytes and rank is None:
             raise ValueError("images are to linger, but no policy says which to give up first")
         self._rank = rank
-        self.pools = [Pool(node.pool_bytes, keep_bytes) for node in nodes]
+        self.pools = [PlannedPool(node.pool_bytes, keep_bytes) for node in nodes]
         self.stays: list[Stay] = []
         # For each image a mask of the nodes that have it in any way, and when the transfers
         # that best effort may join will have brought it.
@@ -444,7 +444,7 @@ class Pools:
         ]
         return self.stays + open_stays
 
-    def _victim(self, pool: Pool, now_s: int) -> Lingering:
+    def _victim(self, pool: PlannedPool, now_s: int) -> Lingering:
         rank = self._rank
         assert rank is not None
         return min(

@@ -16,7 +16,7 @@ NOBODY = -1
 MOST_FORGOTTEN_LATER = 100
 
 
-class Turns:
+class FairShares:
     """By user, what each has had. Users are numbers; ties go to the least."""
 
     def __init__(self) -> None:
