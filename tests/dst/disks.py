@@ -9,9 +9,10 @@ from pathlib import Path
 
 from outrider.store.database import Database
 from outrider.store.errors import Full, ReadOnly, StoreFailed
-from outrider.store.promise import ProgressWrites, PromiseWrites
 from outrider.store.records import Pruned
-from outrider.store.store import MOST_ROWS, Store
+from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite_writes import SqliteProgressWrites, SqlitePromiseWrites
+from outrider.store.store import MOST_ROWS
 
 
 class Died(BaseException):
@@ -33,7 +34,7 @@ class DiskFault(Enum):
 Fate = Callable[[], DiskFault | None]
 
 
-class FailingStore(Store):
+class FailingStore(SqliteStore):
     """The real store, with a fate for each transaction."""
 
     def __init__(self, database: Database, fate: Fate) -> None:
@@ -47,13 +48,13 @@ class FailingStore(Store):
         return cls(Database(path, now_s, is_new=is_new), fate)
 
     @contextmanager
-    def promise(self) -> Iterator[PromiseWrites]:
+    def promise(self) -> Iterator[SqlitePromiseWrites]:
         with self._fated(), super().promise() as promise:
             yield promise
             self._end_of_block()
 
     @contextmanager
-    def progress(self) -> Iterator[ProgressWrites]:
+    def progress(self) -> Iterator[SqliteProgressWrites]:
         with self._fated(), super().progress() as progress:
             yield progress
             self._end_of_block()

@@ -72,7 +72,7 @@ def _copy_core(folder: Path) -> None:
 
 def _lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
     program = Path(sys.executable).parent / "lint-imports"
-    command = [program, "--config", "setup.cfg", "--no-cache"]
+    command = [str(program), "--config", "setup.cfg", "--no-cache"]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, check=False, env={"PYTHONPATH": "."}
     )

@@ -49,6 +49,7 @@ from outrider.service.web.limits import Limits
 from outrider.store.database import resolved
 from outrider.store.errors import StoreMissing
 from outrider.store.records import Effect
+from outrider.store.sqlite_store import SqliteStore
 from outrider.store.store import Store
 
 TEND_S = 1.0
@@ -412,4 +413,4 @@ def create_store(config: Config, *, only_if_empty: bool = False) -> None:
             return
     except OSError as error:
         raise InputError(f"the state folder {state} cannot be used ({error.strerror})") from error
-    Store.create(path, SystemClock().now_s()).close()
+    SqliteStore.create(path, SystemClock().now_s()).close()

@@ -30,10 +30,9 @@ from outrider.service.desk.state.documents import (
 )
 from outrider.service.settings import Settings
 from outrider.store.loading import load_book
-from outrider.store.promise import ProgressWrites, PromiseWrites
 from outrider.store.records import MOST_REASON, Effect, RecordedDecision, ReservationOwner, ReservationRecord
 from outrider.store.states import State, TransferState
-from outrider.store.store import Store
+from outrider.store.store import ProgressWrites, PromiseWrites, Store
 
 Write = Callable[[PromiseWrites], object]
 LightWrite = Callable[[ProgressWrites], object]
@@ -320,7 +319,7 @@ class Site:
                     write(progress)
             return
         with self.store.promise() as promise:
-            promise.add_transfers(transfers, self.now_s)
+            promise.put_transfers(transfers, self.now_s)
             _end(promise, ended, self.now_s)
             for each in writes:
                 each(promise)
