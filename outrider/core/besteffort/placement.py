@@ -306,9 +306,7 @@ def _later(
 def _segments(
     board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], start_s: int
 ) -> tuple[Segment, ...] | None:
-    rules = board.rules.suspension
-    if not workspace.is_preemptible and rules.is_allowed:
-        rules = replace(rules, is_allowed=False)
+    rules = board.rules.suspension.of(workspace)
     return plan_run(
         board.everything.rows,
         board.lanes,

@@ -8,12 +8,11 @@ waits. How far the rest of the queue may overtake it is the backfilling rule's c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
-from outrider.core.besteffort.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
+from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
@@ -264,10 +263,6 @@ class BestEffortQueue:
     def _is_suspendable(self, workspace: Workspace) -> bool:
         return workspace.is_preemptible and self.board.rules.suspension.is_allowed
 
-    def _rules(self, workspace: Workspace) -> SuspensionRules:
-        rules = self.board.rules.suspension
-        return rules if workspace.is_preemptible else replace(rules, is_allowed=False)
-
     def _youngest(self, node: int, start_s: int, end_s: int) -> BestEffortRun:
         """The run with segments on the node in the interval that came last into the queue."""
         return max(
@@ -308,7 +303,7 @@ class BestEffortQueue:
 
     def _rest(self, run: BestEffortRun, now_s: int) -> tuple[Segment, ...] | None:
         """How the work still to be done could go on, or None."""
-        board, rules = self.board, self._rules(run.workspace)
+        board, rules = self.board, self.board.rules.suspension.of(run.workspace)
         overhead_s = rules.overhead_s(run.workspace.resources)
         work_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
         rows, lanes = board.everything.rows, board.lanes
@@ -390,7 +385,7 @@ class BestEffortQueue:
         """Start a run now, on its nodes, if that ends it earlier."""
         old = run.segments
         release(self.board, run, now_s)
-        rules = self._rules(run.workspace)
+        rules = self.board.rules.suspension.of(run.workspace)
         segments = plan_run(
             self.board.everything.rows,
             self.board.lanes,

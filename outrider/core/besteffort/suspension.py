@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from outrider.core.model import Resources
+from outrider.core.model import Resources, Workspace
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
@@ -36,6 +36,10 @@ class SuspensionRules:
     parallel is torn into small pieces by it."""
     least_run_s: int = 1
     """The least useful time for which a segment is worth being used."""
+
+    def of(self, workspace: Workspace) -> SuspensionRules:
+        """The rules for a workspace: what is not preemptible is never suspended."""
+        return self if workspace.is_preemptible or not self.is_allowed else replace(self, is_allowed=False)
 
     def overhead_s(self, resources: Resources) -> int:
         """What suspending, or resuming, one instance takes."""

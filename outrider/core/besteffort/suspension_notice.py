@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.suspension import Segment, free_until, suspending
-from outrider.core.nodes.timeline import NodeTimeline
 
 Hold = tuple[int, int, int, int]
 """What is kept from reservations for a moment: node, amount, from when to when."""
@@ -22,9 +21,10 @@ def hold_nodes(board: QueueBoard, now_s: int) -> list[Hold]:
     timeline = board.book.timeline
     holds: list[Hold] = []
     for node, until_s in sorted(_busy_until(board, now_s).items()):
-        for amount, start_s, end_s in _free_steps(timeline.rows[node], now_s, until_s):
-            timeline.reserve(node, amount, start_s, end_s)
-            holds.append((node, amount, start_s, end_s))
+        free = [(node, *step) for step in timeline.rows[node].steps(now_s, until_s) if step[0]]
+        for hold in free:
+            timeline.reserve(*hold)
+        holds += free
     return holds
 
 
@@ -113,15 +113,3 @@ def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
         for node in nodes:
             busy[node] = max(busy.get(node, away_s), away_s)
     return busy
-
-
-def _free_steps(row: NodeTimeline, start_s: int, end_s: int) -> list[tuple[int, int, int]]:
-    """All that is free in an interval: amounts, from when to when."""
-    steps: list[tuple[int, int, int]] = []
-    while start_s < end_s:
-        next_s = min(end_s, row.next_change(start_s))
-        free = row.free_at(start_s)
-        if free:
-            steps.append((free, start_s, next_s))
-        start_s = next_s
-    return steps

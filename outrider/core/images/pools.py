@@ -150,12 +150,7 @@ class PlannedPool:
 
         Of that interval alone: what others hold may pass the limit at another.
         """
-        taken = [
-            (life.start_s, life.expires_s, life.image.size_bytes)
-            for lives in self.lives.values()
-            for life in lives
-        ]
-        taken += extra
+        taken = [*self._stays(), *extra]
         for hold in self.encumbrance.holds:
             if hold.key != key or not key:
                 same = [(life.start_s, life.expires_s) for life in self.lives.get(hold.key, ())]
@@ -164,13 +159,15 @@ class PlannedPool:
 
     def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
         """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""
-        taken = [
+        return _highest([*self._stays(), *extra], from_s)
+
+    def _stays(self) -> list[tuple[int, int, int]]:
+        """From when to when each life takes how many bytes."""
+        return [
             (life.start_s, life.expires_s, life.image.size_bytes)
             for lives in self.lives.values()
             for life in lives
         ]
-        taken += extra
-        return _highest(taken, from_s)
 
     def held_bytes(self, now_s: int) -> int:
         """Bytes on the disk now: lives that have begun and what lingers."""

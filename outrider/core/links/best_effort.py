@@ -325,19 +325,26 @@ class BestEffortLink:
         self.aside = [each for each in self.aside if each is not cargo]
 
     def _sent(self, ahead_bytes: int, slots: Slots, now_s: int) -> int:
-        """When so many bytes of best effort will have been sent, by the plan of deadlines as it is."""
-        clock_s, missing = now_s, ahead_bytes
-        for start_s, end_s in slots:
-            gap = max(0, start_s - clock_s) * self.rate_bytes_per_s
-            if missing <= gap:
-                break
-            missing -= gap
-            beside = max(0, end_s - max(start_s, clock_s)) * self.beside_rate_bytes_per_s
-            if missing <= beside:
-                return max(start_s, clock_s) + -(-missing // self.beside_rate_bytes_per_s)
-            missing -= beside
-            clock_s = max(clock_s, end_s)
-        return clock_s + -(-max(0, missing) // self.rate_bytes_per_s)
+        return when_sent(ahead_bytes, slots, now_s, self.rate_bytes_per_s, self.beside_rate_bytes_per_s)
+
+
+def when_sent(
+    size_bytes: int, slots: Iterable[tuple[int, int]], now_s: int, rate: int, beside_rate: int
+) -> int:
+    """When so many bytes of best effort will have been sent: at one rate outside the slots of
+    deadlines, at another within them."""
+    clock_s, missing = now_s, size_bytes
+    for start_s, end_s in slots:
+        gap = max(0, start_s - clock_s) * rate
+        if missing <= gap:
+            break
+        missing -= gap
+        beside = max(0, end_s - max(start_s, clock_s)) * beside_rate
+        if missing <= beside:
+            return max(start_s, clock_s) + -(-missing // beside_rate)
+        missing -= beside
+        clock_s = max(clock_s, end_s)
+    return clock_s + -(-max(0, missing) // rate)
 
 
 def slots_of(link: DeadlineLink, now_s: int, *, is_taken: bool = True) -> Slots:

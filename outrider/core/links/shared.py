@@ -26,6 +26,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from outrider.core.links.best_effort import when_sent
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.links.fifo import Scheduled
 from outrider.core.links.links import LinkEvent, TransferStanding, resume_deadlines, standings_aside
@@ -174,22 +175,12 @@ class SharedLink:
 
     def _when_sent(self, target_bytes: int) -> int:
         """When so many bytes of best effort in all will have been sent, by the plan as it is."""
-        clock_s, missing = self._clock_s, target_bytes - self._sent_bytes
+        clock_s = self._clock_s
         slots: list[tuple[int, int]] = []
         if self.deadlines.running is not None:
             slots.append((clock_s, self.deadlines.busy_until_s))
         slots += [(start_s, start_s + each.duration_s) for each, start_s in self.deadlines.planned(clock_s)]
-        for start_s, end_s in slots:
-            gap_s = max(0, start_s - clock_s)
-            if missing <= gap_s * self._rate:
-                break
-            missing -= gap_s * self._rate
-            beside = max(0, end_s - max(start_s, clock_s)) * self._beside_rate
-            if missing <= beside:
-                return max(start_s, clock_s) + -(-missing // self._beside_rate)
-            missing -= beside
-            clock_s = max(clock_s, end_s)
-        return clock_s + -(-max(0, missing) // self._rate)
+        return when_sent(target_bytes - self._sent_bytes, slots, clock_s, self._rate, self._beside_rate)
 
     def set_aside(self, now_s: int) -> Transfer:
         self._move_to(now_s)

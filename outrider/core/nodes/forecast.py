@@ -156,11 +156,7 @@ class BusyForecast:
         if taken.amount is not None and row.fits(taken.amount, taken.start_s, taken.end_s):
             row.reserve(taken.amount, taken.start_s, taken.end_s)
             return
-        edges = [taken.start_s]
-        while (edge_s := row.next_change(edges[-1])) < taken.end_s:
-            edges.append(edge_s)
-        for from_s, until_s in zip(edges, [*edges[1:], taken.end_s], strict=True):
-            free = row.free_at(from_s)
+        for free, from_s, until_s in list(row.steps(taken.start_s, taken.end_s)):
             is_part = taken.amount is not None and self._layout.fits(taken.amount, free)
             amount = taken.amount if is_part and taken.amount is not None else free
             if amount:

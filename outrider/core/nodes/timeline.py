@@ -102,22 +102,32 @@ class NodeTimeline:
 
     def grows_at(self, at_s: int) -> bool:
         """Whether there is more of any resource from this very instant on."""
-        index = bisect_left(self.times, at_s)
-        if index == 0 or index == len(self.times) or self.times[index] != at_s:
-            return False
-        return not self._layout.fits(self.free[index], self.free[index - 1])
+        before, after = self._around(at_s)
+        return not self._layout.fits(after, before)
 
     def shrinks_at(self, at_s: int) -> bool:
         """Whether there is less of any resource from this very instant on."""
+        before, after = self._around(at_s)
+        return not self._layout.fits(before, after)
+
+    def _around(self, at_s: int) -> tuple[int, int]:
+        """What is free just before an instant, and from it on."""
         index = bisect_left(self.times, at_s)
-        if index == 0 or index == len(self.times) or self.times[index] != at_s:
-            return False
-        return not self._layout.fits(self.free[index - 1], self.free[index])
+        if index == len(self.times) or self.times[index] != at_s:
+            return self.free[index - 1], self.free[index - 1]
+        return self.free[max(0, index - 1)], self.free[index]
 
     def next_change(self, after_s: int) -> int:
         """The first instant after `after_s` at which what is free changes; FOREVER if none."""
         index = bisect_right(self.times, after_s)
         return self.times[index] if index < len(self.times) else FOREVER
+
+    def steps(self, start_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
+        """What is free in an interval, step by step: the amount, from when to when."""
+        while start_s < end_s:
+            until_s = min(end_s, self.next_change(start_s))
+            yield self.free_at(start_s), start_s, until_s
+            start_s = until_s
 
     def reserve(self, need: int, start_s: int, end_s: int) -> None:
         if start_s >= end_s:

@@ -78,6 +78,10 @@ class BookEntry:
     end_s: int
     lives: list[tuple[int, Life]]
 
+    def amounts(self) -> list[tuple[int, int]]:
+        """What it takes of each node, as it is entered in a slot table."""
+        return [(chosen.node, self.need * chosen.instances) for chosen in self.fits]
+
 
 class Book:
     """Accepted reservations over the nodes of a site."""
@@ -118,14 +122,7 @@ class Book:
 
     def leases(self) -> list[Lease]:
         """What all reservations take, as it is entered in a slot table."""
-        return [
-            (
-                [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits],
-                entry.reservation.start_s,
-                entry.end_s,
-            )
-            for entry in self.entries.values()
-        ]
+        return [(entry.amounts(), entry.reservation.start_s, entry.end_s) for entry in self.entries.values()]
 
     def commit(self, plan: ReservationPlan, now_s: int, *, is_renewal: bool = False) -> Reservation:
         """Carry out a plan made against the book as it is.
@@ -221,7 +218,7 @@ class Book:
         not there. Afterwards everything is as it was. `keeps_copies`: only its slots are free."""
         entry = self.entries[name]
         start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
-        amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+        amounts = entry.amounts()
         touched = self.timeline.touched_buckets(start_s, end_s)
         link, pools, carried = self.link.mark(), self.pools.mark(entry.lives), dict(self._carried)
         if start_s < end_s:
@@ -271,6 +268,5 @@ class Book:
         """Give back what a reservation takes of its nodes from now on; it ends now."""
         start_s = max(entry.reservation.start_s, now_s)
         if start_s < entry.end_s:
-            amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
-            self.timeline.release_all(amounts, start_s, entry.end_s)
+            self.timeline.release_all(entry.amounts(), start_s, entry.end_s)
         entry.reservation = replace(entry.reservation, end_s=max(entry.reservation.start_s, now_s))

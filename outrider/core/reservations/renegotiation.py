@@ -167,11 +167,10 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
             return refusal
     if is_plan:
         return None
-    amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
     if end_s > entry.end_s:
-        book.timeline.reserve_all(amounts, entry.end_s, end_s)
+        book.timeline.reserve_all(entry.amounts(), entry.end_s, end_s)
     elif end_s < entry.end_s:
-        book.timeline.release_all(amounts, end_s, entry.end_s)
+        book.timeline.release_all(entry.amounts(), end_s, entry.end_s)
     for node, life in _there(book, entry):
         book.pools.set_user(node, life, name, end_s)
     entry.end_s = end_s
