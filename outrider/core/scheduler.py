@@ -70,7 +70,7 @@ class Scheduler:
     def node_failed(self, name: str, now_s: int) -> tuple[list[BestEffortRun], list[Reservation]]:
         """A node is gone: the runs that wait again, and the reservations that lost their place.
 
-        Those reservations are out of the book; whoever made the promise decides what to try.
+        Those reservations are out of the book; the caller, who made the promise, decides what to try.
         """
         node = self.book.timeline.number_of[name]
         self.book.available &= ~(1 << node)

@@ -16,7 +16,7 @@ from outrider.store.migrations import version_of
 
 
 def back_up(store: Path, target: Path) -> None:
-    """Copy a store, whoever uses it, as it is at one instant. May be called from any thread.
+    """Copy a store as it is at one instant, even while it is in use. May be called from any thread.
 
     The copy is checked before it gets its name, so that what is called `target` is whole.
     """

@@ -97,13 +97,13 @@ _BY_RESULT: dict[int, tuple[type[StoreError], str]] = {
 
 
 def of_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
-    """What an error of SQLite's means. Its own words are at the end."""
+    """What an error of SQLite's means. Its own text is at the end."""
     result = getattr(error, "sqlite_errorcode", None)
-    kind, words = StoreError, "it did not do what it was asked"
+    kind, text = StoreError, "it did not do what it was asked"
     if result is not None:
         # The low byte is the kind; the rest says more about it.
-        kind, words = _BY_RESULT.get(result & 0xFF, (kind, words))
-    return kind(f"store {path}: {words} (SQLite: {error})")
+        kind, text = _BY_RESULT.get(result & 0xFF, (kind, text))
+    return kind(f"store {path}: {text} (SQLite: {error})")
 
 
 def of_system(error: OSError, path: Path) -> StoreError:

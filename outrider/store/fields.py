@@ -16,21 +16,21 @@ Read = Callable[[object, str, str], T]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class FieldKind(Generic[T]):
     """How a value becomes JSON, and how it is read again: Damaged or TooNew if it is not of this kind."""
 
     write: Callable[[T], object]
     read: Read[T]
 
 
-def _scalar(kind: type[T]) -> Kind[T]:
+def _scalar(kind: type[T]) -> FieldKind[T]:
     def read(value: object, name: str, what: str) -> T:
         # A truth value is no number, although Python takes it for one.
         if type(value) is not kind:
             raise _wrong(name, what)
         return value
 
-    return Kind(lambda value: value, read)
+    return FieldKind(lambda value: value, read)
 
 
 NUMBER = _scalar(int)
@@ -38,15 +38,15 @@ TEXT = _scalar(str)
 CLAIM = _scalar(bool)
 
 
-def maybe(kind: Kind[T]) -> Kind[T | None]:
+def maybe(kind: FieldKind[T]) -> FieldKind[T | None]:
     """The same, or null."""
-    return Kind(
+    return FieldKind(
         lambda value: None if value is None else kind.write(value),
         lambda value, name, what: None if value is None else kind.read(value, name, what),
     )
 
 
-def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
+def several(kind: FieldKind[T]) -> FieldKind[tuple[T, ...]]:
     """A list of these."""
 
     def read(value: object, name: str, what: str) -> tuple[T, ...]:
@@ -54,10 +54,10 @@ def several(kind: Kind[T]) -> Kind[tuple[T, ...]]:
             raise _wrong(name, what)
         return tuple([kind.read(each, name, what) for each in value])
 
-    return Kind(lambda values: [kind.write(each) for each in values], read)
+    return FieldKind(lambda values: [kind.write(each) for each in values], read)
 
 
-def row(*kinds: type, build: Callable[..., T]) -> Kind[T]:
+def row(*kinds: type, build: Callable[..., T]) -> FieldKind[T]:
     """A short list whose items are of these kinds, in this order."""
 
     def read(value: object, name: str, what: str) -> T:
@@ -65,10 +65,10 @@ def row(*kinds: type, build: Callable[..., T]) -> Kind[T]:
             raise _wrong(name, what)
         return build(*value)
 
-    return Kind(lambda value: list(value), read)  # type: ignore[call-overload]
+    return FieldKind(lambda value: list(value), read)  # type: ignore[call-overload]
 
 
-def amounts(build: Callable[[Mapping[str, int]], T], items: Callable[[T], object]) -> Kind[T]:
+def amounts(build: Callable[[Mapping[str, int]], T], items: Callable[[T], object]) -> FieldKind[T]:
     """An object of numbers, whose fields may have any name."""
 
     def read(value: object, name: str, what: str) -> T:
@@ -76,24 +76,24 @@ def amounts(build: Callable[[Mapping[str, int]], T], items: Callable[[T], object
         fields = _fields(value, inner)
         return build({each: NUMBER.read(fields[each], each, inner) for each in fields})
 
-    return Kind(items, read)
+    return FieldKind(items, read)
 
 
-def record(build: Callable[..., T], called: str = "", **kinds: Kind[Any]) -> Kind[T]:
+def record(build: Callable[..., T], called: str = "", **kinds: FieldKind[Any]) -> FieldKind[T]:
     """An object with exactly these fields, which `build` takes by name. It is `called` so in errors."""
 
     def read(value: object, name: str, what: str) -> T:
         return build(**read_fields(value, called or f"{name} of {what}", kinds))
 
-    return Kind(lambda value: write_fields(value, kinds), read)
+    return FieldKind(lambda value: write_fields(value, kinds), read)
 
 
-def write_fields(value: object, kinds: Mapping[str, Kind[Any]]) -> dict[str, object]:
+def write_fields(value: object, kinds: Mapping[str, FieldKind[Any]]) -> dict[str, object]:
     """The attributes of a value that have these names."""
     return {name: kind.write(getattr(value, name)) for name, kind in kinds.items()}
 
 
-def read_fields(value: object, what: str, kinds: Mapping[str, Kind[Any]]) -> dict[str, Any]:
+def read_fields(value: object, what: str, kinds: Mapping[str, FieldKind[Any]]) -> dict[str, Any]:
     """The fields of an object, each of its kind. One more is the work of a later version."""
     fields = _fields(value, what)
     found = {name: kind.read(fields.get(name, _NOTHING_THERE), name, what) for name, kind in kinds.items()}

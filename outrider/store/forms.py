@@ -26,7 +26,7 @@ from outrider.store.fields import (
     CLAIM,
     NUMBER,
     TEXT,
-    Kind,
+    FieldKind,
     amounts,
     maybe,
     read_fields,
@@ -80,17 +80,17 @@ _HOLDS = several(
         since_s=NUMBER,
     )
 )
-_PLACEMENT: Kind[Placement] = Kind(
+_PLACEMENT: FieldKind[Placement] = FieldKind(
     lambda each: [each.node, each.instances], row(str, int, build=_placement).read
 )
-_RESERVATION: dict[str, Kind[Any]] = {
+_RESERVATION: dict[str, FieldKind[Any]] = {
     "workspace": _WORKSPACE,
     "start_s": NUMBER,
     "end_s": NUMBER,
     "placements": several(_PLACEMENT),
     "transfers": several(NUMBER),
 }
-_TRANSFER: dict[str, Kind[Any]] = {
+_TRANSFER: dict[str, FieldKind[Any]] = {
     "number": NUMBER,
     "image": _IMAGE,
     "nodes": several(TEXT),
@@ -98,17 +98,17 @@ _TRANSFER: dict[str, Kind[Any]] = {
     "release_s": NUMBER,
     "deadline_s": maybe(NUMBER),
 }
-_STANDING: Kind[Any] = record(
+_STANDING: FieldKind[Any] = record(
     dict, has_begun=CLAIM, start_s=maybe(NUMBER), end_s=maybe(NUMBER), left_bytes=maybe(NUMBER)
 )
-_KEPT_TRANSFER: dict[str, Kind[Any]] = {
+_KEPT_TRANSFER: dict[str, FieldKind[Any]] = {
     "on_disk_s": NUMBER,
     "ready_s": NUMBER,
     "standing": maybe(_STANDING),
     "unwanted": several(row(str, int, int, build=_tuple)),
 }
 _SLOT = record(NodeSlot, "a run's slot", node=TEXT, resources=_RESOURCES, start_s=NUMBER, end_s=NUMBER)
-_RUN: dict[str, Kind[Any]] = {
+_RUN: dict[str, FieldKind[Any]] = {
     "name": TEXT,
     "until_s": NUMBER,
     "holds": _HOLDS,
@@ -125,7 +125,7 @@ _LINGERING = record(
     next_use_s=maybe(NUMBER),
 )
 _COPY = record(KeptCopy, "a copy", image=_IMAGE, number=NUMBER, ready_s=NUMBER, expires_s=NUMBER)
-_POOL: dict[str, Kind[Any]] = {
+_POOL: dict[str, FieldKind[Any]] = {
     "node": TEXT,
     "lingering": several(_LINGERING),
     "leaving": several(_COPY),
@@ -178,7 +178,7 @@ def _dump(fields: dict[str, object]) -> str:
     return text
 
 
-def _read(what: str, text: str, kinds: dict[str, Kind[Any]]) -> dict[str, Any]:
+def _read(what: str, text: str, kinds: dict[str, FieldKind[Any]]) -> dict[str, Any]:
     try:
         fields = json.loads(text)
         version = NUMBER.read(fields.pop("version", None) if isinstance(fields, dict) else 0, "version", what)

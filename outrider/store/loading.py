@@ -28,7 +28,7 @@ def load_book(
 ) -> Restored:
     """The book of all that has been promised. `links` and `pools` are new, as for a first start.
 
-    `live` are the store's live reservations, for whoever has read them already.
+    `live` are the store's live reservations, if they have been read already.
     """
     with collector_paused():
         live = store.live_reservations() if live is None else live

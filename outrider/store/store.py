@@ -7,7 +7,7 @@
         promise.todo(effect)
 
 When the block is left all of it is on the disk, and only then may anybody be told. If it
-raises, nothing of it is; whoever has changed a book in memory takes that back. Errors are those
+raises, nothing of it is; a book that was changed in memory has to be restored. Errors are those
 of `errors`.
 """
 

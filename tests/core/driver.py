@@ -389,7 +389,7 @@ class Driver:
                 assert found == steps(taken_there, row.capacity, self.now_s)
                 assert all(free >= 0 for _, free in found)
 
-        for node, lane in enumerate(scheduler.board.lanes):
+        for node, lane in enumerate(scheduler.board.disks):
             planned = [
                 (start_s, start_s + length_s)
                 for run in scheduler.board.runs.values()

@@ -231,7 +231,7 @@ def test_full_pools_everywhere_are_told() -> None:
     found = place_job(book, lane, (), busy(book), wish(book), 0)
 
     assert isinstance(found, NoPlacement)
-    assert "have room in their pools" in found.words
+    assert "have room in their pools" in found.message
 
 
 def test_image_larger_than_every_pool_is_told() -> None:
@@ -239,8 +239,8 @@ def test_image_larger_than_every_pool_is_told() -> None:
     found = place_job(book, lane, (), busy(book), wish(book), 0)
 
     assert isinstance(found, NoPlacement)
-    assert "never fits" in found.words
-    assert "the largest pool has 50 bytes" in found.words
+    assert "never fits" in found.message
+    assert "the largest pool has 50 bytes" in found.message
 
 
 def test_copies_for_an_array_go_to_more_nodes() -> None:

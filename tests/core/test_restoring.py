@@ -328,7 +328,7 @@ def test_a_reservation_on_a_node_that_is_gone_is_named_and_the_rest_restored() -
 
     restored = again(replace(site, nodes=site.nodes[:1] + site.nodes[2:]), keep(book, 0), 0)
 
-    assert [(each.reservation.workspace.name, each.words) for each in restored.lost] == [
+    assert [(each.reservation.workspace.name, each.message) for each in restored.lost] == [
         ("y", "the site has no node n1 any more")
     ]
     assert list(restored.book.entries) == ["x", "z"]

@@ -103,7 +103,7 @@ class QueueBoard:
         self.rules = rules
         self.everything = SiteTimeline(book.timeline.nodes, is_tidy=False)
         self.everything.fill(book.leases(), now_s=0)
-        self.lanes = [DiskQueue() for _ in book.timeline.nodes]
+        self.disks = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}
         self._free: dict[tuple[int, int], int] = {}
         self._free_times: dict[tuple[int, int], list[int]] = {}
@@ -173,11 +173,11 @@ class QueueBoard:
         return room
 
     def occupy(self, run: BestEffortRun) -> None:
-        """Enter a run's segments in the slot table and the disks' lanes."""
+        """Enter a run's segments in the slot table and the disks' disks."""
         for segment in run.segments:
             self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
             for node, start_s, length_s in segment.disk:
-                self.lanes[node].take(start_s, length_s)
+                self.disks[node].take(start_s, length_s)
 
     def vacate(self, run: BestEffortRun, from_s: int) -> None:
         """Give back what a run has from `from_s` on; its segments are cut accordingly."""
@@ -193,7 +193,7 @@ class QueueBoard:
                 if begin_s < from_s:
                     done.append((node, begin_s, length_s))
                 else:
-                    self.lanes[node].give_back(begin_s, length_s)
+                    self.disks[node].give_back(begin_s, length_s)
             if segment.start_s < from_s:
                 resume_s = min(segment.resume_s, from_s - segment.start_s)
                 suspend_s = max(0, from_s - (segment.end_s - segment.suspend_s))

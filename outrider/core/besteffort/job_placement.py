@@ -75,7 +75,7 @@ class JobPlacement:
 class NoPlacement:
     """Why not now."""
 
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -107,7 +107,7 @@ def place_job(
     eligible = request.eligible & book.available
     if eligible.bit_count() < request.nodes_wanted:
         return NoPlacement(
-            words=f"it wants {request.nodes_wanted} nodes, and {eligible.bit_count()} of those that it may "
+            message=f"it wants {request.nodes_wanted} nodes, and {eligible.bit_count()} of those that it may "
             "run on are up"
         )
     search = _NodeSearch(book, link, slots, forecast, request, now_s, link.ends(slots, now_s), carried)
@@ -115,7 +115,7 @@ def place_job(
         chosen = search.chosen(eligible)
         if len(chosen) < request.nodes_wanted:
             return _never(book, request) or NoPlacement(
-                words=f"{len(chosen)} of the nodes that it may run on have room in their pools for its "
+                message=f"{len(chosen)} of the nodes that it may run on have room in their pools for its "
                 f"image and will be free for it, and it wants {request.nodes_wanted}"
             )
         placement = _placement(request, chosen)
@@ -135,9 +135,9 @@ def _never(book: Book, request: PlacementRequest) -> NoPlacement | None:
         return None
     largest = max((limit for limit in limits if limit is not None), default=0)
     return NoPlacement(
-        words=f"it has {size(size_bytes)} and never fits: the pools of {large} of the nodes that it may run "
-        f"on are as large, the job wants {request.nodes_wanted}, and the largest pool has {size(largest)}; "
-        "cancel the job, or ask an administrator for larger pools"
+        message=f"it has {size(size_bytes)} and never fits: the pools of {large} of the nodes that it may "
+        f"run on are as large, the job wants {request.nodes_wanted}, and the largest pool has "
+        f"{size(largest)}; cancel the job, or ask an administrator for larger pools"
     )
 
 

@@ -309,7 +309,7 @@ def _segments(
     rules = board.rules.suspension.of(workspace)
     return plan_run(
         board.everything.rows,
-        board.lanes,
+        board.disks,
         shares,
         start_s,
         workspace.duration_s,
@@ -340,7 +340,7 @@ def resumed(
     rules = board.rules.suspension
     overhead_s = rules.overhead_s(workspace.resources)
     rows = board.everything.rows
-    here = plan_run(rows, board.lanes, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
+    here = plan_run(rows, board.disks, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
     if not rules.is_migrating:
         return here
     image_bytes = workspace.image.size_bytes if workspace.image is not None else 0
@@ -369,7 +369,7 @@ def resumed(
     )
     assert not isinstance(fits, int)
     others = tuple(SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
-    there = plan_run(rows, board.lanes, others, start_s, work_s, rules, overhead_s, is_resumed=True)
+    there = plan_run(rows, board.disks, others, start_s, work_s, rules, overhead_s, is_resumed=True)
     if there is None or (here is not None and here[-1].end_s <= there[-1].end_s):
         return here
     return there

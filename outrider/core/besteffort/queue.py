@@ -84,7 +84,7 @@ class BestEffortQueue:
         return placed
 
     def begin(self, run: BestEffortRun, now_s: int) -> None:
-        """The run starts. If it cannot be suspended, reservations must now go round it."""
+        """The run starts. If it cannot be suspended, reservations must avoid it from now on."""
         run.has_begun = True
         if self._is_suspendable(run.workspace):
             return
@@ -306,18 +306,18 @@ class BestEffortQueue:
         board, rules = self.board, self.board.rules.suspension.of(run.workspace)
         overhead_s = rules.overhead_s(run.workspace.resources)
         work_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
-        rows, lanes = board.everything.rows, board.lanes
+        rows, disks = board.everything.rows, board.disks
         if not run.segments:
             shares = run.first_shares
             start_s = next_fit(rows, shares, max(now_s, run.ready_s))
-            return plan_run(rows, lanes, shares, start_s, work_s, rules, overhead_s)
+            return plan_run(rows, disks, shares, start_s, work_s, rules, overhead_s)
         if not work_s:
             return ()
         shares = run.segments[-1].shares
         last = run.segments[-1]
         if last.end_s == now_s and last.useful_s and not last.suspend_s:
             # It runs at this moment: it simply goes on until it must make way.
-            segments = plan_run(rows, lanes, shares, now_s, work_s, rules, overhead_s)
+            segments = plan_run(rows, disks, shares, now_s, work_s, rules, overhead_s)
             if segments is not None:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
@@ -388,7 +388,7 @@ class BestEffortQueue:
         rules = self.board.rules.suspension.of(run.workspace)
         segments = plan_run(
             self.board.everything.rows,
-            self.board.lanes,
+            self.board.disks,
             run.first_shares,
             now_s,
             run.workspace.duration_s,

@@ -48,7 +48,7 @@ def withdraw(board: QueueBoard, run: BestEffortRun, start_s: int, now_s: int) ->
         written_s = current.end_s - current.suspend_s
         for node, begin_s, length_s in current.disk:
             if begin_s >= written_s:
-                board.lanes[node].give_back(begin_s, length_s)
+                board.disks[node].give_back(begin_s, length_s)
         disk = tuple(each for each in current.disk if each[1] < written_s)
         unsuspended = replace(current, suspend_s=0, disk=disk)
         run.segments = tuple(unsuspended if each is current else each for each in run.segments)
@@ -67,9 +67,9 @@ def suspend_in_time(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
         board.everything.reserve_all(current.amounts(), current.end_s, end_s)
     whole = replace(current, end_s=end_s)
     if end_s < current.end_s + missing_s:
-        written = suspending(board.lanes, shares, end_s, _overhead_s(board, run), board.rules.suspension)
+        written = suspending(board.disks, shares, end_s, _overhead_s(board, run), board.rules.suspension)
         for node, begin_s, length_s in written.disk:
-            board.lanes[node].take(begin_s, length_s)
+            board.disks[node].take(begin_s, length_s)
         whole = replace(whole, suspend_s=written.seconds, disk=whole.disk + written.disk)
     run.segments = (*run.segments[:-1], whole)
 
@@ -101,7 +101,7 @@ def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
             lengths.setdefault(share.node, []).append(_overhead_s(board, run) * share.instances)
     is_serialised = board.rules.suspension.is_serialised
     written_s = {
-        node: board.lanes[node].safe_by(from_s, lengths[node])
+        node: board.disks[node].safe_by(from_s, lengths[node])
         if is_serialised
         else from_s + max(lengths[node])
         for node, from_s in ready_s.items()

@@ -3,7 +3,7 @@
 A *life* is one stay of an image in one node's pool: its bytes are reserved from the start
 of its transfer, it can be used from `ready_s` on, and it expires when its last user ends.
 Later users of the same image extend a life instead of starting a transfer. The sum of
-lives never exceeds a pool's limit at any future instant; whoever adds one asks `has_room`
+lives never exceeds a pool's limit at any future instant; a caller that adds one asks `has_room`
 first.
 
 What has expired may linger: it costs nothing but space, is given up whenever a life needs

@@ -1,8 +1,8 @@
-"""Whose turn it is where users share something one at a time: whoever has had least of it.
+"""Whose turn it is where users share something one at a time: the user who has had least of it.
 
 What a user has had is counted from when others waited, too: who comes anew starts level with those
-who wait already and had least, so that nobody saves up a claim by not asking, and nobody is held to
-account for what was had while nobody else wanted it (start-time fair queueing; Goyal, Vin and Cheng,
+who wait already and had least, so that nobody saves up a claim by not asking, and nobody pays for
+what was had while nobody else wanted it (start-time fair queueing; Goyal, Vin and Cheng,
 1996, with one weight for all).
 """
 

@@ -83,8 +83,8 @@ class Links(Protocol):
     def set_aside(self, now_s: int) -> Transfer:
         """Let the running transfer with a deadline go on outside of the plan; the next may begin.
 
-        What it takes of the link from now on is nobody's share: whoever carries transfers out
-        has to see to it that the others still get what they were planned with.
+        What it takes of the link from now on is planned for nobody: the caller has to make sure
+        that the others still get what they were planned with.
         """
 
     def end(self, number: int, now_s: int) -> Transfer:

@@ -157,16 +157,16 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
     assert workspace.start_s is not None
     end_s = workspace.start_s + workspace.duration_s
     layout = book.timeline.layout
-    words = ""
+    message = ""
     unknown = layout.unknown(workspace.resources)
     if unknown:
-        words = f"no node has the resource {unknown[0]}; known are {', '.join(layout.names)}"
+        message = f"no node has the resource {unknown[0]}; known are {', '.join(layout.names)}"
     elif huge := next((name for name, amount in workspace.resources.amounts if amount > LARGEST_AMOUNT), ""):
-        words = f"{workspace.resources[huge]} of {huge} are more than any node has"
+        message = f"{workspace.resources[huge]} of {huge} are more than any node has"
     elif workspace.name in book.entries and not is_renewal:
-        words = f"a reservation named {workspace.name} exists already: choose another name"
+        message = f"a reservation named {workspace.name} exists already: choose another name"
     elif workspace.start_s < now_s:
-        words = f"its start lies {now_s - workspace.start_s} s in the past: ask for a start from now on"
+        message = f"its start lies {now_s - workspace.start_s} s in the past: ask for a start from now on"
     else:
         need = layout.pack(workspace.resources)
         room = sum(
@@ -174,22 +174,22 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
             for capacity, nodes in book.timeline.by_capacity.items()
         )
         if room < workspace.instances:
-            words = (
+            message = (
                 f"{workspace.instances} instances of {workspace.resources} are more than the site's "
                 f"{book.available.bit_count()} nodes can hold, even empty: there is room for {room}"
             )
-    if not words:
+    if not message:
         return None
-    return Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, words=words)
+    return Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, message=message)
 
 
 def _refused_by(policy: Policy | None, workspace: Workspace, now_s: int) -> Refusal | None:
-    words = policy(workspace, now_s) if policy is not None else ""
-    if not words:
+    message = policy(workspace, now_s) if policy is not None else ""
+    if not message:
         return None
     assert workspace.start_s is not None
     end_s = workspace.start_s + workspace.duration_s
-    return Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
+    return Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=message)
 
 
 def _next_pool_change(book: Book, image: Image, after_s: int) -> int | None:

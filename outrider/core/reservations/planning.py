@@ -18,7 +18,7 @@ from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
 
 MOST_POOLS_AVOIDED = 16
-"""How many nodes with full pools a plan goes round before it is refused for one."""
+"""How many nodes with full pools a plan avoids before it is refused for one."""
 
 
 def plan_at(

@@ -32,7 +32,7 @@ class Lost:
     """A reservation that is not in the restored book, and why."""
 
     reservation: Reservation
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,9 +82,9 @@ def restore(
     lost: list[Lost] = []
     sound: list[KeptReservation] = []
     for each in kept.reservations:
-        words = _fault(book, each, transfers)
-        if words:
-            lost.append(Lost(reservation=each.reservation, words=words))
+        message = _fault(book, each, transfers)
+        if message:
+            lost.append(Lost(reservation=each.reservation, message=message))
         else:
             sound.append(each)
     runs = [run for run in kept.runs if _is_sound(run, number_of, transfers)]
@@ -301,8 +301,8 @@ def _put_slots(
 def _fits_still(book: Book, kept: KeptReservation, lease: Lease, now_s: int, lost: list[Lost]) -> bool:
     if _reserve_if_free(book, lease, now_s):
         return True
-    words = "its nodes do not have what it was promised any more"
-    lost.append(Lost(reservation=kept.reservation, words=words))
+    message = "its nodes do not have what it was promised any more"
+    lost.append(Lost(reservation=kept.reservation, message=message))
     return False
 
 

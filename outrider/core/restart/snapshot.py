@@ -174,7 +174,7 @@ def keep_runs(board: QueueBoard) -> tuple[KeptBestEffort, ...]:
 
 
 def keep_transfers(book: Book, now_s: int, only: Collection[int] | None = None) -> tuple[KeptTransfer, ...]:
-    """The transfers that wait or run; of those in `only`, if given, whoever is missing is no more."""
+    """The transfers that wait or run; of those in `only`, if given, what is missing has ended."""
     return tuple(
         _keep_transfer(book, standing)
         for standing in book.links.standings(now_s, only)

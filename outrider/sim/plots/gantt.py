@@ -91,7 +91,7 @@ def _steps(
 
 
 def _bars(axes: Axes, occupancy: Schedule, unit_s: int) -> None:
-    """Colours go round by job; a reservation is grey and hatched."""
+    """Colours repeat by job; a reservation is grey and hatched."""
     for is_reservation in (False, True):
         bars = [bar for bar in _merged(occupancy.bars) if bar.is_reservation is is_reservation]
         boxes = [_box(bar, low, high, unit_s) for bar in bars for low, high in bar.processors]

@@ -77,7 +77,7 @@ class Choosing:
         way = self._failures.get(anonymous) or self._way(wish)
         if isinstance(way, NoPlacement):
             self._failures[anonymous] = way
-            led.stage, led.words = Stage.WAITING, way.words
+            led.stage, led.words = Stage.WAITING, way.message
             return False
         self._failures.clear()
         led.stage, led.words = Stage.STAGING, ""
@@ -220,7 +220,7 @@ class Choosing:
     def _way(self, wish: PlacementRequest) -> JobPlacement | NoPlacement:
         site = self._site
         if self._busy is None:
-            return NoPlacement(words="the batch system has not been seen yet")
+            return NoPlacement(message="the batch system has not been seen yet")
         pools = site.book.pools
         full = mask_of(
             self._hauling.claims.full(
@@ -231,7 +231,7 @@ class Choosing:
         eligible = wish.eligible & ~(full & ~pools.mask_with(wish.image.key))
         if (eligible & site.book.available).bit_count() < wish.nodes_wanted and eligible != wish.eligible:
             self._hauling.claims.refuse(wish.user)
-            return NoPlacement(words=self._bound(wish))
+            return NoPlacement(message=self._bound(wish))
         wish = replace(wish, eligible=eligible)
         self.searches += 1
         return place_job(

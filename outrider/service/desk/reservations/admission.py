@@ -242,10 +242,10 @@ class Admitting:
             cause, words = Cause.SLOTS, self._too_large(workspace)
             if not words:
                 cause, words = Cause.POOL, self._too_much_for_pools(workspace)
-            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, words=words)
+            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, message=words)
             return Rejected(refusal=refusal) if words else None
         return Rejected(
-            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
+            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
 
     def _too_large(self, workspace: Workspace) -> str:
@@ -347,7 +347,7 @@ class Admitting:
         refusal: Refusal | None = None
         words = self._policy(wish, without=live)(wish.workspace, site.now_s)
         if words:
-            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, words=words)
+            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, message=words)
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:

@@ -96,8 +96,8 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Reserv
 
 def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
     """Why something is refused, with its times as they are in that zone."""
-    if refusal.words:
-        return refusal.words
+    if refusal.message:
+        return refusal.message
     if refusal.cause is Cause.SLOTS:
         start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
         return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
@@ -131,7 +131,7 @@ def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
         found.append(f"ask for {few} at that time")
     if refusal.cause is Cause.LINK and workspace.instances > 1:
         found.append("ask for fewer nodes, or for an image that some nodes have already")
-    if refusal.cause is Cause.POOL and not refusal.words:
+    if refusal.cause is Cause.POOL and not refusal.message:
         found.append("ask for another time, or for a smaller image")
     if refusal.held_bytes:
         where = ", ".join(refusal.nodes)

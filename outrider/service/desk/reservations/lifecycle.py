@@ -57,7 +57,7 @@ class Lifetimes:
         for lost in site.lost:
             live = site.live.get(lost.reservation.workspace.name)
             if live is not None:
-                self._find_again(live, lost.words)
+                self._find_again(live, lost.message)
         self._executing.take_up()
         for name in site.late:
             live = site.live.get(name)
