@@ -1,7 +1,7 @@
 """Which processors a simulated job had, and when: for pictures and logs, no decision needs it.
 
 The scheduler hands out numbers of instances on nodes. Here every node's processors get
-numbers of their own, and whoever comes takes the lowest that are free.
+numbers of their own, and each job takes the lowest that are free.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def release(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
 
 
 def leave(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
-    """The run is no more, and what it kept in pools is not needed by it."""
+    """The run has ended, and does not need what it kept in pools any more."""
     for node, life in run.lives:
         board.book.pools.leave(node, life, run.name, now_s)
     del board.runs[run.name]

@@ -306,7 +306,9 @@ def _later(
 def _segments(
     board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], start_s: int
 ) -> tuple[Segment, ...] | None:
-    rules = board.rules.suspension.of(workspace)
+    rules = board.rules.suspension
+    if not workspace.is_preemptible:
+        rules = rules.of(workspace)
     return plan_run(
         board.everything.rows,
         board.disks,

@@ -1,8 +1,8 @@
-"""What a pool holds beside the promises of the book: bytes that nobody here can take away.
+"""What a pool holds beside the promises of the book: bytes that the book cannot free.
 
 Users pin images, images arrive for them, jobs have full copies; and a disk may have less room than
-its pool's limit says. A node reports both. They are no lives: the book neither plans nor ends them,
-it only does not promise the bytes to anybody until they are free. `Pool.has_room` counts them.
+its pool's limit says. A node reports both. They are not lives: the book neither plans nor ends them,
+it only promises the bytes to nobody until they are free. `Pool.has_room` counts them.
 """
 
 from __future__ import annotations

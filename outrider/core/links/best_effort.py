@@ -10,8 +10,8 @@ for. After a turn a transfer gives way to another user's, and goes on when it is
 again. Among one user's it is first come, first served.
 
 It is not the `FifoLink` of the thesis, whose transfers last as long as planned: here they last as
-long as nodes say, may be taken back, and, where nodes relay, take more nodes on board until they
-have come half of their way, which costs the link nothing (piggybacking, thesis, section 6.3.1).
+long as nodes say, may be taken back, and, where nodes relay, accept more nodes until they have
+sent half, which costs the link nothing (piggybacking, thesis, section 6.3.1).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class BestEffortLink:
         self._expected = None
 
     def begin(self, now_s: int) -> BestEffortTransfer:
-        """Whoever is next has the link: it begins, or goes on."""
+        """The next transfer has the link: it begins, or goes on."""
         if self.running is not None:
             raise ValueError(f"transfer {self.running.number} still has the link")
         index = self._next()
@@ -291,7 +291,7 @@ class BestEffortLink:
         return next((place for place in own if self.waiting[place].begun_s is not None), own[0])
 
     def _boarded(self, image: Image) -> BestEffortTransfer | None:
-        """What takes more nodes on board: a relay that waits, or that has not come far yet. Later ones
+        """What accepts more nodes: a relay that waits, or that has sent less than half. Accepting later
         would keep those that wait from the link for ever."""
         return next(
             (

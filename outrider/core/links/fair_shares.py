@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection
 
 NOBODY = -1
-"""Who waits for what nobody is known to wait for."""
+"""Stands for the user where it is not known who waits."""
 MOST_FORGOTTEN_LATER = 100
 
 

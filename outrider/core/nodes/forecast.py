@@ -1,7 +1,7 @@
 """Until when nodes are busy, as far as best effort is concerned: a guess, not a promise.
 
 Jobs that run end at their limits at the latest, reservations have their nodes as a whole, and jobs
-that were steered to nodes will be there. What the batch system really does is its own business; this
+that were steered to nodes will be there. The batch system decides what really happens; this
 tells which of several nodes is likely to be free first.
 
 What is known is kept until something else is known under the same name, so that a look at the batch

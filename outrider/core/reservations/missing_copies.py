@@ -2,7 +2,7 @@
 
 A node loses a copy, or never gets it; a copy turns up by itself; a node says what its pool
 really holds. The book follows, and what a promise lacks is planned anew: in time if the link
-allows, else as early as nobody else is harmed by it.
+allows, else as early as is possible without making others late.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def note_pool(book: Book, node: str, images: Iterable[Lingering], now_s: int) ->
 def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
     """Plan how a reservation gets its image on those of its nodes where it lacks it.
 
-    By its start, if the link allows. Otherwise at the earliest deadline that harms nobody, or
+    By its start, if the link allows. Otherwise at the earliest deadline that makes nobody late, or
     with what others bring to its nodes anyhow, if that is there as early. A copy that cannot
     be there before the reservation ends, or for which a pool has no room, is refused and
     changes nothing. The reservation may have begun.

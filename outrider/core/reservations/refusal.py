@@ -64,7 +64,7 @@ class Refusal:
         return f"{what} has no room in the image pool of {where} until {until}{self._takers(instant)}"
 
     def _takers(self, instant: Callable[[int], str]) -> str:
-        """What takes the room beside reservations. Whose it is, is not for everybody."""
+        """What takes the room beside reservations. It is not said whose it is."""
         found = ""
         if self.room_bytes < self.limit_bytes:
             found += (
