@@ -47,6 +47,13 @@ class PlacementRequest:
     eligible: int
     user: int = NOBODY
     """Who takes turns on the link with others."""
+    copying: int = 0
+    """A mask of the nodes on which the job takes the image's bytes once more, as a copy of its own."""
+
+    @property
+    def copy(self) -> Image:
+        """The job's own copy, as it is counted in a pool."""
+        return Image(uri=f"copy:{self.name}", size_bytes=self.image.size_bytes)
 
     def until_s(self, start_s: int) -> int:
         """Until when a job that starts then needs its image at most."""
@@ -129,14 +136,16 @@ def place_job(
 def _never(book: Book, request: PlacementRequest) -> NoPlacement | None:
     """If the image is larger than the pools of too many nodes, however empty they are."""
     size_bytes, pools = request.image.size_bytes, book.pools.pools
-    limits = [pools[node].limit_bytes for node in numbers(request.eligible)]
-    large = sum(limit is None or size_bytes <= limit for limit in limits)
+    times = {node: 1 + (request.copying >> node & 1) for node in numbers(request.eligible)}
+    limits = {node: pools[node].limit_bytes for node in times}
+    large = sum(limit is None or times[node] * size_bytes <= limit for node, limit in limits.items())
     if large >= request.nodes_wanted:
         return None
-    largest = max((limit for limit in limits if limit is not None), default=0)
+    largest = max((limit for limit in limits.values() if limit is not None), default=0)
+    twice = ", needed twice where the job gets a copy," if 2 in times.values() else ""
     return NoPlacement(
-        message=f"it has {size(size_bytes)} and never fits: the pools of {large} of the nodes that it may "
-        f"run on are as large, the job wants {request.nodes_wanted}, and the largest pool has "
+        message=f"it has {size(size_bytes)}{twice} and never fits: the pools of {large} of the nodes that it "
+        f"may run on are as large, the job wants {request.nodes_wanted}, and the largest pool has "
         f"{size(largest)}; cancel the job, or ask an administrator for larger pools"
     )
 
@@ -156,13 +165,15 @@ def _placement(request: PlacementRequest, chosen: list[_Option]) -> JobPlacement
 
 def _full(book: Book, request: PlacementRequest, placement: JobPlacement, now_s: int) -> int:
     """A mask of the nodes whose pools have no room until the placement's end."""
-    until_s, pools = placement.until_s, book.pools.pools
-    full = [node for node, life in placement.lives if not can_keep(book, node, life, until_s, now_s)]
+    until_s = placement.until_s
+    full = [
+        node for node, life in placement.lives if not _can_have(book, request, node, life, until_s, now_s)
+    ]
     stay = ((now_s, until_s, request.image.size_bytes),)
     full += [
         node
         for node in (*placement.revived, *placement.missing)
-        if not pools[node].has_room(stay, now_s, request.image.key)
+        if not _has_room(book, request, node, stay, until_s, now_s)
     ]
     return sum(1 << node for node in full)
 
@@ -185,12 +196,15 @@ def hold(
         held[node] = life
     for node, life in held.items():
         pools.extend(node, life, request.name, placement.until_s)
+        if request.copying >> node & 1 and not pools.pools[node].lives.get(request.copy.key):
+            pools.add(node, Life(request.copy, now_s, now_s, placement.until_s))
     return held
 
 
 def let_go(book: Book, link: BestEffortLink, name: str, node: int, life: Life, now_s: int) -> bool:
     """A job does not need a copy any more. True if nobody does, and it is not brought any further."""
     pools = book.pools
+    drop_copy(book, name, node)
     if life not in pools.pools[node].lives.get(life.image.key, ()):
         return False
     cargo = link.find(life.transfer)
@@ -202,10 +216,46 @@ def let_go(book: Book, link: BestEffortLink, name: str, node: int, life: Life, n
     return True
 
 
+def drop_copy(book: Book, name: str, node: int) -> None:
+    """A job has no need of room for a copy of its own any more, or has it as an instance."""
+    for life in tuple(book.pools.pools[node].lives.get(f"copy:{name}", ())):
+        book.pools.lose(node, life)
+
+
+def keep_copy(book: Book, name: str, node: int, until_s: int) -> None:
+    """Let the room for a job's own copy be kept until then."""
+    for life in tuple(book.pools.pools[node].lives.get(f"copy:{name}", ())):
+        book.pools.lose(node, life)
+        book.pools.add(node, Life(life.image, life.start_s, life.ready_s, max(life.expires_s, until_s)))
+
+
 def can_keep(book: Book, node: int, life: Life, until_s: int, now_s: int) -> bool:
     """Whether a copy can stay until then without taking room that others were promised."""
     longer = (max(life.expires_s, now_s), until_s, life.image.size_bytes)
     return until_s <= life.expires_s or book.pools.pools[node].has_room((longer,), now_s, life.image.key)
+
+
+def _can_have(book: Book, request: PlacementRequest, node: int, life: Life, until_s: int, now_s: int) -> bool:
+    """Whether a copy that is there, or comes without us, can stay until then, with one for the job alone."""
+    longer = (
+        ((max(life.expires_s, now_s), until_s, life.image.size_bytes),) if until_s > life.expires_s else ()
+    )
+    return _has_room(book, request, node, longer, until_s, now_s)
+
+
+def _has_room(
+    book: Book,
+    request: PlacementRequest,
+    node: int,
+    extra: tuple[tuple[int, int, int], ...],
+    until_s: int,
+    now_s: int,
+) -> bool:
+    """Whether a pool has room for `extra` lives of the image, and for a copy that is the job's own."""
+    pool = book.pools.pools[node]
+    if request.copying >> node & 1 and not pool.lives.get(request.copy.key):
+        extra = (*extra, (now_s, until_s, request.image.size_bytes))
+    return not extra or pool.has_room(extra, now_s, request.image.key)
 
 
 class _Earliest:
@@ -295,8 +345,7 @@ class _NodeSearch:
             if start_s == FOREVER:
                 continue
             until_s = request.until_s(start_s)
-            longer = (max(life.expires_s, now_s), until_s, request.image.size_bytes)
-            if life.expires_s < until_s and not pool.has_room((longer,), now_s, key):
+            if not _can_have(self.book, request, node, life, until_s, now_s):
                 continue
             cost = _HERE if life.transfer is None else _COMING
             option = _Option(start_s, cost, node, there_s, life)
@@ -327,9 +376,9 @@ class _NodeSearch:
 
     def _takes(self, node: int, start_s: int) -> bool:
         """Whether a pool has room for one more image until a job that starts then is over."""
-        image = self.request.image
-        stay = (self.now_s, self.request.until_s(start_s), image.size_bytes)
-        return self.book.pools.pools[node].has_room((stay,), self.now_s, image.key)
+        until_s = self.request.until_s(start_s)
+        stay = ((self.now_s, until_s, self.request.image.size_bytes),)
+        return _has_room(self.book, self.request, node, stay, until_s, self.now_s)
 
     def _there_s(self, count: int) -> int:
         """When the last of so many transfers would have brought the image."""
