@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
+from outrider.collector import collector_paused
 from outrider.core.images.pools import Pools
 from outrider.core.links.links import Links
 from outrider.core.model import Node
@@ -41,16 +40,3 @@ def load_book(
             doubtful=frozenset(each.name for each in live if each.state is State.ENDANGERED),
             now_s=now_s,
         )
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Hundreds of thousands of values are made and all stay: looking for garbage among them again
-    and again takes longer than making them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
+from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
@@ -373,7 +374,9 @@ class _Service:
                 self._do(self._shares.show)
 
     def _begin_web(self, sockets: Sockets) -> WebThread:
-        web = WebThread(self._app(), sockets.listen(), self._log)
+        with collector_paused():
+            app = self._app()
+        web = WebThread(app, sockets.listen(), self._log)
         if not web.start():
             raise SocketError("the API's server did not start; see the log")
         return web
