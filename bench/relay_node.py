@@ -43,7 +43,7 @@ KEY = b"a key for a benchmark, and no secret"
 TICKET_S = 3600
 
 
-class Orders(TypedDict):
+class NodeOrders(TypedDict):
     """What a node is told. A node without sources has the image from the beginning."""
 
     number: int
@@ -56,10 +56,10 @@ class Orders(TypedDict):
     expected_rate_bytes_per_s: int | None
 
 
-class Site:
+class NodeSite:
     """What a node has: the origin a file, every other one a pool of its own."""
 
-    def __init__(self, orders: Orders, clock: SystemClock) -> None:
+    def __init__(self, orders: NodeOrders, clock: SystemClock) -> None:
         self.depot: Depot | None = None
         self.pool: ImagePool | None = None
         self.writer: Writer | None = None
@@ -74,7 +74,7 @@ class Site:
             self.depot.files[orders["digest"]] = file
             self.holdings = self.depot
 
-    def reserve(self, orders: Orders) -> Writer:
+    def reserve(self, orders: NodeOrders) -> Writer:
         """Room for the image, as a planned transfer has; from now on this node says that it is arriving."""
         assert self.pool is not None
         want = Want(uri="image", size_bytes=orders["size_bytes"], digest=orders["digest"])
@@ -90,15 +90,15 @@ class Site:
                 each.close()
 
 
-def opened(orders: Orders, clock: SystemClock) -> ImagePool:
+def opened(orders: NodeOrders, clock: SystemClock) -> ImagePool:
     disk = RealDisk()
     ImagePool.create(disk, orders["path"], PoolSettings(limit_bytes=2 * orders["size_bytes"], policy="lfu"))
     return ImagePool(disk, orders["path"], clock, SqliteIndex(f"{orders['path']}/index.sqlite"))
 
 
-def main(orders: Orders) -> int:
+def main(orders: NodeOrders) -> int:
     clock = SystemClock()
-    site = Site(orders, clock)
+    site = NodeSite(orders, clock)
     settings = RelaySettings(
         host=orders["listen"],
         port=orders["port"],

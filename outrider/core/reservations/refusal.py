@@ -1,4 +1,4 @@
-"""Why a reservation is refused, as facts and in words a user understands.
+"""Why a reservation is refused, as facts and in a sentence that a user understands.
 
 The facts are kept apart from the sentence because only the edge of the program knows time
 zones: `Refusal.sentence` is handed a function that writes an instant.
@@ -34,7 +34,7 @@ class Refusal:
     image: Image | None = None
     nodes: tuple[str, ...] = ()
     needed_s: int = 0
-    words: str = ""
+    message: str = ""
     from_s: int = 0
     """From when on the image would have to be in the pool that has no room for it."""
     held_bytes: int = 0
@@ -46,9 +46,9 @@ class Refusal:
 
     def sentence(self, instant: Callable[[int], str] = str) -> str:
         if self.cause is Cause.POLICY:
-            return self.words
+            return self.message
         if self.cause is Cause.SLOTS:
-            return self.words or (
+            return self.message or (
                 f"{self.room} of {self.instances} instances fit between "
                 f"{instant(self.start_s)} and {instant(self.end_s)}: the rest of the nodes is taken"
             )
@@ -64,7 +64,7 @@ class Refusal:
         return f"{what} has no room in the image pool of {where} until {until}{self._takers(instant)}"
 
     def _takers(self, instant: Callable[[int], str]) -> str:
-        """What takes the room beside reservations. Whose it is, is not for everybody."""
+        """What takes the room beside reservations. It is not said whose it is."""
         found = ""
         if self.room_bytes < self.limit_bytes:
             found += (

@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.core.model import Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import Plan
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
@@ -66,7 +66,7 @@ def extended(site: Site, live: Live, end_s: int) -> Decision:
     )
 
 
-def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) -> Decision:
+def _accepted(site: Site, document: Document, workspace: Workspace, plan: ReservationPlan) -> Decision:
     names = site.book.timeline.nodes
     transfers = planned_transfers(site, plan)
     held = sorted({names[node].name for node, _ in plan.joined} | {names[node].name for node in plan.revived})
@@ -96,8 +96,8 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
 
 def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
     """Why something is refused, with its times as they are in that zone."""
-    if refusal.words:
-        return refusal.words
+    if refusal.message:
+        return refusal.message
     if refusal.cause is Cause.SLOTS:
         start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
         return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
@@ -131,7 +131,7 @@ def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
         found.append(f"ask for {few} at that time")
     if refusal.cause is Cause.LINK and workspace.instances > 1:
         found.append("ask for fewer nodes, or for an image that some nodes have already")
-    if refusal.cause is Cause.POOL and not refusal.words:
+    if refusal.cause is Cause.POOL and not refusal.message:
         found.append("ask for another time, or for a smaller image")
     if refusal.held_bytes:
         where = ", ".join(refusal.nodes)
@@ -144,7 +144,7 @@ def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
     return tuple(found)
 
 
-def planned_transfers(site: Site, plan: Plan) -> tuple[PlannedTransfer, ...]:
+def planned_transfers(site: Site, plan: ReservationPlan) -> tuple[PlannedTransfer, ...]:
     """The transfers of a plan, each after the one before it."""
     insertion = plan.insertion
     if insertion is None:
