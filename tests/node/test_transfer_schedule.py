@@ -16,7 +16,7 @@ from cachemgr.daemon.transfers.schedule import (
     RUNNING,
     STATES,
     WAITING,
-    TransferStanding,
+    ScheduledTransfer,
     checked_change,
     choose,
 )
@@ -24,8 +24,8 @@ from cachemgr.daemon.transfers.schedule import (
 
 def standing(
     number: int, state: str = WAITING, deadline_s: int | None = None, is_held: bool = False
-) -> TransferStanding:
-    return TransferStanding(number, state, deadline_s, is_held)
+) -> ScheduledTransfer:
+    return ScheduledTransfer(number, state, deadline_s, is_held)
 
 
 def test_earliest_deadline_runs_first_and_none_last() -> None:
@@ -45,7 +45,7 @@ def test_earlier_deadline_takes_the_slot_of_the_latest() -> None:
 
 
 def test_users_leave_one_of_several_slots_to_the_node() -> None:
-    users = [TransferStanding(number, RUNNING, 0, False, is_ordinary=True) for number in (1, 2, 3)]
+    users = [ScheduledTransfer(number, RUNNING, 0, False, is_ordinary=True) for number in (1, 2, 3)]
 
     alone = choose(users, slots=3)
     joined = choose([*users, standing(4)], slots=3)
@@ -55,7 +55,7 @@ def test_users_leave_one_of_several_slots_to_the_node() -> None:
 
 
 def test_only_slot_is_for_users_too() -> None:
-    assert choose([TransferStanding(1, WAITING, None, False, is_ordinary=True)], slots=1).to_run == (1,)
+    assert choose([ScheduledTransfer(1, WAITING, None, False, is_ordinary=True)], slots=1).to_run == (1,)
 
 
 def test_equal_deadline_takes_nobodys_slot() -> None:
@@ -93,7 +93,7 @@ STANDINGS = st.lists(
 def test_the_most_urgent_run_and_no_more_than_there_are_slots(
     rows: list[tuple[str, int | None, bool]], slots: int
 ) -> None:
-    standings = [TransferStanding(number, *row) for number, row in enumerate(rows)]
+    standings = [ScheduledTransfer(number, *row) for number, row in enumerate(rows)]
     choice = choose(standings, slots)
     before = {each.number for each in standings if each.state == RUNNING}
     after = (before | set(choice.to_run)) - set(choice.to_pause)
@@ -109,23 +109,23 @@ def test_the_most_urgent_run_and_no_more_than_there_are_slots(
 
 @given(STANDINGS, st.integers(1, 4))
 def test_a_second_look_changes_nothing(rows: list[tuple[str, int | None, bool]], slots: int) -> None:
-    standings = [TransferStanding(number, *row) for number, row in enumerate(rows)]
+    standings = [ScheduledTransfer(number, *row) for number, row in enumerate(rows)]
     first = choose(standings, slots)
     states = {**dict.fromkeys(first.to_run, RUNNING), **dict.fromkeys(first.to_pause, PAUSED)}
     changed = [
-        TransferStanding(each.number, states.get(each.number, each.state), each.deadline_s, each.is_held)
+        ScheduledTransfer(each.number, states.get(each.number, each.state), each.deadline_s, each.is_held)
         for each in standings
     ]
 
     assert choose(changed, slots) == choose([], slots)
 
 
-def user(number: int, uid: int, state: str = WAITING, deadline_s: int | None = None) -> TransferStanding:
-    return TransferStanding(number, state, deadline_s, False, is_ordinary=True, users=(uid,))
+def user(number: int, uid: int, state: str = WAITING, deadline_s: int | None = None) -> ScheduledTransfer:
+    return ScheduledTransfer(number, state, deadline_s, False, is_ordinary=True, users=(uid,))
 
 
 def test_late_transfer_leaves_its_slot_to_those_that_can_be_in_time() -> None:
-    late = TransferStanding(1, RUNNING, 10, False, is_late=True)
+    late = ScheduledTransfer(1, RUNNING, 10, False, is_late=True)
 
     choice = choose([late, standing(2, deadline_s=99), standing(3)], slots=1)
 
@@ -170,7 +170,7 @@ def test_who_has_had_fewer_turns_goes_first() -> None:
 
 
 def test_what_several_users_want_runs_in_the_turn_of_the_first() -> None:
-    both = TransferStanding(1, WAITING, None, False, is_ordinary=True, users=(7, 8))
+    both = ScheduledTransfer(1, WAITING, None, False, is_ordinary=True, users=(7, 8))
 
     choice = choose([both, user(2, 8)], slots=3, turns={7: 1, 8: 0})
 

@@ -24,7 +24,7 @@ from cachemgr.daemon.transfers.schedule import (
     PAUSED,
     RUNNING,
     WAITING,
-    TransferStanding,
+    ScheduledTransfer,
 )
 from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.transfers.users_rate import OfUsers
@@ -425,9 +425,9 @@ class Transfers:
         transfer.changes += 1
 
 
-def _standing(transfer: PoolTransfer, now_s: int) -> TransferStanding:
+def _standing(transfer: PoolTransfer, now_s: int) -> ScheduledTransfer:
     deadline_s = transfer.deadline_s if transfer.is_ordinary else transfer.promised_s
-    return TransferStanding(
+    return ScheduledTransfer(
         transfer.number,
         transfer.state,
         deadline_s,
