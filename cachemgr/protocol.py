@@ -1,7 +1,7 @@
 """What a node's daemon and those who ask it say to each other: each message as a value.
 
-A message is one line of JSON. A request is `{"v": 1, "do": VERB, …}` with the fields of that verb's class
-below; what it is answered is named beside it. The daemon takes a request to the letter; an answer may come
+A message is one line of JSON. A request is `{"v": 1, "do": VERB, …}` with the fields of the class that
+`VERBS` has for it, beside what it is answered. The daemon takes a request to the letter; an answer may come
 from another version, so of that only what is needed has to be there (`cachemgr.network.fields`). A field
 that may be None and has no default is sent as null; one that has its default is not sent, but for lists.
 The hook (`cachemgr.hook`), which imports nothing, writes the same by itself.
@@ -35,7 +35,7 @@ class OnBehalf:
 
 @dataclass(frozen=True)
 class NoFields:
-    """`ping`, `ls`, `instances`, `transfers`, `shares`, `stats`, `metrics`."""
+    """A verb that has nothing to be told."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PinFields:
 
 @dataclass(frozen=True)
 class AddRequest:
-    """`add`: an `ImageEntry` if the image is here, else its `TransferEntry`; `DryRun` with `dry_run`."""
+    """Answered with an `ImageEntry` if the image is here, else its transfer; `DryRun` with `dry_run`."""
 
     uri: str
     digest: str | None = None
@@ -79,15 +79,11 @@ class AddRequest:
 
 @dataclass(frozen=True)
 class NameRequest:
-    """`find`: an `ImageEntry`; `show`: a `ShownImage`."""
-
     name: str
 
 
 @dataclass(frozen=True)
 class PinRequest:
-    """`pin`: an `ImageEntry`."""
-
     name: str
     owner: str
     until_s: int
@@ -97,16 +93,12 @@ class PinRequest:
 
 @dataclass(frozen=True)
 class UnpinRequest:
-    """`unpin`: `Unpinned`."""
-
     name: str
     owner: str
 
 
 @dataclass(frozen=True)
 class InstanceRequest:
-    """`instance`: an `InstanceEntry`."""
-
     name: str
     owner: str
     until_s: int
@@ -122,7 +114,7 @@ class InstanceRequest:
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """`claim`: an `InstanceEntry`, or with `nodes` `ClaimedElsewhere`."""
+    """What a job was promised, as an instance here, or on `nodes`."""
 
     job: str
     task: int | None = field(default=None, metadata=AT_LEAST_1)
@@ -137,7 +129,7 @@ class ClaimRequest:
 
 @dataclass(frozen=True)
 class CopyRequest:
-    """`copy`: `CopyState`. A full copy for the service's pin of that owner, before its job starts."""
+    """A full copy for the service's pin of that owner, before its job starts."""
 
     name: str
     owner: str
@@ -146,8 +138,6 @@ class CopyRequest:
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """`release`: `Released`."""
-
     owner: str
     label: str | None = None
     nodes: tuple[str, ...] | None = None
@@ -155,14 +145,12 @@ class ReleaseRequest:
 
 @dataclass(frozen=True)
 class ForgetRequest:
-    """`forget`: `Forgotten`."""
-
     alias: str
 
 
 @dataclass(frozen=True)
 class TransferChange:
-    """`transfer-set`: the `TransferEntry` as it is then. A rate of 0 is no limit."""
+    """A rate of 0 is no limit."""
 
     transfer: str
     rate_bytes_per_s: int | None = None
@@ -174,7 +162,7 @@ class TransferChange:
 
 @dataclass(frozen=True)
 class RateChange:
-    """`limits`: `NodeRates`. What is None stays as it is; 0 is no limit."""
+    """What is None stays as it is; 0 is no limit."""
 
     rate_bytes_per_s: int | None = None
     relay_rate_bytes_per_s: int | None = None
@@ -182,7 +170,7 @@ class RateChange:
 
 @dataclass(frozen=True)
 class PromiseRequest:
-    """`promise`: `PromisedRoom`. Without both fields nothing is changed."""
+    """Without both fields nothing is changed."""
 
     size_bytes: int | None = None
     until_s: int | None = None
@@ -190,16 +178,12 @@ class PromiseRequest:
 
 @dataclass(frozen=True)
 class EvictRequest:
-    """`evict`: `Evicted`."""
-
     name: str | None = None
     need_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """`check`: `Checked`."""
-
     fix: bool = False
     digests: bool = False
 
@@ -472,3 +456,31 @@ class Evicted:
 class Checked:
     findings: tuple[dict[str, object], ...]
     count: int
+
+
+# Each verb's request, and what it may be answered with.
+VERBS: dict[str, tuple[type, ...]] = {
+    "ping": (NoFields, PingAnswer),
+    "find": (NameRequest, ImageEntry),
+    "ls": (NoFields, ListedImages),
+    "show": (NameRequest, ShownImage),
+    "instances": (NoFields, ListedInstances),
+    "transfers": (NoFields, ListedTransfers),
+    "shares": (NoFields, ListedShares),
+    # With every other metric, too, by its name.
+    "stats": (NoFields, PoolStats),
+    "metrics": (NoFields, MetricsText),
+    "add": (AddRequest, ImageEntry, TransferEntry, DryRun),
+    "pin": (PinRequest, ImageEntry),
+    "unpin": (UnpinRequest, Unpinned),
+    "instance": (InstanceRequest, InstanceEntry),
+    "claim": (ClaimRequest, InstanceEntry, ClaimedElsewhere),
+    "copy": (CopyRequest, CopyState),
+    "release": (ReleaseRequest, Released),
+    "forget": (ForgetRequest, Forgotten),
+    "transfer-set": (TransferChange, TransferEntry),
+    "limits": (RateChange, NodeRates),
+    "promise": (PromiseRequest, PromisedRoom),
+    "evict": (EvictRequest, Evicted),
+    "check": (CheckRequest, Checked),
+}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cachemgr.daemon.node import NodeContext
     from cachemgr.pool.instance_book import InstanceWish, MadeInstance, Maker
     from cachemgr.pool.records import PoolImage
+    from cachemgr.protocol import CopyProgress, TransferProgress
 
 STOP_S = 10.0
 
@@ -107,9 +108,9 @@ class _Listener(Listener):
 
     on_progress: Callable[[Result], None] | None
 
-    def progress(self, fields: dict[str, object]) -> None:
+    def progress(self, message: TransferProgress | CopyProgress) -> None:
         if self.on_progress is not None:
-            self.on_progress(fields)
+            self.on_progress(plain(message))
 
 
 class _LaterMaker:

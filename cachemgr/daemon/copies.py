@@ -17,7 +17,6 @@ from cachemgr.base.sizes import in_words
 from cachemgr.daemon.copy_queue import CopyTask
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.instances.methods import is_writable_unasked
-from cachemgr.network.fields import plain
 from cachemgr.pool import instance_book
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import FORMATS, PUBLIC, PoolImage
@@ -107,7 +106,7 @@ class Telling:
         now_s = self._clock.monotonic_s()
         if now_s - self._told_s >= TELL_S:
             self._told_s = now_s
-            self._listener.progress(plain(CopyProgress(copied_bytes, self._size_bytes)))
+            self._listener.progress(CopyProgress(copied_bytes, self._size_bytes))
 
 
 def order(node: NodeContext, task: CopyTask) -> CopyTask:

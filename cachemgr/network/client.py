@@ -1,6 +1,6 @@
 """Asking the daemon: for the command, and for every program that may import a library.
 
-Hooks use `hook`, which starts faster and knows three verbs.
+Hooks use `hook`, which starts faster and knows a few verbs.
 """
 
 from __future__ import annotations
@@ -124,10 +124,9 @@ class DaemonClient:
         except OSError as error:
             raise BadRequest(f"{path} cannot be opened: {error.strerror}") from error
         try:
-            uri = f"file://{quote(full)}"
-            return self.ask(
-                "add", {"uri": uri, **(fields or {})}, on_progress=on_progress, descriptors=[descriptor]
-            )
+            # The fields of an `AddRequest`.
+            wanted = {"uri": f"file://{quote(full)}", **(fields or {})}
+            return self.ask("add", wanted, on_progress=on_progress, descriptors=[descriptor])
         finally:
             os.close(descriptor)
 

@@ -14,7 +14,6 @@ from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_progress
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, user_origin
-from cachemgr.network.fields import plain
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
@@ -83,7 +82,7 @@ def add(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEnt
         return transfer_entry(node, found)
     seen = -1
     while not found.has_ended:
-        request.listener.progress(plain(transfer_progress(found)))
+        request.listener.progress(transfer_progress(found))
         seen = node.transfers.wait(found, seen, TELL_S)
     if found.error is not None or found.image is None:
         raise found.error or CacheError(f"the transfer {found.name} ended without an image")

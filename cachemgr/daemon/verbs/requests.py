@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cachemgr.network.fields import Message
+    from cachemgr.protocol import CopyProgress, TransferProgress
 
 MOST_BYTES = 64 << 10
 MOST_NESTING = 12
@@ -21,7 +22,7 @@ MOST_NESTING = 12
 class Listener:
     """Who waits for an answer: nobody, unless a connection says otherwise."""
 
-    def progress(self, fields: dict[str, object]) -> None:
+    def progress(self, message: TransferProgress | CopyProgress) -> None:
         """Tell how far it is."""
 
     def check_is_heard(self) -> None:

@@ -15,7 +15,7 @@ import socket
 import stat
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
@@ -24,6 +24,8 @@ from cachemgr.base.shares import Shares
 from cachemgr.daemon.network.peer import caller_of
 from cachemgr.daemon.verbs.requests import answer, parse
 from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain
+from cachemgr.protocol import AddRequest, NameRequest, PinFields
 from outrider_pyxis.conversion import convert
 from outrider_pyxis.reference import read_wanted
 
@@ -150,18 +152,17 @@ class Converter:
                 as_user=self._ids,
             )
             take_over(made, output, os.geteuid() if self._ids is None else self._ids[0])
-            pin = {"owner": OWNER, "until_s": self._clock.now_s() + HELD_S}
-            wish = {
-                "uri": reference.pool_name,
-                "sources": [f"file://{output}"],
-                "format": "squashfs",
-                "pin": pin,
-            }
+            wish = AddRequest(
+                reference.pool_name,
+                sources=(f"file://{output}",),
+                pin=PinFields(OWNER, self._clock.now_s() + HELD_S),
+                format="squashfs",
+            )
             with DaemonClient(config.socket) as client:
-                found = client.ask("add", wish, on_progress=lambda progress: None)
+                found = client.ask("add", plain(wish), on_progress=lambda progress: None)
                 if not found["is_public"]:
                     # Somebody has the very same bytes in private. They came without credentials.
-                    client.ask("add", {**wish, "digest": found["digest"], "private": False})
+                    client.ask("add", plain(replace(wish, digest=found["digest"], private=False)))
         finally:
             self._remove(os.path.basename(folder))
 
@@ -179,7 +180,7 @@ class Converter:
     def _is_in_pool(self, reference: Reference) -> bool:
         try:
             with DaemonClient(self._config.socket) as client:
-                client.ask("find", {"name": reference.pool_name})
+                client.ask("find", plain(NameRequest(reference.pool_name)))
         except NotInPool:
             return False
         return True

@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from cachemgr.base.errors import (
@@ -27,7 +27,9 @@ from cachemgr.base.errors import (
     SourceFailed,
 )
 from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain
 from cachemgr.pool.records import file_name
+from cachemgr.protocol import AddRequest, PinFields, PinRequest, ReleaseRequest
 from outrider_pyxis.reference import read_wanted
 from outrider_pyxis.squashfs import check_squashfs
 
@@ -85,7 +87,7 @@ class Importer:
         if wanted.kind == "pool":
             path = self._pin(wanted.text)
         elif wanted.kind == "address":
-            path = self._add({"uri": wanted.text})
+            path = self._add(AddRequest(wanted.text))
         elif wanted.kind == "file":
             path = self._from_file(wanted.text)
         elif wanted.reference is None:
@@ -101,7 +103,7 @@ class Importer:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._own_copy)
         with DaemonClient(self.config.socket) as client:
-            client.ask("release", {"owner": self.step.owner}, timeout_s=RELEASE_ANSWER_S)
+            client.ask("release", plain(ReleaseRequest(self.step.owner)), timeout_s=RELEASE_ANSWER_S)
 
     def _from_registry(self, uri: str, reference: Reference) -> str:
         """What is here already; else what the site's converter brings for all; else a copy of one's own."""
@@ -161,11 +163,12 @@ class Importer:
 
     def _pin(self, name: str) -> str:
         with DaemonClient(self.config.socket) as client:
-            return _path_of(client.ask("pin", {"name": name, **self._lease()}))
+            return _path_of(client.ask("pin", plain(PinRequest(name, self.step.owner, self._until_s))))
 
-    def _add(self, fields: Mapping[str, object], descriptor: int | None = None) -> str:
+    def _add(self, wanted: AddRequest, descriptor: int | None = None) -> str:
         """The image, waited for if it is not here yet; the daemon makes one transfer of many requests."""
-        wish = {"format": "squashfs", "pin": self._lease(), **fields}
+        pin = PinFields(self.step.owner, self._until_s)
+        wish = plain(replace(wanted, format="squashfs", pin=pin))
         descriptors = [] if descriptor is None else [descriptor]
         with DaemonClient(self.config.socket) as client:
             found = client.ask("add", wish, descriptors=descriptors, on_progress=self._check_patience())
@@ -179,10 +182,10 @@ class Importer:
         """
         check_squashfs(path)
         is_private = not os.stat(path).st_mode & stat.S_IROTH
-        fields = {"uri": f"file://{quote(path)}", "private": is_private}
+        wanted = AddRequest(f"file://{quote(path)}", private=is_private)
         try:
             # Root names a file, and hands over none.
-            return self._add(fields) if self.uid == 0 else self._hand_over(path, fields)
+            return self._add(wanted) if self.uid == 0 else self._hand_over(path, wanted)
         except CacheError as error:
             self._go_on_without_pool(error)
             return path
@@ -190,13 +193,13 @@ class Importer:
     def _add_own(self, path: str, name: str) -> str:
         """A conversion of the user's own, which may have taken credentials: for nobody else."""
         if self.uid == 0:
-            return self._add({"uri": name, "sources": [f"file://{quote(path)}"], "private": True})
-        return self._hand_over(path, {"uri": name, "private": True})
+            return self._add(AddRequest(name, sources=(f"file://{quote(path)}",), private=True))
+        return self._hand_over(path, AddRequest(name, private=True))
 
-    def _hand_over(self, path: str, fields: Mapping[str, object]) -> str:
+    def _hand_over(self, path: str, wanted: AddRequest) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return self._add(fields, descriptor)
+            return self._add(wanted, descriptor)
         finally:
             os.close(descriptor)
 
@@ -214,8 +217,9 @@ class Importer:
         convert(self.config.import_command, uri, output, environment=self.environment, timeout_s=timeout_s)
         return output
 
-    def _lease(self) -> dict[str, object]:
-        return {"owner": self.step.owner, "until_s": self.clock.now_s() + self.config.lease_s}
+    @property
+    def _until_s(self) -> int:
+        return self.clock.now_s() + self.config.lease_s
 
     def _check_patience(self) -> Callable[[object], None]:
         until_s = self.clock.monotonic_s() + self.config.patience_s
