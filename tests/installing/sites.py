@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED, SlurmPlan, SiteTexts, plan
+from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED, SiteTexts, SlurmPlan, plan
 from outrider.cli.installing.slurm.siteconf import SiteConf, read_site
 
 CONF = "/etc/slurm/slurm.conf"

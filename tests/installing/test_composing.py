@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.installing.slurm.marking import SLURM, restored
 from outrider.cli.installing.slurm.facts import file_system, shown, version_of
 from outrider.cli.installing.slurm.files import hook_files
 from outrider.cli.installing.slurm.hooks import (
@@ -23,6 +22,7 @@ from outrider.cli.installing.slurm.hooks import (
     composed,
 )
 from outrider.cli.installing.slurm.lua import SUBMIT, with_ours
+from outrider.cli.installing.slurm.marking import SLURM, restored
 from outrider.cli.installing.slurm.plan import SiteTexts, plan
 from outrider.cli.installing.slurm.timeouts import timeouts
 from tests.installing.sites import ALL, CONF, VERSION, planned, site

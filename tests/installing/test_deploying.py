@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from outrider.cli.errors import InputError
+from outrider.cli.installing.common.nodefiles import NodeKit, conf
 from outrider.cli.installing.common.placing import Json
+from outrider.cli.installing.common.ports import Ports
 from outrider.cli.installing.common.remote import RemoteError
 from outrider.cli.installing.deploy import Deployment, NodeResult, deployed, names_in, on_all
-from outrider.cli.installing.common.nodefiles import NodeKit, conf
-from outrider.cli.installing.common.ports import Ports
 from outrider.cli.main import main
 
 
