@@ -40,7 +40,7 @@ def add(commands: Subparsers) -> None:
 
 
 def jobs(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.columns import JOBS
+    from outrider.cli.asking.display.columns import JOBS
     from outrider.service.answers import JobList
 
     asking = session(arguments)

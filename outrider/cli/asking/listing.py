@@ -111,7 +111,7 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 
 def nodes(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.columns import NODES
+    from outrider.cli.asking.display.columns import NODES
     from outrider.service.answers import NodeList
 
     asking = session(arguments)
@@ -121,7 +121,7 @@ def nodes(arguments: argparse.Namespace) -> None:
 
 
 def images(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.columns import IMAGES
+    from outrider.cli.asking.display.columns import IMAGES
     from outrider.service.answers import ImageList
 
     asking = session(arguments)
@@ -131,7 +131,7 @@ def images(arguments: argparse.Namespace) -> None:
 
 
 def transfers(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.columns import TRANSFERS
+    from outrider.cli.asking.display.columns import TRANSFERS
     from outrider.service.answers import TransferList
 
     asking = session(arguments)

@@ -65,7 +65,7 @@ def add(commands: Subparsers) -> None:
 
 
 def list_reservations(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.columns import RESERVATIONS
+    from outrider.cli.asking.display.columns import RESERVATIONS
     from outrider.service.answers import ReservationList
 
     asking = session(arguments)

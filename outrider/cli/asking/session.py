@@ -19,7 +19,7 @@ from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.asking.columns import Columns
+    from outrider.cli.asking.display.columns import Columns
     from outrider.cli.asking.display.terminal import Paint
     from outrider.cli.asking.display.words import When
     from outrider.cli.connection.doors import Door

@@ -60,12 +60,12 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
     """Look and show, once or again and again."""
     from outrider.cli.asking.display.terminal import columns, is_live, lines
     from outrider.cli.asking.display.words import When
-    from outrider.cli.asking.watch import Screen
+    from outrider.cli.asking.watch import RedrawnScreen
     from outrider.service.answers import ShareList
 
     query = {"user": arguments.user, "thing": arguments.thing, "nodes": arguments.node}
     is_drawn = arguments.every is not None and is_live(os.environ) and not asking.is_json
-    view = Screen(_written, columns, lines) if is_drawn else None
+    view = RedrawnScreen(_written, columns, lines) if is_drawn else None
     while True:
         answer = asking.client.get("/v1/shares", query)
         if asking.is_json and arguments.every is not None:
@@ -87,7 +87,7 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
 def screen(found: ShareList, asking: Session, when: When) -> str:
     """Who takes much in a sentence each, the table, and what is not in it."""
     from cachemgr.cli.times import span_in_words
-    from outrider.cli.asking.columns import SHARES
+    from outrider.cli.asking.display.columns import SHARES
 
     remarks = [*found.missing, *([] if found.is_complete else ["there are more than are listed at once"])]
     written = [*_sentences(found)] if asking.has_header else []
@@ -101,7 +101,7 @@ def screen(found: ShareList, asking: Session, when: When) -> str:
 
 def _sentences(found: ShareList) -> list[str]:
     from cachemgr.cli.tables import printable
-    from outrider.cli.asking.columns import percent_of
+    from outrider.cli.asking.display.columns import percent_of
 
     if not found.shares:
         return [f"{'nobody has anything' if found.is_of_all else 'you have nothing'} of what is shared"]

@@ -50,7 +50,7 @@ class Measured:
         return int(self.size_bytes / max(self.duration_s, 1e-3))
 
 
-class Stretch:
+class ImageBeginning:
     """The first part of an image, which nobody keeps."""
 
     def __init__(self, size_bytes: int, most_bytes: int) -> None:
@@ -98,7 +98,7 @@ def measure(
     digest = image["digest"]
     ticket = make_ticket(key, digest, clock.now_s() + TICKET_S)
     most_bytes = min(MOST_BYTES, image["size_bytes"])
-    stretch = Stretch(image["size_bytes"], most_bytes)
+    stretch = ImageBeginning(image["size_bytes"], most_bytes)
     control = Control()
     begin_s = clock.monotonic_s()
 

@@ -24,7 +24,7 @@ from outrider.rms.base import BatchSystem
 from outrider.service.answers import ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
-from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
+from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import MeteredStore
 from outrider.service.daemon.measures.metrics import Metrics
@@ -155,9 +155,9 @@ def read_policy_book(config: Config) -> PolicyBook:
     try:
         return PolicyBook(config.policies)
     except MetadataError as error:
-        raise InputError(f"the policies are not right:\n{error}") from error
+        raise ServiceInputError(f"the policies are not right:\n{error}") from error
     except OSError as error:
-        raise InputError(
+        raise ServiceInputError(
             f"the policies {config.policies} cannot be read ({error.strerror}): see who may"
         ) from error
 
@@ -411,5 +411,5 @@ def create_store(config: Config, *, only_if_empty: bool = False) -> None:
         if only_if_empty and any(each.name != "lost+found" for each in state.iterdir()):
             return
     except OSError as error:
-        raise InputError(f"the state folder {state} cannot be used ({error.strerror})") from error
+        raise ServiceInputError(f"the state folder {state} cannot be used ({error.strerror})") from error
     Store.create(path, SystemClock().now_s()).close()

@@ -20,9 +20,9 @@ from cachemgr.base.clock import SystemClock
 from outrider import __version__
 from outrider.service.daemon.errors import (
     EXIT_OK,
-    InputError,
-    MissingPartError,
+    MissingLibraryError,
     ServiceError,
+    ServiceInputError,
     exit_code_lines,
 )
 from outrider.store.errors import StoreError
@@ -51,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
     """Faults of options are errors like all others."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see outriderd --help)")
+        raise ServiceInputError(f"{message} (see outriderd --help)")
 
 
 def main(
@@ -125,7 +125,7 @@ def _run(
     except ImportError as error:
         if (error.name or "").startswith("outrider"):
             raise
-        raise MissingPartError(
+        raise MissingLibraryError(
             f"outriderd needs {error.name}: in a clone of Outrider, pip install '.[service]'"
         ) from error
     if arguments.schema:
@@ -156,9 +156,9 @@ def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
     try:
         return load_config(files_of(main_file), environment)
     except MetadataError as error:
-        raise InputError(str(error)) from error
+        raise ServiceInputError(str(error)) from error
     except OSError as error:
-        raise InputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
+        raise ServiceInputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
 
 
 def _check_more(config: Config) -> None:
