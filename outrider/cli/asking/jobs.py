@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
-from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
+from outrider.cli.asking.session import Session, add_asking, add_filters, add_header_option, filters, session
 from outrider.cli.connection.client import in_path
 
 if TYPE_CHECKING:
@@ -27,16 +27,7 @@ def add(commands: Subparsers) -> None:
         commands, "jobs", jobs, "list best-effort jobs, and how far their images are on their way", _JOBS
     )
     add_header_option(parser)
-    owners = parser.add_mutually_exclusive_group()
-    owners.add_argument("--user", metavar="USER", help="those of this user")
-    owners.add_argument("--mine", action="store_true", help="your own")
-    parser.add_argument(
-        "--state",
-        metavar="STATE",
-        action="append",
-        choices=JOB_STATES,
-        help=f"in this state: {', '.join(JOB_STATES)}",
-    )
+    add_filters(parser, JOB_STATES)
 
 
 def jobs(arguments: argparse.Namespace) -> None:
@@ -44,10 +35,7 @@ def jobs(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import JobList
 
     asking = session(arguments)
-    query = {
-        "user": me() if arguments.mine else arguments.user,
-        "state": ",".join(arguments.state or []) or None,
-    }
+    query = filters(arguments)
     answer = asking.pages("/v1/jobs", query, "jobs")
     if (found := asking.shown(JobList, answer)) is not None:
         asking.table(JOBS, found.jobs, nothing="no jobs that name an image")

@@ -6,7 +6,7 @@ import argparse
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.jobs import explain_job, is_job, show_job
-from outrider.cli.asking.session import add_asking, add_header_option, me, session
+from outrider.cli.asking.session import add_asking, add_filters, add_header_option, filters, session
 from outrider.cli.connection.client import Json, in_path
 
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
@@ -44,16 +44,7 @@ def add(commands: Subparsers) -> None:
     parser.add_argument(
         "--past", action="store_true", help="those that are over instead of those that are not"
     )
-    owners = parser.add_mutually_exclusive_group()
-    owners.add_argument("--user", metavar="USER", help="those of this user")
-    owners.add_argument("--mine", action="store_true", help="your own")
-    parser.add_argument(
-        "--state",
-        metavar="STATE",
-        action="append",
-        choices=STATES,
-        help=f"in this state: {', '.join(STATES)}",
-    )
+    add_filters(parser, STATES)
     parser = add_asking(
         commands, "show", show, "show a reservation or a job, and how far its image is on each node", _SHOW
     )
@@ -71,11 +62,7 @@ def list_reservations(arguments: argparse.Namespace) -> None:
     asking = session(arguments)
     states = arguments.state or []
     is_past = arguments.past or (bool(states) and all(state in PAST_STATES for state in states))
-    query = {
-        "past": "true" if is_past else None,
-        "user": me() if arguments.mine else arguments.user,
-        "state": ",".join(states) or None,
-    }
+    query = {"past": "true" if is_past else None, **filters(arguments)}
     answer = asking.pages("/v1/reservations", query, "reservations")
     if (found := asking.shown(ReservationList, answer)) is not None:
         nothing = "no such reservations" if any(query.values()) else "no reservations"

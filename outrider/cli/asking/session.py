@@ -123,6 +123,23 @@ def add_header_option(parser: Parser) -> None:
     parser.add_argument("-n", "--noheader", action="store_true", help="leave the table's first line out")
 
 
+def add_filters(parser: Parser, states: Sequence[str]) -> None:
+    """Whose, and in which states."""
+    owners = parser.add_mutually_exclusive_group()
+    owners.add_argument("--user", metavar="USER", help="those of this user")
+    owners.add_argument("--mine", action="store_true", help="your own")
+    parser.add_argument(
+        "--state", metavar="STATE", action="append", choices=states,
+        help=f"in this state: {', '.join(states)}",
+    )  # fmt: skip
+
+
+def filters(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """What `add_filters` has offered, as the service is asked."""
+    user = me() if arguments.mine else arguments.user
+    return {"user": user, "state": ",".join(arguments.state or []) or None}
+
+
 def session(arguments: argparse.Namespace) -> Session:
     """Where a command meets the clock, the environment and the terminal."""
     from cachemgr.base.clock import SystemClock

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from outrider.cli.errors import CommandError
-from outrider.cli.installing.common.findings import DoctorFinding, fault, of_rights, of_states, ok, warning
+from outrider.cli.installing.common import findings
+from outrider.cli.installing.common.findings import DoctorFinding, of_rights, of_states
 from outrider.cli.installing.common.headfiles import CONFIG, KEY, MANIFEST, deployed, without_content
 from outrider.cli.installing.common.placing import Json, carry_out
 from outrider.cli.installing.common.running import ProgramRunner
@@ -24,6 +26,8 @@ HERE = "head"
 SERVICE_S = 2
 SETTLES_S = 10
 PAUSE_S = 0.5
+ok, warning, fault = (partial(each, HERE) for each in (findings.ok, findings.warning, findings.fault))
+"""What is found on the head: what was looked at, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,20 +62,20 @@ class HeadChecks:
             about = os.stat(KEY)
             count = len(read_keys(KEY))
         except OSError as error:
-            return [fault(HERE, "key", f"{KEY}: {error.strerror}: {self.remedy}")]
+            return [fault("key", f"{KEY}: {error.strerror}: {self.remedy}")]
         except CacheError as error:
-            return [fault(HERE, "key", str(error))]
+            return [fault("key", str(error))]
         if about.st_mode & 0o077:
             mode = f"{stat.S_IMODE(about.st_mode):04o}"
-            return [fault(HERE, "key", f"{KEY} can be read by others ({mode}): chmod 600 it")]
-        return [ok(HERE, "key", f"{count} in {KEY}, for its owner alone")]
+            return [fault("key", f"{KEY} can be read by others ({mode}): chmod 600 it")]
+        return [ok("key", f"{count} in {KEY}, for its owner alone")]
 
     def configuration(self) -> list[DoctorFinding]:
         command = [sys.executable, "-m", "outrider.service", "--check", "--config", CONFIG]
         done = self.runner.run(command, 60)
         if not done.is_good:
-            return [fault(HERE, "outriderd.yaml", done.reason)]
-        return [ok(HERE, "outriderd.yaml", done.output.strip().rpartition(": ")[2])]
+            return [fault("outriderd.yaml", done.reason)]
+        return [ok("outriderd.yaml", done.output.strip().rpartition(": ")[2])]
 
     def service(self) -> list[DoctorFinding]:
         return service_findings(self.socket)
@@ -84,8 +88,8 @@ class HeadChecks:
         if missing:
             names = fold(missing)
             words = f"{names} have nothing of Outrider: outrider nodes deploy '{names}'"
-            return [warning(HERE, "nodes", words)]
-        return [ok(HERE, "nodes", f"all {len(self.nodes)} have been deployed to")]
+            return [warning("nodes", words)]
+        return [ok("nodes", f"all {len(self.nodes)} have been deployed to")]
 
 
 def service_findings(path: str) -> list[DoctorFinding]:
@@ -106,13 +110,12 @@ def service_findings(path: str) -> list[DoctorFinding]:
                 break
             clock.sleep(PAUSE_S)
     except CommandError as error:
-        return [fault(HERE, "outriderd", f"{error}: systemctl status outriderd")]
+        return [fault("outriderd", f"{error}: systemctl status outriderd")]
     if not status.is_promising:
-        return [warning(HERE, "outriderd", f"answers, but promises nothing: {'; '.join(status.troubles)}")]
+        return [warning("outriderd", f"answers, but promises nothing: {'; '.join(status.troubles)}")]
     if names := _lacking(path):
         return [
             fault(
-                HERE,
                 "outriderd",
                 f"runs as root without {', '.join(names)}, so users' images and jobs fail: take User=root "
                 "and CapabilityBoundingSet= out of its unit (systemctl cat outriderd), then systemctl "
@@ -121,13 +124,13 @@ def service_findings(path: str) -> list[DoctorFinding]:
         ]
     away = f", {status.nodes_away} nodes are away" if status.nodes_away else ""
     told = warning if away else ok
-    found = told(HERE, "outriderd", f"{status.version} promises on {status.nodes} nodes{away}")
+    found = told("outriderd", f"{status.version} promises on {status.nodes} nodes{away}")
     return [found, *link_findings(status)]
 
 
 def link_findings(status: Status) -> list[DoctorFinding]:
     """Whether transfers get the rate that promises are made with."""
-    return [warning(HERE, "link.rate", status.link_words)] if status.link_words else []
+    return [warning("link.rate", status.link_words)] if status.link_words else []
 
 
 def _lacking(path: str) -> tuple[str, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cachemgr.base.clock import SystemClock
-from outrider.cli.installing.common.findings import Check, DoctorFinding, fault, ok, warning
-from outrider.cli.installing.common.headchecks import HERE, HeadChecks
+from outrider.cli.installing.common.findings import Check, DoctorFinding
+from outrider.cli.installing.common.headchecks import HeadChecks, fault, ok, warning
 from outrider.cli.installing.common.headfiles import CONFIG, configured, deployed
 from outrider.cli.installing.gridengine import plan, proof
 from outrider.cli.installing.gridengine.site import GridSite
@@ -35,21 +35,21 @@ class GridHeadChecks(HeadChecks):
         return [*found, self.hooks] if self.prove_as is not None else found
 
     def qmaster(self) -> list[DoctorFinding]:
-        return [ok(HERE, "gridengine", f"{self.site.version}, the qmaster answers")]
+        return [ok("gridengine", f"{self.site.version}, the qmaster answers")]
 
     def objects(self) -> list[DoctorFinding]:
         """Whether everything is in Grid Engine that an installation puts there."""
         planned = self.planned
-        found = [fault(HERE, "objects", f"{each.words} is not so: {self.remedy}") for each in planned.changes]
-        found += [fault(HERE, "objects", each) for each in planned.troubles]
-        found += [warning(HERE, "objects", each) for each in planned.advice]
-        return found or [ok(HERE, "objects", "queues, environments, complex, account and hooks are there")]
+        found = [fault("objects", f"{each.words} is not so: {self.remedy}") for each in planned.changes]
+        found += [fault("objects", each) for each in planned.troubles]
+        found += [warning("objects", each) for each in planned.advice]
+        return found or [ok("objects", "queues, environments, complex, account and hooks are there")]
 
     def queues(self) -> list[DoctorFinding]:
         """No queue is in error, ever."""
         done = self.runner.run(["qstat", "-f", "-xml"])
         if not done.is_good:
-            return [fault(HERE, "queues", f"qstat: {done.reason}")]
+            return [fault("queues", f"qstat: {done.reason}")]
         states = {
             each.findtext("name") or "": each.findtext("state") or ""
             for each in tree(done.output).iter("Queue-List")
@@ -57,40 +57,39 @@ class GridHeadChecks(HeadChecks):
         bad = sorted(name for name, state in states.items() if "E" in state)
         if bad:
             why = f"qstat -f -explain E says why, qmod -c {' '.join(bad)} ends it"
-            return [fault(HERE, "queues", f"{' '.join(bad)} in error: {why}")]
-        return [ok(HERE, "queues", f"none of {len(states)} is in error")]
+            return [fault("queues", f"{' '.join(bad)} in error: {why}")]
+        return [ok("queues", f"none of {len(states)} is in error")]
 
     def offset(self) -> list[DoctorFinding]:
         found = configured("duration_offset").removesuffix("s")
         said = int(found) if found.isdigit() else self.site.duration_offset_s
         if said != self.site.duration_offset_s:
             return [
-                fault(
-                    HERE, "scheduler",
+                fault("scheduler",
                     f"DURATION_OFFSET is {self.site.duration_offset_s} s, {CONFIG} says {said}: "
                     "jobs would end before their reservation does",
                 )
             ]  # fmt: skip
-        is_known = ok(HERE, "scheduler", f"DURATION_OFFSET is {said} s, as outriderd knows")
-        return [is_known, *(ok(HERE, "scheduler", words) for words in plan.pace(self.site))]
+        is_known = ok("scheduler", f"DURATION_OFFSET is {said} s, as outriderd knows")
+        return [is_known, *(ok("scheduler", words) for words in plan.pace(self.site))]
 
     def filter(self) -> list[DoctorFinding]:
         """Whether it answers as its account, and says nothing on stderr, which would refuse every job."""
         done = self.runner.run(["runuser", "-u", self.wishes.account, "--", FILTER], FILTER_S)
         if not done.is_good or done.output != GREETING or done.errors:
-            return [fault(HERE, "filter", f"{FILTER} does not answer: {done.errors or done.reason}")]
-        return [ok(HERE, "filter", f"answers as {self.wishes.account}")]
+            return [fault("filter", f"{FILTER} does not answer: {done.errors or done.reason}")]
+        return [ok("filter", f"answers as {self.wishes.account}")]
 
     def hooks(self) -> list[DoctorFinding]:
         """On one node, by a queue of their own."""
         node = next((each for each in deployed() if each in self.site.hosts), "")
         if not node:
-            return [warning(HERE, "hooks", "could not be tried: no node has them")]
+            return [warning("hooks", "could not be tried: no node has them")]
         user = proof.user_for(self.site, self.prove_as)
         try:
             proof.prove(self.site, node, user, self.runner, SystemClock())
             if proof.is_shielded(self.site):
                 proof.prove_sessions(self.site, node, user, self.runner, clock=SystemClock())
         except proof.ProofFailed as error:
-            return [fault(HERE, "hooks", str(error))]
-        return [ok(HERE, "hooks", f"jobs of {user} have come through them on {node}")]
+            return [fault("hooks", str(error))]
+        return [ok("hooks", f"jobs of {user} have come through them on {node}")]

@@ -11,8 +11,8 @@ from cachemgr.base.clock import SystemClock
 from outrider.cli.asking.display.words import plural
 from outrider.cli.errors import CommandError, InputError
 from outrider.cli.installing.common import headfiles
-from outrider.cli.installing.common.findings import Check, fault
-from outrider.cli.installing.common.headchecks import HERE
+from outrider.cli.installing.common.findings import Check
+from outrider.cli.installing.common.headchecks import fault
 from outrider.cli.installing.common.nodefiles import NodeKit
 from outrider.cli.installing.common.onhead import lacking, made_in_words
 from outrider.cli.installing.common.port import (
@@ -189,7 +189,7 @@ class GridEngineInstallation(BatchSystemInstallation):
             site, wanted = self._found, files.head_files(self._head())
         except CommandError as error:
             words = str(error)
-            return [lambda: [fault(HERE, "gridengine", words)]]
+            return [lambda: [fault("gridengine", words)]]
         return GridHeadChecks(
             site=site, wishes=self._wishes, planned=self._planned, prove_as=self._prove_as, files=wanted,
             runner=self.runner, socket=socket, nodes=site.hosts, remedy=APPLY,

@@ -11,7 +11,6 @@ from outrider.cli.installing.common.running import ProgramRunner
 from outrider.rms.gridengine.parsing import duration_s
 
 NOTHING = ("", "NONE", "none")
-GLOBAL_KEYS = ("prolog", "epilog", "jsv_url", "jsv_allowed_mod", "max_advance_reservations", "min_uid")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 _OWN = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
 _OFFSET = re.compile(r"\bDURATION_OFFSET=(\d+)", re.IGNORECASE)

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.cli.installing.common.findings import Check, DoctorFinding, fault, ok, warning
-from outrider.cli.installing.common.headchecks import HERE, HeadChecks
+from outrider.cli.installing.common.findings import Check, DoctorFinding
+from outrider.cli.installing.common.headchecks import HeadChecks, fault, ok, warning
 from outrider.cli.installing.slurm.facts import SlurmFacts
 from outrider.cli.installing.slurm.plan import SlurmPlan
 from outrider.cli.installing.slurm.slurmconf import settings
@@ -34,16 +34,12 @@ class SlurmHeadChecks(HeadChecks):
 
     def slurm(self) -> list[DoctorFinding]:
         if not self.facts.version:
-            return [
-                fault(
-                    HERE, "slurm", "scontrol is not here: this is no head node of Slurm's, or PATH lacks it"
-                )
-            ]
+            return [fault("slurm", "scontrol is not here: this is no head node of Slurm's, or PATH lacks it")]
         if self.facts.version < OLDEST:
-            return [fault(HERE, "slurm", f"{self.facts.version_text} is older than 22.05, which is needed")]
+            return [fault("slurm", f"{self.facts.version_text} is older than 22.05, which is needed")]
         if self.facts.silence:
-            return [fault(HERE, "slurm", f"the controller does not answer: {self.facts.silence}")]
-        return [ok(HERE, "slurm", f"{self.facts.version_text}, the controller answers")]
+            return [fault("slurm", f"the controller does not answer: {self.facts.silence}")]
+        return [ok("slurm", f"{self.facts.version_text}, the controller answers")]
 
     def plugins(self) -> list[DoctorFinding]:
         """Whether Slurm was built with Lua."""
@@ -55,10 +51,8 @@ class SlurmHeadChecks(HeadChecks):
             wanted.append("cli_filter_lua.so")
         missing = [name for name in wanted if not any(os.path.exists(f"{each}/{name}") for each in folders)]
         if missing:
-            return [
-                fault(HERE, "lua", f"{', '.join(missing)} not in {':'.join(folders)}: install Slurm with Lua")
-            ]
-        return [ok(HERE, "lua", f"{', '.join(wanted)} in {':'.join(folders)}")]
+            return [fault("lua", f"{', '.join(missing)} not in {':'.join(folders)}: install Slurm with Lua")]
+        return [ok("lua", f"{', '.join(wanted)} in {':'.join(folders)}")]
 
     def lines(self) -> list[DoctorFinding]:
         """What slurm.conf says, and what the controller goes by."""
@@ -70,49 +64,40 @@ class SlurmHeadChecks(HeadChecks):
             running = self.facts.running.get(key.lower(), "")
             told = fault if key in _NEEDED else warning
             if written.get(key.lower()) != value:
-                found.append(told(HERE, "slurm.conf", f"has no {key}={value}: {self.remedy}"))
+                found.append(told("slurm.conf", f"has no {key}={value}: {self.remedy}"))
             elif self.facts.running and not _agree(running, value):
-                found.append(
-                    told(
-                        HERE,
-                        "slurm.conf",
-                        f"{key} is {running or 'not set'} for the controller: scontrol reconfigure",
-                    )
-                )
-        return found or [ok(HERE, "slurm.conf", f"{len(self.plan.settings)} settings are in force")]
+                words = f"{key} is {running or 'not set'} for the controller: scontrol reconfigure"
+                found.append(told("slurm.conf", words))
+        return found or [ok("slurm.conf", f"{len(self.plan.settings)} settings are in force")]
 
     def lua(self) -> list[DoctorFinding]:
         """Whether the filters are in the site's files, and all Lua can be read."""
         edits = [each.path for each in self.plan.edits if each.path.endswith(".lua")]
-        found = [
-            fault(HERE, "filter", f"{path} does not call Outrider's filter: {self.remedy}") for path in edits
-        ]
+        found = [fault("filter", f"{path} does not call Outrider's filter: {self.remedy}") for path in edits]
         compiler = next((each for each in ("luac5.4", "luac5.3", "luac") if self._has(each)), None)
         paths = [f"{self.facts.site.folder}/job_submit.lua", *glob.glob("/usr/lib/outrider/slurm/*.lua")]
         if compiler is None:
             return [
                 *found,
-                *([] if found else [ok(HERE, "filter", "in job_submit.lua; no luac here to check it")]),
+                *([] if found else [ok("filter", "in job_submit.lua; no luac here to check it")]),
             ]
         for path in filter(os.path.exists, paths):
             done = self.runner.run([compiler, "-p", path])
             if not done.is_good:
-                found.append(
-                    fault(HERE, "filter", f"{path} is no good Lua, all jobs are refused: {done.reason}")
-                )
-        return found or [ok(HERE, "filter", f"job_submit.lua calls it, and {compiler} reads all of it")]
+                found.append(fault("filter", f"{path} is no good Lua, all jobs are refused: {done.reason}"))
+        return found or [ok("filter", f"job_submit.lua calls it, and {compiler} reads all of it")]
 
     def munge(self) -> list[DoctorFinding]:
         done = self.runner.run(["munge", "-n"])
         if not done.is_good:
-            return [fault(HERE, "munge", f"{done.reason}: start munged")]
-        return [ok(HERE, "munge", "answers")]
+            return [fault("munge", f"{done.reason}: start munged")]
+        return [ok("munge", "answers")]
 
     def limits(self) -> list[DoctorFinding]:
         running = self.facts.running
         value = (lambda key: running.get(key.lower(), "")) if running else self.facts.site.value
-        found = [warning(HERE, "timeouts", each) for each in timeouts(value)]
-        return found or [ok(HERE, "timeouts", "a prolog has its time")]
+        found = [warning("timeouts", each) for each in timeouts(value)]
+        return found or [ok("timeouts", "a prolog has its time")]
 
     def _has(self, program: str) -> bool:
         return self.runner.run([program, "-v"]).code is not None
