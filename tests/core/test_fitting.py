@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from outrider.core.model import Node, Resources
 from outrider.core.nodes import timeline as module
-from outrider.core.nodes.timeline import Timeline
-from outrider.core.reservations.fitting import Fit, fit
+from outrider.core.nodes.selection import Fit, fit
+from outrider.core.nodes.timeline import SiteTimeline
 from tests.core.naive_slots import NaiveSlots
 
 HORIZON_S = 6
@@ -23,7 +23,7 @@ resources = st.builds(
 
 @dataclass
 class Site:
-    timeline: Timeline
+    timeline: SiteTimeline
     naive: NaiveSlots
 
 
@@ -37,7 +37,7 @@ def sites(draw: st.DrawFn) -> Site:
     ]
     # Each resource is known to the site, even if this draw gave it to no node.
     nodes.append(Node(name="small", capacity=Resources.of(cpus=1, memory_mib=1)))
-    site = Site(Timeline(nodes), NaiveSlots(nodes, NAMES, HORIZON_S))
+    site = Site(SiteTimeline(nodes), NaiveSlots(nodes, NAMES, HORIZON_S))
     for _ in range(draw(st.integers(0, 5))):
         node = draw(st.integers(0, len(nodes) - 1))
         taken = draw(resources | st.sampled_from([Resources.of(cpus=1), Resources.of(memory_mib=1)]))
@@ -114,7 +114,7 @@ def test_nodes_are_chosen_as_algorithm_1_does(
 
 
 def test_most_per_node_spreads_the_instances() -> None:
-    timeline = Timeline([Node(name=f"n{number}", capacity=Resources.of(cpus=4)) for number in range(3)])
+    timeline = SiteTimeline([Node(name=f"n{number}", capacity=Resources.of(cpus=4)) for number in range(3)])
 
     found = fit(timeline, instances=5, need=1, start_s=0, end_s=9, most_per_node=2)
 
@@ -122,7 +122,7 @@ def test_most_per_node_spreads_the_instances() -> None:
 
 
 def test_a_holder_with_room_for_one_comes_before_an_empty_node_with_room_for_many() -> None:
-    timeline = Timeline([Node(name=f"n{number}", capacity=Resources.of(cpus=4)) for number in range(3)])
+    timeline = SiteTimeline([Node(name=f"n{number}", capacity=Resources.of(cpus=4)) for number in range(3)])
     timeline.reserve(2, 3, 0, 9)
 
     found = fit(timeline, instances=2, need=1, start_s=0, end_s=9, holders=1 << 2)
@@ -135,7 +135,7 @@ def test_among_taken_nodes_with_room_for_one_the_sites_order_decides() -> None:
         Node(name="small", capacity=Resources.of(cpus=1, memory_mib=4)),
         Node(name="large", capacity=Resources.of(cpus=2, memory_mib=4)),
     ]
-    timeline = Timeline(nodes)
+    timeline = SiteTimeline(nodes)
     pack = timeline.layout.pack
     timeline.reserve(0, pack(Resources.of(memory_mib=1)), 0, 5)
     timeline.reserve(1, pack(Resources.of(cpus=1)), 0, 5)

@@ -6,12 +6,11 @@ from random import Random
 
 import pytest
 
-from outrider.core.model import Node, Resources
+from outrider.core.model import Node, NodeSlot, Resources
 from outrider.core.nodes import timeline as module
-from outrider.core.nodes.occupation import Occupation, Occupied, Piece, occupy, vacate
 from outrider.core.reservations.admission import Rejected, admit
 from outrider.core.reservations.book import Book
-from outrider.core.restart.kept import KeptSlot
+from outrider.core.reservations.occupation import Occupation, Occupied, Piece, occupy, vacate
 from tests.core.books import accept, nodes, pass_time, random_book, random_workspace, wanted
 from tests.core.naive_checks import check_invariants
 from tests.core.sites import Site
@@ -19,8 +18,8 @@ from tests.core.sites import Site
 HORIZON_S = 90
 
 
-def slot(node: str, cpus: int, start_s: int, end_s: int) -> KeptSlot:
-    return KeptSlot(node=node, resources=Resources.of(cpus=cpus), start_s=start_s, end_s=end_s)
+def slot(node: str, cpus: int, start_s: int, end_s: int) -> NodeSlot:
+    return NodeSlot(node=node, resources=Resources.of(cpus=cpus), start_s=start_s, end_s=end_s)
 
 
 def random_occupation(chance: Random, name: str, now_s: int) -> Occupation:
@@ -130,8 +129,8 @@ def test_what_the_site_does_not_have_is_passed_over() -> None:
     book = Site(nodes=nodes(1)).book()
     slots = (
         slot("elsewhere", 1, 0, 9),
-        KeptSlot(node="n0", resources=Resources.of(cpus=1, gpus=8), start_s=0, end_s=9),
-        KeptSlot(node="n0", resources=Resources.of(gpus=8), start_s=0, end_s=9),
+        NodeSlot(node="n0", resources=Resources.of(cpus=1, gpus=8), start_s=0, end_s=9),
+        NodeSlot(node="n0", resources=Resources.of(gpus=8), start_s=0, end_s=9),
         slot("n0", 1, 3, 3),
     )
 
@@ -145,8 +144,8 @@ def test_what_the_site_does_not_have_is_passed_over() -> None:
 def test_of_several_resources_each_is_taken_as_far_as_it_is_free() -> None:
     site = Site(nodes=(Node(name="n0", capacity=Resources.of(cpus=4, memory_mib=8)),))
     book = site.book()
-    first = KeptSlot(node="n0", resources=Resources.of(cpus=1, memory_mib=6), start_s=0, end_s=9)
-    second = KeptSlot(node="n0", resources=Resources.of(cpus=9, memory_mib=6), start_s=0, end_s=5)
+    first = NodeSlot(node="n0", resources=Resources.of(cpus=1, memory_mib=6), start_s=0, end_s=9)
+    second = NodeSlot(node="n0", resources=Resources.of(cpus=9, memory_mib=6), start_s=0, end_s=5)
     there = [occupy(book, Occupation(name=str(each), slots=(each,)), 0) for each in (first, second)]
 
     assert [there[1].collides, book.timeline.rows[0].free_at(0)] == [(), 0]

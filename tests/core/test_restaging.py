@@ -10,7 +10,11 @@ from random import Random
 
 import pytest
 
-from outrider.core.images.restaging import (
+from outrider.core.images.pools import Lingering
+from outrider.core.model import Transfer
+from outrider.core.reservations.admission import Accepted, admit, assess
+from outrider.core.reservations.book import Book, Shipping
+from outrider.core.reservations.missing_copies import (
     LostCopy,
     Restaged,
     awaited,
@@ -19,12 +23,8 @@ from outrider.core.images.restaging import (
     note_pool,
     restage,
 )
-from outrider.core.images.reuse import Lingering
-from outrider.core.model import Transfer
-from outrider.core.reservations.admission import Accepted, admit, assess
-from outrider.core.reservations.book import Book, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.restart.kept import keep
+from outrider.core.restart.snapshot import keep
 from tests.core.books import (
     A,
     B,

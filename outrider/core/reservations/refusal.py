@@ -35,7 +35,7 @@ class Refusal:
     image: Image | None = None
     nodes: tuple[str, ...] = ()
     needed_s: int = 0
-    words: str = ""
+    message: str = ""
     from_s: int = 0
     """From when on the image would have to be in the pool that has no room for it."""
     held_bytes: int = 0
@@ -47,9 +47,9 @@ class Refusal:
 
     def sentence(self, instant: Callable[[int], str] = str) -> str:
         if self.cause is Cause.POLICY:
-            return self.words
+            return self.message
         if self.cause is Cause.SLOTS:
-            return self.words or (
+            return self.message or (
                 f"{self.room} of {self.instances} instances fit between "
                 f"{instant(self.start_s)} and {instant(self.end_s)}: the rest of the nodes is taken"
             )
@@ -66,8 +66,8 @@ class Refusal:
 
     def reason(self, instant: Callable[[int], str]) -> str:
         """The same where each instance has a node to itself, as the service's reservations have."""
-        if self.words:
-            return self.words
+        if self.message:
+            return self.message
         if self.cause is Cause.SLOTS:
             start, end = instant(self.start_s), instant(self.end_s)
             return f"{self.room} of {self.instances} nodes are free from {start} to {end}"
@@ -82,7 +82,7 @@ class Refusal:
             found.append(f"ask for {few} at that time")
         if self.cause is Cause.LINK and instances > 1:
             found.append("ask for fewer nodes, or for an image that some nodes have already")
-        if self.cause is Cause.POOL and not self.words:
+        if self.cause is Cause.POOL and not self.message:
             found.append("ask for another time, or for a smaller image")
         if self.held_bytes:
             found.append(f"ask an administrator who holds images on {where}: `cachemgr ls` shows it there")
@@ -93,7 +93,7 @@ class Refusal:
         return tuple(found)
 
     def _takers(self, instant: Callable[[int], str]) -> str:
-        """What takes the room beside reservations. Whose it is, is not for everybody."""
+        """What takes the room beside reservations. It is not said whose it is."""
         found = ""
         if self.room_bytes < self.limit_bytes:
             found += (

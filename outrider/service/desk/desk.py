@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cachemgr.base.shares import Share
+from outrider.collector import collector_paused
 from outrider.core.reservations.refusal import of_broken_program
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
@@ -60,7 +61,6 @@ from outrider.service.requests import (
 )
 from outrider.service.settings import Settings
 from outrider.store.errors import StoreError
-from outrider.store.loading import collector_paused
 from outrider.store.records import Effect
 from outrider.store.store import Store
 

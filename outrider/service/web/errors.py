@@ -47,7 +47,7 @@ class ErrorAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
+class HttpRefusal:
     """An error answer with what HTTP needs around it."""
 
     status: int
@@ -66,7 +66,7 @@ class Refusal:
 class RefusedRequest(Exception):
     """Ends the handling of a request with this refusal."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: HttpRefusal) -> None:
         super().__init__(refusal.answer.message)
         self.refusal = refusal
 
@@ -78,9 +78,9 @@ def refusal(
     code: str = "invalid",
     problems: Iterable[ErrorProblem] = (),
     headers: Mapping[str, str] | None = None,
-) -> Refusal:
+) -> HttpRefusal:
     answer = ErrorAnswer(code=code, message=message, problems=tuple(problems))
-    return Refusal(status=status, answer=answer, headers=headers or {})
+    return HttpRefusal(status=status, answer=answer, headers=headers or {})
 
 
 def refused(

@@ -19,7 +19,7 @@ from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
 from outrider.service.web.connections.munge import MOST_CHARACTERS, SCHEME, Munge, NotVouched, hash_request
 from outrider.service.web.connections.protocol import Line, Reception, too_many
-from outrider.service.web.errors import Refusal, RefusedRequest, of_busy, refusal, refused
+from outrider.service.web.errors import HttpRefusal, RefusedRequest, of_busy, refusal, refused
 from outrider.service.web.front import Busy
 from outrider.service.web.identity import Users
 from outrider.service.web.limits import Crew, Limits
@@ -244,7 +244,7 @@ class _Answer:
             message = {**message, "headers": [*given, *own]}
         await self._send(message)
 
-    async def refuse(self, refused: Refusal) -> None:
+    async def refuse(self, refused: HttpRefusal) -> None:
         # The body may not have been read: what follows on this connection means nothing then.
         headers = {"content-type": "application/json", "connection": "close", **refused.headers}
         headers["content-length"] = str(len(refused.body))
@@ -253,7 +253,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": refused.body})
 
 
-def fault() -> Refusal:
+def fault() -> HttpRefusal:
     words = "the service met a fault of its own: tell the administrators, its log has more"
     return refusal(500, words, code="unavailable")
 
@@ -304,5 +304,5 @@ def _too_large(most: int) -> RefusedRequest:
     return refused(413, f"the body is larger than {most} bytes: a workspace is much smaller than that")
 
 
-def _unauthorised(words: str) -> Refusal:
+def _unauthorised(words: str) -> HttpRefusal:
     return refusal(401, words, code="not-allowed", headers={"WWW-Authenticate": SCHEME})

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from cachemgr.base.errors import CacheError
 from cachemgr.base.steady import SteadyClock
 from cachemgr.network.keys import read_keys
-from outrider.rms import gridengine, slurm
 from outrider.rms.base import BatchSystem
 from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
 from outrider.rms.knocking import port_of
@@ -66,7 +65,10 @@ def make_cluster(
     ceiling: Ceiling,
     clock: SteadyClock,
 ) -> ClusterBackend:
-    """Raises BackendError if something is missing on this machine."""
+    """Raises BackendError if something is missing on this machine.
+
+    Only the batch system of this site is imported.
+    """
     if section.kind == "gridengine":
         rms: BatchSystem = _gridengine(section, clock, log)
     else:
@@ -89,6 +91,8 @@ def make_cluster(
 
 
 def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
+    from outrider.rms import slurm
+
     path = _path("slurm", section.slurm.commands, SLURM_COMMANDS)
     commands = slurm.SlurmCommands(
         run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
@@ -97,6 +101,8 @@ def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> Batc
 
 
 def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
+    from outrider.rms import gridengine
+
     found = section.gridengine
     variables = {
         "PATH": _path("gridengine", found.commands, GRIDENGINE_COMMANDS),

@@ -14,10 +14,10 @@ from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess, earliest_start
-from outrider.core.reservations.book import Plan as CorePlan
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
-from outrider.core.restart.kept import keep_reservation, transfers_under_way
+from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.conversion import workspace_of
 from outrider.metadata.decision import PolicyRefusal, PolicyRequest, Requester, core_policy, request_of
 from outrider.metadata.errors import MetadataError
@@ -59,10 +59,10 @@ class Doubtful:
     nodes: dict[str, int]
 
 
-Doubts = Callable[[CorePlan], dict[str, int]]
+Doubts = Callable[[ReservationPlan], dict[str, int]]
 
 
-def no_doubts(plan: CorePlan) -> dict[str, int]:
+def no_doubts(plan: ReservationPlan) -> dict[str, int]:
     """What nodes said last is believed."""
     return {}
 
@@ -240,10 +240,10 @@ class Admitting:
             cause, words = Cause.SLOTS, self._too_large(workspace)
             if not words:
                 cause, words = Cause.POOL, self._too_much_for_pools(workspace)
-            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, words=words)
+            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, message=words)
             return Rejected(refusal=refusal) if words else None
         return Rejected(
-            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
+            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
 
     def _too_large(self, workspace: Workspace) -> str:
@@ -305,7 +305,7 @@ class Admitting:
         """What the site's own program is asked."""
         return request_of(wish.workspace, wish.requester)
 
-    def _enter(self, wish: Wish, plan: CorePlan) -> None:
+    def _enter(self, wish: Wish, plan: ReservationPlan) -> None:
         """An accepted reservation, with all that follows from it."""
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
@@ -315,14 +315,14 @@ class Admitting:
         self._touch(plan)
         self.confirm(live)
 
-    def _touch(self, plan: CorePlan) -> None:
+    def _touch(self, plan: ReservationPlan) -> None:
         site = self._site
         numbers = {transfer.number for transfer in plan.transfers}
         numbers.update(number for number, _ in plan.pushed)
         numbers.update(life.transfer for _, life in plan.joined if life.transfer is not None)
         site.touch(numbers)
 
-    def _saved_bytes(self, image: Image, plan: CorePlan) -> int:
+    def _saved_bytes(self, image: Image, plan: ReservationPlan) -> int:
         return plan.saved_transfers * image.size_bytes
 
     def _decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
@@ -342,7 +342,7 @@ class Admitting:
         refusal: Refusal | None = None
         words = self._policy(wish, without=live)(wish.workspace, site.now_s)
         if words:
-            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, words=words)
+            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, message=words)
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from outrider.core.model import Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import Plan
+from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.refusal import Refusal
 from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
@@ -66,7 +66,7 @@ def extended(site: Site, live: Live, end_s: int) -> Decision:
     )
 
 
-def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) -> Decision:
+def _accepted(site: Site, document: Document, workspace: Workspace, plan: ReservationPlan) -> Decision:
     names = site.book.timeline.nodes
     transfers = planned_transfers(site, plan)
     held = sorted({names[node].name for node, _ in plan.joined} | {names[node].name for node in plan.revived})
@@ -120,7 +120,7 @@ def _refused(document: Document, workspace: Workspace, rejected: Rejected, zone:
     )
 
 
-def planned_transfers(site: Site, plan: Plan) -> tuple[PlannedTransfer, ...]:
+def planned_transfers(site: Site, plan: ReservationPlan) -> tuple[PlannedTransfer, ...]:
     """The transfers of a plan, each after the one before it."""
     insertion = plan.insertion
     if insertion is None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.suspension import Segment, free_until, suspending
-from outrider.core.nodes.timeline import NodeTimeline
 
 Hold = tuple[int, int, int, int]
 """What is kept from reservations for a moment: node, amount, from when to when."""
@@ -22,9 +21,10 @@ def hold_nodes(board: QueueBoard, now_s: int) -> list[Hold]:
     timeline = board.book.timeline
     holds: list[Hold] = []
     for node, until_s in sorted(_busy_until(board, now_s).items()):
-        for amount, start_s, end_s in _free_steps(timeline.rows[node], now_s, until_s):
-            timeline.reserve(node, amount, start_s, end_s)
-            holds.append((node, amount, start_s, end_s))
+        free = [(node, *step) for step in timeline.rows[node].steps(now_s, until_s) if step[0]]
+        for hold in free:
+            timeline.reserve(*hold)
+        holds += free
     return holds
 
 
@@ -48,7 +48,7 @@ def withdraw(board: QueueBoard, run: BestEffortRun, start_s: int, now_s: int) ->
         written_s = current.end_s - current.suspend_s
         for node, begin_s, length_s in current.disk:
             if begin_s >= written_s:
-                board.lanes[node].give_back(begin_s, length_s)
+                board.disks[node].give_back(begin_s, length_s)
         disk = tuple(each for each in current.disk if each[1] < written_s)
         unsuspended = replace(current, suspend_s=0, disk=disk)
         run.segments = tuple(unsuspended if each is current else each for each in run.segments)
@@ -67,9 +67,9 @@ def suspend_in_time(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
         board.everything.reserve_all(current.amounts(), current.end_s, end_s)
     whole = replace(current, end_s=end_s)
     if end_s < current.end_s + missing_s:
-        written = suspending(board.lanes, shares, end_s, _overhead_s(board, run), board.rules.suspension)
+        written = suspending(board.disks, shares, end_s, _overhead_s(board, run), board.rules.suspension)
         for node, begin_s, length_s in written.disk:
-            board.lanes[node].take(begin_s, length_s)
+            board.disks[node].take(begin_s, length_s)
         whole = replace(whole, suspend_s=written.seconds, disk=whole.disk + written.disk)
     run.segments = (*run.segments[:-1], whole)
 
@@ -101,7 +101,7 @@ def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
             lengths.setdefault(share.node, []).append(_overhead_s(board, run) * share.instances)
     is_serialised = board.rules.suspension.is_serialised
     written_s = {
-        node: board.lanes[node].safe_by(from_s, lengths[node])
+        node: board.disks[node].safe_by(from_s, lengths[node])
         if is_serialised
         else from_s + max(lengths[node])
         for node, from_s in ready_s.items()
@@ -113,15 +113,3 @@ def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
         for node in nodes:
             busy[node] = max(busy.get(node, away_s), away_s)
     return busy
-
-
-def _free_steps(row: NodeTimeline, start_s: int, end_s: int) -> list[tuple[int, int, int]]:
-    """All that is free in an interval: amounts, from when to when."""
-    steps: list[tuple[int, int, int]] = []
-    while start_s < end_s:
-        next_s = min(end_s, row.next_change(start_s))
-        free = row.free_at(start_s)
-        if free:
-            steps.append((free, start_s, next_s))
-        start_s = next_s
-    return steps

@@ -1,7 +1,7 @@
 """What of a book must outlive a restart, as values: reservations, transfers, best effort, pools.
 
 A caller writes down what `changes` says a decision changed, and hands all of it to
-`restoring.restore` later. Nodes go by name. A *copy* is a life in one node's pool; its
+`restore.restore` later. Nodes go by name. A *copy* is a life in one node's pool; its
 number tells it from others and is the same for all who share it.
 """
 
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from outrider.core.besteffort.board import QueueBoard
-from outrider.core.images.reuse import Life, Lingering
-from outrider.core.links.links import Standing
-from outrider.core.model import Image, Reservation, Resources, Transfer
+from outrider.core.images.pools import Life, Lingering
+from outrider.core.links.links import TransferStanding
+from outrider.core.model import Image, NodeSlot, Reservation, Transfer
 from outrider.core.nodes.timeline import numbers
-from outrider.core.reservations.book import Book, Plan
+from outrider.core.reservations.book import Book, ReservationPlan
 
 
 class TransferStage(Enum):
@@ -50,16 +50,6 @@ class KeptReservation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeptSlot:
-    """What a run takes of a node."""
-
-    node: str
-    resources: Resources
-    start_s: int
-    end_s: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class KeptBestEffort:
     """Best effort as far as reservations must respect it: copies it uses, and slots if it cannot
     be suspended."""
@@ -67,7 +57,7 @@ class KeptBestEffort:
     name: str
     until_s: int
     holds: tuple[KeptHold, ...] = ()
-    slots: tuple[KeptSlot, ...] = ()
+    slots: tuple[NodeSlot, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +72,7 @@ class KeptTransfer:
     transfer: Transfer
     on_disk_s: int
     ready_s: int
-    standing: Standing | None = None
+    standing: TransferStanding | None = None
     unwanted: tuple[tuple[str, int, int], ...] = ()
 
     @property
@@ -142,7 +132,9 @@ def keep(book: Book, now_s: int, runs: Iterable[KeptBestEffort] = ()) -> KeptBoo
     )
 
 
-def changes(book: Book, plan: Plan, now_s: int) -> tuple[KeptReservation, tuple[KeptTransfer, ...]]:
+def changes(
+    book: Book, plan: ReservationPlan, now_s: int
+) -> tuple[KeptReservation, tuple[KeptTransfer, ...]]:
     """What carrying out a plan has changed: all that must be on disk before it is promised."""
     numbers = {transfer.number for transfer in plan.transfers}
     numbers.update(number for number, _ in plan.pushed)
@@ -163,7 +155,7 @@ def keep_runs(board: QueueBoard) -> tuple[KeptBestEffort, ...]:
     found: list[KeptBestEffort] = []
     for run in board.runs.values():
         slots = tuple(
-            KeptSlot(
+            NodeSlot(
                 node=nodes[node].name,
                 resources=unpack(amount),
                 start_s=segment.start_s,
@@ -182,7 +174,7 @@ def keep_runs(board: QueueBoard) -> tuple[KeptBestEffort, ...]:
 
 
 def keep_transfers(book: Book, now_s: int, only: Collection[int] | None = None) -> tuple[KeptTransfer, ...]:
-    """The transfers that wait or run; of those in `only`, if given, whoever is missing is no more."""
+    """The transfers that wait or run; of those in `only`, if given, what is missing has ended."""
     return tuple(
         _keep_transfer(book, standing)
         for standing in book.links.standings(now_s, only)
@@ -220,7 +212,7 @@ def keep_pool(book: Book, node: int) -> KeptPool | None:
     )
 
 
-def _keep_transfer(book: Book, standing: Standing) -> KeptTransfer:
+def _keep_transfer(book: Book, standing: TransferStanding) -> KeptTransfer:
     transfer = standing.transfer
     lives = book.lives_of(transfer.number)
     nodes = book.timeline.nodes

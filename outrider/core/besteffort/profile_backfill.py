@@ -18,7 +18,7 @@ from outrider.core.besteffort.counted import (
     not_running,
     too_wide,
 )
-from outrider.core.besteffort.easy import EasyQueue
+from outrider.core.besteffort.easy_backfill import EasyQueue
 from outrider.core.besteffort.profile import FreeProfile
 
 

@@ -1,8 +1,8 @@
-"""What a pool holds beside the promises of the book: bytes that nobody here can take away.
+"""What a pool holds beside the promises of the book: bytes that the book cannot free.
 
 Users pin images, images arrive for them, jobs have full copies; and a disk may have less room than
-its pool's limit says. A node reports both. They are no lives: the book neither plans nor ends them,
-it only does not promise the bytes to anybody until they are free. `Pool.has_room` counts them.
+its pool's limit says. A node reports both. They are not lives: the book neither plans nor ends them,
+it only promises the bytes to nobody until they are free. `Pool.has_room` counts them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Foreign:
+class ForeignHold:
     """Bytes that somebody holds until then, as far as is known. `key`: of which image, or nothing."""
 
     key: str
@@ -24,7 +24,7 @@ class Foreign:
 class Encumbrance:
     """All that is held beside the book in one pool, and how much its disk lets it hold at all."""
 
-    holds: tuple[Foreign, ...] = ()
+    holds: tuple[ForeignHold, ...] = ()
     capacity_bytes: int | None = None
 
     @property
@@ -39,7 +39,7 @@ class Encumbrance:
 NOTHING = Encumbrance()
 
 
-def beside(lives: list[tuple[int, int]], hold: Foreign, from_s: int) -> Iterator[tuple[int, int]]:
+def beside(lives: list[tuple[int, int]], hold: ForeignHold, from_s: int) -> Iterator[tuple[int, int]]:
     """From `from_s` on, when a hold takes bytes of its own: not while a life of the same image does."""
     at_s = from_s
     for start_s, end_s in sorted(lives):

@@ -1,14 +1,14 @@
-"""What can be written within one transaction.
+"""What is written to the SQLite file within one transaction.
 
-`Progress` is what may be lost if the power fails, because it can be found out again;
-`Promise` is what somebody relies on.
+Progress may be lost if the power fails, because it can be found out again; somebody relies on
+what is promised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.restart.kept import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
+from outrider.core.restart.snapshot import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
 from outrider.store import forms, rows
 from outrider.store import statements as sql
 from outrider.store.database import Database
@@ -17,7 +17,6 @@ from outrider.store.records import (
     EMPTY_DOCUMENT,
     MOST_REASON,
     Effect,
-    NodeProgress,
     NodeRecord,
     RecordedAnswer,
     RecordedDecision,
@@ -27,20 +26,20 @@ from outrider.store.records import (
     check_text,
 )
 from outrider.store.states import STEPS, TRANSFER_STEPS, State, TransferState
+from outrider.store.store import ProgressWrites, PromiseWrites
 
 MOST_EFFECTS = 100_000
 """How many effects may wait. More means that the batch system has been away for very long."""
 NEXT_TRANSFER = "next_transfer"
 
 
-class ProgressWrites:
-    """What happens by itself: transfers move, nodes report, effects are carried out."""
+class SqliteProgressWrites(ProgressWrites):
+    """Rows that change by themselves."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put_transfers(self, transfers: Iterable[KeptTransfer], now_s: int) -> None:
-        """Transfers that are new or stand elsewhere than before."""
         next_number = 0
         for kept in transfers:
             self._put_transfer(kept, now_s)
@@ -49,24 +48,10 @@ class ProgressWrites:
             self._database.execute(sql.SET_SETTING, (NEXT_TRANSFER, str(next_number)))
 
     def end_transfer(self, number: int, state: TransferState, now_s: int) -> None:
-        """A transfer is withdrawn or has failed. One that is done is put."""
         before, _ = self._transfer_state(number)
         if before is not state:
             _check_transfer_step(number, before, state)
             self._database.execute(sql.END_TRANSFER, (state.value, now_s, number))
-
-    def name_source(self, number: int, source: str) -> None:
-        """Where a transfer's bytes come from."""
-        check_text("a source", source, MOST_REASON)
-        if not self._database.execute(sql.SET_SOURCE, (source, number)):
-            raise Conflict(f"there is no transfer {number}")
-
-    def note_progress(self, progress: NodeProgress) -> None:
-        self._transfer_state(progress.transfer)
-        self._database.execute(
-            sql.SET_PROGRESS,
-            (progress.transfer, progress.node, progress.moved_bytes, progress.reported_s, progress.is_done),
-        )
 
     def put_node(self, node: NodeRecord) -> None:
         pool = None if node.pool is None else forms.write_pool(node.pool)
@@ -92,11 +77,9 @@ class ProgressWrites:
         return self._database.execute(sql.FINISH_EFFECT, (now_s, identity)) > 0
 
     def postpone_effect(self, identity: str, trouble: str, due_s: int) -> None:
-        """An effect could not be carried out: try again later."""
         self._database.execute(sql.POSTPONE_EFFECT, (trouble[:MOST_REASON], due_s, identity))
 
     def hasten_effects(self, now_s: int, latest_s: int) -> None:
-        """What is to be carried out later than that is to be carried out now."""
         self._database.execute(sql.HASTEN_EFFECTS, (now_s, latest_s))
 
     def _put_transfer(self, kept: KeptTransfer, now_s: int) -> None:
@@ -125,28 +108,22 @@ class ProgressWrites:
         return TransferState(found[0]), begun_s
 
 
-class PromiseWrites(ProgressWrites):
-    """One decision with all that follows from it."""
+class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
+    """Rows that change by a decision."""
 
     def next_reservation_number(self) -> int:
-        """The number of the reservation that is added next: never one that was given before.
-
-        Nobody else writes as long as the transaction lasts, so a name may be made of it.
-        """
         row = self._database.row(sql.LAST_NUMBER_GIVEN)
         last = 0 if row is None else row[0]
         assert isinstance(last, int)
         return last + 1
 
     def skip_reservation_numbers(self, last: int) -> None:
-        """Numbers up to this one were given by a store that is no more: they are not given again."""
         if self._database.execute(sql.SKIP_NUMBERS, (last,)) == 0:
             self._database.execute(sql.SKIP_FIRST_NUMBERS, (last,))
 
     def add_reservation(
         self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
     ) -> int:
-        """A reservation is accepted; its number. `document` is what the user asked for."""
         workspace = kept.reservation.workspace
         check_text("a reservation's name", workspace.name)
         check_document("what was asked for", document)
@@ -181,7 +158,6 @@ class PromiseWrites(ProgressWrites):
         why: str | None = None,
         document: str | None = None,
     ) -> None:
-        """Change a reservation that was read as `record`; a Conflict if it has changed since."""
         after = record.state if state is None else state
         if after is not record.state and after not in STEPS[record.state]:
             raise Conflict(
@@ -215,45 +191,20 @@ class PromiseWrites(ProgressWrites):
             self._database.execute(sql.DROP_NEEDS, (record.number,))
             self._need(record.number, kept)
 
-    def add_transfers(self, transfers: Iterable[KeptTransfer], now_s: int) -> None:
-        """Transfers that a decision planned or moved."""
-        self.put_transfers(transfers, now_s)
-
-    def withdraw_transfers(self, numbers: Iterable[int], now_s: int) -> None:
-        """Transfers that nobody needs any more."""
-        for number in numbers:
-            self.end_transfer(number, TransferState.WITHDRAWN, now_s)
-
     def decide(self, decision: RecordedDecision) -> int:
-        """Write down what was answered and why; the decision's number."""
-        return self._database.add(
-            sql.ADD_DECISION,
-            (
-                decision.at_s,
-                decision.uid,
-                decision.kind,
-                decision.name,
-                decision.outcome,
-                decision.reason,
-                decision.details,
-            ),
-        )
+        return self._database.add(sql.ADD_DECISION, rows.values(decision, sql.DECISION_COLUMNS[1:]))
 
     def answer(self, answer: RecordedAnswer) -> None:
-        """Remember an answer, so that the same request gets it again."""
         if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is not None:
             raise Conflict(f"the idempotency key {answer.key} has been answered already: use a new one")
-        values = (answer.uid, answer.key, answer.request_hash, answer.text, answer.at_s)
-        self._database.execute(sql.ADD_ANSWER, values)
+        self._database.execute(sql.ADD_ANSWER, rows.values(answer, sql.ANSWER_COLUMNS))
 
     def change_answer(self, answer: RecordedAnswer) -> None:
-        """Let a request that is remembered be answered otherwise from now on: more is known of it."""
         if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is None:
             raise Conflict(f"nothing was answered under the idempotency key {answer.key}")
         self._database.execute(sql.CHANGE_ANSWER, (answer.text, answer.uid, answer.key))
 
     def todo(self, *effects: Effect) -> None:
-        """Effects that must be carried out once this is on the disk. The same one twice is one."""
         for effect in effects:
             found = self._database.row(sql.GET_EFFECT, (effect.identity,))
             if found is None:
@@ -273,19 +224,7 @@ class PromiseWrites(ProgressWrites):
             raise TooMuch(
                 f"{waiting[0]} effects wait to be carried out: see why the batch system does not answer"
             )
-        self._database.execute(
-            sql.ADD_EFFECT,
-            (
-                effect.identity,
-                effect.kind,
-                effect.subject,
-                effect.payload,
-                effect.created_s,
-                effect.due_s,
-                effect.attempts,
-                effect.trouble,
-            ),
-        )
+        self._database.execute(sql.ADD_EFFECT, rows.values(effect, sql.EFFECT_COLUMNS))
 
     def _need(self, number: int, kept: KeptReservation) -> None:
         needed = {hold.transfer for hold in kept.holds if hold.transfer is not None}

@@ -17,7 +17,7 @@ MANY = 8
 """Where more than this part of all nodes, as a divisor, has changed, they are sorted anew."""
 
 
-class Openings:
+class FreeOrder:
     """All nodes by their bounds. `bound` tells one from an instant on: it holds until a node is `stale`."""
 
     def __init__(self, count: int, bound: Callable[[int, int], int]) -> None:

@@ -1,7 +1,7 @@
 """Until when nodes are busy, as far as best effort is concerned: a guess, not a promise.
 
 Jobs that run end at their limits at the latest, reservations have their nodes as a whole, and jobs
-that were led somewhere will be there. What the batch system really does is its own business; this
+that were steered to nodes will be there. The batch system decides what really happens; this
 tells which of several nodes is likely to be free first.
 
 What is known is kept until something else is known under the same name, so that a look at the batch
@@ -14,9 +14,9 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.capacity import ResourceLayout
+from outrider.core.nodes.free_order import FreeOrder
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
-from outrider.core.reservations.openings import Openings
 
 MOST_NEEDS = 32
 """For so many needs the order of the nodes is kept, those that were asked for last."""
@@ -32,10 +32,12 @@ class Taken:
     amount: int | None = None
 
 
-class Busy:
+class BusyForecast:
     """What is taken of nodes. Where more is taken than a node has, all of it is taken."""
 
-    def __init__(self, layout: Layout, capacities: Sequence[int], taken: Iterable[Taken] = ()) -> None:
+    def __init__(
+        self, layout: ResourceLayout, capacities: Sequence[int], taken: Iterable[Taken] = ()
+    ) -> None:
         self._layout = layout
         self._capacities = capacities
         self._known: dict[str, tuple[Taken, ...]] = {}
@@ -46,7 +48,7 @@ class Busy:
         """Made when they are asked for, of what is known."""
         self._rows: dict[int, NodeTimeline] = {}
         """The same with what is expected."""
-        self._openings: OrderedDict[int, Openings] = OrderedDict()
+        self._openings: OrderedDict[int, FreeOrder] = OrderedDict()
         for each in taken:
             self.take(each)
 
@@ -105,7 +107,7 @@ class Busy:
         """Nodes of a mask, by an instant before which `need` is not free there for however short."""
         found = self._openings.get(need)
         if found is None:
-            found = Openings(len(self._capacities), lambda node, from_s: self._bound(node, need, from_s))
+            found = FreeOrder(len(self._capacities), lambda node, from_s: self._bound(node, need, from_s))
             self._openings[need] = found
             if len(self._openings) > MOST_NEEDS:
                 self._openings.popitem(last=False)
@@ -154,11 +156,7 @@ class Busy:
         if taken.amount is not None and row.fits(taken.amount, taken.start_s, taken.end_s):
             row.reserve(taken.amount, taken.start_s, taken.end_s)
             return
-        edges = [taken.start_s]
-        while (edge_s := row.next_change(edges[-1])) < taken.end_s:
-            edges.append(edge_s)
-        for from_s, until_s in zip(edges, [*edges[1:], taken.end_s], strict=True):
-            free = row.free_at(from_s)
+        for free, from_s, until_s in list(row.steps(taken.start_s, taken.end_s)):
             is_part = taken.amount is not None and self._layout.fits(taken.amount, free)
             amount = taken.amount if is_part and taken.amount is not None else free
             if amount:

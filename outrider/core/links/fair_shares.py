@@ -1,8 +1,8 @@
-"""Whose turn it is where users share something one at a time: whoever has had least of it.
+"""Whose turn it is where users share something one at a time: the user who has had least of it.
 
 What a user has had is counted from when others waited, too: who comes anew starts level with those
-who wait already and had least, so that nobody saves up a claim by not asking, and nobody is held to
-account for what was had while nobody else wanted it (start-time fair queueing; Goyal, Vin and Cheng,
+who wait already and had least, so that nobody saves up a claim by not asking, and nobody pays for
+what was had while nobody else wanted it (start-time fair queueing; Goyal, Vin and Cheng,
 1996, with one weight for all).
 """
 
@@ -12,11 +12,11 @@ from collections import Counter
 from collections.abc import Collection
 
 NOBODY = -1
-"""Who waits for what nobody is known to wait for."""
+"""Stands for the user where it is not known who waits."""
 MOST_FORGOTTEN_LATER = 100
 
 
-class Turns:
+class FairShares:
     """By user, what each has had. Users are numbers; ties go to the least."""
 
     def __init__(self) -> None:

@@ -1,27 +1,25 @@
 """Best-effort workspaces: placed first come, first served around what has been promised.
 
 A workspace is placed as soon as nodes are free at the moment its image can be there; from
-then on it is a `Run` with nodes, segments and transfers of its own. What cannot be placed
+then on it is a `BestEffortRun` with nodes, segments and transfers of its own. What cannot be placed
 waits. How far the rest of the queue may overtake it is the backfilling rule's choice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
 from outrider.core.besteffort.holdings import bring_image, leave, release
-from outrider.core.besteffort.notice import suspend_in_time, withdraw
-from outrider.core.besteffort.placement import RunPlacement, place_one, place_together
-from outrider.core.besteffort.resuming import resumed
-from outrider.core.besteffort.suspension import Segment, SuspensionRules, joined, next_fit, plan_run
+from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
+from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
+from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
 from outrider.core.model import Workspace
+from outrider.core.nodes.selection import Fit
 from outrider.core.reservations.book import Shipping
-from outrider.core.reservations.fitting import Fit
 
 
-class BestEffort:
+class BestEffortQueue:
     """The queue and what becomes of it."""
 
     def __init__(self, board: QueueBoard) -> None:
@@ -86,7 +84,7 @@ class BestEffort:
         return placed
 
     def begin(self, run: BestEffortRun, now_s: int) -> None:
-        """The run starts. If it cannot be suspended, reservations must now go round it."""
+        """The run starts. If it cannot be suspended, reservations must avoid it from now on."""
         run.has_begun = True
         if self._is_suspendable(run.workspace):
             return
@@ -265,10 +263,6 @@ class BestEffort:
     def _is_suspendable(self, workspace: Workspace) -> bool:
         return workspace.is_preemptible and self.board.rules.suspension.is_allowed
 
-    def _rules(self, workspace: Workspace) -> SuspensionRules:
-        rules = self.board.rules.suspension
-        return rules if workspace.is_preemptible else replace(rules, is_allowed=False)
-
     def _youngest(self, node: int, start_s: int, end_s: int) -> BestEffortRun:
         """The run with segments on the node in the interval that came last into the queue."""
         return max(
@@ -309,21 +303,21 @@ class BestEffort:
 
     def _rest(self, run: BestEffortRun, now_s: int) -> tuple[Segment, ...] | None:
         """How the work still to be done could go on, or None."""
-        board, rules = self.board, self._rules(run.workspace)
+        board, rules = self.board, self.board.rules.suspension.of(run.workspace)
         overhead_s = rules.overhead_s(run.workspace.resources)
         work_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
-        rows, lanes = board.everything.rows, board.lanes
+        rows, disks = board.everything.rows, board.disks
         if not run.segments:
             shares = run.first_shares
             start_s = next_fit(rows, shares, max(now_s, run.ready_s))
-            return plan_run(rows, lanes, shares, start_s, work_s, rules, overhead_s)
+            return plan_run(rows, disks, shares, start_s, work_s, rules, overhead_s)
         if not work_s:
             return ()
         shares = run.segments[-1].shares
         last = run.segments[-1]
         if last.end_s == now_s and last.useful_s and not last.suspend_s:
             # It runs at this moment: it simply goes on until it must make way.
-            segments = plan_run(rows, lanes, shares, now_s, work_s, rules, overhead_s)
+            segments = plan_run(rows, disks, shares, now_s, work_s, rules, overhead_s)
             if segments is not None:
                 return segments
         return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
@@ -391,10 +385,10 @@ class BestEffort:
         """Start a run now, on its nodes, if that ends it earlier."""
         old = run.segments
         release(self.board, run, now_s)
-        rules = self._rules(run.workspace)
+        rules = self.board.rules.suspension.of(run.workspace)
         segments = plan_run(
             self.board.everything.rows,
-            self.board.lanes,
+            self.board.disks,
             run.first_shares,
             now_s,
             run.workspace.duration_s,

@@ -3,7 +3,7 @@
 A *life* is one stay of an image in one node's pool: its bytes are reserved from the start
 of its transfer, it can be used from `ready_s` on, and it expires when its last user ends.
 Later users of the same image extend a life instead of starting a transfer. The sum of
-lives never exceeds a pool's limit at any future instant; whoever adds one asks `has_room`
+lives never exceeds a pool's limit at any future instant; a caller that adds one asks `has_room`
 first.
 
 What has expired may linger: it costs nothing but space, is given up whenever a life needs
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from outrider.core.images.foreign import NOTHING, Encumbrance, beside
+from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside
 from outrider.core.model import Image, Node
 from outrider.core.nodes.timeline import FOREVER, mask_of, numbers
 
@@ -65,7 +65,7 @@ Rank = Callable[[Lingering, int], tuple[int, ...]]
 """A sort key for an image at an instant: the smallest is given up first."""
 
 
-class Pool:
+class PlannedPool:
     """One node's image pool, past the present and into the future."""
 
     def __init__(self, limit_bytes: int | None, keep_bytes: int) -> None:
@@ -150,12 +150,7 @@ class Pool:
 
         Of that interval alone: what others hold may pass the limit at another.
         """
-        taken = [
-            (life.start_s, life.expires_s, life.image.size_bytes)
-            for lives in self.lives.values()
-            for life in lives
-        ]
-        taken += extra
+        taken = [*self._stays(), *extra]
         for hold in self.encumbrance.holds:
             if hold.key != key or not key:
                 same = [(life.start_s, life.expires_s) for life in self.lives.get(hold.key, ())]
@@ -164,13 +159,15 @@ class Pool:
 
     def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
         """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""
-        taken = [
+        return _highest([*self._stays(), *extra], from_s)
+
+    def _stays(self) -> list[tuple[int, int, int]]:
+        """From when to when each life takes how many bytes."""
+        return [
             (life.start_s, life.expires_s, life.image.size_bytes)
             for lives in self.lives.values()
             for life in lives
         ]
-        taken += extra
-        return _highest(taken, from_s)
 
     def held_bytes(self, now_s: int) -> int:
         """Bytes on the disk now: lives that have begun and what lingers."""
@@ -226,7 +223,7 @@ class Pools:
         if keep_bytes and rank is None:
             raise ValueError("images are to linger, but no policy says which to give up first")
         self._rank = rank
-        self.pools = [Pool(node.pool_bytes, keep_bytes) for node in nodes]
+        self.pools = [PlannedPool(node.pool_bytes, keep_bytes) for node in nodes]
         self.stays: list[Stay] = []
         # For each image a mask of the nodes that have it in any way, and when the transfers
         # that best effort may join will have brought it.
@@ -444,7 +441,7 @@ class Pools:
         ]
         return self.stays + open_stays
 
-    def _victim(self, pool: Pool, now_s: int) -> Lingering:
+    def _victim(self, pool: PlannedPool, now_s: int) -> Lingering:
         rank = self._rank
         assert rank is not None
         return min(

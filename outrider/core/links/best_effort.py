@@ -10,8 +10,8 @@ for. After a turn a transfer gives way to another user's, and goes on when it is
 again. Among one user's it is first come, first served.
 
 It is not the `FifoLink` of the thesis, whose transfers last as long as planned: here they last as
-long as nodes say, may be taken back, and, where nodes relay, take more nodes on board until they
-have come half of their way, which costs the link nothing (piggybacking, thesis, section 6.3.1).
+long as nodes say, may be taken back, and, where nodes relay, accept more nodes until they have
+sent half, which costs the link nothing (piggybacking, thesis, section 6.3.1).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from outrider.core.links.deadline import DeadlineLink
-from outrider.core.links.turns import NOBODY, Turns
+from outrider.core.links.fair_shares import NOBODY, FairShares
 from outrider.core.model import Image
 
 MOST_SLOTS = 500
@@ -38,7 +38,7 @@ Slots = tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True)
-class Cargo:
+class BestEffortTransfer:
     """One image on its way to nodes, in the order in which they pass it on.
 
     Its number is one of those of its class (`TransferClass`).
@@ -71,7 +71,7 @@ class _Expected:
     """By user, what has been had and is still to come."""
 
 
-class Lane:
+class BestEffortLink:
     """What waits, what runs, and what goes on beside because it takes too long."""
 
     def __init__(self, *, rate_bytes_per_s: int, beside_rate_bytes_per_s: int, is_relay: bool) -> None:
@@ -83,18 +83,18 @@ class Lane:
         self.rate_bytes_per_s = rate_bytes_per_s
         self.beside_rate_bytes_per_s = beside_rate_bytes_per_s
         self.is_relay = is_relay
-        self.running: Cargo | None = None
-        self.waiting: list[Cargo] = []
-        self.aside: list[Cargo] = []
-        self._all: dict[int, Cargo] = {}
+        self.running: BestEffortTransfer | None = None
+        self.waiting: list[BestEffortTransfer] = []
+        self.aside: list[BestEffortTransfer] = []
+        self._all: dict[int, BestEffortTransfer] = {}
         self._last = 0
-        self._turns = Turns()
+        self._turns = FairShares()
         self._turn_bytes = 0
         """What was had in the turn that is under way."""
         self._expected: _Expected | None = None
         """None if something has changed since it was worked out."""
 
-    def add(self, image: Image, nodes: Iterable[int]) -> list[tuple[int, Cargo]]:
+    def add(self, image: Image, nodes: Iterable[int]) -> list[tuple[int, BestEffortTransfer]]:
         """Bring an image to more nodes; each with the transfer that does."""
         nodes = list(nodes)
         if not nodes:
@@ -111,14 +111,14 @@ class Lane:
         self._expected = None
         return [(node, cargo) for node in nodes]
 
-    def join(self, cargo: Cargo, user: int) -> None:
+    def join(self, cargo: BestEffortTransfer, user: int) -> None:
         """A user waits for a transfer, with one more job or node."""
         if user not in cargo.users and cargo not in self.aside:
             self._turns.come(user)
         cargo.users[user] = cargo.users.get(user, 0) + 1
         self._expected = None
 
-    def part(self, cargo: Cargo, user: int) -> None:
+    def part(self, cargo: BestEffortTransfer, user: int) -> None:
         """A user waits for it with one less."""
         if user not in cargo.users:
             # It is over.
@@ -130,8 +130,8 @@ class Lane:
                 self._turns.go(user)
         self._expected = None
 
-    def begin(self, now_s: int) -> Cargo:
-        """Whoever is next has the link: it begins, or goes on."""
+    def begin(self, now_s: int) -> BestEffortTransfer:
+        """The next transfer has the link: it begins, or goes on."""
         if self.running is not None:
             raise ValueError(f"transfer {self.running.number} still has the link")
         index = self._next()
@@ -149,7 +149,7 @@ class Lane:
             self._turn_bytes += size_bytes
             self._expected = None
 
-    def moved(self, cargo: Cargo, left_bytes: int) -> None:
+    def moved(self, cargo: BestEffortTransfer, left_bytes: int) -> None:
         """So much is left of a transfer."""
         if left_bytes != cargo.left_bytes:
             cargo.left_bytes = left_bytes
@@ -180,7 +180,7 @@ class Lane:
             self.running = None
             self._expected = None
 
-    def take_up(self, cargo: Cargo) -> None:
+    def take_up(self, cargo: BestEffortTransfer) -> None:
         """What was set aside waits for its turn again: it comes, or nobody else wants the link."""
         self.aside = [each for each in self.aside if each is not cargo]
         for user in cargo.users:
@@ -188,23 +188,23 @@ class Lane:
         self.waiting.insert(0, cargo)
         self._expected = None
 
-    def leave(self, cargo: Cargo, node: int) -> None:
+    def leave(self, cargo: BestEffortTransfer, node: int) -> None:
         """A node does not wait for a transfer any more. What nobody waits for is over."""
         if node in cargo.nodes:
             cargo.nodes.remove(node)
         cargo.arrived.discard(node)
         self._end_if_over(cargo)
 
-    def arrive(self, cargo: Cargo, node: int) -> None:
+    def arrive(self, cargo: BestEffortTransfer, node: int) -> None:
         """An image has come to a node."""
         cargo.arrived.add(node)
         self._end_if_over(cargo)
 
-    def find(self, number: int | None) -> Cargo | None:
+    def find(self, number: int | None) -> BestEffortTransfer | None:
         """What has not ended; None for one with a deadline, too."""
         return None if number is None else self._all.get(number)
 
-    def all(self) -> Iterator[Cargo]:
+    def all(self) -> Iterator[BestEffortTransfer]:
         """All that has not ended, what runs first."""
         yield from self.aside
         if self.running is not None:
@@ -276,10 +276,10 @@ class Lane:
         full, rest = divmod(size_bytes, turn_bytes)
         return [turn_bytes] * full + ([rest] if rest or not full else [])
 
-    def _running(self) -> list[Cargo]:
+    def _running(self) -> list[BestEffortTransfer]:
         return [self.running] if self.running is not None else []
 
-    def _user(self, cargo: Cargo) -> int:
+    def _user(self, cargo: BestEffortTransfer) -> int:
         """For whom a transfer is: of those who wait for it the one who has had least."""
         return self._turns.first(cargo.users)
 
@@ -290,8 +290,8 @@ class Lane:
         own = [place for place, user in enumerate(users) if user == users[first]]
         return next((place for place in own if self.waiting[place].begun_s is not None), own[0])
 
-    def _boarded(self, image: Image) -> Cargo | None:
-        """What takes more nodes on board: a relay that waits, or that has not come far yet. Later ones
+    def _boarded(self, image: Image) -> BestEffortTransfer | None:
+        """What accepts more nodes: a relay that waits, or that has sent less than half. Accepting later
         would keep those that wait from the link for ever."""
         return next(
             (
@@ -303,15 +303,15 @@ class Lane:
             None,
         )
 
-    def _new(self, image: Image, nodes: list[int]) -> Cargo:
+    def _new(self, image: Image, nodes: list[int]) -> BestEffortTransfer:
         self._last -= 1
-        cargo = Cargo(number=self._last, image=image, nodes=nodes, left_bytes=image.size_bytes)
+        cargo = BestEffortTransfer(number=self._last, image=image, nodes=nodes, left_bytes=image.size_bytes)
         self.waiting.append(cargo)
         self._all[cargo.number] = cargo
         self._expected = None
         return cargo
 
-    def _end_if_over(self, cargo: Cargo) -> None:
+    def _end_if_over(self, cargo: BestEffortTransfer) -> None:
         self._expected = None
         if cargo.left:
             return
@@ -325,19 +325,26 @@ class Lane:
         self.aside = [each for each in self.aside if each is not cargo]
 
     def _sent(self, ahead_bytes: int, slots: Slots, now_s: int) -> int:
-        """When so many bytes of best effort will have been sent, by the plan of deadlines as it is."""
-        clock_s, missing = now_s, ahead_bytes
-        for start_s, end_s in slots:
-            gap = max(0, start_s - clock_s) * self.rate_bytes_per_s
-            if missing <= gap:
-                break
-            missing -= gap
-            beside = max(0, end_s - max(start_s, clock_s)) * self.beside_rate_bytes_per_s
-            if missing <= beside:
-                return max(start_s, clock_s) + -(-missing // self.beside_rate_bytes_per_s)
-            missing -= beside
-            clock_s = max(clock_s, end_s)
-        return clock_s + -(-max(0, missing) // self.rate_bytes_per_s)
+        return when_sent(ahead_bytes, slots, now_s, self.rate_bytes_per_s, self.beside_rate_bytes_per_s)
+
+
+def when_sent(
+    size_bytes: int, slots: Iterable[tuple[int, int]], now_s: int, rate: int, beside_rate: int
+) -> int:
+    """When so many bytes of best effort will have been sent: at one rate outside the slots of
+    deadlines, at another within them."""
+    clock_s, missing = now_s, size_bytes
+    for start_s, end_s in slots:
+        gap = max(0, start_s - clock_s) * rate
+        if missing <= gap:
+            break
+        missing -= gap
+        beside = max(0, end_s - max(start_s, clock_s)) * beside_rate
+        if missing <= beside:
+            return max(start_s, clock_s) + -(-missing // beside_rate)
+        missing -= beside
+        clock_s = max(clock_s, end_s)
+    return clock_s + -(-max(0, missing) // rate)
 
 
 def slots_of(link: DeadlineLink, now_s: int, *, is_taken: bool = True) -> Slots:

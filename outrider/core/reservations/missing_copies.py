@@ -2,7 +2,7 @@
 
 A node loses a copy, or never gets it; a copy turns up by itself; a node says what its pool
 really holds. The book follows, and what a promise lacks is planned anew: in time if the link
-allows, else as early as nobody else is harmed by it.
+allows, else as early as is possible without making others late.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from outrider.core.images.reuse import Life, Lingering
+from outrider.core.images.pools import Life, Lingering
 from outrider.core.model import Image, Transfer
-from outrider.core.reservations.book import Book, Entry, Plan, Shipping
-from outrider.core.reservations.planning import Stock, first_full_pool, stays, transfers_to
+from outrider.core.reservations.book import Book, BookEntry, ReservationPlan, Shipping
+from outrider.core.reservations.planning import CopySources, Stock, plan_copies
 from outrider.core.reservations.refusal import Cause, Refusal
 
 
@@ -151,21 +151,10 @@ def note_pool(book: Book, node: str, images: Iterable[Lingering], now_s: int) ->
     return tuple(sorted(missing))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """Where each node without the image can have it from: a copy that is there in time, one that
-    lingers, one that is brought for others but later, or a transfer of its own."""
-
-    joined: tuple[tuple[int, Life], ...]
-    revived: tuple[int, ...]
-    coming: tuple[tuple[int, Life], ...]
-    missing: tuple[int, ...]
-
-
 def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
     """Plan how a reservation gets its image on those of its nodes where it lacks it.
 
-    By its start, if the link allows. Otherwise at the earliest deadline that harms nobody, or
+    By its start, if the link allows. Otherwise at the earliest deadline that makes nobody late, or
     with what others bring to its nodes anyhow, if that is there as early. A copy that cannot
     be there before the reservation ends, or for which a pool has no room, is refused and
     changes nothing. The reservation may have begun.
@@ -174,17 +163,16 @@ def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
     image, start_s = entry.reservation.workspace.image, max(entry.reservation.start_s, now_s)
     if image is None or entry.end_s <= now_s:
         return Restaged(deadline_s=start_s)
-    found = _sources(book, entry, image, start_s, now_s)
-    every = replace(
-        found, coming=(), missing=tuple(sorted((*found.missing, *(node for node, _ in found.coming))))
-    )
+    found, coming = _sources(book, entry, image, start_s, now_s)
+    every = replace(found, missing=tuple(sorted((*found.missing, *(node for node, _ in coming)))))
     plan = _plan(book, entry, image, every, start_s, now_s)
-    if isinstance(plan, Refusal) and (plan.cause is Cause.LINK or found.coming):
+    if isinstance(plan, Refusal) and (plan.cause is Cause.LINK or coming):
         plan = _plan_late(book, entry, image, every, start_s, now_s)
-        if found.coming:
-            waiting = _plan_late(book, entry, image, found, start_s, now_s)
+        if coming:
+            awaiting = replace(found, joined=found.joined + coming)
+            waiting = _plan_late(book, entry, image, awaiting, start_s, now_s)
             if isinstance(plan, Refusal) or (
-                isinstance(waiting, Plan) and _ready_s(waiting, now_s) <= _ready_s(plan, now_s)
+                isinstance(waiting, ReservationPlan) and _ready_s(waiting, now_s) <= _ready_s(plan, now_s)
             ):
                 plan = waiting
     if isinstance(plan, Refusal):
@@ -197,14 +185,14 @@ def restage(book: Book, name: str, now_s: int) -> Restaged | Refusal:
 
 
 def _plan_late(
-    book: Book, entry: Entry, image: Image, sources: _Sources, start_s: int, now_s: int
-) -> Plan | Refusal:
+    book: Book, entry: BookEntry, image: Image, sources: CopySources, start_s: int, now_s: int
+) -> ReservationPlan | Refusal:
     """What is missing by the earliest deadline that leaves everybody else theirs."""
     link = book.link
     is_one = book.terms.shipping is Shipping.RELAY and sources.missing
     needed_s = (1 if is_one else len(sources.missing)) * book.deadline_duration_s(image)
     plan = _plan(book, entry, image, sources, link.earliest_deadline(needed_s, now_s, start_s), now_s)
-    if isinstance(plan, Plan) or plan.cause is Cause.POOL:
+    if isinstance(plan, ReservationPlan) or plan.cause is Cause.POOL:
         return plan
     # A gap before a release, or before what is late already, is of no use: behind all that waits.
     waits_s = [transfer.deadline_s or 0 for transfer, _ in link.latest_starts()]
@@ -212,13 +200,17 @@ def _plan_late(
     return _plan(book, entry, image, sources, last_s + needed_s, now_s)
 
 
-def _ready_s(plan: Plan, now_s: int) -> int:
+def _ready_s(plan: ReservationPlan, now_s: int) -> int:
     """By when all is there that a plan brings or counts on."""
     instants = [life.ready_s for _, life in plan.joined]
     return max((now_s, *instants, plan.start_s if plan.transfers else now_s))
 
 
-def _sources(book: Book, entry: Entry, image: Image, start_s: int, now_s: int) -> _Sources:
+def _sources(
+    book: Book, entry: BookEntry, image: Image, start_s: int, now_s: int
+) -> tuple[CopySources, tuple[tuple[int, Life], ...]]:
+    """Where each node without the image can have it from; and copies that are brought there for others,
+    but later."""
     stock = Stock(book, image, start_s, entry.end_s, now_s)
     has = {node for node, life in entry.lives if life in _lives(book, node, image)}
     joined: list[tuple[int, Life]] = []
@@ -238,7 +230,8 @@ def _sources(book: Book, entry: Entry, image: Image, start_s: int, now_s: int) -
             coming.append((node, min(later, key=lambda life: (life.ready_s, life.number))))
         else:
             missing.append(node)
-    return _Sources(tuple(joined), tuple(revived), tuple(coming), tuple(missing))
+    found = CopySources(joined=tuple(joined), revived=tuple(revived), missing=tuple(missing))
+    return found, tuple(coming)
 
 
 def _lives(book: Book, node: int, image: Image) -> list[Life]:
@@ -252,50 +245,17 @@ def _comes_after(book: Book, life: Life, start_s: int) -> bool:
 
 
 def _plan(
-    book: Book,
-    entry: Entry,
-    image: Image,
-    sources: _Sources,
-    deadline_s: int,
-    now_s: int,
-) -> Plan | Refusal:
+    book: Book, entry: BookEntry, image: Image, sources: CopySources, deadline_s: int, now_s: int
+) -> ReservationPlan | Refusal:
     """Copies for some nodes by a deadline; the slots are there already."""
-    end_s, missing = entry.end_s, sources.missing
-    joined = sources.joined + sources.coming
-    names = tuple(book.timeline.nodes[node].name for node in missing)
-    transfers = transfers_to(book, image, names, deadline_s)
-    insertion = book.link.plan(transfers, now_s) if transfers else None
-    if transfers and insertion is None:
-        return Refusal(
-            cause=Cause.LINK,
-            start_s=deadline_s,
-            end_s=end_s,
-            image=image,
-            nodes=names,
-            needed_s=sum(transfer.duration_s for transfer in transfers),
-        )
-    lives, pushed = stays(book, list(missing), transfers, insertion, now_s)
-    kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
-    kept += [(node, -1, now_s) for node in sources.revived]
-    full = first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
-    if full is not None:
-        node_name = book.timeline.nodes[full].name
-        return Refusal(cause=Cause.POOL, start_s=deadline_s, end_s=end_s, image=image, nodes=(node_name,))
-    return Plan(
-        workspace=entry.reservation.workspace,
-        start_s=deadline_s,
-        end_s=end_s,
-        fits=(),
-        transfers=transfers,
-        insertion=insertion,
-        lives=lives,
-        joined=joined,
-        revived=sources.revived,
-        pushed=pushed,
-    )
+    workspace, end_s = entry.reservation.workspace, entry.end_s
+    plan = plan_copies(book, workspace, image, sources, deadline_s, end_s, now_s)
+    if isinstance(plan, Refusal) and plan.cause is Cause.POOL:
+        return Refusal(cause=Cause.POOL, start_s=deadline_s, end_s=end_s, image=image, nodes=plan.nodes)
+    return plan
 
 
-def _never_there(book: Book, entry: Entry, image: Image, missing: tuple[int, ...]) -> Refusal:
+def _never_there(book: Book, entry: BookEntry, image: Image, missing: tuple[int, ...]) -> Refusal:
     """The copies would arrive when the reservation is over: nobody would use them."""
     return Refusal(
         cause=Cause.LINK,

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from outrider.core.model import Resources
+from outrider.core.model import NodeSlot, Resources
 from outrider.core.reservations.book import Book
-from outrider.core.restart.kept import KeptSlot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,7 +18,7 @@ class Occupation:
     """Something that takes slots and is no reservation of the book."""
 
     name: str
-    slots: tuple[KeptSlot, ...]
+    slots: tuple[NodeSlot, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +101,8 @@ def _free(book: Book, node: int, wanted: Resources, start_s: int, end_s: int) ->
     if row.fits(need, start_s, end_s):
         yield Piece(node, need, start_s, end_s), True
         return
-    edges = [start_s]
-    while (edge_s := row.next_change(edges[-1])) < end_s:
-        edges.append(edge_s)
-    for from_s, until_s in zip(edges, [*edges[1:], end_s], strict=True):
-        free = layout.unpack(row.free_at(from_s))
+    for packed, from_s, until_s in row.steps(start_s, end_s):
+        free = layout.unpack(packed)
         least = {name: min(amount, free[name]) for name, amount in amounts.items()}
         yield Piece(node, layout.pack(Resources.from_mapping(least)), from_s, until_s), least == amounts
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 
-from outrider.core.nodes.timeline import Timeline, numbers
+from outrider.core.nodes.timeline import SiteTimeline, numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Fit:
 
 
 def fit(
-    timeline: Timeline,
+    timeline: SiteTimeline,
     *,
     instances: int,
     need: int,
@@ -58,7 +58,7 @@ def fit(
 
 
 def _candidates(
-    timeline: Timeline,
+    timeline: SiteTimeline,
     need: int,
     start_s: int,
     end_s: int,

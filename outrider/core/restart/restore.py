@@ -10,19 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from outrider.core.images.reuse import Life, Pools
-from outrider.core.links.links import Links, Standing
-from outrider.core.model import Node, Reservation
+from outrider.core.images.pools import Life, Pools
+from outrider.core.links.links import Links, TransferStanding
+from outrider.core.model import Node, NodeSlot, Reservation
+from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import Lease, mask_of
-from outrider.core.reservations.book import Book, Entry, Terms
-from outrider.core.reservations.fitting import Fit
-from outrider.core.restart.kept import (
+from outrider.core.reservations.book import Book, BookEntry, Terms
+from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptBook,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptSlot,
     KeptTransfer,
     TransferStage,
 )
@@ -33,16 +32,16 @@ class Lost:
     """A reservation that is not in the restored book, and why."""
 
     reservation: Reservation
-    words: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Guest:
+class SurvivingRun:
     """A run that goes on outside of any queue: what it holds until `dismiss`."""
 
     name: str
     lives: tuple[tuple[int, Life], ...]
-    slots: tuple[KeptSlot, ...]
+    slots: tuple[NodeSlot, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +56,7 @@ class Restored:
     lost: tuple[Lost, ...] = ()
     late: tuple[str, ...] = ()
     overfull: tuple[str, ...] = ()
-    guests: dict[str, Guest] = field(default_factory=dict)
+    guests: dict[str, SurvivingRun] = field(default_factory=dict)
 
 
 def restore(
@@ -83,9 +82,9 @@ def restore(
     lost: list[Lost] = []
     sound: list[KeptReservation] = []
     for each in kept.reservations:
-        words = _fault(book, each, transfers)
-        if words:
-            lost.append(Lost(reservation=each.reservation, words=words))
+        message = _fault(book, each, transfers)
+        if message:
+            lost.append(Lost(reservation=each.reservation, message=message))
         else:
             sound.append(each)
     runs = [run for run in kept.runs if _is_sound(run, number_of, transfers)]
@@ -115,7 +114,7 @@ def restore(
     )
 
 
-def dismiss(book: Book, guest: Guest, now_s: int) -> None:
+def dismiss(book: Book, guest: SurvivingRun, now_s: int) -> None:
     """A run from before the restart has ended."""
     timeline = book.timeline
     for slot in guest.slots:
@@ -151,9 +150,9 @@ class _Shelf:
                 held.append(copy)
         return held
 
-    def guest(self, run: KeptBestEffort) -> Guest:
+    def guest(self, run: KeptBestEffort) -> SurvivingRun:
         lives = tuple(self.hold(run.name, run.holds, run.until_s))
-        return Guest(name=run.name, lives=lives, slots=run.slots)
+        return SurvivingRun(name=run.name, lives=lives, slots=run.slots)
 
     def take_unwanted(self, kept: KeptTransfer) -> None:
         """What is under way arrives, wanted or not, and takes its space."""
@@ -218,7 +217,7 @@ def _life(hold: KeptHold, number: int, kept: KeptTransfer | None) -> Life:
     )
 
 
-def _needed(book: Book, kept: KeptTransfer) -> Standing | None:
+def _needed(book: Book, kept: KeptTransfer) -> TransferStanding | None:
     """Where a transfer stands, unless it waits for a deadline of somebody who is not there any more."""
     has_deadline = kept.transfer.deadline_s is not None
     if kept.stage is TransferStage.WAITING and has_deadline and not book.lives_of(kept.transfer.number):
@@ -226,7 +225,7 @@ def _needed(book: Book, kept: KeptTransfer) -> Standing | None:
     return kept.standing
 
 
-def _ending(standing: Standing, links: Links, now_s: int) -> Standing:
+def _ending(standing: TransferStanding, links: Links, now_s: int) -> TransferStanding:
     """The same, but what runs does not take longer from now on than it takes in all: it may have been
     begun by a clock that was ahead, and would keep the link until that time comes."""
     if not standing.has_begun or standing.end_s is None or standing.transfer.deadline_s is None:
@@ -302,8 +301,8 @@ def _put_slots(
 def _fits_still(book: Book, kept: KeptReservation, lease: Lease, now_s: int, lost: list[Lost]) -> bool:
     if _reserve_if_free(book, lease, now_s):
         return True
-    words = "its nodes do not have what it was promised any more"
-    lost.append(Lost(reservation=kept.reservation, words=words))
+    message = "its nodes do not have what it was promised any more"
+    lost.append(Lost(reservation=kept.reservation, message=message))
     return False
 
 
@@ -325,7 +324,7 @@ def _lease(book: Book, reservation: Reservation) -> Lease:
 def _enter(book: Book, kept: KeptReservation, shelf: _Shelf) -> None:
     reservation = kept.reservation
     name, number_of = reservation.workspace.name, book.timeline.number_of
-    book.entries[name] = Entry(
+    book.entries[name] = BookEntry(
         reservation,
         tuple(Fit(number_of[each.node], each.instances) for each in reservation.placements),
         book.timeline.layout.pack(reservation.workspace.resources),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.core.nodes.timeline import Timeline, mask_of, numbers
+from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
 
 
 class SlotSweep:
@@ -18,7 +18,7 @@ class SlotSweep:
 
     def __init__(
         self,
-        timeline: Timeline,
+        timeline: SiteTimeline,
         *,
         instances: int,
         need: int,
@@ -105,7 +105,7 @@ class SlotSweep:
                 self.total += rooms[node] - room
 
 
-def next_edge(timeline: Timeline, nodes: int, start_s: int, duration_s: int) -> int | None:
+def next_edge(timeline: SiteTimeline, nodes: int, start_s: int, duration_s: int) -> int | None:
     """The next start of a window at which the room on any of `nodes` may change.
 
     It is looked for in what is taken now: instants at which something that was withdrawn would
@@ -121,7 +121,7 @@ def next_edge(timeline: Timeline, nodes: int, start_s: int, duration_s: int) -> 
     return None
 
 
-def edges(timeline: Timeline, start_s: int, duration_s: int) -> Iterator[tuple[int, int, int]]:
+def edges(timeline: SiteTimeline, start_s: int, duration_s: int) -> Iterator[tuple[int, int, int]]:
     """Later starts of a window at which a node's room may change, in order.
 
     With each a mask of the nodes on which something ends there, and of those on which
