@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.daemon.errors import InputError, SocketError
+from outrider.service.daemon.errors import ServiceInputError, SocketError
 from outrider.service.daemon.life import create_store
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.workers import Workers
@@ -214,7 +214,7 @@ def test_faulty_policies_at_the_start_are_an_error(running: Make, folder: Path) 
     path = written(folder / "p.yaml", "version: 2\n")
     service = running(f"policies: {path}\n").start()
 
-    assert isinstance(service.error, InputError)
+    assert isinstance(service.error, ServiceInputError)
     assert "p.yaml:1:10: version" in str(service.error)
 
 
@@ -334,7 +334,7 @@ def test_folder_of_somebody_else_beside_the_socket_is_refused_at_the_start(
     (folder / "begin/notes.txt").write_text("of somebody")
     service.start()
 
-    assert isinstance(service.error, InputError)
+    assert isinstance(service.error, ServiceInputError)
     assert "holds 'notes.txt': name another folder" in str(service.error)
     assert (folder / "begin/notes.txt").read_text() == "of somebody"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from outrider.core.model import Image, Reservation, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
+from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -164,9 +165,9 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
     elif huge := next((name for name, amount in workspace.resources.amounts if amount > LARGEST_AMOUNT), ""):
         message = f"{workspace.resources[huge]} of {huge} are more than any node has"
     elif workspace.name in book.entries and not is_renewal:
-        message = f"a reservation named {workspace.name} exists already: choose another name"
+        message = texts.of_name(workspace.name)
     elif workspace.start_s < now_s:
-        message = f"its start lies {now_s - workspace.start_s} s in the past: ask for a start from now on"
+        message = texts.of_past(now_s - workspace.start_s)
     else:
         need = layout.pack(workspace.resources)
         room = sum(
@@ -174,10 +175,8 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
             for capacity, nodes in book.timeline.by_capacity.items()
         )
         if room < workspace.instances:
-            message = (
-                f"{workspace.instances} instances of {workspace.resources} are more than the site's "
-                f"{book.available.bit_count()} nodes can hold, even empty: there is room for {room}"
-            )
+            nodes = book.available.bit_count()
+            message = texts.of_site(workspace.instances, workspace.resources, nodes, room)
     if not message:
         return None
     return Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, message=message)

@@ -25,7 +25,7 @@ from outrider.rms.base import BatchSystem
 from outrider.service.answers import ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
-from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
+from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import MeteredStore
 from outrider.service.daemon.measures.metrics import Metrics
@@ -153,13 +153,13 @@ def _check_store(config: Config) -> None:
 
 
 def read_policy_book(config: Config) -> PolicyBook:
-    """The policies that the configuration names. Raises InputError."""
+    """The policies that the configuration names. Raises ServiceInputError."""
     try:
         return PolicyBook(config.policies)
     except MetadataError as error:
-        raise InputError(f"the policies are not right:\n{error}") from error
+        raise ServiceInputError(f"the policies are not right:\n{error}") from error
     except OSError as error:
-        raise InputError(
+        raise ServiceInputError(
             f"the policies {config.policies} cannot be read ({error.strerror}): see who may"
         ) from error
 
@@ -407,7 +407,7 @@ class _Service:
 
 
 def create_store(config: Config, *, only_if_empty: bool = False) -> None:
-    """An empty store where there has never been one. Raises StoreError or InputError."""
+    """An empty store where there has never been one. Raises StoreError or ServiceInputError."""
     path = Path(config.store_path)
     state = Path(config.state)
     try:
@@ -415,5 +415,5 @@ def create_store(config: Config, *, only_if_empty: bool = False) -> None:
         if only_if_empty and any(each.name != "lost+found" for each in state.iterdir()):
             return
     except OSError as error:
-        raise InputError(f"the state folder {state} cannot be used ({error.strerror})") from error
+        raise ServiceInputError(f"the state folder {state} cannot be used ({error.strerror})") from error
     SqliteStore.create(path, SystemClock().now_s()).close()

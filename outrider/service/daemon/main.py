@@ -21,9 +21,9 @@ from outrider import __version__
 from outrider.collector import collector_paused
 from outrider.service.daemon.errors import (
     EXIT_OK,
-    InputError,
-    MissingPartError,
+    MissingLibraryError,
     ServiceError,
+    ServiceInputError,
     exit_code_lines,
 )
 from outrider.store.errors import StoreError
@@ -52,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
     """Faults of options are errors like all others."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see outriderd --help)")
+        raise ServiceInputError(f"{message} (see outriderd --help)")
 
 
 def main(
@@ -129,7 +129,7 @@ def _run(
     except ImportError as error:
         if (error.name or "").startswith("outrider"):
             raise
-        raise MissingPartError(
+        raise MissingLibraryError(
             f"outriderd needs {error.name}: in a clone of Outrider, pip install '.[service]'"
         ) from error
     if arguments.schema:
@@ -160,9 +160,9 @@ def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
     try:
         return load_config(files_of(main_file), environment)
     except MetadataError as error:
-        raise InputError(str(error)) from error
+        raise ServiceInputError(str(error)) from error
     except OSError as error:
-        raise InputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
+        raise ServiceInputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
 
 
 def _check_more(config: Config) -> None:

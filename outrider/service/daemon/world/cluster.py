@@ -94,7 +94,7 @@ def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> Batc
     from outrider.rms import slurm
 
     path = _path("slurm", section.slurm.commands, SLURM_COMMANDS)
-    commands = slurm.Commands(
+    commands = slurm.SlurmCommands(
         run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
     )
     return slurm.SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
@@ -109,13 +109,13 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         "SGE_ROOT": found.root,
         "SGE_CELL": found.cell,
     }
-    commands = gridengine.Commands(
+    commands = gridengine.GridEngineCommands(
         _as_account(found.account),
         variables=variables,
         own_uid=os.geteuid(),
         told=lambda lost: log.warning("grid engine printed what is no xml", lost=lost),
     )
-    settings = gridengine.Settings(
+    settings = gridengine.GridEngineSettings(
         account=found.account,
         work_queue=found.work_queue,
         reservation_queue=found.reservation_queue,

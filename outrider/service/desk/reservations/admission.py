@@ -12,9 +12,10 @@ from datetime import tzinfo
 
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
+from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess, earliest_start
 from outrider.core.reservations.book import ReservationPlan
-from outrider.core.reservations.refusal import Cause, Refusal, size
+from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.conversion import workspace_of
@@ -229,12 +230,9 @@ class Admitting:
         assert workspace.start_s is not None
         words = ""
         if wish.account and not wish.caller.is_admin and wish.account not in wish.caller.groups:
-            words = f"{wish.caller.user} is not in account {wish.account}: name one of your groups, or none"
+            words = texts.of_account(wish.caller.user, wish.account)
         elif len(self._site.live) >= self._site.settings.most_reservations:
-            words = (
-                f"there are {len(self._site.live)} reservations, the most that the site allows: "
-                "try again when some have ended"
-            )
+            words = texts.of_full_site(len(self._site.live))
         elif program is not None:
             words = program.sentence
         end_s = workspace.start_s + workspace.duration_s
@@ -253,10 +251,10 @@ class Admitting:
         timeline, wanted = self._site.book.timeline, parts(workspace.resources)
         unknown = timeline.layout.unknown(workspace.resources)
         if unknown:
-            return f"no node has {unknown[0]}"
+            return texts.of_resource(unknown[0])
         huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
         if huge:
-            return f"{wanted[huge[0]]} of {huge[0]} are more than any node has"
+            return texts.of_amount(wanted[huge[0]], huge[0])
         need = timeline.layout.pack(workspace.resources)
         room = sum(
             nodes.bit_count()
@@ -265,7 +263,7 @@ class Admitting:
         )
         if room >= workspace.instances:
             return ""
-        return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
+        return texts.of_nodes(workspace.instances, wanted, room)
 
     def _too_much_for_pools(self, workspace: Workspace) -> str:
         """Why its image could not be on so many nodes even if nothing else were there."""
@@ -275,10 +273,7 @@ class Admitting:
         large = self._site.book.pools.count_of_size(image.size_bytes)
         if large >= workspace.instances:
             return ""
-        return (
-            f"image {image.uri} ({size(image.size_bytes)}) fits into the image pools of {large} nodes, "
-            f"and {workspace.instances} are asked for"
-        )
+        return texts.of_pools(image, large, workspace.instances)
 
     def _allowed(self, wish: Wish, admission: Accepted | Rejected, policy: Policy) -> Accepted | Rejected:
         """The earliest start that a refusal names is one that the policies allow, too."""

@@ -6,17 +6,17 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.cli.errors import InputError
+from outrider.cli.installing.common.headfiles import DEPLOYED, KEY, as_folders, deployed, file
 from outrider.cli.installing.common.placing import Json
-from outrider.cli.installing.common.shipped import SLURM, package_file, shipped
-from outrider.cli.installing.slurm.headfiles import DEPLOYED, KEY, deployed, file, hook_files
-from outrider.cli.installing.slurm.hooks import FOLDER, HOOKS, WRAPPERS, composed
-from outrider.cli.installing.slurm.plan import MANY_PROGRAMS, SPANK_FILE
-from outrider.cli.installing.slurm.siteconf import SiteConf
+from outrider.cli.installing.common.ports import Ports
+from outrider.cli.installing.common.shipped import package_file
+from outrider.cli.installing.common.writing import write
+from outrider.cli.installing.systems import SYSTEMS
 from outrider.metadata.notation.hostlists import natural
 
 PYZ = "/usr/lib/outrider/cachemgr.pyz"
@@ -26,22 +26,13 @@ CONF = "/etc/outrider/cachemgr.conf"
 UNIT = "/etc/systemd/system/cachemgr.service"
 POOL_MARKER = "/var/cache/outrider/pool.json"
 NODE_PYTHON = "/usr/bin/python3"
-ON_NODES = ("prolog", "epilog", "task-prolog", "cli_filter.lua", "outrider_cli.lua", "outrider_metadata.lua")
 LEFTOVERS = tuple(
     f"/run/outrider/{name}" for name in ("cachemgr.sock", "cachemgr.sock.lock", "jobs", "failed")
 )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ports:
-    """Where the nodes' daemons listen."""
-
-    control: int
-    relay: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kit:
+class NodeKit:
     """What all nodes get, made once."""
 
     files: tuple[Json, ...]
@@ -49,45 +40,30 @@ class Kit:
     ports: Ports
 
     def of(self, node: str) -> list[Json]:
-        """Everything for one node."""
+        """What one node gets."""
         return [*self.files, file(CONF, conf(node, self.ports).encode(), is_config=True, restarts=True)]
 
 
-FOLDERS = (FOLDER, WRAPPERS, "/run/outrider")
-
-
-def kit(site: SiteConf, version: tuple[int, ...], ports: Ports, key: bytes) -> Kit:
-    """Pack and compose everything. The same sources and the same slurm.conf give the same bytes."""
-    files = [
+def kit(files: Iterable[Json], folders: Iterable[str], ports: Ports, key: bytes) -> NodeKit:
+    """The daemon, the site's key, and the files and folders of a batch system's hooks."""
+    own = [
         file(PYZ, pyz(), mode=0o755, restarts=True),
         {"path": PROGRAM, "link": PYZ},
         file(HOOK, package_file("cachemgr", "hook.py")),
-        *(file(f"{FOLDER}/{name}", shipped(SLURM[name]), mode=_mode(name)) for name in ON_NODES),
+        *files,
         file(KEY, key, mode=0o600, restarts=True),
         file(UNIT, unit(), restarts=True),
     ]
-    hooks = [
-        composed(hook, site, can_be_several=version >= MANY_PROGRAMS) for hook in HOOKS if not hook.is_on_head
-    ]
-    files += hook_files(hooks)
-    if os.path.exists(SPANK_FILE):
-        files.append(file(SPANK_FILE, Path(SPANK_FILE).read_bytes()))
-    return Kit(files=tuple(files), folders=as_folders(FOLDERS), ports=ports)
-
-
-def as_folders(paths: Sequence[str]) -> tuple[Json, ...]:
-    """Folders that all may look into."""
-    return tuple({"path": path, "mode": 0o755} for path in paths)
+    return NodeKit(files=tuple(own), folders=as_folders(folders), ports=ports)
 
 
 def site_key() -> bytes:
     try:
         return Path(KEY).read_bytes()
     except OSError as error:
-        raise InputError(
-            f"{KEY} cannot be read ({error.strerror}): as root, run outrider init slurm --apply first, "
-            "or outrider init gridengine --apply"
-        ) from error
+        first, *others = (f"outrider init {name} --apply" for name in SYSTEMS)
+        commands = ", or ".join([f"{first} first", *others])
+        raise InputError(f"{KEY} cannot be read ({error.strerror}): as root, run {commands}") from error
 
 
 def pyz() -> bytes:
@@ -120,8 +96,6 @@ def unit() -> bytes:
 
 def note_deployed(added: Sequence[str], removed: Sequence[str]) -> None:
     """Remember which nodes have the hooks; without them slurm.conf is not changed."""
-    from outrider.cli.installing.slurm.editing import write
-
     nodes, wrapped = (
         sorted((set(deployed(kind)) | set(added)) - set(removed), key=natural)
         for kind in ("nodes", "wrapped")
@@ -130,7 +104,3 @@ def note_deployed(added: Sequence[str], removed: Sequence[str]) -> None:
     write(DEPLOYED, f"{json.dumps({'version': 1, 'nodes': nodes, 'wrapped': wrapped})}\n".encode())
     if not nodes:
         os.unlink(DEPLOYED)
-
-
-def _mode(name: str) -> int:
-    return 0o644 if name.endswith(".lua") else 0o755

@@ -8,7 +8,7 @@ from typing import Protocol
 from outrider.metadata.errors import TextError
 from outrider.rms.base import RmsJob, RmsNode, Sight, Unknown
 from outrider.rms.slurm.booking import Booking
-from outrider.rms.slurm.commands import Commands
+from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.jobs import SlurmJob
 from outrider.rms.slurm.nodes import SlurmNode
 from outrider.rms.slurm.placing import Places, unknown
@@ -19,20 +19,20 @@ JobsReader = Callable[[int], tuple[tuple[SlurmJob, ...], tuple[str, ...]]]
 """Reads the jobs that have not ended, given the time, and what was odd."""
 
 
-class Log(Protocol):
+class WarningLog(Protocol):
     def warning(self, event: str, **fields: object) -> None: ...
 
 
-class Seen:
+class SlurmSnapshot:
     """One look, kept up to date with our own changes until the next."""
 
     def __init__(
         self,
-        commands: Commands,
+        commands: SlurmCommands,
         booking: Booking,
         *,
         now_s: Callable[[], int],
-        log: Log,
+        log: WarningLog,
         read_jobs: JobsReader | None = None,
         shown: Collection[str] = (),
     ) -> None:
