@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, add_header_option, session
@@ -14,6 +14,7 @@ from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
+    from cachemgr.base.clock import Clock
     from outrider.cli.asking.display.words import When
     from outrider.service.answers import ShareList, ShareView
 
@@ -33,12 +34,6 @@ examples:
 """
 
 
-class _Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def sleep(self, seconds: float) -> None: ...
-
-
 def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "top", top, "show who takes what of each thing that users share", _EPILOG)
     add_header_option(parser)
@@ -56,7 +51,7 @@ def top(arguments: argparse.Namespace) -> None:
     follow(session(arguments), arguments, SystemClock())
 
 
-def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
+def follow(asking: Session, arguments: argparse.Namespace, clock: Clock) -> None:
     """Look and show, once or again and again."""
     from outrider.cli.asking.display.terminal import columns, is_live, lines
     from outrider.cli.asking.display.words import When

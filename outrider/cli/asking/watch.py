@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, session
@@ -15,6 +15,7 @@ from outrider.cli.errors import BrokenError
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
+    from cachemgr.base.clock import Clock
     from outrider.cli.asking.display.words import When
     from outrider.service.answers import ReservationDetails, TransferList
 
@@ -30,12 +31,6 @@ examples:
   outrider watch render-17 --until ready && echo go
   outrider watch
 """
-
-
-class _Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 class RedrawnScreen:
@@ -89,7 +84,7 @@ def watch(arguments: argparse.Namespace) -> None:
     follow(session(arguments), arguments, SystemClock())
 
 
-def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
+def follow(asking: Session, arguments: argparse.Namespace, clock: Clock) -> None:
     """Look, show, wait, until it is over."""
     from outrider.cli.asking.display.terminal import columns, is_live, lines
 
