@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cachemgr.base.message import ProtocolMessage
 from cachemgr.base.shares import Share
 
 VERSION = 1
@@ -26,28 +27,28 @@ AT_LEAST_1 = {"least": 1}
 # -- requests -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class OnBehalf:
+@dataclass(frozen=True, eq=False, repr=False)
+class OnBehalf(ProtocolMessage):
     """What root and the service may say with every verb: for which user they ask."""
 
     uid: int | None = None
 
 
-@dataclass(frozen=True)
-class NoFields:
+@dataclass(frozen=True, eq=False, repr=False)
+class NoFields(ProtocolMessage):
     """A verb that has nothing to be told."""
 
 
-@dataclass(frozen=True)
-class Readers:
+@dataclass(frozen=True, eq=False, repr=False)
+class Readers(ProtocolMessage):
     """Who may use a private image besides its owner."""
 
     uids: tuple[int, ...] = ()
     gids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class PinFields:
+@dataclass(frozen=True, eq=False, repr=False)
+class PinFields(ProtocolMessage):
     """A pin that comes with an image's addition."""
 
     owner: str
@@ -56,8 +57,8 @@ class PinFields:
     from_s: int | None = None
 
 
-@dataclass(frozen=True)
-class AddRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class AddRequest(ProtocolMessage):
     """Answered with an `ImageEntry` if the image is here, else its transfer; `DryRun` with `dry_run`."""
 
     uri: str
@@ -77,13 +78,13 @@ class AddRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True)
-class NameRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class NameRequest(ProtocolMessage):
     name: str
 
 
-@dataclass(frozen=True)
-class PinRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class PinRequest(ProtocolMessage):
     name: str
     owner: str
     until_s: int
@@ -91,14 +92,14 @@ class PinRequest:
     from_s: int | None = None
 
 
-@dataclass(frozen=True)
-class UnpinRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class UnpinRequest(ProtocolMessage):
     name: str
     owner: str
 
 
-@dataclass(frozen=True)
-class InstanceRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class InstanceRequest(ProtocolMessage):
     name: str
     owner: str
     until_s: int
@@ -112,8 +113,8 @@ class InstanceRequest:
     made_for: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class ClaimRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClaimRequest(ProtocolMessage):
     """What a job was promised, as an instance here, or on `nodes`."""
 
     job: str
@@ -127,8 +128,8 @@ class ClaimRequest:
     nodes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class CopyRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class CopyRequest(ProtocolMessage):
     """A full copy for the service's pin of that owner, before its job starts."""
 
     name: str
@@ -136,20 +137,20 @@ class CopyRequest:
     until_s: int
 
 
-@dataclass(frozen=True)
-class ReleaseRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReleaseRequest(ProtocolMessage):
     owner: str
     label: str | None = None
     nodes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class ForgetRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class ForgetRequest(ProtocolMessage):
     alias: str
 
 
-@dataclass(frozen=True)
-class TransferChange:
+@dataclass(frozen=True, eq=False, repr=False)
+class TransferChange(ProtocolMessage):
     """A rate of 0 is no limit."""
 
     transfer: str
@@ -160,30 +161,30 @@ class TransferChange:
     resume: bool = False
 
 
-@dataclass(frozen=True)
-class RateChange:
+@dataclass(frozen=True, eq=False, repr=False)
+class RateChange(ProtocolMessage):
     """What is None stays as it is; 0 is no limit."""
 
     rate_bytes_per_s: int | None = None
     relay_rate_bytes_per_s: int | None = None
 
 
-@dataclass(frozen=True)
-class PromiseRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class PromiseRequest(ProtocolMessage):
     """Without both fields nothing is changed."""
 
     size_bytes: int | None = None
     until_s: int | None = None
 
 
-@dataclass(frozen=True)
-class EvictRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class EvictRequest(ProtocolMessage):
     name: str | None = None
     need_bytes: int | None = None
 
 
-@dataclass(frozen=True)
-class CheckRequest:
+@dataclass(frozen=True, eq=False, repr=False)
+class CheckRequest(ProtocolMessage):
     fix: bool = False
     digests: bool = False
 
@@ -191,8 +192,8 @@ class CheckRequest:
 # -- answers --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PingAnswer:
+@dataclass(frozen=True, eq=False, repr=False)
+class PingAnswer(ProtocolMessage):
     version: str
     pid: int | None
     uptime_s: int | None
@@ -204,8 +205,8 @@ class PingAnswer:
     node: str
 
 
-@dataclass(frozen=True)
-class ImageEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageEntry(ProtocolMessage):
     """An image that is here, and its path for whoever may use it."""
 
     digest: str
@@ -222,15 +223,15 @@ class ImageEntry:
     path: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ListedImage(ImageEntry):
     """Its readers are for its owner, root and the service. Older versions do not tell of them here."""
 
     readers: Readers | None = None
 
 
-@dataclass(frozen=True)
-class PinEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class PinEntry(ProtocolMessage):
     owner: str
     kind: str
     uid: int
@@ -238,14 +239,14 @@ class PinEntry:
     from_s: int | None
 
 
-@dataclass(frozen=True)
-class AliasEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class AliasEntry(ProtocolMessage):
     name: str
     expires_s: int | None
 
 
-@dataclass(frozen=True)
-class InstanceEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class InstanceEntry(ProtocolMessage):
     instance: str
     owner: str
     label: str
@@ -262,7 +263,7 @@ class InstanceEntry:
     state: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ShownImage(ImageEntry):
     """An image with everything that holds it, as far as the caller may know."""
 
@@ -272,8 +273,8 @@ class ShownImage(ImageEntry):
     readers: Readers | None = None
 
 
-@dataclass(frozen=True)
-class ArrivingEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class ArrivingEntry(ProtocolMessage):
     """An image on its way here, with the transfer that brings it if one is alive."""
 
     key: str
@@ -287,19 +288,19 @@ class ArrivingEntry:
     readers: Readers | None = None
 
 
-@dataclass(frozen=True)
-class ListedImages:
+@dataclass(frozen=True, eq=False, repr=False)
+class ListedImages(ProtocolMessage):
     images: tuple[ListedImage, ...]
     arriving: tuple[ArrivingEntry, ...]
 
 
-@dataclass(frozen=True)
-class ListedInstances:
+@dataclass(frozen=True, eq=False, repr=False)
+class ListedInstances(ProtocolMessage):
     instances: tuple[InstanceEntry, ...]
 
 
-@dataclass(frozen=True)
-class TransferEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class TransferEntry(ProtocolMessage):
     """A transfer. `limit_bytes_per_s` is None for no limit, `error` the code of what it failed with."""
 
     transfer: str
@@ -322,14 +323,14 @@ class TransferEntry:
     message: str | None
 
 
-@dataclass(frozen=True)
-class ListedTransfers:
+@dataclass(frozen=True, eq=False, repr=False)
+class ListedTransfers(ProtocolMessage):
     transfers: tuple[TransferEntry, ...]
     limit_bytes_per_s: int | None
 
 
-@dataclass(frozen=True)
-class TransferProgress:
+@dataclass(frozen=True, eq=False, repr=False)
+class TransferProgress(ProtocolMessage):
     """Said every second to who waits for a transfer; what is not known yet may be missing."""
 
     transfer: str
@@ -341,14 +342,14 @@ class TransferProgress:
     source: str | None
 
 
-@dataclass(frozen=True)
-class EvictedImage:
+@dataclass(frozen=True, eq=False, repr=False)
+class EvictedImage(ProtocolMessage):
     digest: str
     size_bytes: int
 
 
-@dataclass(frozen=True)
-class DryRun:
+@dataclass(frozen=True, eq=False, repr=False)
+class DryRun(ProtocolMessage):
     """Whether an addition would find room, and what would have to leave for it."""
 
     fits: bool
@@ -356,13 +357,13 @@ class DryRun:
     evicted: tuple[EvictedImage, ...]
 
 
-@dataclass(frozen=True)
-class ListedShares:
+@dataclass(frozen=True, eq=False, repr=False)
+class ListedShares(ProtocolMessage):
     shares: tuple[Share, ...]
 
 
-@dataclass(frozen=True)
-class HeldEntry:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldEntry(ProtocolMessage):
     """What others hold of the pool, until when; without a digest it is no image that is known."""
 
     digest: str | None
@@ -370,8 +371,8 @@ class HeldEntry:
     until_s: int
 
 
-@dataclass(frozen=True)
-class PromisedRoom:
+@dataclass(frozen=True, eq=False, repr=False)
+class PromisedRoom(ProtocolMessage):
     """A pool's bytes, and what of them cannot be promised."""
 
     limit_bytes: int | None
@@ -383,26 +384,26 @@ class PromisedRoom:
     others: tuple[HeldEntry, ...]
 
 
-@dataclass(frozen=True)
-class PoolStats:
+@dataclass(frozen=True, eq=False, repr=False)
+class PoolStats(ProtocolMessage):
     """What the service needs of `stats`. A daemon that has only just started has not counted yet."""
 
     outrider_pool_limit_bytes: int
     outrider_pool_used_bytes: int | None
 
 
-@dataclass(frozen=True)
-class MetricsText:
+@dataclass(frozen=True, eq=False, repr=False)
+class MetricsText(ProtocolMessage):
     text: str
 
 
-@dataclass(frozen=True)
-class Unpinned:
+@dataclass(frozen=True, eq=False, repr=False)
+class Unpinned(ProtocolMessage):
     was_pinned: bool | None
 
 
-@dataclass(frozen=True)
-class CopyState:
+@dataclass(frozen=True, eq=False, repr=False)
+class CopyState(ProtocolMessage):
     """How far a copy is: `needless` where an instance takes no bytes, `copying`, or `ready`."""
 
     copy_bytes: int
@@ -410,50 +411,50 @@ class CopyState:
     state: str
 
 
-@dataclass(frozen=True)
-class CopyProgress:
+@dataclass(frozen=True, eq=False, repr=False)
+class CopyProgress(ProtocolMessage):
     """Said every few seconds to who waits for an instance while bytes are copied."""
 
     copied_bytes: int
     size_bytes: int
 
 
-@dataclass(frozen=True)
-class Released:
+@dataclass(frozen=True, eq=False, repr=False)
+class Released(ProtocolMessage):
     """How many instances were removed, and how many pins given back."""
 
     removed: int
     pins: int
 
 
-@dataclass(frozen=True)
-class ClaimedElsewhere:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClaimedElsewhere(ProtocolMessage):
     """Where each node has the instance."""
 
     owner: str
     paths: dict[str, object]
 
 
-@dataclass(frozen=True)
-class Forgotten:
+@dataclass(frozen=True, eq=False, repr=False)
+class Forgotten(ProtocolMessage):
     was_known: bool
 
 
-@dataclass(frozen=True)
-class NodeRates:
+@dataclass(frozen=True, eq=False, repr=False)
+class NodeRates(ProtocolMessage):
     """Of the whole node; 0 is no limit."""
 
     rate_bytes_per_s: int
     relay_rate_bytes_per_s: int
 
 
-@dataclass(frozen=True)
-class Evicted:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evicted(ProtocolMessage):
     evicted: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Checked:
+@dataclass(frozen=True, eq=False, repr=False)
+class Checked(ProtocolMessage):
     findings: tuple[dict[str, object], ...]
     count: int
 
