@@ -98,4 +98,4 @@ def test_installed_example_is_the_table() -> None:
 
 
 def test_documented_options_are_the_table() -> None:
-    assert config.table() in (ROOT / "docs/daemon.md").read_text()
+    assert config.table() in (ROOT / "docs/reference/daemon.md").read_text()

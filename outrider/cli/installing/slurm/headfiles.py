@@ -169,7 +169,7 @@ def configuration(head: Head) -> str:
     site = _NOT_IN_NAMES.sub("-", head.site.value("ClusterName", "cluster").lower()).strip("-") or "cluster"
     administrators = [] if head.slurm_user == "root" else [head.slurm_user]
     lines = [
-        "# Written by outrider init slurm. Every key is in docs/outriderd.md; check changes with",
+        "# Written by outrider init slurm. Every key is in docs/reference/outriderd.md; check changes with",
         "# outriderd --check, then restart the service.",
         "version: 1",
         f"site: {site}",
