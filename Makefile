@@ -81,7 +81,7 @@ man: $(READY)
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-	@echo "open build/site/index.html"
+	@echo "open build/site/index.html; to search it: python3 -m http.server --directory build/site"
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'
