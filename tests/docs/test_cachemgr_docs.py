@@ -76,7 +76,7 @@ def test_every_option_of_a_verb_is_documented_once(verb: str) -> None:
 
 
 def test_common_options_are_documented_once() -> None:
-    documented = option_names(section("## How it is spoken to"))
+    documented = option_names(section("## How to call it"))
 
     assert sorted(documented) == sorted([*names_of(parser()), "-h", "--help"])
 
