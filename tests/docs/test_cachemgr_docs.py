@@ -1,4 +1,4 @@
-"""The page of cachemgr and its manual page against the program: every verb, option, key, code and metric once."""
+"""The pages of cachemgr and its daemon against the program: every verb, option, key, code and metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The site that `make docs` builds: strictly, with each page once, and the table of the architecture leads on."""
+"""The site that `make docs` builds: strictly, with each page; and the tables of two pages."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 
 from outrider.metadata import fields
 from tests.growth.attacks import growth_of, is_fast, texts
-from tests.growth.patterns import ROOT, Written, compiled, lua_patterns, methods, written
+from tests.growth.patterns import Written, compiled, lua_patterns, methods, written
 
 KINDS = ("Name", "Account", "Digest", "Mode", "Argument")
 # What is made of what a function was given, with what it is given.

@@ -65,7 +65,7 @@ def configuration(head: GridHead) -> str:
     environments = " ".join(f"{name}={slots}" for slots, name in head.environments)
     return "\n".join(
         [
-            "# Written by outrider init gridengine. Keys are in docs/reference/outriderd.md; check changes with",
+            "# Written by outrider init gridengine. Keys: docs/reference/outriderd.md; check changes with",
             "# outriderd --check, then restart the service.",
             "version: 1",
             "site: gridengine",
