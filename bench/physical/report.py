@@ -64,9 +64,7 @@ def print_all(found: Sequence[Found]) -> None:
 ON_PAGE = (
     "mean satisfaction",
     "got all they asked for",
-    "mean lateness of images",
     "mean deployment",
-    "transferred",
     "moved by the server",
     "lead of the pools at 3550 s",
 )

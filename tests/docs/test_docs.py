@@ -232,6 +232,8 @@ def summary_lines(name: str) -> Iterator[str]:
 def test_summary_of_a_table_follows_from_its_committed_rows(name: str) -> None:
     page = (ROOT / "docs/research/papers.md").read_text().splitlines()
     lines = list(summary_lines(name))
+    # A column that several tables of the thesis have is shown below the first of them.
+    shown = {line.partition(" | ")[2] for line in page if re.match(r"\| 8\.\d", line)}
 
     assert len(lines) >= 2
-    assert [line for line in lines if line not in page] == []
+    assert [line for line in lines if line.partition(" | ")[2] not in shown] == []
