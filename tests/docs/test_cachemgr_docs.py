@@ -108,7 +108,7 @@ def test_options_and_metrics_are_where_the_page_sends_its_reader() -> None:
 
     assert "daemon.md#configuration" in told
     assert "daemon.md#metrics" in told
-    assert config.table() in daemon.split("## Configuration\n")[1]
+    assert '--8<-- "cachemgr/units/cachemgr.conf"' in daemon.split("## Configuration\n")[1]
     assert metrics.table() in daemon.split("## Metrics\n")[1]
 
 

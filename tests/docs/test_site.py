@@ -53,6 +53,7 @@ def test_site_is_built_without_a_warning_and_has_every_page(tmp_path: Path) -> N
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
     assert pages - made == set()
     assert (tmp_path / "site/search/search_index.json").exists()
+    assert "user_stall = 5m" in (tmp_path / "site/reference/daemon.html").read_text()
 
 
 def test_dead_link_and_dead_anchor_fail(tmp_path: Path) -> None:
