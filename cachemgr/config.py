@@ -467,12 +467,6 @@ def example() -> str:
     return "\n".join(lines) + "\n"
 
 
-def table() -> str:
-    """The options as a table for the documentation."""
-    rows = [f"| `{each.name}` | `{each.default}` | {each.meaning} |".replace("``", "") for each in OPTIONS]
-    return "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows]) + "\n"
-
-
 def _value(option: Option, text: str) -> Value:
     try:
         return option.read(text.strip())

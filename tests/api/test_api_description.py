@@ -20,7 +20,7 @@ from outrider.service.web.description import describe
 from tests.api.apiserver import ScriptedFront, Server, Tally
 
 CHECKED_IN = Path(web.__file__).with_name("openapi.json")
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference/api.md"
 METHODS = ("get", "post", "patch", "delete", "put")
 
 

@@ -1,6 +1,6 @@
 """Faults planted into the pool, to see that the crash kit finds each of them.
 
-Each takes one step of the order away that `docs/pool.md` promises.
+Each takes one step of the order away that `docs/explanation/durability.md` promises.
 """
 
 from __future__ import annotations

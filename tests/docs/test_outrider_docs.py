@@ -29,7 +29,7 @@ from tests.cli.samples import (
 from tools import usermanpage
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/outrider.md").read_text()
+PAGE = (ROOT / "docs/reference/outrider.md").read_text()
 LEAVES = [each for each in verbs(parser()) if each.words and not each.below]
 SCREENS = [
     (command, screen)

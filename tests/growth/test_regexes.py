@@ -1,17 +1,17 @@
-"""Every regular expression of the product is listed in docs/security.md, and grows as its text does."""
+"""Every regular expression of the product is listed in expressions.md, and grows as its text does."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
 from outrider.metadata import fields
 from tests.growth.attacks import growth_of, is_fast, texts
-from tests.growth.patterns import ROOT, Written, compiled, lua_patterns, methods, written
+from tests.growth.patterns import Written, compiled, lua_patterns, methods, written
 
-HEADING = "## Regular expressions"
 KINDS = ("Name", "Account", "Digest", "Mode", "Argument")
 # What is made of what a function was given, with what it is given.
 GIVEN = {
@@ -59,10 +59,10 @@ def test_expression_that_backtracks_is_found(pattern: str) -> None:
 
 
 def listed() -> dict[str, set[str]]:
-    """The patterns that docs/security.md names, by file."""
-    section = (ROOT / "docs" / "security.md").read_text().partition(f"{HEADING}\n")[2].partition("\n## ")[0]
+    """The patterns that expressions.md names, by file."""
+    table = Path(__file__).with_name("expressions.md").read_text()
     found: dict[str, set[str]] = defaultdict(set)
-    for line in section.splitlines():
+    for line in table.splitlines():
         cells = [cell.replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)]
         if len(cells) == 5 and cells[1].startswith(" `"):
             found[cells[1].strip(" `")] |= {each for _, each in re.findall(r"(`+) ?(.+?) ?\1(?!`)", cells[2])}

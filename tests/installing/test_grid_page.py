@@ -1,4 +1,4 @@
-"""docs/install-gridengine.md, followed to the letter on a private cluster."""
+"""docs/tutorial/install-gridengine.md, followed to the letter on a private cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.installing.follow import COMMAND_S, follow, steps
 from tests.installing.grids import grid, objects
 from tests.installing.machines import ROOT, tree
 
-PAGE = (ROOT / "docs/install-gridengine.md").read_text()
+PAGE = (ROOT / "docs/tutorial/install-gridengine.md").read_text()
 SHIM = (Path(__file__).with_name("systemctl.sh")).read_text()
 HOSTS = ("head", "n1", "n2", "images")
 WHERE = ("/etc/outrider", "/etc/systemd", "/usr/lib/outrider", "/usr/sbin", "/usr/lib/systemd")

@@ -1,4 +1,4 @@
-"""docs/install-slurm.md, followed to the letter on a private cluster."""
+"""docs/tutorial/install-slurm.md, followed to the letter on a private cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.slurm import SlurmCluster
 from tests.installing.follow import COMMAND_S, follow, matches, steps
 from tests.installing.machines import ROOT, site, tree
 
-PAGE = (ROOT / "docs/install-slurm.md").read_text()
+PAGE = (ROOT / "docs/tutorial/install-slurm.md").read_text()
 SHIM = (Path(__file__).with_name("systemctl.sh")).read_text()
 HOSTS = ("head", "n1", "n2", "images")
 WHERE = ("/etc", "/usr/lib/outrider", "/usr/sbin", "/usr/lib/systemd")

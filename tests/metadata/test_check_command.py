@@ -20,7 +20,9 @@ from outrider.metadata.validation import Circumstances, json_schema
 from outrider.metadata.workspace import WorkspaceFile
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "docs/workspace.md", ROOT / "docs/policies.md")
+PAGE = (ROOT / "docs/reference/workspaces.md").read_text()
+# The page on both kinds of file: what it says of workspaces, and what it says of policies.
+PAGES = dict(zip(("workspaces", "policies"), PAGE.split("\n## Policies\n"), strict=True))
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`]+)`")
 ROW = re.compile(r"^\| (`.*?) \|", re.MULTILINE)
@@ -28,12 +30,13 @@ ROW = re.compile(r"^\| (`.*?) \|", re.MULTILINE)
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d")
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return [body for found, body in FENCE.findall(page.read_text()) if found == language]
+def blocks(kind: str, language: str) -> list[str]:
+    return [body for found, body in FENCE.findall(PAGES[kind]) if found == language]
 
 
-def section(page: Path, heading: str) -> str:
-    return page.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def section(kind: str, heading: str) -> str:
+    """What stands below a heading of either level, up to the next."""
+    return re.split(rf"^##+ {re.escape(heading)}\n", PAGES[kind], flags=re.MULTILINE)[1].split("\n##")[0]
 
 
 @pytest.fixture
@@ -41,15 +44,15 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of all files that the docs show."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TZ", "Europe/Berlin")
-    for page in PAGES:
-        for body in blocks(page, "yaml"):
+    for kind in PAGES:
+        for body in blocks(kind, "yaml"):
             (tmp_path / body.split("\n")[0].removeprefix("# ")).write_text(body.split("\n", 1)[1])
     return tmp_path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_docs_show_what_is_printed(page: Path, examples: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions = [each for body in blocks(page, "console") for each in body.split("$ outrider ")[1:]]
+@pytest.mark.parametrize("kind", PAGES)
+def test_docs_show_what_is_printed(kind: str, examples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sessions = [each for body in blocks(kind, "console") for each in body.split("$ outrider ")[1:]]
     for session in sessions:
         command, expected = session.split("\n", 1)
         code = main(command.split())
@@ -74,14 +77,14 @@ def test_committed_schema_is_that_of_the_models(
     assert capsys.readouterr().out == committed
 
 
-@pytest.mark.parametrize(("page", "model"), list(zip(PAGES, (WorkspaceFile, Policies), strict=True)))
+@pytest.mark.parametrize(("kind", "model"), list(zip(PAGES, (WorkspaceFile, Policies), strict=True)))
 def test_every_key_is_documented_with_its_section(
-    page: Path, model: type[WorkspaceFile] | type[Policies]
+    kind: str, model: type[WorkspaceFile] | type[Policies]
 ) -> None:
     schema = json_schema(model)
     definitions = schema["$defs"]
     assert isinstance(definitions, dict)
-    tables = section(page, "Keys").split("\nOf ")
+    tables = section(kind, f"Keys of {kind}").split("\nOf ")
     documented = [{code for row in ROW.findall(table) for code in CODE.findall(row)} for table in tables]
 
     for part in (schema, *definitions.values()):
@@ -90,7 +93,7 @@ def test_every_key_is_documented_with_its_section(
 
 @pytest.mark.parametrize(("heading", "least"), [("Times", 25), ("Durations", 10), ("Sets of nodes", 4)])
 def test_every_form_in_the_docs_is_understood(heading: str, least: int, circumstances: Circumstances) -> None:
-    forms = [form for row in ROW.findall(section(PAGES[0], heading)) for form in CODE.findall(row)]
+    forms = [form for row in ROW.findall(section("workspaces", heading)) for form in CODE.findall(row)]
     for form in forms:
         if heading == "Times":
             assert parse_instant(form, now_s=circumstances.now_s, zone=circumstances.zone) > 0
@@ -104,7 +107,7 @@ def test_every_form_in_the_docs_is_understood(heading: str, least: int, circumst
 
 def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
     path = tmp_path / "may-reserve"
-    path.write_text(blocks(PAGES[1], "python")[0].replace("/usr/bin/env python3", sys.executable))
+    path.write_text(blocks("policies", "python")[0].replace("/usr/bin/env python3", sys.executable))
     path.chmod(0o755)
     section_ = ExternalSection.model_validate({"command": [str(path)], "timeout": "60s"})
 
@@ -122,7 +125,7 @@ def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
 
 
 def test_question_in_the_docs_has_the_keys_of_a_real_one() -> None:
-    shown = json.loads(blocks(PAGES[1], "json")[0])
+    shown = json.loads(blocks("policies", "json")[0])
     names = set(PolicyRequest.__dataclass_fields__) | {"version", "now_s"}
 
     assert set(shown) == names

@@ -98,11 +98,11 @@ def test_metric_is_used_as_the_table_says(name: str, labels: tuple[str, ...]) ->
 
 
 def test_documented_metrics_are_the_table() -> None:
-    assert metrics.table() in (ROOT / "docs/daemon.md").read_text()
+    assert metrics.table() in (ROOT / "docs/reference/daemon.md").read_text()
 
 
 def test_documented_verbs_are_the_table() -> None:
-    text = (ROOT / "docs/daemon.md").read_text()
+    text = (ROOT / "docs/reference/daemon.md").read_text()
 
     assert re.findall(r"^\| `([a-z-]+)` \{", text, re.MULTILINE) == list(verbs.VERBS)
 

@@ -97,5 +97,7 @@ def test_installed_example_is_the_table() -> None:
     assert (ROOT / "cachemgr/units/cachemgr.conf").read_text() == config.example()
 
 
-def test_documented_options_are_the_table() -> None:
-    assert config.table() in (ROOT / "docs/daemon.md").read_text()
+def test_page_of_the_daemon_includes_the_installed_example() -> None:
+    configuration = (ROOT / "docs/reference/daemon.md").read_text().split("## Configuration\n")[1]
+
+    assert '--8<-- "cachemgr/units/cachemgr.conf"' in configuration.split("\n## ")[0].splitlines()

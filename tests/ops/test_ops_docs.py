@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "outrider/service/daemon/units"
 RULES = ROOT / "packaging/outrider.rules.yml"
 DASHBOARD = ROOT / "packaging/grafana-outrider.json"
-PAGE = (ROOT / "docs/outriderd.md").read_text()
-OPERATIONS = (ROOT / "docs/operations.md").read_text()
+PAGE = (ROOT / "docs/reference/outriderd.md").read_text()
+OPERATIONS = (ROOT / "docs/howto/operations.md").read_text()
 
 
 def needed(tool: str, package: str) -> str:

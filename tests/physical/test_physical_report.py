@@ -39,11 +39,13 @@ def test_lead_of_the_pools_is_what_is_deployed_more_by_then() -> None:
 
 
 def test_page_gets_the_table_of_the_run_in_place_of_an_old_one(tmp_path: Path) -> None:
-    (tmp_path / "physical.md").write_text(PAGE)
+    path = tmp_path / "research" / "physical.md"
+    path.parent.mkdir()
+    path.write_text(PAGE)
 
     report.write_all([found("III/no-pool", 450.0, 100)], tmp_path)
 
-    page = (tmp_path / "physical.md").read_text()
+    page = path.read_text()
     assert "an old table" not in page
     assert "| III/no-pool | mean deployment, s | 450.0 | 500.0 | -10.0 % | 490.0 | -8.2 % | 440 |" in page
     assert page.startswith("before\n")

@@ -231,7 +231,7 @@ def test_broken_filter_refuses_metadata_and_nothing_else(tmp_path: Path) -> None
 def test_rules_of_a_site_stand_beside_the_filter(tmp_path: Path) -> None:
     able()
     tmp_path.chmod(0o755)
-    documented = (PLUGINS.parents[1] / "docs" / "slurm-submit.md").read_text()
+    documented = (PLUGINS.parents[1] / "docs" / "howto/slurm.md").read_text()
     own = documented.split("```lua\n")[1].split("```")[0]
     assert own.count("/usr/lib/outrider/slurm/") == 1
     files = {"outrider.lua": loader("job_submit.lua")}

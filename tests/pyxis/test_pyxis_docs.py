@@ -1,4 +1,4 @@
-"""docs/pyxis.md against the programs: every option once, each name of an image as it is read."""
+"""docs/howto/pyxis.md against the programs: every option once, each name of an image as it is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.node.daemons import ROOT
 
-PAGE = (ROOT / "docs/pyxis.md").read_text()
+PAGE = (ROOT / "docs/howto/pyxis.md").read_text()
 HUB = "docker:registry-1.docker.io/library/ubuntu"
 DIGEST = f"sha256:{'a' * 64}"
 

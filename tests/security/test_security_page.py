@@ -6,7 +6,7 @@ import re
 
 from tests.security.siege import ROOT
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "explanation/security.md"
 
 
 def test_each_test_that_the_page_names_is_there() -> None:

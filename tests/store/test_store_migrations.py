@@ -144,7 +144,7 @@ def test_there_is_a_migration_for_every_version() -> None:
 
 def test_the_docs_name_every_table_and_column(tmp_path: Path) -> None:
     SqliteStore.create(tmp_path / "store.sqlite", 0).close()
-    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference/formats.md").read_text()
     words = page.split("## The store of the service")[1].split("```")[1]
     documented: dict[str, str] = {}
     for line in words.strip().splitlines():

@@ -21,7 +21,7 @@ TEXTS = sorted(
     [
         *SOURCES,
         *ROOT.glob("*.md"),
-        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("*.cfg"),
         *ROOT.glob("*.toml"),
         ROOT / "Makefile",

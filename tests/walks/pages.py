@@ -13,8 +13,8 @@ from testbed.batchcluster import BatchCluster
 from tests.installing.follow import COMMAND_S, Table, Typist, Walk
 
 ROOT = Path(__file__).resolve().parents[2]
-SLURM = (ROOT / "docs/install-slurm.md").read_text()
-GRIDENGINE = (ROOT / "docs/install-gridengine.md").read_text()
+SLURM = (ROOT / "docs/tutorial/install-slurm.md").read_text()
+GRIDENGINE = (ROOT / "docs/tutorial/install-gridengine.md").read_text()
 HOSTS = ("head", "n1", "n2", "images")
 WHEELS = "/srv/wheels"
 # What pip has to find is there already: machines of walks have no way out.

@@ -1,5 +1,5 @@
-"""docs/install-gridengine.md on three booted nodes with interactive queues: installed from the wheel, used in
-batch, in sessions, in reservations and in parallel, brought to the next version, removed."""
+"""docs/tutorial/install-gridengine.md on three booted nodes with interactive queues: installed from a
+wheel, used in batch, in sessions, in reservations and in parallel, brought to the next version, removed."""
 
 from __future__ import annotations
 

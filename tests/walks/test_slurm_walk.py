@@ -1,5 +1,6 @@
-"""docs/install-slurm.md on Debian's trixie with a real systemd, at a site with a Prolog, a filter and a
-reservation of its own: installed from the wheel, used by its users, brought to the next version, removed."""
+"""docs/tutorial/install-slurm.md on Debian's trixie with a real systemd, at a site with a Prolog, a filter
+and a reservation of its own: installed from the wheel, used by its users, brought to the next version,
+removed."""
 
 from __future__ import annotations
 

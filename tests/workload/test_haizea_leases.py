@@ -137,7 +137,7 @@ def test_endless_nesting_is_refused(tmp_path: Path) -> None:
 
 
 def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
-    blocks = re.findall(r"```xml\n(.*?)```", (ROOT / "docs" / "formats.md").read_text(), re.DOTALL)
+    blocks = re.findall(r"```xml\n(.*?)```", (ROOT / "docs" / "reference/formats.md").read_text(), re.DOTALL)
     path = tmp_path / "example.xml"
     path.write_text(blocks[0])
 

@@ -14,7 +14,7 @@ from outrider.sim.workload.formats import native
 from outrider.sim.workload.formats.native import read_native, write_native
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
 
-FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
+FORMATS = Path(__file__).parents[2] / "docs" / "reference/formats.md"
 HEADER = {"format": "outrider-trace", "version": 1, "name": "t", "images": {
     "i1": {"uri": "a", "size_bytes": 5}}}  # fmt: skip
 LINE = {"at_s": 0, "name": "w", "instances": 1, "resources": {"cpus": 1}, "duration_s": 9}

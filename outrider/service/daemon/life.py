@@ -148,7 +148,7 @@ def _check_store(config: Config) -> None:
     if not path.exists():
         raise StoreMissing(
             f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
-            "backup back (see docs/operations.md): a new one would forget every promise"
+            "backup back (see docs/howto/operations.md): a new one would forget every promise"
         )
 
 

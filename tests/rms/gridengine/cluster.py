@@ -270,7 +270,7 @@ class Cluster:
             self.run(argv, user="sgeadmin")
 
     def _configure(self) -> None:
-        """The objects that docs/gridengine-adapter.md asks an administrator for, and test users' hosts."""
+        """The objects that docs/reference/adapters.md asks an administrator for, and test users' hosts."""
         lines = [f"qconf -as {HEAD}", "qconf -am outrider", "qconf -au outrider arusers"]
         lines += [f"qconf -ah {node}; qconf -as {node}" for node in NODES]
         lines += [

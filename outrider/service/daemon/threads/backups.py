@@ -1,7 +1,7 @@
 """Copies of the store: one when it is asked for, and one every now and then, of which some stay.
 
 A copy is made beside the running service, checked, and only then gets its name. How one is put
-back is told in docs/operations.md.
+back is told in docs/howto/operations.md.
 """
 
 from __future__ import annotations
