@@ -20,8 +20,7 @@ from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.commands import PATH, Account, Output, Runner
 from outrider.rms.gridengine import Commands, GridEngine, Settings, context, mending, parsing, submitting
 from outrider.rms.gridengine.drmaa_runner import DrmaaRunner, start_process
-from tests.contract.harness import ONE_LOOK_S, Lags, Person
-from tests.rms.gridengine.cluster import (
+from tests.contract.gridengine_cluster import (
     DURATION_OFFSET_S,
     NODES,
     PEOPLE,
@@ -31,6 +30,7 @@ from tests.rms.gridengine.cluster import (
     ClusterError,
     missing,
 )
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 FACTOR = 20
 SETTINGS = Settings(
