@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
 from tests.repository import ROOT
-from tests.simulation.dst.simulation import simulate
+from tests.simulation.dst.simulation import Run, simulate
 
 SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", "160"))
 A_PART = 40
@@ -21,9 +22,14 @@ for seed in range({FIRST_AND_LAST}):
 """
 
 
+@cache
+def part(first: int) -> list[Run]:
+    return [simulate(seed) for seed in range(first, min(first + A_PART, SEEDS))]
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, A_PART))
 def test_every_promise_is_met_or_reported(first: int) -> None:
-    runs = [simulate(seed) for seed in range(first, min(first + A_PART, SEEDS))]
+    runs = part(first)
     failed = [run for run in runs if run.violation]
     told = "\n".join(
         [
@@ -64,7 +70,7 @@ def test_seed_gives_the_same_run_under_any_hash_seed() -> None:
 
 
 def test_troubled_worlds_kill_the_service_and_calm_ones_do_not() -> None:
-    runs = [simulate(seed) for seed in range(A_PART)]
+    runs = part(0)
     dead = [run for run in runs if run.deaths]
 
     assert 0 < len(dead) < len(runs)
