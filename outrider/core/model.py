@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,18 @@ class Transfer:
     duration_s: int
     release_s: int = 0
     deadline_s: int | None = None
+
+
+class TransferClass(Enum):
+    """For whom a transfer has the link."""
+
+    DEADLINE = "deadline"
+    BEST_EFFORT = "best effort"
+
+    @classmethod
+    def of(cls, number: int) -> TransferClass:
+        """Those with deadlines are counted from 1 upwards, those of best effort from -1 downwards."""
+        return cls.DEADLINE if number > 0 else cls.BEST_EFFORT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

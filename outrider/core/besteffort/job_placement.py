@@ -195,7 +195,7 @@ def let_go(book: Book, lane: Lane, name: str, node: int, life: Life, now_s: int)
     pools = book.pools
     if life not in pools.pools[node].lives.get(life.image.key, ()):
         return False
-    cargo = lane.find(life.transfer) if life.transfer is not None and life.transfer < 0 else None
+    cargo = lane.find(life.transfer)
     if cargo is None or life.users.keys() - {name}:
         pools.leave(node, life, name, now_s)
         return False
@@ -270,7 +270,7 @@ def _with_copy(
     for life in pool.lives.get(key, ()):
         there_s = now_s
         if life.transfer is not None:
-            if life.transfer < 0 and life.transfer in ends:
+            if life.transfer in ends:
                 there_s = ends[life.transfer]
             elif life.transfer in carried:
                 there_s = max(now_s, life.ready_s)

@@ -41,7 +41,7 @@ Slots = tuple[tuple[int, int], ...]
 class Cargo:
     """One image on its way to nodes, in the order in which they pass it on.
 
-    Its number is negative: those with deadlines are counted from 1.
+    Its number is one of those of its class (`TransferClass`).
     """
 
     number: int
@@ -200,8 +200,9 @@ class Lane:
         cargo.arrived.add(node)
         self._end_if_over(cargo)
 
-    def find(self, number: int) -> Cargo | None:
-        return self._all.get(number)
+    def find(self, number: int | None) -> Cargo | None:
+        """What has not ended; None for one with a deadline, too."""
+        return None if number is None else self._all.get(number)
 
     def all(self) -> Iterator[Cargo]:
         """All that has not ended, what runs first."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outrider.metadata.policies import Policies
+from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.manager import Leading
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import Hauling
@@ -22,6 +23,7 @@ from outrider.service.desk.reservations.repair import Mending
 from outrider.service.desk.reservations.transfers import Carriage
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
 from outrider.service.desk.views.reservations import Views
@@ -36,6 +38,7 @@ class Workings:
     """Everything that knows the site."""
 
     site: Site
+    troubles: Troubles
     admitting: Admitting
     alarms: Alarms
     executing: Executing
@@ -70,27 +73,28 @@ def make_workings(
     log: Log,
     meter: Meter,
 ) -> Workings:
+    events, troubles = EventRouter(), Troubles()
     carriage = Carriage(site, staff)
     alarms = Alarms(site, carriage, log, meter)
     admitting = Admitting(site, policies)
-    executing = Executing(site, staff, agenda, carriage, alarms, log, meter)
-    copies = Copies(site, staff, executing, alarms, log)
-    mending = Mending(site, staff, admitting, executing, copies, alarms, log)
+    executing = Executing(site, staff, agenda, carriage, alarms, events, log, meter)
+    copies = Copies(site, staff, executing, alarms, troubles, events, log)
+    mending = Mending(site, staff, admitting, executing, copies, alarms, troubles, log)
     watching = Watching(site, staff, agenda)
-    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, watching, log, meter)
-    hauling = Hauling(site, staff, carriage, log, meter)
-    executing.begun = hauling.deadline_begun
+    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, troubles, watching, log, meter)
+    hauling = Hauling(site, staff, carriage, events, log, meter)
     orders = JobOrders(site, staff, is_carrying, log)
-    leading = Leading(site, staff, agenda, copies, hauling, orders, log, meter)
+    leading = Leading(site, staff, agenda, copies, events, hauling, orders, log, meter)
     return Workings(
         site=site,
+        troubles=troubles,
         admitting=admitting,
         alarms=alarms,
         executing=executing,
         copies=copies,
         mending=mending,
         lifetimes=lifetimes,
-        reconciling=Reconciling(site, staff, admitting, copies, alarms, mending, lifetimes, watching, log),
+        reconciling=Reconciling(site, staff, admitting, copies, troubles, mending, lifetimes, watching, log),
         watching=watching,
         orders=orders,
         hauling=hauling,
@@ -100,5 +104,5 @@ def make_workings(
         views=Views(site, staff),
         site_views=SiteViews(site, staff),
         image_views=ImageViews(site, staff, leading),
-        rooms=Rooms(site, staff, alarms, mending, log),
+        rooms=Rooms(site, staff, troubles, log),
     )

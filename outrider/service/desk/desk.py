@@ -482,7 +482,8 @@ class Desk:
 
     def shares(self) -> list[Share]:
         """What users share here, and who has how much of it."""
-        return [] if self._parts is None else shares_of(self._parts)
+        parts = self._parts
+        return [] if parts is None else shares_of(parts.site, parts.hauling, parts.leading.led.values())
 
     def _status(self) -> Answer:
         return status_of(

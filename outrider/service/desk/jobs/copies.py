@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from outrider.service.desk.jobs.job import Led, job_of_owner
+from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
+from outrider.service.desk.jobs.job import Led
 from outrider.service.desk.jobs.placement import Choosing
 from outrider.service.desk.jobs.queues import LedJobs
 from outrider.service.desk.jobs.transfers import Hauling
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, News
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.owners import job_of_owner
 from outrider.service.desk.reservations.copies import Copies
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
 
-MOST_FAILURES = 3
 BARRED_S = 300
 """For so long a node is gone round to which an image could not be brought."""
 WRONG_S = 600
 """After so long an image is tried again that was another one than its user had said."""
-WRONG_BYTES = "wrong-bytes"
 
 
 class Deliveries:
@@ -29,6 +29,7 @@ class Deliveries:
         staff: Staff,
         jobs: LedJobs,
         copies: Copies,
+        events: EventRouter,
         hauling: Hauling,
         choosing: Choosing,
         log: Log,
@@ -40,8 +41,8 @@ class Deliveries:
         self._hauling = hauling
         self._choosing = choosing
         self._log = log
-        copies.lost_copy = self._lost
-        copies.found_copy = self._found
+        events.subscribe(CopyLost, self._lost)
+        events.subscribe(CopyFound, self._found)
 
     def heard(self, news: list[News]) -> None:
         """What a node has said of jobs' images."""
@@ -91,14 +92,14 @@ class Deliveries:
         if need is None:
             return
         words = member.words or need.words
-        if need.code == WRONG_BYTES:
+        if need.is_wrong:
             # At its address is another image: no node would get the right one.
             self._choosing.drop_all(led)
             self._jobs.refuse(led, words, WRONG_S)
             return
         led.trouble = f"it does not reach {name}: {words}"
         self._hauling.failed(led, node)
-        if need.failures >= MOST_FAILURES or need.transfer is None:
+        if need.has_failed_often or need.transfer is None:
             self._log.warning("job's image does not arrive", job=led.key, node=name, words=words)
             led.bad[node] = self._site.now_s + BARRED_S
             self._choosing.drop(led, node)
@@ -114,18 +115,18 @@ class Deliveries:
         elif is_quiet and not led.trouble:
             led.trouble = f"nothing comes to {node} at the moment"
 
-    def _lost(self, node: str, key: str) -> None:
+    def _lost(self, lost: CopyLost) -> None:
         """A copy is gone, for whomever it was."""
-        number = self._site.book.timeline.number_of[node]
+        number = self._site.book.timeline.number_of[lost.node]
         for led in list(self._jobs.led.values()):
-            if led.image is not None and led.image.digest == key and number in led.copies:
+            if led.image is not None and led.image.digest == lost.image and number in led.copies:
                 self._choosing.drop(led, number)
                 self._jobs.mend(led)
 
-    def _found(self, node: str, key: str) -> None:
+    def _found(self, found: CopyFound) -> None:
         """A copy has come by itself, for whomever it was to be brought."""
-        number = self._site.book.timeline.number_of[node]
+        number = self._site.book.timeline.number_of[found.node]
         for led in self._jobs.led.values():
             life = led.copies.get(number)
-            if led.image is not None and led.image.digest == key and life is not None:
+            if led.image is not None and led.image.digest == found.image and life is not None:
                 self._hauling.place(led, number, life)

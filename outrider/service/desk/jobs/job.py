@@ -9,9 +9,8 @@ from outrider.core.images.reuse import Life
 from outrider.core.model import Image
 from outrider.metadata.joblines import JobLines
 from outrider.rms.base import RmsJob
+from outrider.service.desk.nodes.owners import owner_of
 from outrider.service.ports import Readers
-
-OWNER = "job-"
 
 
 class Stage(Enum):
@@ -110,13 +109,3 @@ class Led:
     @property
     def is_enough(self) -> bool:
         return len(self.ready) >= self.job.nodes_wanted
-
-
-def owner_of(job: str) -> str:
-    """Under which name nodes pin for a job."""
-    return f"{OWNER}{job}"
-
-
-def job_of_owner(owner: str) -> str | None:
-    """The job that something is pinned for; None if it is a reservation."""
-    return owner.removeprefix(OWNER) if owner.startswith(OWNER) else None

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
+from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import Deliveries
 from outrider.service.desk.jobs.image_lookup import JobImages
 from outrider.service.desk.jobs.in_reservation import Binding
-from outrider.service.desk.jobs.job import JobImage, Led, Stage, job_of_owner
+from outrider.service.desk.jobs.job import JobImage, Led, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.jobs.placement import Choosing
@@ -24,6 +25,7 @@ from outrider.service.desk.jobs.queues import WAITING, LedJobs
 from outrider.service.desk.jobs.release import ORDER_LOOKS, Settling
 from outrider.service.desk.jobs.review import Reviewing
 from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S
 from outrider.service.desk.nodes.events import News
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.reservations.copies import Copies
@@ -40,7 +42,7 @@ CHOSEN_AT_ONCE = 20
 FAILURE_COSTS = 5
 """Where there are no nodes for a job, all were looked at: that counts as so many."""
 RETRY_S = 60
-GRACE_S = 90
+GRACE_S = FIND_OUT_S
 """How long a job that an earlier service has led somewhere is left as it is."""
 GONE = (JobState.RUNNING, JobState.SUSPENDED)
 
@@ -54,12 +56,14 @@ class Leading:
         staff: Staff,
         agenda: Agenda,
         copies: Copies,
+        events: EventRouter,
         hauling: Hauling,
         orders: JobOrders,
         log: Log,
         meter: Meter,
     ) -> None:
         self._site = site
+        self._earlier = staff.earlier
         self._hauling = hauling
         self._orders = orders
         self._binding = Binding(site, orders, log)
@@ -69,13 +73,9 @@ class Leading:
         self.notes = JobNotes()
         self._reviewing = Reviewing(site, self._jobs, self._choosing)
         self._settling = Settling(site, self._jobs, hauling, orders, self.notes, log, meter)
-        self._deliveries = Deliveries(site, staff, self._jobs, copies, hauling, self._choosing, log)
-        self._looked_s: int | None = None
-        """When the batch system was seen first."""
+        self._deliveries = Deliveries(site, staff, self._jobs, copies, events, hauling, self._choosing, log)
         self._asking: dict[ResolveImage, dict[str, None]] = {}
         """By question, the jobs that wait for its answer."""
-        staff.spares = self._spares
-        staff.knows_all = self._knows_all
 
     @property
     def led(self) -> dict[str, Led]:
@@ -84,8 +84,7 @@ class Leading:
 
     def seen(self, sight: Sight) -> None:
         """A look at the batch system: jobs have come, started, gone."""
-        is_first = self._looked_s is None
-        self._looked_s = self._site.now_s if self._looked_s is None else self._looked_s
+        is_first = self._earlier.looked(self._site.now_s)
         everybody = frozenset(job.key for job in sight.jobs)
         self._orders.saw(everybody)
         self._binding.forget_others(everybody)
@@ -207,6 +206,7 @@ class Leading:
             led = self.led[job.key] = Led(job=job, since_s=min(job.submitted_s, self._site.now_s))
             if is_first and job.state is JobState.PENDING:
                 led.grace_s = self._site.now_s + GRACE_S
+                self._earlier.keep_for_job(led.key, led.grace_s)
                 self._jobs.retry(led, GRACE_S)
         led.job = job
         led.is_array = led.is_array or job.tasks > 1
@@ -239,6 +239,7 @@ class Leading:
     def _forget(self, led: Led) -> None:
         """A job has ended, or has got a reservation."""
         self._drop_lookup(led)
+        self._earlier.forget_job(led.key)
         self._jobs.forget(led)
         self._orders.drop(led.key)
         self.notes.forget(led.key)
@@ -331,18 +332,6 @@ class Leading:
             soon_s = self._site.now_s + RETRY_S
             led.bad = {node: min(until_s, soon_s) for node, until_s in led.bad.items()}
         return False
-
-    def _spares(self, owner: str) -> bool:
-        """Whether a job may still count on a pin that nobody knows any more."""
-        key = job_of_owner(owner)
-        if key is None:
-            return False
-        led = self.led.get(key)
-        return self._looked_s is None or (led is not None and self._site.now_s < led.grace_s)
-
-    def _knows_all(self) -> bool:
-        """Whether what an earlier service had brought for jobs is known to be wanted or not."""
-        return self._looked_s is not None and self._site.now_s - self._looked_s >= GRACE_S
 
 
 def _question(led: Led) -> ResolveImage:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from outrider.service.desk.batch.job_effects import is_of_job, subject_of
-from outrider.service.desk.jobs.job import job_of_owner
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.owners import job_of_owner
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
 from outrider.service.ports import NodeReport

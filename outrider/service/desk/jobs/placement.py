@@ -172,11 +172,7 @@ class Choosing:
         """A job does not count on a copy any more."""
         life = led.copies.pop(node)
         led.ready.discard(node)
-        cargo = (
-            self._hauling.lane.find(life.transfer)
-            if life.transfer is not None and life.transfer < 0
-            else None
-        )
+        cargo = self._hauling.lane.find(life.transfer)
         is_unwanted = let_go(self._site.book, self._hauling.lane, led.owner, node, life, self._site.now_s)
         self._hauling.part(led, node, is_stopped=is_unwanted)
         if cargo is not None:

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from cachemgr.base.shares import Share
 from outrider.core.images.reuse import Life
 from outrider.core.links.lane import Cargo, Lane, Slots, slots_of
+from outrider.core.model import TransferClass
+from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
 from outrider.service.desk.jobs.job import Led
-from outrider.service.desk.nodes.link_use import Gauge
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.reservations.transfers import Carriage
+from outrider.service.desk.state.link_use import Gauge
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
 
@@ -48,7 +51,9 @@ class _Turn:
 class Hauling:
     """The lane and the nodes that it brings images to."""
 
-    def __init__(self, site: Site, staff: Staff, carriage: Carriage, log: Log, meter: Meter) -> None:
+    def __init__(
+        self, site: Site, staff: Staff, carriage: Carriage, events: EventRouter, log: Log, meter: Meter
+    ) -> None:
         settings = site.settings
         self._site = site
         self._staff = staff
@@ -68,6 +73,7 @@ class Hauling:
         """By transfer, the bytes that were left, and when that last changed."""
         self._gauges: dict[int, Gauge] = {}
         self._turn = _Turn(since_s=0, left_bytes=0)
+        events.subscribe(TransferBegun, self._deadline_begun)
 
     @property
     def is_under_way(self) -> bool:
@@ -106,10 +112,10 @@ class Hauling:
         """Let a node know what a job needs of it, unless its transfer has not begun."""
         image, number = led.image, life.transfer
         assert image is not None
-        cargo = self.lane.find(number) if number is not None and number < 0 else None
+        cargo = self.lane.find(number)
         if cargo is not None and cargo.begun_s is None:
             return
-        if number is not None and number > 0 and number not in self._site.moving:
+        if number is not None and _has_deadline(number) and number not in self._site.moving:
             return
         member = self._staff.members.get(self._name(node))
         before = None if member is None else member.needs.get(led.owner)
@@ -130,15 +136,15 @@ class Hauling:
                 until_s=led.until_s,
                 transfer=number,
                 rate_bytes_per_s=None if cargo is None else self._rate(cargo),
-                upstream=() if cargo is None else self._upstream(cargo, node),
+                upstream=() if cargo is None else tuple(map(self._name, before_in_chain(cargo.nodes, node))),
             ),
             self._site.now_s,
         )
 
-    def deadline_begun(self, number: int) -> None:
+    def _deadline_begun(self, begun: TransferBegun) -> None:
         """A transfer with a deadline has begun: jobs that count on it say so to its nodes."""
         for (transfer, node), users in list(self._users.items()):
-            for led in list(users.values()) if transfer == number else ():
+            for led in list(users.values()) if transfer == begun.number else ():
                 if node in led.copies:
                     self.place(led, node, led.copies[node])
 
@@ -150,7 +156,7 @@ class Hauling:
         users = list(self._users.pop((number, node), {}).values())
         for each in users:
             each.via.pop(node, None)
-        if number < 0:
+        if not _has_deadline(number):
             life.transfer = None
             life.ready_s = min(life.ready_s, self._site.now_s)
             self._site.book.pools.arrived(number, node, life)
@@ -170,7 +176,7 @@ class Hauling:
     def moved(self, led: Led, node: int) -> None:
         """Bytes have arrived, or have not."""
         life = led.copies.get(node)
-        cargo = None if life is None or life.transfer is None else self.lane.find(life.transfer)
+        cargo = None if life is None else self.lane.find(life.transfer)
         if cargo is None or cargo.begun_s is None:
             return
         left = cargo.image.size_bytes - min(self._arrived_bytes(cargo, each) for each in cargo.left)
@@ -190,7 +196,7 @@ class Hauling:
     def failed(self, led: Led, node: int) -> None:
         """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
         life = led.copies.get(node)
-        cargo = None if life is None or life.transfer is None else self.lane.find(life.transfer)
+        cargo = None if life is None else self.lane.find(life.transfer)
         if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
             self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
             self._gauges[cargo.number].is_idle = True
@@ -323,12 +329,7 @@ class Hauling:
         self._moved[cargo.number] = (left, self._site.now_s)
         self._gauges[cargo.number].allow(rate)
         for node in cargo.left:
-            for led in self._users.get((cargo.number, node), {}).values():
-                member = self._staff.members.get(self._name(node))
-                need = None if member is None else member.needs.get(led.owner)
-                if need is not None and need.transfer == cargo.number and not need.is_there:
-                    need.rate_bytes_per_s, need.is_told = rate, False
-                    self._staff.hurry(self._name(node), led.owner, self._site.now_s)
+            self._staff.set_rate(self._name(node), cargo.number, rate, self._site.now_s)
 
     def _is_stuck(self, cargo: Cargo) -> bool:
         """Whether next to nothing comes of what it may take."""
@@ -339,22 +340,16 @@ class Hauling:
 
     def _arrived_bytes(self, cargo: Cargo, node: int) -> int:
         member = self._staff.members.get(self._name(node))
-        found = [0]
-        for led in self._users.get((cargo.number, node), {}).values():
-            need = None if member is None else member.needs.get(led.owner)
-            if need is not None and need.digest == cargo.image.digest:
-                found.append(need.arrived_bytes)
-        return max(found)
+        return 0 if member is None else member.arrived_bytes(cargo.number)
 
     def _is_coming(self, cargo: Cargo) -> bool:
         """Whether any bytes of a transfer arrive anywhere."""
         members = [self._staff.members.get(self._name(node)) for node in cargo.left]
-        needs = [need for each in members if each is not None for need in each.needs.values()]
-        return any(need.rate for need in needs if need.transfer == cargo.number)
-
-    def _upstream(self, cargo: Cargo, node: int) -> tuple[str, ...]:
-        place = cargo.nodes.index(node) if node in cargo.nodes else 0
-        return tuple(self._name(each) for each in reversed(cargo.nodes[:place]))
+        return any(need.rate for each in members if each is not None for need in each.needs_of(cargo.number))
 
     def _name(self, node: int) -> str:
         return self._site.book.timeline.nodes[node].name
+
+
+def _has_deadline(number: int) -> bool:
+    return TransferClass.of(number) is TransferClass.DEADLINE

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Iterator
 from outrider.core.model import Resources
 from outrider.core.nodes.busy import Busy, Taken
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
-from outrider.rms.base import JobState, RmsJob, Sight
+from outrider.rms.base import RmsJob, Sight
+from outrider.service.desk.nodes.running_jobs import RunningJobs
 from outrider.service.desk.state.site import Site
 
-FOREVER_S = 366 * 86_400
-"""A job without a limit is taken to run so long."""
-OCCUPYING = (JobState.STARTING, JobState.RUNNING)
 Claim = tuple[tuple[str, ...], int, int]
 """A reservation's nodes, from when, until when."""
 
@@ -24,8 +22,7 @@ class Occupancy:
         self._site = site
         timeline = site.book.timeline
         self.busy = Busy(timeline.layout, [row.capacity for row in timeline.rows])
-        self._jobs: dict[str, tuple[RmsJob, int]] = {}
-        """Jobs that have nodes, and until when they were taken to have them."""
+        self._jobs = RunningJobs()
         self._claims: dict[str, Claim] = {}
 
     def look(self, sight: Sight) -> None:
@@ -40,26 +37,10 @@ class Occupancy:
         self._claims = claims
 
     def _look_at_jobs(self, sight: Sight) -> None:
-        now_s, before = self._site.now_s, self._jobs
-        soon_s = now_s + self._site.settings.look_every_s
-        found: dict[str, tuple[RmsJob, int]] = {}
-        for job in sight.jobs:
-            if job.state not in OCCUPYING or job.reservation is not None:
-                continue
-            known = before.get(job.key)
-            if known is None or known[1] < soon_s or (known[0] is not job and known[0] != job):
-                # One that outlives its limit goes on until it is seen to have ended.
-                known = job, max(self._limit_s(job), soon_s)
-                self.busy.know(f"job {job.key}", tuple(self._running(job, known[1])))
-            found[job.key] = known
-        for key in before:
-            if key not in found:
-                self.busy.know(f"job {key}", ())
-        self._jobs = found
-
-    def _limit_s(self, job: RmsJob) -> int:
-        start_s = self._site.now_s if job.start_s is None else job.start_s
-        return start_s + (FOREVER_S if job.limit_s is None else job.limit_s)
+        now_s = self._site.now_s
+        for change in self._jobs.look(sight, now_s, now_s + self._site.settings.look_every_s):
+            taken = () if change.after is None else tuple(self._running(change.after, change.end_s))
+            self.busy.know(f"job {change.key}", taken)
 
     def _running(self, job: RmsJob, end_s: int) -> Iterator[Taken]:
         number_of, now_s = self._site.book.timeline.number_of, self._site.now_s

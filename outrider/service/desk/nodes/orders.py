@@ -7,8 +7,9 @@ service that died are no special cases. Nothing here knows why something is need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from outrider.service.desk.nodes.earlier_pins import EarlierPins
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News
 from outrider.service.desk.nodes.sources import is_to_begin_anew, rate_of, sources
 from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Member, Need
@@ -57,12 +58,7 @@ class Staff:
         """By node and owner, the node that waits for that one to have been told."""
         self._under_way = 0
         self._number = 0
-        self.spares: Callable[[str], bool] = lambda owner: False
-        """Owners whose pins stay although nothing is known to need them."""
-        self.knows_all: Callable[[], bool] = lambda: False
-        """Whether all that may be on its way to nodes is known by now: what else is, is stopped."""
-        self.strangers: frozenset[str] = frozenset()
-        """Reservations of which the batch system knows, and we do not: their pins are somebody's promises."""
+        self.earlier = EarlierPins()
 
     def assemble(self, names: Collection[str], owners: Mapping[str, Collection[str]], now_s: int) -> None:
         """These are the site's nodes, and only these owners have needs, each on its nodes; what is known
@@ -70,6 +66,7 @@ class Staff:
 
         New nodes are asked what they have, though not all at once.
         """
+        self.earlier.begin()
         for name in [name for name in self.members if name not in names]:
             member = self.members.pop(name)
             self.silent.pop(name, None)
@@ -182,6 +179,14 @@ class Staff:
         member = self.members[node]
         member.needs[owner].next_s = now_s
         self._plan(member, now_s)
+
+    def set_rate(self, node: str, transfer: int, rate_bytes_per_s: int, now_s: int) -> None:
+        """Let a transfer that is under way to a node take so much of the link from now on."""
+        member = self.members.get(node)
+        for need in () if member is None else member.needs_of(transfer):
+            if not need.is_there:
+                need.rate_bytes_per_s, need.is_told = rate_bytes_per_s, False
+                self.hurry(node, need.owner, now_s)
 
     def watch(self, node: str, now_s: int, until_s: int) -> None:
         """Ask a node now whether it is there; until then its silence counts for more than elsewhere."""
@@ -296,10 +301,10 @@ class Staff:
             for owner in image.owners:
                 need = member.needs.get(owner)
                 is_needed = need is not None and need.digest == image.digest
-                if not is_needed and owner not in self.strangers and not self.spares(owner):
+                if not is_needed and not self.earlier.stay(owner, now_s):
                     member.unpins.setdefault((image.digest, owner), now_s)
         needed = {need.digest for need in member.needs.values()}
-        for each in member.arriving if self.knows_all() else ():
+        for each in member.arriving if self.earlier.is_all_known(now_s) else ():
             if each.digest not in needed and not each.has_failed:
                 member.stops[each.digest] = None
 

@@ -15,9 +15,8 @@ from outrider.core.reservations.book import Plan
 from outrider.core.reservations.refusal import size
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.state import Member
-from outrider.service.desk.reservations.alarms import Alarms
-from outrider.service.desk.reservations.repair import Mending
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
 from outrider.service.ports import NodeRoom
 
@@ -28,11 +27,10 @@ ROUND_S = 60
 class Rooms:
     """All pools of the site."""
 
-    def __init__(self, site: Site, staff: Staff, alarms: Alarms, mending: Mending, log: Log) -> None:
+    def __init__(self, site: Site, staff: Staff, troubles: Troubles, log: Log) -> None:
         self._site = site
         self._staff = staff
-        self._alarms = alarms
-        self._mending = mending
+        self._troubles = troubles
         self._log = log
         self._last: dict[str, NodeRoom] = {}
         """What each node has said, as it was entered in the book."""
@@ -73,7 +71,7 @@ class Rooms:
             self._note_full(member.name, number, room)
             is_new = self._encumber(member.name, encumbrance_of(room))
         pool = self._site.book.pools.pools[number]
-        if self._mending.crowded or not pool.is_roomy:
+        if self._troubles.has_crowded or not pool.is_roomy:
             self._look_for_crowded(member, number)
         return room if is_new else None
 
@@ -132,25 +130,21 @@ class Rooms:
 
     def _look_for_crowded(self, member: Member, number: int) -> None:
         """Promises whose images cannot come to a node, since others hold its room or its disk is full."""
-        site, crowded = self._site, self._mending.crowded
+        site = self._site
         here = {each.digest for each in member.arriving if not each.has_failed} | member.images.keys()
         names = crowded_out(site.book, number, here, site.now_s)
         for name in names:
             live = site.live.get(name)
             if live is None:
                 continue
-            nodes = crowded.get(name, frozenset())
-            crowded[name] = nodes | {member.name}
             pool = site.book.pools.pools[number]
-            self._alarms.troubled.setdefault(
+            self._troubles.note_crowded(
                 name,
+                member.name,
                 f"image {live.document.uri} has no room in the pool of {member.name}, of whose "
                 f"{size(pool.room_bytes or 0)} others hold {size(pool.foreign_bytes)}",
             )
-        for name in [name for name, nodes in crowded.items() if member.name in nodes and name not in names]:
-            crowded[name] -= {member.name}
-            if not crowded[name]:
-                del crowded[name]
+        self._troubles.keep_crowded(member.name, names)
 
 
 def known_room(member: Member, used_bytes: int, now_s: int) -> NodeRoom | None:

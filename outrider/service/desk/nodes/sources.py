@@ -6,10 +6,19 @@ its rate, and its place in the chain. Best effort is held back at its other node
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from outrider.service.desk.nodes.state import Member, Need
 from outrider.service.ports import Relay, Source
+
+T = TypeVar("T", int, str)
+
+
+def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
+    """The nodes that pass an image on to this one, the nearest first."""
+    place = nodes.index(node) if node in nodes else 0
+    return tuple(reversed(nodes[:place]))
 
 
 def rate_of(member: Member, need: Need) -> int | None:

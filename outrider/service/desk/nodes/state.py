@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from outrider.service.ports import Arriving, NodeImage, NodeRoom, Readers, TellNode
 
+MOST_FAILURES = 3
+"""After so many failures in a row an image is not expected on a node any more."""
+WRONG_BYTES = "wrong-bytes"
+"""The node's word for bytes that are not those of the digest."""
 WATCHED_AWAY_S = 10
 """A node that is watched is away after so long without an answer: a daemon that is started anew is back
 by then."""
@@ -43,6 +48,16 @@ class Need:
     code: str = ""
     """The kind of its last failure, as the node calls it."""
     words: str = ""
+
+    @property
+    def has_failed_often(self) -> bool:
+        """Whether something else is to be tried."""
+        return self.failures >= MOST_FAILURES
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether at its address is another image than was wanted."""
+        return self.code == WRONG_BYTES
 
 
 @dataclass(slots=True)
@@ -94,6 +109,14 @@ class Member:
     @property
     def to_keep_bytes(self) -> int:
         return max(self.promised_bytes, *self.tentative.values(), 0)
+
+    def needs_of(self, transfer: int) -> Iterator[Need]:
+        """Those that a transfer is to satisfy."""
+        return (need for need in self.needs.values() if need.transfer == transfer)
+
+    def arrived_bytes(self, transfer: int) -> int:
+        """How much of a transfer's image is here."""
+        return max((need.arrived_bytes for need in self.needs_of(transfer)), default=0)
 
     def is_away(self, now_s: int, after_s: int) -> bool:
         if self.silent_since_s is None:

@@ -1,7 +1,6 @@
 """What others take of the nodes: jobs that run outside our reservations, and reservations that are not ours.
 
-It is entered in the book, so that nothing is promised against it. From one look to the next only what
-has changed is looked at: of thousands of jobs that run few begin or end in between.
+It is entered in the book, so that nothing is promised against it.
 """
 
 from __future__ import annotations
@@ -10,29 +9,23 @@ from collections.abc import Iterable, Iterator
 
 from outrider.core.nodes.occupation import Occupation, Occupied, occupy, vacate
 from outrider.core.restart.kept import KeptSlot
-from outrider.rms.base import JobState, RmsJob, Sight
-from outrider.service.desk.reservations.alarms import Alarms
-from outrider.service.desk.reservations.repair import Mending
+from outrider.rms.base import RmsJob, Sight
+from outrider.service.desk.nodes.running_jobs import RunningJobs
 from outrider.service.desk.state.site import Site
-
-FOREVER_S = 366 * 86_400
-"""A job without a limit is taken to run so long."""
-OCCUPYING = (JobState.STARTING, JobState.RUNNING)
+from outrider.service.desk.state.troubles import Troubles
 
 
 class Takings:
     """Occupations, as they were entered."""
 
-    def __init__(self, site: Site, alarms: Alarms, mending: Mending) -> None:
+    def __init__(self, site: Site, troubles: Troubles) -> None:
         self._site = site
-        self._alarms = alarms
-        self._mending = mending
+        self._troubles = troubles
         self._capacity = {node.name: node.capacity for node in site.book.timeline.nodes}
         self._occupied: dict[str, tuple[Occupation, Occupied]] = {}
-        self._jobs: dict[str, tuple[RmsJob, int]] = {}
-        """Jobs that have nodes, and until when they are taken to have them."""
+        self._jobs = RunningJobs()
         self._on: dict[str, dict[str, int]] = {}
-        """By node, these jobs and until when."""
+        """By node, the jobs that have it and until when they are taken to."""
         self._last: dict[str, str] = {}
         """By node, the name of what is entered for its jobs: a reservation takes whole nodes, so that the
         one that ends last is enough."""
@@ -79,9 +72,8 @@ class Takings:
             if live is None:
                 continue
             taken = frozenset(slot.node for slot in occupation.slots) & frozenset(live.nodes)
-            self._mending.taken[collided] = self._mending.taken.get(collided, frozenset()) | taken
             words = f"{name} is on {', '.join(sorted(taken)[:3])} in its time"
-            self._alarms.troubled.setdefault(collided, words)
+            self._troubles.note_taken(collided, taken, words)
             yield f"{name} takes what reservation {collided} was promised"
 
     def _foreign(self, sight: Sight) -> Iterator[Occupation]:
@@ -115,26 +107,13 @@ class Takings:
 
     def _changed(self, sight: Sight) -> list[str]:
         """The nodes whose jobs have begun, have ended, or go on for longer than they should, in order."""
-        before, found = self._jobs, dict[str, tuple[RmsJob, int]]()
         changed: set[str] = set()
         least_s = sight.at_s + 2 * self._site.settings.look_every_s
-        for job in sight.jobs:
-            if job.reservation is not None or job.state not in OCCUPYING:
-                continue
-            known = before.get(job.key)
-            if known is None or known[1] <= least_s or (known[0] is not job and known[0] != job):
-                if known is not None:
-                    changed |= self._leave(known[0])
-                start_s = sight.at_s if job.start_s is None else job.start_s
-                end_s = start_s + (FOREVER_S if job.limit_s is None else job.limit_s)
-                # One that outlives its limit goes on until it is seen to have ended.
-                known = job, max(end_s, least_s)
-                changed |= self._have(job, known[1])
-            found[job.key] = known
-        for key, (job, _) in before.items():
-            if key not in found:
-                changed |= self._leave(job)
-        self._jobs = found
+        for change in self._jobs.look(sight, sight.at_s, least_s):
+            if change.before is not None:
+                changed |= self._leave(change.before)
+            if change.after is not None:
+                changed |= self._have(change.after, change.end_s)
         return sorted(changed)
 
     def _have(self, job: RmsJob, end_s: int) -> set[str]:

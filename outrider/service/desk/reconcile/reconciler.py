@@ -18,11 +18,11 @@ from outrider.service.desk.nodes.state import Member
 from outrider.service.desk.nodes.watch import Watching
 from outrider.service.desk.reconcile.foreign_use import Takings
 from outrider.service.desk.reservations.admission import Admitting
-from outrider.service.desk.reservations.alarms import Alarms
 from outrider.service.desk.reservations.copies import Copies
 from outrider.service.desk.reservations.lifecycle import Lifetimes
 from outrider.service.desk.reservations.repair import Mending
 from outrider.service.desk.state.site import Live, Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
 from outrider.service.requests import Caller
 
@@ -47,7 +47,7 @@ class Reconciling:
         staff: Staff,
         admitting: Admitting,
         copies: Copies,
-        alarms: Alarms,
+        troubles: Troubles,
         mending: Mending,
         lifetimes: Lifetimes,
         watching: Watching,
@@ -57,9 +57,9 @@ class Reconciling:
         self._staff = staff
         self._admitting = admitting
         self._copies = copies
-        self._alarms = alarms
+        self._troubles = troubles
         self._mending = mending
-        self._takings = Takings(site, alarms, mending)
+        self._takings = Takings(site, troubles)
         self._watching = watching
         self._lifetimes = lifetimes
         self._log = log
@@ -169,7 +169,7 @@ class Reconciling:
         self._log.warning("node is gone", node=name, words=words)
         for live in site.live.values():
             if name in live.nodes and live.reservation.end_s > site.now_s:
-                self._alarms.troubled.setdefault(live.name, words)
+                self._troubles.note(live.name, words)
 
     def _ours(self, sight: Sight) -> Iterator[str]:
         site = self._site
@@ -186,7 +186,9 @@ class Reconciling:
                     self._admitting.confirm(live)
                     yield f"reservation {live.name} is another in the batch system: it is put right"
         others = sorted(seen.keys() - site.live.keys())
-        self._staff.strangers = frozenset(name for name in others if site.store.reservation(name) is None)
+        self._staff.earlier.keep_for_reservations(
+            name for name in others if site.store.reservation(name) is None
+        )
         for name in others:
             yield from self._orphan(name)
 

@@ -35,8 +35,6 @@ class Alarms:
         self._log = log
         self._meter = meter
         self.link = LinkWatch()
-        self.troubled: dict[str, str] = {}
-        """Reservations for which another node is to be looked for, and why."""
 
     def judge(self, moving: Moving) -> None:
         """Compare progress with the plan; warn, and give more rate, before a deadline is lost.

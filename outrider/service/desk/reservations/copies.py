@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from outrider.core.images.restaging import copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
 from outrider.core.restart.kept import keep_reservation
+from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, News
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.sources import has_others
@@ -16,32 +16,33 @@ from outrider.service.desk.reservations.alarms import Alarms
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import Executing
 from outrider.service.desk.state.site import Live, Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
 from outrider.store.states import State, TransferState
 
-MOST_FAILURES = 3
-"""After so many failures in a row another node is looked for."""
 MOST_SOURCES = 8
-WRONG_BYTES = "wrong-bytes"
-
-LostCopy = Callable[[str, str], None]
-"""A node, and the image that it does not have after all."""
 
 
 class Copies:
     """What nodes say of the images that reservations need."""
 
-    def __init__(self, site: Site, staff: Staff, executing: Executing, alarms: Alarms, log: Log) -> None:
+    def __init__(
+        self,
+        site: Site,
+        staff: Staff,
+        executing: Executing,
+        alarms: Alarms,
+        troubles: Troubles,
+        events: EventRouter,
+        log: Log,
+    ) -> None:
         self._site = site
         self._staff = staff
         self._executing = executing
         self._alarms = alarms
+        self._troubles = troubles
+        self._events = events
         self._log = log
-        self.lost_copy: LostCopy = lambda node, key: None
-        """Told of every copy that is gone: jobs may have counted on it, too."""
-        self.found_copy: LostCopy = lambda node, key: None
-        """Told of every copy that came by itself."""
-        executing.given_up = lambda node, key: self.lost_copy(node, key)
 
     def heard(self, news: list[News]) -> None:
         """What a node has said."""
@@ -74,7 +75,7 @@ class Copies:
         dropped = copy_arrived(site.book, node, key, site.now_s)
         site.end_transfers(dropped, TransferState.WITHDRAWN)
         site.touch(before - set(dropped))
-        self.found_copy(node, key)
+        self._events.publish(CopyFound(node, key))
         for name in sorted(users & site.live.keys()):
             live = site.live[name]
             site.change(live, kept=keep_reservation(site.book, name))
@@ -88,9 +89,8 @@ class Copies:
         answer = restage(site.book, live.name, site.now_s)
         site.change(live, kept=keep_reservation(site.book, live.name))
         if isinstance(answer, Refusal):
-            self._alarms.troubled[live.name] = (
-                f"{why}, and cannot be brought there again: {reason_of(answer)}"
-            )
+            reason = reason_of(answer)
+            self._troubles.replace(live.name, f"{why}, and cannot be brought there again: {reason}")
             return
         site.touch(transfer.number for transfer in answer.transfers)
         live.ready &= {node for node in live.ready if self._staff.has_copy(node, live.name)}
@@ -98,7 +98,7 @@ class Copies:
             site.change(live, state=State.PREPARING, why=why)
         site.note("repair", live.name, "planned", f"{why}: it is brought there again")
         if answer.is_late:
-            self._alarms.troubled[live.name] = f"{why}: it can be there again only after the start"
+            self._troubles.replace(live.name, f"{why}: it can be there again only after the start")
         self._executing.arrange(live)
 
     def _arrived(self, live: Live, node: str) -> None:
@@ -158,7 +158,7 @@ class Copies:
         lost = lose_copy(site.book, node, key, site.now_s)
         site.end_transfers(lost.dropped, TransferState.WITHDRAWN)
         self._executing.prune()
-        self.lost_copy(node, key)
+        self._events.publish(CopyLost(node, key))
         for name in lost.users:
             live = site.live.get(name)
             if live is not None:
@@ -176,11 +176,11 @@ class Copies:
             failures=need.failures,
             words=need.words,
         )
-        if need.code == WRONG_BYTES and not self._may_come_from_others(node, need):
+        if need.is_wrong and not self._may_come_from_others(node, need):
             self._spoil(live, need.words)
             return
-        if need.failures >= MOST_FAILURES:
-            self._alarms.troubled[live.name] = f"image {need.uri} does not reach {node}: {need.words}"
+        if need.has_failed_often:
+            self._troubles.replace(live.name, f"image {need.uri} does not reach {node}: {need.words}")
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
         if moving is not None:
             self._alarms.judge(moving)
@@ -188,7 +188,7 @@ class Copies:
     def _may_come_from_others(self, node: str, need: Need) -> bool:
         """Whether a node that has the right bytes is still to be asked for them."""
         members = self._staff.members
-        return need.failures < MOST_FAILURES and has_others(members, members[node], need)
+        return not need.has_failed_often and has_others(members, members[node], need)
 
     def _spoil(self, live: Live, words: str) -> None:
         """At its address is another image, and nobody has the one that was promised: to bring it again
@@ -201,7 +201,7 @@ class Copies:
         for node in lacking:
             self.lose(node, live.document.image.key, words)
         site.change(live, kept=keep_reservation(site.book, live.name))
-        self._alarms.troubled.pop(live.name, None)
+        self._troubles.forget(live.name)
         self._alarms.endanger(live, live.spoiled)
 
     def _moved(self, live: Live, node: str) -> None:

@@ -7,12 +7,12 @@ when others would be late for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from outrider.core.images.reuse import Life
 from outrider.core.model import Transfer
 from outrider.core.restart.kept import keep_transfers
+from outrider.service.desk.events import CopyLost, EventRouter, TransferBegun
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.nodes.watch import begin_s
 from outrider.service.desk.reservations.alarms import Alarms
@@ -36,6 +36,7 @@ class Executing:
         agenda: Agenda,
         carriage: Carriage,
         alarms: Alarms,
+        events: EventRouter,
         log: Log,
         meter: Meter,
     ) -> None:
@@ -44,12 +45,9 @@ class Executing:
         self._agenda = agenda
         self._carriage = carriage
         self._alarms = alarms
+        self._events = events
         self._log = log
         self._meter = meter
-        self.begun: Callable[[int], None] = lambda number: None
-        """Told of every transfer that begins: jobs may count on it, too."""
-        self.given_up: Callable[[str, str], None] = lambda node, key: None
-        """Told of copies that jobs may have counted on, and that never came."""
 
     def take_up(self) -> None:
         """After a start: tell nodes what they are to have by now."""
@@ -191,7 +189,7 @@ class Executing:
             self.arrange(live)
             if live.record.state is State.ACCEPTED:
                 site.change(live, state=State.PREPARING)
-        self.begun(transfer.number)
+        self._events.publish(TransferBegun(transfer.number))
 
     def _overdue(self, transfer: Transfer) -> bool:
         """The planned time of a transfer is over. True if the link has been freed."""
@@ -223,7 +221,7 @@ class Executing:
             if name in moving.given_up and not self._is_promised(life):
                 # Nobody may count on a copy that never came.
                 site.book.pools.lose(node, life)
-                self.given_up(name, life.image.key)
+                self._events.publish(CopyLost(name, life.image.key))
         if state is TransferState.DONE:
             site.done_transfer(kept)
         else:
@@ -256,8 +254,6 @@ class Executing:
         until_s = live.reservation.end_s + site.settings.grace_s
         if before is not None and (before.transfer, before.until_s) == (transfer, until_s):
             return
-        nodes = () if moving is None else moving.transfer.nodes
-        place = nodes.index(node) if node in nodes else 0
         need = Need(
             owner=live.name,
             digest=document.digest,
@@ -269,6 +265,6 @@ class Executing:
             transfer=transfer,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
-            upstream=tuple(reversed(nodes[:place])),
+            upstream=() if moving is None else before_in_chain(moving.transfer.nodes, node),
         )
         self._staff.need(node, need, site.now_s)

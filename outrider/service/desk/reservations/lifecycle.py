@@ -19,6 +19,7 @@ from outrider.service.desk.reservations.execution import Executing
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.documents import Record
 from outrider.service.desk.state.site import REFUSED, Live, Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
 from outrider.store.records import Effect
@@ -35,6 +36,7 @@ class Lifetimes:
         admitting: Admitting,
         executing: Executing,
         alarms: Alarms,
+        troubles: Troubles,
         watching: Watching,
         log: Log,
         meter: Meter,
@@ -45,6 +47,7 @@ class Lifetimes:
         self._admitting = admitting
         self._executing = executing
         self._alarms = alarms
+        self._troubles = troubles
         self._log = log
         self._meter = meter
 
@@ -63,7 +66,7 @@ class Lifetimes:
         for live in site.live.values():
             if live.record.state is State.ENDANGERED and live.is_confirmed and live.name in site.book.entries:
                 # What stood in its way may be gone.
-                self._alarms.troubled.setdefault(live.name, live.record.why)
+                self._troubles.note(live.name, live.record.why)
         # What waits on the link may be late by now: that is told with the rest.
         self._executing.run_link()
 
@@ -112,11 +115,11 @@ class Lifetimes:
         site = self._site
         gone = site.gone_nodes(live)
         if gone:
-            why = self._alarms.troubled.get(live.name, live.danger)
+            why = self._troubles.why(live.name) or live.danger
             words = f"its time has come, and {', '.join(gone[:3])} cannot be used"
             self._alarms.endanger(live, f"{words}: {why}" if why else words)
         if live.is_refused or gone:
-            self._alarms.troubled.setdefault(live.name, live.danger)
+            self._troubles.note(live.name, live.danger)
             return
         if live.is_ready and live.name in site.book.entries:
             self._alarms.measure_slack(live)
@@ -131,7 +134,7 @@ class Lifetimes:
         self._alarms.endanger(
             live, f"its time has come, and image {live.document.uri} is not on {', '.join(lacking[:3])}"
         )
-        self._alarms.troubled.setdefault(live.name, live.danger)
+        self._troubles.note(live.name, live.danger)
 
     def _end(self, live: Live) -> None:
         kept, start_s = live.kept, live.reservation.start_s
@@ -160,7 +163,7 @@ class Lifetimes:
         site.change(live, state=state, why=words, receipt=replace(live.kept, is_met=is_met, words=words))
         site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
         site.todo([unreserve_effect(live, site.now_s)])
-        self._alarms.troubled.pop(live.name, None)
+        self._troubles.forget(live.name)
         site.leave(live)
 
     def _find_again(self, live: Live, why: str) -> None:

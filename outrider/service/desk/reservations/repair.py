@@ -14,10 +14,9 @@ from outrider.service.desk.reservations.copies import Copies
 from outrider.service.desk.reservations.decision import reason_of
 from outrider.service.desk.reservations.execution import Executing
 from outrider.service.desk.state.site import Live, Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
 
-MOST_FAILURES = 3
-"""After so many failures in a row a node is gone round."""
 RETRY_S = 30
 MOST_MOVES = 2
 """So often a reservation is moved since its image does not come: if it comes nowhere, that is its
@@ -35,6 +34,7 @@ class Mending:
         executing: Executing,
         copies: Copies,
         alarms: Alarms,
+        troubles: Troubles,
         log: Log,
     ) -> None:
         self._site = site
@@ -43,26 +43,22 @@ class Mending:
         self._executing = executing
         self._copies = copies
         self._alarms = alarms
+        self._troubles = troubles
         self._log = log
         self._tried_s: dict[str, int] = {}
         self._moves: Counter[str] = Counter()
         """How often each was moved since its image did not come."""
-        self.taken: dict[str, frozenset[str]] = {}
-        """Nodes that others have taken although they were promised to a reservation."""
-        self.crowded: dict[str, frozenset[str]] = {}
-        """Nodes whose pools have no room for a reservation's image, since others hold it."""
 
     def mend(self) -> None:
         """Try what is to be tried now."""
-        troubled, live = self._alarms.troubled, self._site.live
-        for name in sorted(
-            troubled.keys() & live.keys(), key=lambda name: (live[name].reservation.start_s, name)
-        ):
+        troubles, live = self._troubles, self._site.live
+        known = [name for name in troubles if name in live]
+        for name in sorted(known, key=lambda name: (live[name].reservation.start_s, name)):
             if self._tried_s.get(name, 0) <= self._site.now_s:
-                self._mend(live[name], troubled[name])
-        for name in [name for name in troubled if name not in live]:
-            del troubled[name]
-        for name in [name for name in self._tried_s if name not in troubled]:
+                self._mend(live[name], troubles.why(name))
+        for name in [name for name in troubles if name not in live]:
+            troubles.forget(name)
+        for name in [name for name in self._tried_s if name not in troubles]:
             del self._tried_s[name]
         for name in [name for name in self._moves if name not in live]:
             del self._moves[name]
@@ -79,8 +75,7 @@ class Mending:
     def bad_nodes(self, live: Live) -> frozenset[str]:
         """The nodes that a reservation had better not have."""
         site = self._site
-        bad = {*self.taken.get(live.name, ()), *self.crowded.get(live.name, ())}
-        bad.update(site.gone_nodes(live))
+        bad = {*self._troubles.bad_nodes(live.name), *site.gone_nodes(live)}
         if self._moves[live.name] < MOST_MOVES:
             bad |= self._failing(live)
         return frozenset(bad)
@@ -91,7 +86,7 @@ class Mending:
         for name in live.nodes:
             member = self._staff.members.get(name)
             need = None if member is None else member.needs.get(live.name)
-            if need is not None and need.failures >= MOST_FAILURES and not need.is_there:
+            if need is not None and need.has_failed_often and not need.is_there:
                 found.add(name)
         return found
 
@@ -152,7 +147,5 @@ class Mending:
             self._alarms.endanger(live, why)
 
     def _forget(self, live: Live) -> None:
-        self._alarms.troubled.pop(live.name, None)
+        self._troubles.forget(live.name)
         self._tried_s.pop(live.name, None)
-        self.taken.pop(live.name, None)
-        self.crowded.pop(live.name, None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outrider.core.model import Transfer
-from outrider.service.desk.nodes.link_use import Gauge
 from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.state.link_use import Gauge
 from outrider.service.desk.state.site import Moving, Site
 
 ASIDE_SHARE = 10
@@ -50,13 +50,8 @@ class Carriage:
         found: list[tuple[int, int]] = []
         for name in sorted(moving.left):
             member = self._staff.members.get(name)
-            needs = [] if member is None else member.needs.values()
-            for need in needs:
-                if need.transfer == moving.transfer.number:
-                    found.append((need.arrived_bytes, need.rate))
-                    break
-            else:
-                found.append((0, 0))
+            needs = () if member is None else member.needs_of(moving.transfer.number)
+            found.append(next(((need.arrived_bytes, need.rate) for need in needs), (0, 0)))
         return min(found, default=(moving.transfer.image.size_bytes, 0))
 
     def watch(self, moving: Moving) -> None:
@@ -71,14 +66,7 @@ class Carriage:
             if member.silent_since_s is not None:
                 gauge.forget()
                 return
-            arrived_bytes += max(
-                (
-                    each.arrived_bytes
-                    for each in member.needs.values()
-                    if each.transfer == moving.transfer.number
-                ),
-                default=0,
-            )
+            arrived_bytes += member.arrived_bytes(moving.transfer.number)
         gauge.note(self._site.now_s, arrived_bytes)
 
     def is_idle(self, moving: Moving) -> bool:
@@ -100,8 +88,8 @@ class Carriage:
         """What the first of its nodes says to which it does not come."""
         for name in sorted(moving.left):
             member = self._staff.members.get(name)
-            for need in [] if member is None else member.needs.values():
-                if need.transfer == moving.transfer.number and need.failures and need.words:
+            for need in () if member is None else member.needs_of(moving.transfer.number):
+                if need.failures and need.words:
                     return f"{name}: {need.words}"
         return ""
 
@@ -113,12 +101,7 @@ class Carriage:
         if moving.gauge is not None:
             moving.gauge.allow(rate_bytes_per_s)
         for node in sorted(moving.left):
-            member = self._staff.members.get(node)
-            for need in [] if member is None else member.needs.values():
-                if need.transfer == moving.transfer.number:
-                    need.rate_bytes_per_s = rate_bytes_per_s
-                    need.is_told = False
-                    self._staff.hurry(node, need.owner, self._site.now_s)
+            self._staff.set_rate(node, moving.transfer.number, rate_bytes_per_s, self._site.now_s)
 
     def aside_rate(self) -> int:
         """What one that had its time may still take, so that others do not miss it."""

@@ -17,9 +17,6 @@ from outrider.core.model import Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
 from outrider.core.restart.kept import KeptReservation, KeptTransfer, keep_done, keep_transfers
 from outrider.core.restart.restoring import Lost
-from outrider.service.desk.nodes.link_use import Gauge
-from outrider.service.desk.reservations.refusal_log import Noted, Refusals
-from outrider.service.desk.reservations.user_usage import Holding
 from outrider.service.desk.state.documents import (
     Document,
     Record,
@@ -28,6 +25,9 @@ from outrider.service.desk.state.documents import (
     write_document,
     write_record,
 )
+from outrider.service.desk.state.link_use import Gauge
+from outrider.service.desk.state.refusal_log import Noted, Refusals
+from outrider.service.desk.state.user_usage import Holding
 from outrider.service.settings import Settings
 from outrider.store.loading import load_book
 from outrider.store.promise import ProgressWrites, PromiseWrites

@@ -97,7 +97,7 @@ class Settling:
         workings = None if self._office.desk is None else self._office.desk._parts
         if workings is None:
             raise Violation("the service does not load its state")
-        site, alarms, lane = workings.site, workings.alarms, workings.hauling.lane
+        site, troubles, lane = workings.site, workings.troubles, workings.hauling.lane
         left = {
             "live": list(site.live),
             "moving": list(site.moving),
@@ -105,7 +105,7 @@ class Settling:
             "waiting": len(site.book.link),
             "running": site.book.link.running,
             "aside": list(site.book.link.aside),
-            "troubled": list(alarms.troubled),
+            "troubled": list(troubles),
             "jobs": list(workings.leading.led),
             "best effort": list(lane.all()),
         }

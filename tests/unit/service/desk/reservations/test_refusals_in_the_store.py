@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from outrider.service.answers import Decision
-from outrider.service.desk.reservations.refusal_log import HOUR_S, Noted, Refusals
+from outrider.service.desk.state.refusal_log import HOUR_S, Noted, Refusals
 from outrider.service.requests import Caller, Reserve
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, wanted

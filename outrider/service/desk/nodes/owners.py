@@ -1,0 +1,15 @@
+"""Under which names nodes pin images: a reservation's own, or one made of a job's key."""
+
+from __future__ import annotations
+
+JOB = "job-"
+
+
+def owner_of(job: str) -> str:
+    """Under which name nodes pin for a job."""
+    return f"{JOB}{job}"
+
+
+def job_of_owner(owner: str) -> str | None:
+    """The job that something is pinned for; None if it is a reservation."""
+    return owner.removeprefix(JOB) if owner.startswith(JOB) else None
