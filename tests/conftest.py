@@ -14,10 +14,11 @@ LONG = "OUTRIDER_TEST_LONG"
 
 
 def pytest_configure() -> None:
-    # A shell starts what it puts into the background with interrupts ignored, and so would be everything that
-    # tests start and interrupt: they would wait for its end in vain.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # What a shell starts in the background ignores these, and so would everything that tests start and
+    # interrupt: they would wait for its end in vain.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
