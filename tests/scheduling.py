@@ -10,9 +10,30 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 # A minute's file that begins last keeps everybody waiting, and xdist by itself begins with those that have
 # many tests, which are the short ones. The longest comes first.
-LONGEST_FIRST: tuple[str, ...] = (
+LONGEST_FIRST = (
     "tests/daemons/demo",
+    "tests/daemons/bench/test_short_forms_with_slurm.py",
+    "tests/daemons/bench/test_short_forms_with_grid_engine.py",
+    "tests/daemons/slurm/service/test_failures_of_people.py",
+    "tests/daemons/bench/test_short_form_of_accuracy.py",
+    "tests/daemons/installing/test_installed_grid.py",
+    "tests/daemons/gridengine/service/test_failures_of_images.py",
     "tests/daemons/gridengine/service/test_nodes_that_die.py",
+    "tests/simulation/dst/test_planted_service_faults.py",
+    "tests/daemons/walks/test_upgrade.py",
+    "tests/daemons/slurm/service/test_failures_of_images.py",
+    "tests/daemons/gridengine/service/test_failures_of_daemons.py",
+    "tests/simulation/dst/test_simulated_service.py",
+    "tests/daemons/gridengine/hooks/test_hooks_in_gridengine.py",
+    "tests/daemons/kill/test_killed_services.py",
+    "tests/daemons/slurm/service/test_users_share_the_link.py",
+    "tests/daemons/gridengine/service/test_reservations.py",
+    "tests/daemons/bench/test_short_forms.py",
+    "tests/security/test_room_of_promises.py",
+    "tests/security/growth/test_texts_grow.py",
+    "tests/daemons/kill/test_killed_processes.py",
+    "tests/daemons/installing/test_page.py",
+    "tests/daemons/slurm/hooks/test_hooks_in_slurm.py",
 )
 # Folders whose files have daemons in common, which another worker would start once more.
 SHARING = ("tests/daemons/demo",)
