@@ -10,6 +10,7 @@ import pytest
 from testbed.batchcluster import HEAD
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons.gridengine.service.jobs import advances
+from tests.daemons.hurried import HurriedGridEngineSite
 
 NODES = 4
 RATE_BITS_PER_S = 200_000_000
@@ -27,7 +28,7 @@ def site() -> Iterator[GridEngineSite]:
             pytest.fail(f"{lack}; in CI it must be there")
         pytest.skip(lack)
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
-        made = GridEngineSite(
+        made = HurriedGridEngineSite(
             cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
         )
         made.install()

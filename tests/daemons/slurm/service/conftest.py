@@ -10,6 +10,7 @@ import pytest
 
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
+from tests.daemons.hurried import HurriedSlurmSite
 from tests.daemons.slurm.service.jobs import in_slurm, instances, pins
 
 NODES = 4
@@ -33,7 +34,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     with site_cluster(
         NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
     ) as cluster:
-        made = OutriderSite(
+        made = HurriedSlurmSite(
             cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
         )
         made.install()
