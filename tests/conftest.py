@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.amount import LONG
 from tests.scheduling import LongestFirst, ordered
-
-LONG = "OUTRIDER_TEST_LONG"
 
 
 def pytest_configure() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.model import Image, Transfer
+from tests.amount import examples
 
 IMAGE = Image(uri="i", size_bytes=1)
 MODES = (None, 0, 2, 5)
@@ -111,7 +112,7 @@ events = st.lists(
     ),
     max_size=14,
 )
-SETTINGS = settings(max_examples=700, derandomize=True, deadline=None)
+SETTINGS = settings(max_examples=examples(700), derandomize=True, deadline=None)
 
 
 @SETTINGS
@@ -252,7 +253,7 @@ releases = st.lists(
 )
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None)
+@settings(max_examples=examples(1500), derandomize=True, deadline=None)
 @given(modes, releases)
 def test_with_releases_what_is_planned_is_kept_and_its_own_place_is_never_refused(
     mode: int | None, history: list[tuple[str, object]]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.model import Transfer
 from outrider.core.reservations.admission import Accepted, Rejected, assess
+from tests.amount import examples
 from tests.unit.core.books import A, B, accept, nodes, wanted
 from tests.unit.core.links.test_deadline_link import transfer
 from tests.unit.core.sites import Site
@@ -69,7 +70,7 @@ def is_in_time(new: Transfer, sequence: Sequence[Transfer], from_s: int) -> bool
 kept = st.lists(st.tuples(st.integers(1, 4), st.integers(4, 20)), max_size=5)
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None)
+@settings(max_examples=examples(1500), derandomize=True, deadline=None)
 @given(kept, st.integers(0, 20), st.integers(1, 4), st.integers(0, 30))
 def test_a_place_is_found_exactly_when_it_and_all_behind_it_are_in_time(
     waiting: list[tuple[int, int]], now_s: int, duration_s: int, deadline_s: int

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from outrider.core.model import Node, Resources
 from outrider.core.nodes.timeline import Timeline
 from outrider.core.reservations.sweep import SlotSweep, next_edge
+from tests.amount import examples
 from tests.unit.core.naive_slots import NaiveSlots
 
 HORIZON_S = 12
-SETTINGS = settings(max_examples=1200, derandomize=True, deadline=None)
+SETTINGS = settings(max_examples=examples(1200), derandomize=True, deadline=None)
 
 
 @st.composite

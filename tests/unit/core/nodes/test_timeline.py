@@ -19,6 +19,7 @@ from outrider.core.model import Node, Resources
 from outrider.core.nodes import timeline as module
 from outrider.core.nodes.capacity import Layout
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline, Timeline, numbers
+from tests.amount import examples
 from tests.unit.core.naive_slots import NaiveSlots, intervals
 
 HORIZON_S = 5
@@ -231,7 +232,8 @@ def test_four_different_nodes_agree_with_the_naive_model(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "BUCKET_S", 3)
 
     run_state_machine_as_test(
-        SlotTable, settings=settings(max_examples=40, stateful_step_count=20, derandomize=True, deadline=None)
+        SlotTable,
+        settings=settings(max_examples=examples(40), stateful_step_count=20, derandomize=True, deadline=None),
     )
 
 

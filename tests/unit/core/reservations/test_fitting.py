@@ -12,6 +12,7 @@ from outrider.core.model import Node, Resources
 from outrider.core.nodes import timeline as module
 from outrider.core.nodes.timeline import Timeline
 from outrider.core.reservations.fitting import Fit, fit
+from tests.amount import examples
 from tests.unit.core.naive_slots import NaiveSlots
 
 HORIZON_S = 6
@@ -75,7 +76,7 @@ def algorithm_1(
     return instances - left if left else chosen
 
 
-@settings(max_examples=1500, derandomize=True, deadline=None)
+@settings(max_examples=examples(1500), derandomize=True, deadline=None)
 @given(
     sites(),
     st.integers(1, 7),
