@@ -45,6 +45,7 @@ class _Checked:
     file: str
     is_valid: bool
     understood: str = ""
+    notes: tuple[str, ...] = ()
     faults: tuple[_Fault, ...] = ()
 
 
@@ -103,15 +104,18 @@ def _circumstances() -> Circumstances:
 
 
 def _checked(file: str, circumstances: Circumstances, *, of_policies: bool) -> _Checked:
+    from outrider.metadata.conversion import unused_keys
     from outrider.metadata.errors import FaultyFileError, key_path
     from outrider.metadata.policies import read_policies
     from outrider.metadata.workspace import read_workspace
 
+    notes: tuple[str, ...] = ()
     try:
         if of_policies:
             understood = f"policies with {len(read_policies(file).rules)} rules"
         else:
-            understood = _summary(read_workspace(file, circumstances), circumstances)
+            workspace = read_workspace(file, circumstances)
+            understood, notes = _summary(workspace, circumstances), unused_keys(workspace)
     except FaultyFileError as error:
         faults = tuple(
             _Fault(
@@ -125,7 +129,7 @@ def _checked(file: str, circumstances: Circumstances, *, of_policies: bool) -> _
         return _Checked(
             file=file, is_valid=False, faults=(_Fault(line=1, column=1, key="", message=message),)
         )
-    return _Checked(file=file, is_valid=True, understood=understood)
+    return _Checked(file=file, is_valid=True, understood=understood, notes=notes)
 
 
 def _summary(workspace: WorkspaceFile, circumstances: Circumstances) -> str:
@@ -149,6 +153,8 @@ def _print_lines(results: Sequence[_Checked]) -> None:
     for result in results:
         if result.is_valid:
             print(f"{result.file}: {result.understood}")
+        for note in result.notes:
+            print(f"{result.file}: note: {note}")
         for fault in result.faults:
             key = f"{fault.key}: " if fault.key else ""
             print(f"{result.file}:{fault.line}:{fault.column}: {key}{fault.message}")

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 
+from cachemgr.cli.tables import printable
 from outrider.cli.errors import OutputError
 
 
@@ -76,3 +77,9 @@ def check_writable(path: str | os.PathLike[str] | None) -> None:
 def say(text: str) -> None:
     """A remark on stderr, so that stdout holds results alone."""
     print(text, file=sys.stderr)
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    """What a user wrote and nothing uses."""
+    for note in notes:
+        print(f"outrider: note: {printable(note)}", file=sys.stderr)

@@ -76,6 +76,8 @@ class Decision:
     remedies: tuple[str, ...] = ()
     environment: str = ""
     slots: int = 0
+    notes: tuple[str, ...] = ()
+    """What of the workspace is not used, so that nobody relies on it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from outrider.cli.asking import wanted as wants
 from outrider.cli.asking.session import Session, add_asking, print_problems, session
 from outrider.cli.connection.client import FaultyRequestError, Json, in_path
 from outrider.cli.errors import CommandError, InputError, RefusedError
-from outrider.cli.output import print_json
+from outrider.cli.output import print_json, print_notes
 
 if TYPE_CHECKING:
     from outrider.service.answers import Decision
@@ -131,6 +131,8 @@ def _print(
             start = wants.typable_start(decision.earliest_start_s, asking.when)
             again = wants.words_with_start(arguments.words, start, drops_finish=drops_finish)
         print(refused_screen(decision, asking.when, asking.paint, refused, again))
+    if not asking.is_json:
+        print_notes(decision.notes)
     if decision.result != "accepted":
         raise RefusedError
 

@@ -10,7 +10,7 @@ from outrider.cli.asking import wanted as wants
 from outrider.cli.asking.session import add_asking, print_problems, session
 from outrider.cli.connection.client import FaultyRequestError, Json
 from outrider.cli.errors import InputError, UnreachableError
-from outrider.cli.output import print_json
+from outrider.cli.output import print_json, print_notes
 from outrider.cli.quantities import positive
 
 _EPILOG = """Prints the job's key. Everything from the script on belongs to the job, options included.
@@ -72,6 +72,8 @@ def submit(arguments: argparse.Namespace) -> None:
     if not isinstance(job, str):
         raise UnreachableError("the service's answer names no job: see outrider status, and its log")
     print(job)
+    notes = answer.get("notes") if isinstance(answer, dict) else None
+    print_notes([str(each) for each in notes] if isinstance(notes, list) else [])
 
 
 def _program(script: str) -> str:

@@ -137,6 +137,7 @@ def test_json_says_what_was_found(examples: Path, capsys: pytest.CaptureFixture[
         "file": "web.yaml",
         "is_valid": True,
         "understood": "workspace web, metadata alone",
+        "notes": [],
         "faults": [],
     }
     assert not draft["is_valid"]

@@ -9,8 +9,8 @@ from typing import Any
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
 
 VERSION = 1
-NOT_KEPT = ("environment", "slots")
-"""They follow from the nodes, and from what is configured now."""
+NOT_KEPT = ("environment", "slots", "notes")
+"""They follow from the nodes, from what is configured now, and from the request."""
 
 
 def write_decision(decision: Decision) -> str:

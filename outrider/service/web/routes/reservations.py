@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from outrider.metadata.conversion import unused_keys
 from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
-from outrider.service.requests import Cancel, Explain, ListReservations, Plan, Reserve, Show
+from outrider.service.requests import Cancel, Explain, ListReservations, Plan, Reserve, Show, Wanted
 from outrider.service.web.asking import Asker
 from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
 from outrider.service.web.requests.understanding import hash_of, understand_change
@@ -37,7 +39,7 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         if decision is None:
             wanted = await asker.wanted(caller, body)
             request = Reserve(wanted=wanted, key=key, request_hash=hashed)
-            decision = await asker.ask(caller, request, Decision)
+            decision = _noted(await asker.ask(caller, request, Decision), wanted)
         if decision.result == "refused":
             return answered(decision)
         return answered(decision, 201, {"Location": f"/v1/reservations/{decision.name}"})
@@ -45,7 +47,13 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
     @routes.post("/plans", response_model=Decision)
     async def plan(body: ReserveBody, caller: By) -> Response:
         """What a reservation would be answered now; nothing is changed."""
-        return answered(await asker.ask(caller, Plan(wanted=await asker.wanted(caller, body)), Decision))
+        wanted = await asker.wanted(caller, body)
+        return answered(_noted(await asker.ask(caller, Plan(wanted=wanted), Decision), wanted))
+
+
+def _noted(decision: Decision, wanted: Wanted) -> Decision:
+    """With what its workspace asks for in vain."""
+    return replace(decision, notes=unused_keys(wanted.workspace))
 
 
 def _add_looking(routes: APIRouter, asker: Asker) -> None:

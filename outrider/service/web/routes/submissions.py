@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from outrider.metadata.conversion import unused_keys
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import ReservationDetails, Trouble
@@ -22,9 +23,10 @@ from outrider.service.web.routes.routing import ERRORS, By, Key, answered
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submitted:
-    """The batch system's own name for the job."""
+    """The batch system's own name for the job, and what of its workspace is not used."""
 
     job: str
+    notes: tuple[str, ...] = ()
 
 
 def submission_routes(asker: Asker) -> APIRouter:
@@ -34,7 +36,9 @@ def submission_routes(asker: Asker) -> APIRouter:
     async def submit(body: SubmitBody, caller: By, key: Key = "") -> Response:
         """Hand a job over in the caller's name."""
         submission = await _read(asker, caller, body, key)
-        return answered(Submitted(job=await asker.wait_for(asker.front.submit(caller, submission))), 201)
+        job = await asker.wait_for(asker.front.submit(caller, submission))
+        notes = unused_keys(submission.workspace) if submission.workspace else ()
+        return answered(Submitted(job=job, notes=notes), 201)
 
     return routes
 

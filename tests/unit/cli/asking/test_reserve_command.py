@@ -169,6 +169,14 @@ def test_accepted_exits_with_0_and_names_what_to_type_next(file: str, capsys: Ca
     assert "outrider submit --reservation render-17 --nodes 4 SCRIPT\n" in shown
 
 
+def test_notes_are_remarks_beside_the_promise(service: Service, file: str, capsys: Capture) -> None:
+    noted = replace(ACCEPTED, notes=("metadata.roles is not used",))
+    service.on("POST", "/v1/reservations", Reply(status=201, value=noted))
+
+    assert main(["reserve", file]) == 0
+    assert capsys.readouterr().err == "outrider: note: metadata.roles is not used\n"
+
+
 def test_promise_is_shown_even_if_the_status_cannot_be_had(
     service: Service, file: str, capsys: Capture
 ) -> None:

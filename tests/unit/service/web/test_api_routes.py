@@ -48,6 +48,19 @@ def test_accepted_reservation_is_created_with_its_place(api: Server, front: Scri
     assert front.resolved[0][:3] == ("file:///images/a.qcow2", DIGEST, False)
 
 
+def test_user_is_told_of_what_is_not_used(api: Server) -> None:
+    text = WORKSPACE.replace("metadata:", "metadata:\n  roles: [{name: head, hosts: 'h[1-2]'}]", 1)
+
+    reserved = api.post("/v1/reservations", {"workspace": text})
+    planned = api.post("/v1/plans", {"workspace": text})
+    text = text.replace("  start: now+1hour\n", "")
+    submitted = api.post("/v1/submissions", {"argv": ["/bin/true"], "workspace": text})
+
+    for reply in (reserved, planned, submitted):
+        (note,) = reply.json["notes"]
+        assert note.startswith("metadata.roles is not used")
+
+
 def test_refused_reservation_is_an_answer_and_no_error(api: Server, front: ScriptedFront) -> None:
     front.answers["Reserve"] = type(DECISION)(
         **{**{name: getattr(DECISION, name) for name in DECISION.__slots__}, "result": "refused", "name": ""}
@@ -202,7 +215,7 @@ def test_job_is_submitted_with_its_workspace(api: Server, front: ScriptedFront) 
         "/v1/submissions", {"argv": ["./run", "a b"], "reservation": "render-17", "workspace": BEST_EFFORT}
     )
 
-    assert (reply.status, reply.json) == (201, {"job": "42"})
+    assert (reply.status, reply.json) == (201, {"job": "42", "notes": []})
     submission = front.last
     assert (submission.argv, submission.reservation) == (("./run", "a b"), "render-17")
     assert (submission.nodes, submission.duration_s) == (2, 3600)
