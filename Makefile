@@ -19,8 +19,8 @@ DEMO   := $(VENV)/demo
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-# How many files of tests run at a time.
-AT_ONCE ?= 3
+# How many files of tests run at a time: most of them wait for daemons, two processors have time for four.
+AT_ONCE ?= 4
 
 # The version from which an upgrade is tried.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)

@@ -11,7 +11,9 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 # A minute's file that begins last keeps everybody waiting, and xdist by itself begins with those that have
 # many tests, which are the short ones. The longest comes first.
 LONGEST_FIRST = (
+    "tests/contract/test_contract_of_jobs.py",
     "tests/daemons/demo",
+    "tests/contract/test_contract_of_time.py",
     "tests/daemons/bench/test_short_forms_with_slurm.py",
     "tests/daemons/bench/test_short_forms_with_grid_engine.py",
     "tests/daemons/slurm/service/test_failures_of_people.py",
@@ -29,6 +31,7 @@ LONGEST_FIRST = (
     "tests/daemons/slurm/service/test_users_share_the_link.py",
     "tests/daemons/gridengine/service/test_reservations.py",
     "tests/daemons/bench/test_short_forms.py",
+    "tests/daemons/service/test_jobs_handed_over_once.py",
     "tests/security/test_room_of_promises.py",
     "tests/security/growth/test_texts_grow.py",
     "tests/daemons/kill/test_killed_processes.py",
