@@ -74,6 +74,9 @@ class NoMaker:
     def make(self, wish: Wish, image_path: str, folder: str) -> Made:
         raise NotImplementedError
 
+    def hand_over(self, folder: str, other: str) -> None:
+        raise NotImplementedError
+
     def remove(self, folder: str) -> None:
         raise NotImplementedError
 

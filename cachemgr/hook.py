@@ -1,12 +1,13 @@
 """What prologs and epilogs run: `python3 -I -S hook.py prepare|claim|release|where|ping OPTIONS`.
 
-    prepare --owner O --image NAME --until EPOCH [--uid N] [--label L] [--method M] [--read-only]
+    prepare --owner O --image NAME --until EPOCH [--uid N] [--label L] [--method M]
+            [--read-only | --writable]
     claim --job J (--uid N | --user U) [--task N] [--ticket T] [--reservation R] [--pinned] [--attempt N]
           [--until EPOCH] [--nodes N1,N2,…]
     release --owner O [--label L] [--nodes N1,N2,…]
     where --owner O
     ping
-    each of them: [--socket PATH] [--timeout SECONDS] [--patient] [--json]
+    each of them: [--socket PATH] [--timeout SECONDS] [--limit SECONDS] [--progress FILE] [--patient] [--json]
     prepare, claim and release, as root: [--mounter PATH]
 
 `prepare` and `claim` print the path of the ready instance, `where` that of the caller's own; with
@@ -18,16 +19,21 @@ daemon reports (3: the image is not here).
 `--mounter` is the path of cachemgr.pyz. Where the daemon is not root, instances may need mounts,
 which that file carries out and undoes; without it, an instance that needs any is an error (10).
 
+While bytes are copied the daemon says how far it is, and each such word is an answer in time: `--timeout`
+and `--limit`, after which the process ends by SIGALRM whatever it waits for, begin anew. With `--progress`
+the word is left in that file, if it is there.
+
 With `--patient`, as long as no daemon answers it is asked again until the seconds are over: one that is
 restarted is back in a moment.
 
-It imports two modules written in C, the one below `socket` and the one below `json`: together
-they cost less than a millisecond, the two above them ten. Nothing comes from the environment.
+It imports three modules written in C, those below `socket`, `json` and `signal`: together they cost
+less than a millisecond, those above them ten. Nothing comes from the environment.
 """
 
 from __future__ import annotations
 
 import _json
+import _signal  # type: ignore[import-not-found]
 import _socket
 import posix
 import sys
@@ -44,16 +50,21 @@ MOST_ANSWER_BYTES = 1 << 20
 WRONG_USE, UNSUITABLE, NO_DAEMON = 2, 10, 13
 # For each verb: its name on the socket, its options, those without which it makes no sense.
 VERBS = {
-    "prepare": ("instance", "owner image until uid label method read-only mounter", "owner image until"),
+    "prepare": (
+        "instance",
+        "owner image until uid label method read-only writable mounter",
+        "owner image until",
+    ),
     "claim": ("claim", "job task uid user ticket reservation pinned attempt until nodes mounter", "job uid"),
     "release": ("release", "owner label nodes mounter", "owner"),
     "where": ("instances", "owner", "owner"),
     "ping": ("ping", "", ""),
 }
-COMMON = "socket timeout patient json"
-LOCAL = ("mounter", "socket", "timeout", "patient", "json", "user")
-FLAGS = ("json", "read-only", "pinned", "patient")
-NUMBERS = ("until", "uid", "timeout", "attempt", "task")
+COMMON = "socket timeout limit progress patient json"
+LOCAL = ("mounter", "socket", "timeout", "limit", "progress", "patient", "json", "user")
+FLAGS = ("json", "read-only", "writable", "pinned", "patient")
+WRITABLE = {"read-only": '"is_writable":false', "writable": '"is_writable":true'}
+NUMBERS = ("until", "uid", "timeout", "limit", "attempt", "task")
 # As many as the daemon takes at once.
 MOST_NODES = 256
 FIELDS = {"image": "name", "until": "until_s"}
@@ -82,6 +93,7 @@ class Scanning:
 def main(arguments: list[str]) -> int:
     try:
         verb, options = read_options(arguments)
+        begin_limit(options)
         if "nodes" in options:
             ask_for_nodes(verb, options)
             return 0
@@ -89,7 +101,7 @@ def main(arguments: list[str]) -> int:
             label = [f"--label={options['label']}"] if "label" in options else []
             mounter(options, "unmount", *label, "--", options["owner"])
         asked = ask_patiently if "patient" in options else ask
-        result = asked(request_line(verb, options), options.get("socket", SOCKET), timeout_s(options))
+        result = asked(request_line(verb, options), options)
         if result.get("state") == "prepared":
             if "mounter" not in options:
                 raise Failed(
@@ -113,7 +125,7 @@ def ask_for_nodes(verb: str, options: dict[str, str]) -> None:
     names = options["nodes"].split(",")
     for begin in range(0, len(names), MOST_NODES):
         some = {**options, "nodes": ",".join(names[begin : begin + MOST_NODES])}
-        ask(request_line(verb, some), options.get("socket", SOCKET), timeout_s(options))
+        ask(request_line(verb, some), options)
 
 
 def paths_of(result: dict[str, Any], owner: str) -> list[str]:
@@ -169,7 +181,7 @@ def request_line(verb: str, options: dict[str, str]) -> bytes:
         if name in LOCAL or verb == "where":
             continue
         if name in FLAGS:
-            fields.append('"is_writable":false' if name == "read-only" else f'"{name}":true')
+            fields.append(WRITABLE.get(name, f'"{name}":true'))
             continue
         if name == "nodes":
             texts = ",".join(_json.encode_basestring_ascii(each) for each in value.split(","))
@@ -184,23 +196,44 @@ def timeout_s(options: dict[str, str]) -> int:
     return int(options.get("timeout", ANSWER_S)) or ANSWER_S
 
 
-def ask_patiently(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
+def begin_limit(options: dict[str, str]) -> None:
+    """End this process if it has not come further by then."""
+    if "limit" in options:
+        _signal.alarm(int(options["limit"]))
+
+
+def note(progress: Any, options: dict[str, str]) -> None:
+    """Say how far the daemon is where somebody looks, and wait on."""
+    begin_limit(options)
+    words = f"{progress['copied_bytes'] >> 20} of {progress['size_bytes'] >> 20} MiB are copied\n"
+    if "progress" in options:
+        try:
+            # Not made anew: whoever took it away wants no more of this.
+            file = posix.open(options["progress"], posix.O_WRONLY | posix.O_TRUNC | posix.O_NOFOLLOW)
+        except OSError:
+            return
+        posix.write(file, words.encode("ascii"))
+        posix.close(file)
+
+
+def ask_patiently(line: bytes, options: dict[str, str]) -> dict[str, Any]:
     """As `ask`, again and again while there is time and no daemon that answers."""
     # Python has loaded it already; nobody hands a clock to a program of its own.
     from time import monotonic, sleep  # noqa: TID251
 
-    until_s = monotonic() + answer_s
+    until_s = monotonic() + timeout_s(options)
     while True:
         try:
-            return ask(line, path, max(1, round(until_s - monotonic())))
+            return ask(line, {**options, "timeout": str(max(1, round(until_s - monotonic())))})
         except Failed as failure:
             if failure.status != NO_DAEMON or monotonic() + PAUSE_S >= until_s:
                 raise
         sleep(PAUSE_S)
 
 
-def ask(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
+def ask(line: bytes, options: dict[str, str]) -> dict[str, Any]:
     """The daemon's result, and the line in which it came."""
+    path, answer_s = options.get("socket", SOCKET), timeout_s(options)
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         # With a timeout of Python's own, a full queue of a busy daemon would be an error at once.
@@ -209,25 +242,29 @@ def ask(line: bytes, path: str, answer_s: int) -> dict[str, Any]:
         connection.settimeout(answer_s)
         connection.send(line)
         received = b""
-        while b"\n" not in received:
-            data = connection.recv(65_536)
-            if not data or len(received) > MOST_ANSWER_BYTES:
-                raise Failed(
-                    NO_DAEMON,
-                    f"the daemon at {path} hung up without an answer: look at its log, and ask again",
-                )
-            received += data
-    except OSError as error:
-        raise Failed(NO_DAEMON, f"no daemon answers at {path}: {error}") from error
-    finally:
-        connection.close()
-    try:
-        text = received.decode("ascii")
-        answer, _ = _json.make_scanner(Scanning)(text, 0)  # type: ignore[arg-type]
+        while True:
+            while b"\n" not in received:
+                data = connection.recv(65_536)
+                if not data or len(received) > MOST_ANSWER_BYTES:
+                    raise Failed(
+                        NO_DAEMON,
+                        f"the daemon at {path} hung up without an answer: look at its log, and ask again",
+                    )
+                received += data
+            first, _, received = received.partition(b"\n")
+            text = f"{first.decode('ascii')}\n"
+            answer, _ = _json.make_scanner(Scanning)(text, 0)  # type: ignore[arg-type]
+            if "progress" not in answer:
+                break
+            note(answer["progress"], options)
         result = {**answer["result"], "line": text} if answer["ok"] else {}
         status, message = int(answer.get("exit_code", 1)), str(answer.get("message"))
+    except OSError as error:
+        raise Failed(NO_DAEMON, f"no daemon answers at {path}: {error}") from error
     except (ValueError, LookupError, StopIteration, TypeError, AttributeError, SystemError) as error:
         raise Failed(NO_DAEMON, f"what answers at {path} is not this daemon") from error
+    finally:
+        connection.close()
     if not result:
         raise Failed(status, message)
     return result

@@ -123,6 +123,9 @@ class _LaterMaker:
     def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
         return self._real().choose(image, wanted, is_writable=is_writable)
 
+    def hand_over(self, folder: str, other: str) -> None:
+        self._real().hand_over(folder, other)
+
     def taken_bytes(self, method: str, image: Image) -> int:
         return self._real().taken_bytes(method, image)
 

@@ -20,6 +20,7 @@ from cachemgr.base.disk import FileLock, RealDisk
 from cachemgr.base.errors import BadRequest, Busy, CacheError
 from cachemgr.base.rate import RateLimit
 from cachemgr.base.steady import BACK, DOUBTFUL, Change, SteadyClock
+from cachemgr.daemon.copies import Copyist
 from cachemgr.daemon.log import Log
 from cachemgr.daemon.metrics import CountedIndex, Metrics
 from cachemgr.daemon.network import peer
@@ -69,12 +70,14 @@ class Daemon:
 
     def stop(self) -> None:
         """End what is under way: transfers first, since others wait for what they say."""
+        self.node.copyist.end()
         self.node.transfers.stop(STOP_TRANSFERS_S)
         if self.control is not None:
             self.control.stop(STOP_SERVING_S)
         if self.relay is not None:
             self.relay.close(STOP_SERVING_S)
         self.timer.stop(STOP_SERVING_S)
+        self.node.copyist.stop(STOP_SERVING_S)
 
     def resume_ingests(self) -> None:
         """Go on with what was arriving when the last daemon died, if somebody still wants it."""
@@ -239,6 +242,7 @@ def put_together(
         ),
         names=Names(pool, config.user_names),
         one_at_a_time=OneAtATime(),
+        copyist=Copyist(),
         metrics=metrics,
         clock=clock,
         log=log,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cachemgr.base.rate import RateLimit
     from cachemgr.base.shares import Share, Shares
     from cachemgr.config import Config
+    from cachemgr.daemon.copies import Copyist
     from cachemgr.daemon.log import Log
     from cachemgr.daemon.metrics import CountedIndex, Metrics
     from cachemgr.daemon.transfers.stalled import Seen
@@ -65,6 +66,8 @@ class Node:
     names: Names
     # Users' instances that are being made.
     one_at_a_time: OneAtATime
+    # Copies that are made before their jobs start.
+    copyist: Copyist
     # The site's keys, of which the first signs.
     keys: tuple[bytes, ...] = ()
     # Between counting what a user has and reserving more.

@@ -84,6 +84,7 @@ class PreferringMaker:
         self._methods = methods
         self.taken_bytes = maker.taken_bytes
         self.make = maker.make
+        self.hand_over = maker.hand_over
         self.remove = maker.remove
 
     def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:

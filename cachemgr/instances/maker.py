@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachemgr.instances.context import attach, checked_context
-from cachemgr.instances.making import Order, make
+from cachemgr.instances.making import Order, hand_over, make
 from cachemgr.instances.methods import choose
 from cachemgr.instances.mounts import carry_out
 from cachemgr.instances.removal import remove
@@ -54,6 +54,7 @@ class InstanceMaker:
             folder=folder,
             uid=wish.uid,
             is_writable=wish.is_writable,
+            watch=wish.watch,
         )
         made = make(self._disk, wish.method, order)
         seed = None
@@ -66,6 +67,9 @@ class InstanceMaker:
             carry_out(mounts, pool=self._pool, mounter=self._mounter)
             mounts = ()
         return instance_book.Made(path=made.path, mounts=tuple(each.encode() for each in mounts), seed=seed)
+
+    def hand_over(self, folder: str, other: str) -> None:
+        hand_over(self._disk, folder, other)
 
     def remove(self, folder: str) -> None:
         remove(self._mounter, folder, pool=self._pool)

@@ -20,11 +20,15 @@ from cachemgr.instances.qcow2 import inspect_qcow2, overlay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cachemgr.base.disk import Disk, Handle
 
 CHUNK_BYTES = 1 << 20
 NEW = ".disk.new"
 """One name for all: two processes never make the same instance, the caller sees to that."""
+MADE_BEFORE = ".disk.made"
+"""A copy that was made before anybody wanted this instance: it becomes the instance's."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Order:
     folder: str
     uid: int
     is_writable: bool
+    watch: Callable[[int], None] | None = None
+    """Told how many bytes are copied, again and again; what it raises ends the making."""
 
 
 def make(disk: Disk, method: str, order: Order) -> Made:
@@ -121,6 +127,8 @@ def _file(disk: Disk, method: str, order: Order, virtual_bytes: int) -> str:
     mode = 0o600 if order.is_writable else 0o400
     if method == "reflink":
         disk.reflink(order.image_path, new, mode)
+    elif method == "copy" and disk.exists(f"{order.folder}/{MADE_BEFORE}"):
+        disk.rename(f"{order.folder}/{MADE_BEFORE}", new)
     elif method == "copy":
         _copy(disk, order, new, mode)
     else:
@@ -166,6 +174,13 @@ def _copy_bytes(source: Handle, target: Handle, order: Order) -> None:
         is_last = offset + wanted_bytes == order.size_bytes
         if is_last or data != zeros:
             target.write_at(offset, data)
+        if order.watch is not None:
+            order.watch(offset + wanted_bytes)
+
+
+def hand_over(disk: Disk, folder: str, other: str) -> None:
+    """Let a copy that was made for nobody yet become the disk of an instance that is to be made."""
+    disk.rename(f"{folder}/{DISK}", f"{other}/{MADE_BEFORE}")
 
 
 def _mount_points(disk: Disk, method: str, order: Order) -> tuple[str, tuple[Mount, ...]]:

@@ -15,6 +15,8 @@ NEEDS = {
 }
 """The abilities of a pool that a method can need, in the words of an error."""
 FILES = ("raw", "qcow2", "file", "sif")
+OPENED_READ_ONLY = ("sif",)
+"""Formats whose runtimes open an image to read it, so that their jobs need no copy of it."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ METHODS: Mapping[str, Method] = {
         is_writable=False,
         is_readable_only=True,
         takes={"squashfs": ("squashfs",), **_all((*FILES, "folder"), "bind")},
+        # Who opens the image itself, by its path in the pool, needs no mount for that.
+        on_request=OPENED_READ_ONLY,
         gives={"squashfs": "folder"},
     ),
     # The image itself, by its path in the pool: a bind mount without the mount.
@@ -79,6 +83,11 @@ METHODS: Mapping[str, Method] = {
         on_request=("squashfs",),
     ),
 }
+
+
+def is_writable_unasked(image_format: str) -> bool:
+    """Whether an instance is writable if nobody has said whether it has to be."""
+    return image_format not in OPENED_READ_ONLY
 
 
 def choose(

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed
 from cachemgr.instances.context import FOLDER, SEED
-from cachemgr.instances.making import NEW
+from cachemgr.instances.making import MADE_BEFORE, NEW
 from cachemgr.instances.mounts import DISK, INSTANCE, LOWER, TREE
 from cachemgr.instances.tree import remove_tree
 from cachemgr.instances.walk import held, opened
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.instances.kernel import Mounter
 
 # In this order: what the job sees goes first, so that what is left half-removed is not used.
-PARTS = (TREE, DISK, LOWER, "overlay", SEED, FOLDER, NEW, f".{SEED}.new", f".{FOLDER}.new")
+PARTS = (TREE, DISK, LOWER, "overlay", SEED, FOLDER, NEW, MADE_BEFORE, f".{SEED}.new", f".{FOLDER}.new")
 ROUNDS = 3
 """Something may be mounted while something else is unmounted; an end to that is set."""
 MOST_UNMOUNTS = 256
@@ -37,7 +37,7 @@ def remove(mounter: Mounter, folder: str, *, pool: str) -> None:
     try:
         with suppress(Missing), opened(folder, is_folder=True) as folder_fd:
             for name in PARTS:
-                if name in (DISK, NEW):
+                if name in (DISK, NEW, MADE_BEFORE):
                     empty(folder_fd, name)
                 remove_tree(folder_fd, name)
     except PermissionError as error:

@@ -1,9 +1,9 @@
 """What of a pool cannot leave: how many bytes, for whom, and until when.
 
-Two kinds of holders are told apart. Promises are the service's own pins, whose sum the service
-knows and has said (`promised`). All else is others': users' pins and instances, what is arriving
-for them, copies of jobs, damaged images, an administrator's pins. Both may hold the same image; it
-counts as others' then, because the service may give it back before they do.
+Two kinds of holders are told apart. Promises are the service's own pins and the copies that are made
+for them, whose sum the service knows and has said (`promised`). All else is others': users' pins and
+instances, what is arriving for them, instances of jobs, damaged images, an administrator's pins. Both
+may hold the same image; it counts as others' then, because the service may give it back before they do.
 """
 
 from __future__ import annotations
@@ -135,9 +135,14 @@ def _holdings(pool: Pool) -> Iterable[Holding]:
             kind, _, key = what.partition(":")
             if kind == "instance":
                 instance = instance_book.read_instance(pool, key)
+                name = f"instance {key}"
+                if instance is not None and instance.owner.startswith(RESERVATION):
+                    # A copy that is made before its job is the service's, like the pin for which it is made.
+                    yield Holding(what, "", name, size_bytes, 0, is_promised=True)
+                    continue
                 until_s, uid = _end_of(instance, now_s), _user_of(instance)
                 uids = frozenset() if uid is None else frozenset({uid})
-                yield Holding(what, "", f"instance {key}", size_bytes, until_s, uids)
+                yield Holding(what, "", name, size_bytes, until_s, uids)
             elif kind == "damaged":
                 yield Holding(what, "", f"damaged {key[:12]}", size_bytes, pins.FOR_EVER_S)
 

@@ -4,6 +4,7 @@ An instance is a folder named after its owner and label, so asking twice gives t
 It is made in this order: folder, record ("making"), pin on the image, bytes reserved if it
 is a full copy, the copy itself, record ("ready"). It is removed the other way round, the
 record last, so that a crash on the way leaves something that can be found and finished.
+A full copy may have been made before, for nobody yet: then it changes its folder, and no byte is copied.
 How a copy is made is `instances`' business. Nothing here survives a power cut, nor need it:
 the job does not, either.
 """
@@ -24,7 +25,7 @@ from cachemgr.pool.records import MOST_BYTES, Pin, checked_name, decode, encode,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Protocol
 
     from cachemgr.base.disk import Lock
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
         def make(self, wish: Wish, image_path: str, folder: str) -> Made:
             """Fill the folder; what an earlier attempt left there may be in it."""
 
+        def hand_over(self, folder: str, other: str) -> None:
+            """Let the full copy in a folder be the one that `make` puts into another."""
+
         def remove(self, folder: str) -> None:
             """Unmount and delete what `make` put there; idempotent."""
 
@@ -59,6 +63,8 @@ class Wish:
     uid: int
     is_writable: bool
     context: dict[str, Any]
+    watch: Callable[[int], None] | None = None
+    """Told how many bytes of a full copy there are; what it raises ends the making."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,13 @@ def make_instance(
     method: str | None = None,
     is_writable: bool = True,
     context: dict[str, Any] | None = None,
+    made_before: Sequence[str] = (),
+    watch: Callable[[int], None] | None = None,
 ) -> Instance:
-    """A copy of the image for that owner; the same one again if it was made before."""
+    """A copy of the image for that owner; the same one again if it was made before.
+
+    `made_before` are the keys of instances whose full copies may be taken in place of a new one.
+    """
     checked_name(owner, "an instance's owner")
     if label:
         checked_name(label, "an instance's label")
@@ -144,12 +155,36 @@ def make_instance(
             is_ready=False,
             path="",
         )
-        wish = Wish(image=image, method=chosen, uid=uid, is_writable=is_writable, context=context or {})
+        wish = Wish(
+            image=image,
+            method=chosen,
+            uid=uid,
+            is_writable=is_writable,
+            context=context or {},
+            watch=watch,
+        )
         try:
-            return _filled(pool, maker, draft, wish, folder)
+            return _filled(pool, maker, draft, wish, folder, made_before)
         except BaseException:
             _clear(pool, maker, draft, folder)
             raise
+
+
+def renew(pool: Pool, key: str, until_s: int) -> bool:
+    """Let an instance that is ready last until then, if it may still be used; whether it may."""
+    folder = pool.layout.instance(key)
+    with disk_errors(f"renewing instance {key}"):
+        lock = _lock_there(pool, folder)
+        if lock is None:
+            return False
+        try:
+            there = read_instance(pool, key)
+            if there is None or _is_over(pool, there) or _was_moved(pool, there):
+                return False
+            _renewed(pool, there, until_s)
+            return True
+        finally:
+            lock.release()
 
 
 def remove_instances(pool: Pool, maker: Maker, owner: str, label: str | None = None) -> int:
@@ -258,7 +293,9 @@ def _start_over(pool: Pool, maker: Maker, key: str, there: Instance | None, fold
         pool.unpin(there.digest, there.pin_owner)
 
 
-def _filled(pool: Pool, maker: Maker, draft: Instance, wish: Wish, folder: str) -> Instance:
+def _filled(
+    pool: Pool, maker: Maker, draft: Instance, wish: Wish, folder: str, made_before: Sequence[str]
+) -> Instance:
     _write(pool, draft, folder)
     pin = Pin(
         owner=draft.pin_owner,
@@ -269,7 +306,7 @@ def _filled(pool: Pool, maker: Maker, draft: Instance, wish: Wish, folder: str) 
     )
     pool.pin(draft.digest, pin, is_durable=False)
     size_bytes = maker.taken_bytes(draft.method, wish.image)
-    if size_bytes:
+    if size_bytes and not any(_take_over(pool, maker, draft, folder, key) for key in made_before):
         _reserve(pool, draft, folder, size_bytes)
     made = maker.make(wish, pool.data_path(draft.digest), folder)
     ready = dataclasses.replace(draft, is_ready=True, path=made.path, mounts=made.mounts, seed=made.seed)
@@ -283,6 +320,35 @@ def _reserve(pool: Pool, draft: Instance, folder: str, size_bytes: int) -> None:
         room.make_room(pool, size_bytes, f"a full copy of image {draft.digest[:12]}")
         replace_file(pool.disk, f"{folder}/bytes", b"%d\n" % size_bytes, is_durable=False)
         pool.index.take(f"instance:{draft.key}", size_bytes)
+
+
+def _take_over(pool: Pool, maker: Maker, draft: Instance, folder: str, key: str) -> bool:
+    """Take the full copy of another instance with its bytes, and end that one; whether it had one.
+
+    It is nobody's before it changes its folder: what a crash leaves of either is removed as usual.
+    """
+    other_folder = pool.layout.instance(key)
+    lock = _lock_there(pool, other_folder)
+    if lock is None:
+        return False
+    try:
+        other = read_instance(pool, key)
+        if other is None or _is_over(pool, other) or not pool.disk.exists(f"{other_folder}/bytes"):
+            return False
+        alike = (draft.digest, draft.method, draft.is_writable)
+        if (other.digest, other.method, other.is_writable) != alike or _was_moved(pool, other):
+            return False
+        _write(pool, dataclasses.replace(other, is_ready=False), other_folder)
+        with pool.changing(f"handing a copy of image {draft.digest[:12]} over"):
+            size_bytes = room.instance_bytes(pool.disk, other_folder)
+            pool.disk.rename(f"{other_folder}/bytes", f"{folder}/bytes")
+            pool.index.give_back(f"instance:{key}")
+            pool.index.take(f"instance:{draft.key}", size_bytes)
+        maker.hand_over(other_folder, folder)
+        _clear(pool, maker, dataclasses.replace(other, is_ready=False), other_folder)
+        return True
+    finally:
+        lock.release()
 
 
 def _renewed(pool: Pool, instance: Instance, until_s: int) -> Instance:

@@ -82,6 +82,16 @@ class Pin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Copy:
+    """Let there be a full copy of an image that is there, for the next job of `owner`'s, if the node's jobs
+    get full copies of such images."""
+
+    digest: str
+    owner: str
+    until_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Unpin:
     """Let `owner` need the image no longer. What nobody needs stays until its space is wanted."""
 
@@ -103,7 +113,10 @@ class Release:
     owner: str
 
 
-Order = Fetch | Pin | Unpin | Stop | Release
+Order = Fetch | Pin | Copy | Unpin | Stop | Release
+
+COPYING = "copying"
+"""What becomes of a `Copy` that is not made yet."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,6 +181,8 @@ class NodeRoom:
     held: tuple[HeldBytes, ...] = ()
     users_bytes: int = 0
     """What users may hold at most, whatever is promised."""
+    copied_formats: tuple[str, ...] = ()
+    """Formats of the images of which jobs there get full copies."""
 
     @property
     def spared_bytes(self) -> int:

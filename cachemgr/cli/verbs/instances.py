@@ -38,6 +38,7 @@ def add(commands: Commands) -> None:
     args.add_until(instance, what="keep it", is_required=True)
     instance.add_argument("--method", metavar="METHOD", help=f"{METHODS} (default: the first possible)")
     instance.add_argument("--read-only", action="store_true", help="it need not be writable")
+    instance.add_argument("--writable", action="store_true", help="it has to be writable, also of a SIF")
     instance.add_argument(
         "--uid", type=args.user, metavar="USER", help="for whom it is (for root and the pool's user)"
     )
@@ -66,7 +67,7 @@ def _instance(session: Session, arguments: argparse.Namespace) -> None:
         label=arguments.label,
         until_s=args.until_s(arguments, session.clock.now_s()),
         method=arguments.method,
-        is_writable=not arguments.read_only,
+        is_writable=_is_writable(arguments),
         uid=arguments.uid,
         context=_context(arguments.context),
     )
@@ -76,6 +77,13 @@ def _instance(session: Session, arguments: argparse.Namespace) -> None:
         session.say(f"its contextualisation is in {seed}")
     if answers.text(found, "state") == "prepared":
         session.say(f"root has still to mount it: cachemgr mount {answers.text(found, 'instance')}")
+
+
+def _is_writable(arguments: argparse.Namespace) -> bool | None:
+    """None if that was not said: it is for the image's format to decide."""
+    if arguments.read_only and arguments.writable:
+        raise BadRequest("an instance cannot be --read-only and --writable: leave one out")
+    return False if arguments.read_only else True if arguments.writable else None
 
 
 def _context(path: str | None) -> dict[str, object] | None:

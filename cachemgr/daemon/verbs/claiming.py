@@ -11,11 +11,13 @@ import os
 
 from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed, Unsuitable
 from cachemgr.base.steady import past_s
+from cachemgr.daemon.copies import Telling
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.network.line import Gone
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.leasing import instance_of
 from cachemgr.daemon.verbs.shapes import instance_fields
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.network.channel import NODE
 from cachemgr.network.job_tickets import JOB, checked_ticket
 from cachemgr.pool import instance_book, pins
@@ -68,6 +70,9 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
         label=label,
         until_s=until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
+        is_writable=is_writable_unasked(image.format),
+        made_for=_pins_of({name, job}, reservation),
+        watch=Telling(node, line, image.size_bytes),
     )
     return instance_fields(made)
 
@@ -140,6 +145,12 @@ def _pinned(node: Node, job: str, names: tuple[str, ...]) -> str:
     if any(_holds(node, node.pool.layout.ingest(ingest.key), owners) for ingest in node.pool.ingests()):
         raise Missing(f"the image of job {job} is still on its way to this node")
     raise NotAllowed(f"no image is held on this node for job {job}, and it has no ticket: submit it again")
+
+
+def _pins_of(jobs: set[str], reservation: str | None) -> list[str]:
+    """Under which names the service pins for a job: a copy may have been made for one of them."""
+    owners = [f"{RESERVATION}{OWNER}{each}" for each in sorted(jobs)]
+    return owners if reservation is None else [*owners, f"{RESERVATION}{reservation}"]
 
 
 def _held(node: Node, owners: set[str]) -> list[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from cachemgr.base.errors import BadRequest, Missing
+from cachemgr.daemon import copies
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.adding import pin_image, read_pin
 from cachemgr.daemon.verbs.shapes import image_fields, instance_fields
+from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import checked_name, digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from cachemgr.daemon.network.line import Line
     from cachemgr.daemon.network.peer import Caller
     from cachemgr.daemon.node import Node
@@ -44,6 +48,9 @@ def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
     names = access.names_meant(caller, name)
     # All of them, not the first that succeeds.
     given_back = [node.pool.unpin(each, owner) for each in names]
+    if caller.is_privileged:
+        # What was made for a pin goes with it.
+        copies.drop(node, owner, [found for each in names if (found := _digest(node, each))])
     node.poke("images", node.clock.now_s())
     return {"was_pinned": any(given_back)}
 
@@ -54,14 +61,19 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
     label = request.optional_text("label") or ""
     until_s = access.checked_until(node, caller, request.number("until_s"))
     method = request.optional_text("method")
+    says_writable = "is_writable" in request
     is_writable = request.truth("is_writable", default=True)
-    context = request.part("context")
+    context, made_for = request.part("context"), request.texts("made_for")
     request.finish()
+    if made_for:
+        access.require_privilege(caller, "taking a copy that was made for a pin")
     try:
         image = access.find_visible(node, caller, name)
     except Missing:
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
+    if not says_writable and method is None:
+        is_writable = is_writable_unasked(image.format)
     access.check_instance_quota(node, caller, owner, label)
     key = instance_book.key_of(owner, label)
     copy_bytes = 0
@@ -81,6 +93,8 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
             method=method,
             is_writable=is_writable,
             context=context.rest() if context else None,
+            made_for=made_for,
+            watch=copies.Telling(node, line, image.size_bytes) if caller.is_privileged else None,
         )
     return instance_fields(made)
 
@@ -97,8 +111,17 @@ def instance_of(
     method: str | None = None,
     is_writable: bool = True,
     context: dict[str, object] | None = None,
+    made_for: Sequence[str] = (),
+    watch: Callable[[int], None] | None = None,
 ) -> Instance:
-    """An instance for the caller's user, counted and logged; the same one again if it was made before."""
+    """An instance for the caller's user, counted and logged; the same one again if it was made before.
+
+    A copy that was made for one of the pins `made_for` becomes the instance. `watch` is told how far a
+    full copy is.
+    """
+    there = instance_book.read_instance(node.pool, instance_book.key_of(owner, label))
+    is_there = there is not None and there.is_ready
+    made_before = [] if is_there or watch is None else copies.taken(node, made_for, watch)
     made = instance_book.make_instance(
         node.pool,
         node.maker,
@@ -110,6 +133,8 @@ def instance_of(
         method=method,
         is_writable=is_writable,
         context=context,
+        made_before=made_before,
+        watch=watch,
     )
     if made.uid != caller.uid:
         raise BadRequest(f"{owner} has this instance for uid {made.uid} already: release it first")
@@ -135,6 +160,8 @@ def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
     owner, label = caller.owner(request.text("owner")), request.optional_text("label")
     nodes = request.texts("nodes")
     request.finish()
+    if caller.is_privileged and label is None and not nodes:
+        copies.drop(node, owner)
     if nodes:
         access.require_privilege(caller, "releasing on other nodes")
         answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
@@ -163,6 +190,12 @@ def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
             access.require_privilege(caller, "forgetting a name that others use")
     removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
     return {"was_known": any(removed)}
+
+
+def _digest(node: Node, name: str) -> str | None:
+    """The digest that a name stands for, whether its image is here or not."""
+    alias = node.pool.alias(name) if digest_of(name) is None else None
+    return digest_of(name) if alias is None else alias.digest
 
 
 def _unpin_all(node: Node, owner: str) -> int:

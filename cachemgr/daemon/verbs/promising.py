@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.config import share_bytes
+from cachemgr.daemon.copies import copied_formats
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.pool.promised import promise as hold
 
@@ -37,6 +38,7 @@ def promise(node: Node, caller: Caller, request: Request, line: Line) -> dict[st
         "capacity_bytes": found.capacity_bytes,
         "promised_bytes": found.promised_bytes,
         "users_bytes": share_bytes(node.config.users_bytes, found.limit_bytes) or found.limit_bytes,
+        "copied_formats": copied_formats(node),
         "others": _told([each for each in found.holdings if each.is_others]),
     }
 

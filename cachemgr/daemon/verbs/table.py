@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
+from cachemgr.daemon import copies
 from cachemgr.daemon.verbs import adding, claiming, leasing, looking, making, promising, steering, taking
 from cachemgr.pool.layout import disk_errors
 
@@ -34,6 +35,7 @@ VERBS: dict[str, Verb] = {
     "unpin": leasing.unpin,
     "instance": making.instance,
     "claim": claiming.claim,
+    "copy": copies.copy,
     "release": leasing.release,
     "forget": leasing.forget,
     "transfer-set": steering.transfer_set,

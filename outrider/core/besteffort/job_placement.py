@@ -47,6 +47,13 @@ class Wish:
     eligible: int
     user: int = NOBODY
     """Who takes turns on the lane with others."""
+    copying: int = 0
+    """A mask of the nodes on which the job takes the image's bytes once more, as a copy of its own."""
+
+    @property
+    def copy(self) -> Image:
+        """The job's own copy, as it is counted in a pool."""
+        return Image(uri=f"copy:{self.name}", size_bytes=self.image.size_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,15 +142,17 @@ def lead(
 def _never(book: Book, wish: Wish) -> NoWay | None:
     """If the image is larger than the pools of too many nodes, however empty they are."""
     size_bytes, pools = wish.image.size_bytes, book.pools.pools
-    limits = [pools[node].limit_bytes for node in numbers(wish.eligible)]
-    large = sum(limit is None or size_bytes <= limit for limit in limits)
+    times = {node: 1 + (wish.copying >> node & 1) for node in numbers(wish.eligible)}
+    limits = {node: pools[node].limit_bytes for node in times}
+    large = sum(limit is None or times[node] * size_bytes <= limit for node, limit in limits.items())
     if large >= wish.nodes_wanted:
         return None
-    largest = max((limit for limit in limits if limit is not None), default=0)
+    largest = max((limit for limit in limits.values() if limit is not None), default=0)
+    twice = ", needed twice where the job gets a copy," if 2 in times.values() else ""
     return NoWay(
-        words=f"it has {size(size_bytes)} and never fits: the pools of {large} of the nodes that it may run "
-        f"on are as large, the job wants {wish.nodes_wanted}, and the largest pool has {size(largest)}; "
-        "cancel the job, or ask an administrator for larger pools"
+        words=f"it has {size(size_bytes)}{twice} and never fits: the pools of {large} of the nodes that it "
+        f"may run on are as large, the job wants {wish.nodes_wanted}, and the largest pool has "
+        f"{size(largest)}; cancel the job, or ask an administrator for larger pools"
     )
 
 
@@ -165,10 +174,10 @@ def _full(book: Book, wish: Wish, way: Way, now_s: int) -> int:
     size_bytes, until_s = wish.image.size_bytes, way.until_s
     mask = 0
     for node, life in way.lives:
-        if not can_keep(book, node, life, until_s, now_s):
+        if not _can_have(book, wish, node, life, until_s, now_s):
             mask |= 1 << node
     for node in (*way.revived, *way.missing):
-        if not book.pools.pools[node].has_room(((now_s, until_s, size_bytes),), now_s, wish.image.key):
+        if not _has_room(book, wish, node, ((now_s, until_s, size_bytes),), until_s, now_s):
             mask |= 1 << node
     return mask
 
@@ -187,12 +196,15 @@ def hold(book: Book, lane: Lane, wish: Wish, way: Way, now_s: int) -> dict[int, 
         held[node] = life
     for node, life in held.items():
         pools.extend(node, life, wish.name, way.until_s)
+        if wish.copying >> node & 1 and not pools.pools[node].lives.get(wish.copy.key):
+            pools.add(node, Life(wish.copy, now_s, now_s, way.until_s))
     return held
 
 
 def let_go(book: Book, lane: Lane, name: str, node: int, life: Life, now_s: int) -> bool:
     """A job does not need a copy any more. True if nobody does, and it is not brought any further."""
     pools = book.pools
+    drop_copy(book, name, node)
     if life not in pools.pools[node].lives.get(life.image.key, ()):
         return False
     cargo = lane.find(life.transfer)
@@ -204,10 +216,41 @@ def let_go(book: Book, lane: Lane, name: str, node: int, life: Life, now_s: int)
     return True
 
 
+def drop_copy(book: Book, name: str, node: int) -> None:
+    """A job has no need of room for a copy of its own any more, or has it as an instance."""
+    for life in tuple(book.pools.pools[node].lives.get(f"copy:{name}", ())):
+        book.pools.lose(node, life)
+
+
+def keep_copy(book: Book, name: str, node: int, until_s: int) -> None:
+    """Let the room for a job's own copy be kept until then."""
+    for life in tuple(book.pools.pools[node].lives.get(f"copy:{name}", ())):
+        book.pools.lose(node, life)
+        book.pools.add(node, Life(life.image, life.start_s, life.ready_s, max(life.expires_s, until_s)))
+
+
 def can_keep(book: Book, node: int, life: Life, until_s: int, now_s: int) -> bool:
     """Whether a copy can stay until then without taking room that others were promised."""
     longer = (max(life.expires_s, now_s), until_s, life.image.size_bytes)
     return until_s <= life.expires_s or book.pools.pools[node].has_room((longer,), now_s, life.image.key)
+
+
+def _can_have(book: Book, wish: Wish, node: int, life: Life, until_s: int, now_s: int) -> bool:
+    """Whether a copy that is there, or comes without us, can stay until then, with one for the job alone."""
+    longer = (
+        ((max(life.expires_s, now_s), until_s, life.image.size_bytes),) if until_s > life.expires_s else ()
+    )
+    return _has_room(book, wish, node, longer, until_s, now_s)
+
+
+def _has_room(
+    book: Book, wish: Wish, node: int, extra: tuple[tuple[int, int, int], ...], until_s: int, now_s: int
+) -> bool:
+    """Whether a pool has room for `extra` lives of the image, and for a copy that is the job's own."""
+    pool = book.pools.pools[node]
+    if wish.copying >> node & 1 and not pool.lives.get(wish.copy.key):
+        extra = (*extra, (now_s, until_s, wish.image.size_bytes))
+    return not extra or pool.has_room(extra, now_s, wish.image.key)
 
 
 def _until_s(wish: Wish, start_s: int) -> int:
@@ -280,17 +323,14 @@ def _with_copy(
         if start_s == FOREVER:
             continue
         until_s = _until_s(wish, start_s)
-        longer = (max(life.expires_s, now_s), until_s, wish.image.size_bytes)
-        if life.expires_s < until_s and not pool.has_room((longer,), now_s, key):
+        if not _can_have(book, wish, node, life, until_s, now_s):
             continue
         cost = _HERE if life.transfer is None else _COMING
         option = _Option(start_s, cost, node, there_s, life)
         best = option if best is None else min(best, option)
     if best is None and key in pool.lingering and key not in pool.lives:
         start_s = busy.free_from(node, wish.need, now_s, wish.limit_s)
-        if start_s < FOREVER and pool.has_room(
-            ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s, key
-        ):
+        if start_s < FOREVER and _takes(book, wish, node, start_s, now_s):
             return _Option(start_s, _HERE, node, now_s)
     return best
 
@@ -315,9 +355,8 @@ def _far(
 
 def _takes(book: Book, wish: Wish, node: int, start_s: int, now_s: int) -> bool:
     """Whether a pool has room for one more image until a job that starts then is over."""
-    return book.pools.pools[node].has_room(
-        ((now_s, _until_s(wish, start_s), wish.image.size_bytes),), now_s, wish.image.key
-    )
+    until_s = _until_s(wish, start_s)
+    return _has_room(book, wish, node, ((now_s, until_s, wish.image.size_bytes),), until_s, now_s)
 
 
 def _choose(

@@ -293,13 +293,13 @@ class Pools:
             key, pool = life.image.key, self.pools[node]
             pool.lives.setdefault(key, []).append(life)
             pool.promised_bytes += life.image.size_bytes
-            self.changed.add(node)
             where.setdefault(key, []).append(node)
             self._pushed += 1
             self._added = life.number
             self._due.append((life.expires_s, life.number, self._pushed, node, life))
         heapify(self._due)
         for key, nodes in where.items():
+            self.changed.update(nodes)
             self._where[key] = self._where.get(key, 0) | mask_of(nodes, len(self.pools))
 
     def add(self, node: int, life: Life) -> None:

@@ -248,8 +248,7 @@ class Desk:
 
     def _judged(self, call: AskProgram, result: object) -> None:
         """The site's own program has said what it thinks of a request."""
-        asked = self._parked.pop(call.ticket, None)
-        if asked is None:
+        if (asked := self._parked.pop(call.ticket, None)) is None:
             return
         program = result if isinstance(result, PolicyRefusal) else None
         if program is None and not isinstance(result, Allowed):
@@ -377,10 +376,11 @@ class Desk:
             if self._doubt and topic is Topic.END:
                 self._agenda.add(self._now_s + DOUBT_AGAIN_S, topic, subject)
             elif topic is Topic.NODE:
+                if self._parts is not None:
+                    self._parts.rooms.about_to_ask(subject)
                 self._staff.due(subject, at_s)
             elif topic is Topic.ROOM:
-                inquiry = self._inquiries.due(subject)
-                if inquiry is not None:
+                if (inquiry := self._inquiries.due(subject)) is not None:
                     self._decide(inquiry)
             elif topic is Topic.LOOK:
                 self._batch.wants_look = True

@@ -15,6 +15,8 @@ from cachemgr.base.shares import Share
 from outrider.service.nodes.answers import Fields
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
+    COPYING,
+    Copy,
     Fetch,
     HeldBytes,
     NodeReport,
@@ -139,6 +141,8 @@ def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
         capacity_bytes=found.number("capacity_bytes"),
         held=tuple(held),
         users_bytes=found.number("users_bytes"),
+        # A daemon of an older version does not say, and makes no copies before they are wanted.
+        copied_formats=found.texts("copied_formats"),
     )
 
 
@@ -233,6 +237,8 @@ class _Errand:
                     return self._fetch(order)
                 case Pin():
                     return self._pin(order)
+                case Copy():
+                    return self._copy(order)
                 case Unpin():
                     self._asking.order("unpin", name=order.digest, owner=owner_of(order.owner))
                 case Stop():
@@ -273,6 +279,12 @@ class _Errand:
         if not order.uri or pinned.truth("is_public"):
             return OrderResult(order=order)
         return self._check_readers(order, pinned, self._asking.order("show", name=order.digest))
+
+    def _copy(self, order: Copy) -> OrderResult:
+        made = self._asking.order(
+            "copy", name=order.digest, owner=owner_of(order.owner), until_s=order.until_s
+        )
+        return OrderResult(order=order, code=COPYING if made.text("state") == COPYING else "")
 
     def _addition(self, order: Fetch) -> dict[str, object]:
         # A pin that holds: one of the kind `expect` would let the image be evicted.

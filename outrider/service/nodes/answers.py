@@ -50,6 +50,15 @@ class Fields:
             raise self._strange(name)
         return value
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The texts of a list; none if there is no list."""
+        value = self._given.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise self._strange(name)
+        return tuple(each[:MOST_WORDS] for each in value)
+
     def numbers(self, name: str) -> tuple[int, ...]:
         value = self._given.get(name)
         if not isinstance(value, list) or not all(type(each) is int for each in value):

@@ -10,7 +10,7 @@ from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
 from outrider.service.meter import Log
-from outrider.service.nodes.agent import Clock
+from outrider.service.nodes.agent import Clock, owner_of
 
 ASK_S = 10.0
 GRACE_S = 600
@@ -50,6 +50,7 @@ class PoolHooks:
                 name=digest,
                 owner=_owner(job),
                 uid=job.uid,
+                made_for=_pins_of(job),
                 until_s=self._clock.now_s() + lease_s,
             )
         except CacheError as error:
@@ -85,6 +86,11 @@ class PoolHooks:
     def _ask(self, node: str, verb: str, **fields: object) -> dict[str, object]:
         with Client(self._sockets[node]) as client:
             return client.ask(verb, fields, timeout_s=ASK_S)
+
+
+def _pins_of(job: RmsJob) -> list[str]:
+    """Under which names nodes pin for a job: its copy may have been made before for one of them."""
+    return [owner_of(each) for each in (_owner(job), job.reservation) if each]
 
 
 def _owner(job: RmsJob) -> str:

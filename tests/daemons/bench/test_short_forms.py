@@ -98,7 +98,8 @@ def test_log_that_is_missing_is_named() -> None:
 def test_hook_waits_for_the_instance_and_keeps_its_key_to_itself() -> None:
     said = measured("hook")
 
-    assert said.count("prolog and task prolog") == 2
+    assert said.count("prolog and task prolog") == 3
+    assert "of their bound with one made before" in said
     assert "key" not in said
 
 

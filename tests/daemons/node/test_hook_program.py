@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -176,6 +177,41 @@ def test_silent_daemon_is_not_waited_for_for_ever(folder: Path) -> None:
 
     assert done.returncode == NoDaemon.exit_code
     assert 1 <= took_s < 3
+
+
+def test_word_about_copied_bytes_is_noted_and_the_answer_waited_for(folder: Path) -> None:
+    path, noted = str(folder / "copying"), folder / "noted"
+    noted.touch()
+    word = b'{"progress":{"copied_bytes":%d,"size_bytes":%d}}\n'
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+        listener.bind(path)
+        listener.listen(1)
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                # Two words may come at once, and half a line with them.
+                connection.sendall(word % (MIB, 9 * MIB) + word % (5 * MIB, 9 * MIB) + b'{"ok":true,')
+                connection.sendall(b'"result":{"path":"/pool/disk"}}\n')
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done = hook("claim", "--socket", path, "--job", "17", "--uid", "1", "--progress", str(noted))
+        thread.join()
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "/pool/disk\n", "")
+    assert noted.read_text() == "5 of 9 MiB are copied\n"
+
+
+def test_hook_ends_at_its_limit_whatever_it_waits_for(folder: Path) -> None:
+    path = str(folder / "silent")
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as listener:
+        listener.bind(path)
+        listener.listen(1)
+        done = hook("ping", "--socket", path, "--timeout", "25", "--limit", "1")
+
+    assert done.returncode == -signal.SIGALRM
 
 
 def test_full_queue_of_a_hanging_daemon_is_given_two_seconds(folder: Path) -> None:

@@ -97,6 +97,9 @@ class CopyingMaker:
             handle.write_at(0, self._disk.read(image_path, wish.image.size_bytes))
         return Made(path=path)
 
+    def hand_over(self, folder: str, other: str) -> None:
+        self._disk.rename(f"{folder}/disk", f"{other}/disk")
+
     def remove(self, folder: str) -> None:
         if self._disk.exists(f"{folder}/disk"):
             self._disk.remove(f"{folder}/disk")

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from outrider.service.ports import (
+    COPYING,
     Arriving,
+    Copy,
     Fetch,
     HeldBytes,
     NodeImage,
@@ -25,6 +27,8 @@ from tests.simulation.dst.clockwork import Clockwork, Trace
 
 STEP_MS = 1000
 """Between two looks at the bytes that move."""
+COPY_S = 7
+"""How long a node takes for a full copy."""
 
 
 @dataclass(slots=True)
@@ -60,8 +64,15 @@ class Pool:
     brought_bytes: dict[str, int] = field(default_factory=dict)
     others: set[str] = field(default_factory=set)
     """Who pins and is not the service."""
+    copies: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of which images, and for whom, there is a full copy, and when it was made."""
     promised: tuple[int, int] = (0, 0)
     """What the service has it keep, and until when: on the disk, as the images are."""
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether jobs here get full copies: on every other node."""
+        return self.name[-1:] in "13579"
 
     def pinned(self, digest: str, now_s: int) -> bool:
         return any(until_s > now_s for until_s in self.pins.get(digest, {}).values())
@@ -152,7 +163,10 @@ class Network:
             images=pool.shown(now_s) if call.wants_images else None,
             results=results,
             room=NodeRoom(
-                capacity_bytes=pool.limit_bytes, held=pool.held(now_s), users_bytes=pool.limit_bytes
+                capacity_bytes=pool.limit_bytes,
+                held=pool.held(now_s),
+                users_bytes=pool.limit_bytes,
+                copied_formats=("file",) if pool.is_copying else (),
             ),
         )
 
@@ -162,6 +176,7 @@ class Network:
         pool = self.pools[name]
         pool.images.clear()
         pool.pins.clear()
+        pool.copies.clear()
         pool.tampered_ms = self._clock.now_ms
 
     def move(self) -> None:
@@ -294,7 +309,13 @@ class Network:
                 _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
             else:
                 code = "missing"
+        elif isinstance(order, Copy) and order.digest in pool.images:
+            made_s = pool.copies.setdefault((order.digest, order.owner), now_s + COPY_S)
+            code = COPYING if made_s > now_s else ""
+        elif isinstance(order, Copy):
+            code = "missing"
         elif isinstance(order, Unpin):
+            pool.copies.pop((order.digest, order.owner), None)
             pool.pins.get(order.digest, {}).pop(order.owner, None)
             flow = pool.flows.get(order.digest)
             if flow is not None:

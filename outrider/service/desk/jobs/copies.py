@@ -7,7 +7,7 @@ from outrider.service.desk.jobs.job import Led
 from outrider.service.desk.jobs.placement import Choosing
 from outrider.service.desk.jobs.queues import LedJobs
 from outrider.service.desk.jobs.transfers import Hauling
-from outrider.service.desk.nodes.events import Arrived, Failed, Missed, News
+from outrider.service.desk.nodes.events import Arrived, Copied, Failed, Missed, News, Uncopied
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.owners import job_of_owner
 from outrider.service.desk.reservations.copies import Copies
@@ -59,6 +59,11 @@ class Deliveries:
                 self._missed(led, number)
             elif isinstance(each, Failed):
                 self._failed(led, number)
+            elif isinstance(each, Copied):
+                led.ready.add(number)
+                led.trouble = ""
+            elif isinstance(each, Uncopied):
+                self._avoid(led, number, f"it is not copied for the job on {each.node}: {each.words}")
             else:
                 self._hauling.moved(led, number)
                 self._judge(led, number, each.node)
@@ -66,8 +71,10 @@ class Deliveries:
     def _arrived(self, led: Led, node: int) -> None:
         for each in self._hauling.arrived(led, node):
             name = self._jobs.name(node)
-            if self._staff.has_copy(name, each.owner):
+            if self._staff.is_prepared(name, each.owner):
                 each.ready.add(node)
+            elif self._staff.has_copy(name, each.owner):
+                each.trouble = f"{name} makes the job's copy of it"
             elif node in each.copies:
                 # It is asked at once, not when its transfer would have been asked after.
                 self._hauling.place(each, node, each.copies[node])
@@ -101,9 +108,14 @@ class Deliveries:
         self._hauling.failed(led, node)
         if need.has_failed_often or need.transfer is None:
             self._log.warning("job's image does not arrive", job=led.key, node=name, words=words)
-            led.bad[node] = self._site.now_s + BARRED_S
-            self._choosing.drop(led, node)
-            self._jobs.mend(led)
+            self._avoid(led, node, led.trouble)
+
+    def _avoid(self, led: Led, node: int, words: str) -> None:
+        """A node is of no use to a job for now: it is led to another, or waits."""
+        led.trouble = words
+        led.bad[node] = self._site.now_s + BARRED_S
+        self._choosing.drop(led, node)
+        self._jobs.mend(led)
 
     def _judge(self, led: Led, number: int, node: str) -> None:
         """Bytes arrive: what was wrong is over. Or none do, while the node still tries."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outrider.core.besteffort.job_placement import NoWay, Way, Wish, can_keep, hold, lead, let_go
+from outrider.core.besteffort.job_placement import (
+    NoWay,
+    Way,
+    Wish,
+    can_keep,
+    drop_copy,
+    hold,
+    keep_copy,
+    lead,
+    let_go,
+)
 from outrider.core.nodes.busy import Busy, Taken
 from outrider.core.nodes.timeline import FOREVER, mask_of
 from outrider.core.reservations.refusal import size
@@ -21,6 +31,8 @@ UNLIMITED_S = 7 * DAY_S
 """A job without a limit is taken to run so long, as far as pools are concerned."""
 RENEW_S = 600
 """So much longer than it has to a pool keeps an image, so that this need not be said at each look."""
+CLAIM_S = 15
+"""So long after a job has been seen to run its nodes keep what its prologs may still ask for."""
 BETTER_S = 60
 """Other nodes are worth a transfer if a job starts there earlier by more than this."""
 
@@ -39,7 +51,7 @@ class Choosing:
         """By its identity, a list of names that many jobs share, and its mask."""
         self._masks_before: dict[int, tuple[tuple[str, ...], int]] = {}
         """Those that were asked for before the last look: the others are forgotten."""
-        self._wishes: dict[str, tuple[RmsJob, JobImage, Wish]] = {}
+        self._wishes: dict[str, tuple[RmsJob, JobImage, tuple[str, ...], Wish]] = {}
         self._failures: dict[Wish, NoWay] = {}
         self.searches = 0
         """How often nodes were searched for."""
@@ -150,6 +162,7 @@ class Choosing:
         for node, life in led.copies.items():
             if node not in full:
                 site.book.pools.set_user(node, life, led.owner, until_s)
+                keep_copy(site.book, led.owner, node, until_s)
                 self._hauling.place(led, node, life)
         return full
 
@@ -164,7 +177,8 @@ class Choosing:
             if names[node].name not in job.nodes:
                 self.drop(led, node)
                 continue
-            self._hauling.part(led, node, is_stopped=False)
+            drop_copy(site.book, led.owner, node)
+            self._hauling.part(led, node, is_stopped=False, after_s=CLAIM_S)
             if led.owner in life.users:
                 site.book.pools.set_user(node, life, led.owner, led.until_s)
 
@@ -273,12 +287,13 @@ class Choosing:
         assert image is not None
         if led.bad:
             return self._make_wish(led, job, image)
+        copiers = self._hauling.copiers(image.format)
         known = self._wishes.get(led.key)
-        if known is not None and known[0] is job and known[1] is image:
-            return known[2]
+        if known is not None and known[0] is job and known[1] is image and known[2] is copiers:
+            return known[3]
         wish = self._make_wish(led, job, image)
         if not isinstance(wish, str):
-            self._wishes[led.key] = job, image, wish
+            self._wishes[led.key] = job, image, copiers, wish
         return wish
 
     def _make_wish(self, led: Led, job: RmsJob, image: JobImage) -> Wish | str:
@@ -305,4 +320,5 @@ class Choosing:
             grace_s=site.settings.grace_s,
             eligible=eligible,
             user=job.uid,
+            copying=self._mask(self._hauling.copiers(image.format)),
         )

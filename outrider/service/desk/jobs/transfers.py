@@ -100,13 +100,18 @@ class Hauling:
             users[led.key] = led
         self.place(led, node, life)
 
-    def part(self, led: Led, node: int, *, is_stopped: bool) -> None:
+    def part(self, led: Led, node: int, *, is_stopped: bool, after_s: int = 0) -> None:
         """A job does not count on a copy any more."""
         self.claims.drop(led.key, node)
         number = led.via.pop(node, None)
         if number is not None:
             self._drop_user(number, node, led)
-        self._staff.drop(self._name(node), led.owner, self._site.now_s, is_stopped=is_stopped)
+        name, now_s = self._name(node), self._site.now_s
+        self._staff.drop(name, led.owner, now_s, is_stopped=is_stopped, after_s=after_s)
+
+    def copiers(self, image_format: str) -> tuple[str, ...]:
+        """The nodes on which jobs get full copies of such images; the same list until it changes."""
+        return self._staff.copiers.of(image_format, self._staff.members)
 
     def place(self, led: Led, node: int, life: Life) -> None:
         """Let a node know what a job needs of it, unless its transfer has not begun."""
@@ -136,6 +141,8 @@ class Hauling:
                 until_s=led.until_s,
                 transfer=number,
                 rate_bytes_per_s=None if cargo is None else self._rate(cargo),
+                # Before it is released: where it starts, and when, is up to the batch system then.
+                copy_from_s=0,
                 upstream=() if cargo is None else tuple(map(self._name, before_in_chain(cargo.nodes, node))),
             ),
             self._site.now_s,

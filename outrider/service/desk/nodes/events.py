@@ -37,4 +37,21 @@ class Failed:
     owner: str
 
 
-News = Arrived | Moved | Missed | Failed
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied:
+    """The full copy that a job is to have is made."""
+
+    node: str
+    owner: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Uncopied:
+    """A node cannot make that copy, and why; it is told again later."""
+
+    node: str
+    owner: str
+    words: str
+
+
+News = Arrived | Moved | Missed | Failed | Copied | Uncopied

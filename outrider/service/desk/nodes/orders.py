@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from outrider.service.desk.nodes import copies
 from outrider.service.desk.nodes.earlier_pins import EarlierPins
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News
-from outrider.service.desk.nodes.sources import is_to_begin_anew, rate_of, sources
+from outrider.service.desk.nodes.sources import is_to_begin_anew, patience_s, rate_of, sources
 from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Member, Need
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import (
     Arriving,
+    Copy,
     Fetch,
     NodeReport,
     Order,
@@ -56,6 +58,7 @@ class Staff:
         """Nodes whose turn it is, in their order; each once, however often it was planned."""
         self._behind: dict[tuple[str, str], str] = {}
         """By node and owner, the node that waits for that one to have been told."""
+        self.copiers = copies.Copiers()
         self._under_way = 0
         self._number = 0
         self.earlier = EarlierPins()
@@ -88,7 +91,7 @@ class Staff:
             return
         before = member.needs.get(need.owner)
         if before is not None and before.digest == need.digest:
-            need.is_there, need.there_s = before.is_there, before.there_s
+            need.is_there, need.there_s, need.is_copied = before.is_there, before.there_s, before.is_copied
             need.arrived_bytes, need.source = before.arrived_bytes, before.source
         need.since_s = need.next_s = now_s
         member.needs[need.owner] = need
@@ -104,15 +107,16 @@ class Staff:
                     other.is_told, other.next_s = False, now_s
         self._plan(member, now_s)
 
-    def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False) -> None:
-        """A reservation needs nothing here any more. `is_stopped`: what is under way may end, too."""
+    def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False, after_s: int = 0) -> None:
+        """A reservation needs nothing here any more. `is_stopped`: what is under way may end, too. A full
+        copy that was made for it stays for `after_s`: its job may just be about to take it."""
         member = self.members.get(node)
         need = member.needs.pop(owner, None) if member is not None else None
         if member is None or need is None:
             return
         if need.upstream:
             self._behind.pop((need.upstream[0], owner), None)
-        member.unpins[need.digest, owner] = now_s
+        member.unpins[need.digest, owner] = now_s + (after_s if need.is_copied else 0)
         others = [other for other in member.needs.values() if other.digest == need.digest]
         for other in others:
             if other.transfer is not None and not other.is_there:
@@ -168,6 +172,11 @@ class Staff:
         member = self.members.get(node)
         need = None if member is None else member.needs.get(owner)
         return need is not None and need.is_there
+
+    def is_prepared(self, node: str, owner: str) -> bool:
+        """Whether a job that needs it can start there: it is there, and a copy of it where that is needed."""
+        member = self.members.get(node)
+        return member is not None and copies.is_prepared(member, owner)
 
     def has_spoken(self, node: str) -> bool:
         """Whether a node has answered at all since the service was started."""
@@ -260,6 +269,7 @@ class Staff:
         member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
         member.arriving = report.arriving
         self._promised(member, call, now_s)
+        self.copiers.heard(member, report.room)
         member.room = report.room or member.room
         if report.images is not None:
             member.images, member.come = {image.digest: image for image in report.images}, {}
@@ -345,10 +355,12 @@ class Staff:
                     member.unpins.pop((order.digest, order.owner), None)
                 else:
                     member.unpins[order.digest, order.owner] = now_s + RETRY_S
-            elif not isinstance(order, Release):
-                need = member.needs.get(order.owner)
-                if need is not None and need.digest == order.digest:
-                    news += self._result(member, need, order, result.code, result.words, arriving, now_s)
+            elif (need := member.needs.get(order.owner)) is None or need.digest != order.digest:
+                continue
+            elif isinstance(order, Copy):
+                news += copies.told(member, need, result, now_s)
+            else:
+                news += self._result(member, need, order, result.code, result.words, arriving, now_s)
         return news
 
     def _result(
@@ -391,7 +403,7 @@ class Staff:
             # What lasts as long as it is needed is not renewed.
             lease_s = self._settings.pin_lease_s
             renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
-            need.next_s = max(now_s + 1, renewed_s)
+            need.next_s = max(now_s + 1, copies.next_s(member, need, now_s, renewed_s))
             return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
         if code != "missing":
             return self._failed(member, need, code, words, now_s)
@@ -407,7 +419,7 @@ class Staff:
         else:
             need.arrived_bytes, need.rate = found.arrived_bytes, found.rate_bytes_per_s
             need.source = found.source or need.source
-        wait_s = _patience_s(need, now_s, self._settings.progress_every_s)
+        wait_s = patience_s(need, now_s, self._settings.progress_every_s)
         # What was changed while the node was being told is said at once.
         need.next_s = now_s + (1 if found is not None and not need.is_told else wait_s)
         # If the node knows nothing of it (any more), it is to be told.
@@ -459,6 +471,7 @@ class Staff:
                 size_bytes=need.size_bytes,
                 readers=need.readers,
             )
+            yield from copies.orders(member, need, until_s, now_s)
 
     def _may_be_told(self, need: Need, now_s: int) -> bool:
         """A node of a chain waits for the one before it, which would send it away otherwise."""
@@ -485,13 +498,3 @@ class Staff:
         if member.due_s is None or at_s < member.due_s:
             member.due_s = at_s
             self._agenda.add(at_s, Topic.NODE, member.name)
-
-
-def _patience_s(need: Need, now_s: int, most_s: int) -> int:
-    """How long to wait before asking again how far an image is: not beyond its arrival at the rate of
-    late, nor beyond its deadline. What was there in time is to be known in time."""
-    if need.rate > 0:
-        most_s = min(most_s, -(-(need.size_bytes - need.arrived_bytes) // need.rate))
-    if need.deadline_s is not None and now_s < need.deadline_s:
-        most_s = min(most_s, need.deadline_s - 1 - now_s)
-    return max(1, most_s)

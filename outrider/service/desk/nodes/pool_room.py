@@ -34,6 +34,8 @@ class Rooms:
         self._log = log
         self._last: dict[str, NodeRoom] = {}
         """What each node has said, as it was entered in the book."""
+        self._put_off: dict[str, int] = {}
+        """Nodes that have not spoken yet: what each is to keep is worked out when it is asked."""
         self._full: set[str] = set()
         """Nodes of which it was said that their disks are full."""
 
@@ -52,16 +54,31 @@ class Rooms:
             return
         changed, pools.changed = sorted(pools.changed), set()
         for node in changed:
-            name, pool = site.book.timeline.nodes[node].name, pools.pools[node]
-            # What users never get may be kept for longer than needed: that takes nothing from them.
-            is_spared = pool.promised_bytes <= self._staff.spared_bytes(name)
-            kept_bytes = pool.promised_bytes if is_spared else pool.peak((), site.now_s)
-            self._staff.promise(name, kept_bytes, site.now_s)
+            name = site.book.timeline.nodes[node].name
+            if self._staff.has_spoken(name):
+                self._promise(name, node)
+            else:
+                # All of them at once would make a start with thousands of nodes longer.
+                self._put_off[name] = node
+
+    def about_to_ask(self, name: str) -> None:
+        """A node is spoken to next: what it is to keep is worked out, if that was put off."""
+        node = self._put_off.pop(name, None)
+        if node is not None:
+            self._promise(name, node)
+
+    def _promise(self, name: str, node: int) -> None:
+        now_s, pool = self._site.now_s, self._site.book.pools.pools[node]
+        # What users never get may be kept for longer than needed: that takes nothing from them.
+        is_spared = pool.promised_bytes <= self._staff.spared_bytes(name)
+        kept_bytes = pool.promised_bytes if is_spared else pool.peak((), now_s)
+        self._staff.promise(name, kept_bytes, now_s)
 
     def heard(self, member: Member, used_bytes: int) -> NodeRoom | None:
         """A node has said what others hold there: as it counts from now on, if that is new to the book."""
         number = self._site.book.timeline.number_of.get(member.name)
         room = known_room(member, used_bytes, self._site.now_s)
+        self.about_to_ask(member.name)
         if number is None or room is None:
             return None
         is_new = False

@@ -93,3 +93,13 @@ def _may_take(source: Member, need: Need) -> bool:
 def _can_send(members: Mapping[str, Member], name: str) -> bool:
     member = members.get(name)
     return member is not None and member.silent_since_s is None
+
+
+def patience_s(need: Need, now_s: int, most_s: int) -> int:
+    """How long to wait before asking again how far an image is: not beyond its arrival at the rate of
+    late, nor beyond its deadline. What was there in time is to be known in time."""
+    if need.rate > 0:
+        most_s = min(most_s, -(-(need.size_bytes - need.arrived_bytes) // need.rate))
+    if need.deadline_s is not None and now_s < need.deadline_s:
+        most_s = min(most_s, need.deadline_s - 1 - now_s)
+    return max(1, most_s)

@@ -33,6 +33,10 @@ class Need:
     upstream: tuple[str, ...] = ()
     """The nodes before it in the chain, the nearest first."""
     since_s: int = 0
+    copy_from_s: int | None = None
+    """From when on there is to be a full copy of it for a job, where jobs get full copies; None: never."""
+    is_copied: bool = False
+    """Whether there has been one, or none is needed."""
     is_there: bool = False
     there_s: int | None = None
     """Since when that is known."""

@@ -8,7 +8,7 @@ from outrider.core.images.restaging import copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
 from outrider.core.restart.kept import keep_reservation
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
-from outrider.service.desk.nodes.events import Arrived, Failed, Missed, News
+from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News, Uncopied
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.sources import has_others
 from outrider.service.desk.nodes.state import Need
@@ -57,7 +57,11 @@ class Copies:
                 self._missed(live, each.node)
             elif isinstance(each, Failed):
                 self._failed(live, each.node)
-            else:
+            elif isinstance(each, Uncopied):
+                self._log.warning(
+                    "no copy before the job", node=each.node, reservation=live.name, words=each.words
+                )
+            elif isinstance(each, Moved):
                 self._moved(live, each.node)
 
     def came_by_itself(self, node: str, key: str) -> None:

@@ -11,6 +11,7 @@ from outrider.core.images.reuse import Life
 from outrider.core.model import Transfer
 from outrider.core.restart.kept import keep_transfers
 from outrider.service.desk.events import CopyLost, EventRouter, TransferBegun
+from outrider.service.desk.nodes.copies import begin_s as copy_begin_s
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
@@ -265,6 +266,7 @@ class Executing:
             transfer=transfer,
             deadline_s=None if moving is None else moving.transfer.deadline_s,
             rate_bytes_per_s=None if moving is None else moving.rate_bytes_per_s,
+            copy_from_s=copy_begin_s(live.reservation.start_s, document.size_bytes),
             upstream=() if moving is None else before_in_chain(moving.transfer.nodes, node),
         )
         self._staff.need(node, need, site.now_s)

@@ -128,7 +128,7 @@ def test_daemon_that_hangs_is_not_waited_for_long(served: Node) -> None:
 
 def test_helper_that_hangs_or_is_killed_is_ended(served: Node) -> None:
     (served.lib / "hook.py").write_text("while True: pass\n")
-    served.patch("prolog", "-k 2 40", "-k 2 0.3")
+    served.patch("prolog", "-k 2 110", "-k 2 0.3")
     hung = served.run("prolog")
     (served.lib / "hook.py").write_text("import os; os.kill(os.getpid(), 9)\n")
     killed = served.run("prolog")

@@ -179,6 +179,7 @@ class GatedMaker:
         self.gate = threading.Event()
         self.begun = 0
         self.choose, self.taken_bytes, self.remove = maker.choose, maker.taken_bytes, maker.remove
+        self.hand_over = maker.hand_over
 
     def make(self, wish: Any, image_path: str, folder: str) -> Any:
         self.begun += 1

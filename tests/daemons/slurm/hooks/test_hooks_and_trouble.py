@@ -168,7 +168,7 @@ def test_daemon_that_hangs_is_not_waited_for_long(served: Node) -> None:
 
 def test_hook_that_hangs_is_ended(served: Node) -> None:
     (served.folder / "lib" / "hook.py").write_text("while True: pass\n")
-    served.patch("Prolog", "-k 2 40", "-k 2 0.3")
+    served.patch("Prolog", "-k 2 1800", "-k 2 0.3")
     prolog = served.run("Prolog")
 
     assert prolog.returncode == 0
@@ -290,6 +290,28 @@ def test_prolog_does_not_wait_and_the_task_does(served: Node) -> None:
     assert before == ["jobs/17", "jobs/17.new-0"]
     assert not is_early
     assert (said.returncode, said.stdout[:22]) == (0, "export OUTRIDER_IMAGE=")
+
+
+def test_task_waits_as_long_as_bytes_are_copied(served: Node) -> None:
+    # One look is all that it has, but for a word about bytes.
+    served.patch("TaskProlog", "turns=310 before=", "turns=1 before=")
+    jobs = served.told / "jobs"
+    jobs.mkdir(exist_ok=True)
+    (jobs / "17").touch()
+    (jobs / "17.new-0").write_text("5 of 9 MiB are copied\n")
+    with ThreadPoolExecutor(1) as threads:
+        task = threads.submit(served.task)
+        eventually("the task's prolog waits", lambda: bool(processes_like(served.hooks["TaskProlog"])))
+        (jobs / "17.new-0").write_text("/pool/disk\n")
+        (jobs / "17.new-0").rename(jobs / "17")
+        said = task.result()
+    waiting = served.told / "jobs" / "17.new-0"
+    (jobs / "17").write_text("")
+    waiting.touch()
+    silent = served.task()
+
+    assert (said.returncode, said.stdout) == (0, "export OUTRIDER_IMAGE=/pool/disk\n")
+    assert (silent.returncode, "has not finished" in silent.stdout) == (3, True)
 
 
 def test_late_answer_to_an_earlier_start_is_not_this_ones(served: Node) -> None:

@@ -40,6 +40,9 @@ class Maker:
             file.write(wish.image.digest)
         return instance_book.Made(path=path)
 
+    def hand_over(self, folder: str, other: str) -> None:
+        os.rename(os.path.join(folder, "disk"), os.path.join(other, "disk"))
+
     def remove(self, folder: str) -> None:
         path = os.path.join(folder, "disk")
         if os.path.exists(path):

@@ -20,10 +20,12 @@ from outrider.service.answers import Answer, Decision, ReservationDetails
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event, Outcome
 from outrider.service.ports import (
+    COPYING,
     Arriving,
     AskProgram,
     Call,
     Carry,
+    Copy,
     DropLookup,
     Fetch,
     Finished,
@@ -52,6 +54,8 @@ BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",))
 ADMIN = Caller(uid=0, user="root", is_admin=True)
 GIB = 1 << 30
 RATE = 100_000_000
+COPY_S = 40
+"""How long nodes take for a full copy."""
 FREE = b"version: 1\nrules:\n  - name: all\n"
 
 
@@ -133,6 +137,13 @@ class Pool:
     """What it leaves to users at most, or says that it does."""
     is_old: bool = False
     """It knows of no promises."""
+    copied_formats: tuple[str, ...] = ()
+    """Its jobs get full copies of such images, and all images here are such."""
+    copies: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By digest and owner, when the copy that was made before its job is ready."""
+    copied: list[Copy] = field(default_factory=list)
+    uncopied: str = ""
+    """Why no copy can be made, if so."""
 
     @property
     def capacity_bytes(self) -> int:
@@ -357,6 +368,7 @@ class Sandbox:
                 capacity_bytes=pool.capacity_bytes,
                 held=tuple(pool.held.values()),
                 users_bytes=pool.limit_bytes * pool.users_percent // 100,
+                copied_formats=pool.copied_formats,
             ),
         )
 
@@ -382,7 +394,10 @@ class Sandbox:
                 return OrderResult(order=order, code="missing", words="it is not in the pool")
             pool.pins[order.digest, order.owner] = order.until_s
             return OrderResult(order=order)
+        if isinstance(order, Copy):
+            return self._copy(pool, order)
         if isinstance(order, Unpin):
+            pool.copies.pop((order.digest, order.owner), None)
             pool.pins.pop((order.digest, order.owner), None)
             return OrderResult(order=order)
         if isinstance(order, Release):
@@ -390,6 +405,15 @@ class Sandbox:
             return OrderResult(order=order)
         pool.arriving.pop(order.digest, None)  # type: ignore[attr-defined]
         return OrderResult(order=order)  # type: ignore[arg-type]
+
+    def _copy(self, pool: Pool, order: Copy) -> OrderResult:
+        pool.copied.append(order)
+        if order.digest not in pool.images:
+            return OrderResult(order=order, code="missing", words="it is not in the pool")
+        if pool.uncopied:
+            return OrderResult(order=order, code="no-room", words=pool.uncopied)
+        ready_s = pool.copies.setdefault((order.digest, order.owner), self.now_s + COPY_S)
+        return OrderResult(order=order, code=COPYING if ready_s > self.now_s else "")
 
     def _rate(self, pool: Pool, fetch: Fetch) -> int:
         return min(pool.rate_bytes_per_s, fetch.rate_bytes_per_s or 1 << 40)

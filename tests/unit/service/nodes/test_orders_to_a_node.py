@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from cachemgr.base.clock import SystemClock
+from cachemgr.daemon.parts import PreferringMaker
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (
+    COPYING,
+    Copy,
     Fetch,
     NodeReport,
     NodeTrouble,
@@ -426,3 +429,30 @@ def test_several_threads_may_tell_one_node(node: Inside, tell: Tell) -> None:
     assert [codes(report) for report in reports] == [[""]] * 4
     assert len(node.ask("transfers")["transfers"]) == 1
     assert node.ask("transfers")["transfers"][0]["wanted_by"] == [os.geteuid()]
+
+
+def test_copy_is_ordered_with_its_pin_and_goes_with_it(node: Inside, tell: Tell) -> None:
+    # Also where the tests' own disk shares blocks.
+    node.node.maker = PreferringMaker(node.node.maker, ("copy",))
+    pin = Pin(digest=DIGEST, owner=OWNER, until_s=CLOCK.now_s() + 600)
+    order = Copy(digest=DIGEST, owner=OWNER, until_s=CLOCK.now_s() + 600)
+    absent = codes(tell(pin, order))
+    tell(fetch())
+    arrived(tell, node)
+    told = [codes(tell(pin, order))]
+
+    def is_made() -> bool:
+        told.append(codes(tell(pin, order)))
+        return told[-1] == ["", ""]
+
+    eventually("it is made", is_made, node.log)
+    made = [each["owner"] for each in node.ask("instances")["instances"]]
+    report = tell(Unpin(digest=DIGEST, owner=OWNER))
+
+    assert absent == ["missing", "missing"]
+    assert all(each in (["", COPYING], ["", ""]) for each in told)
+    assert made == [f"reservation:{OWNER}"]
+    assert report.room is not None
+    assert "file" in report.room.copied_formats
+    assert report.room.held == ()
+    assert node.ask("instances")["instances"] == []
