@@ -51,10 +51,11 @@ test-long: $(READY) tools
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
-	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/daemons/slurm/service || exit 1; \
+	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest \
+	    -n 2 --dist loadfile tests/daemons/slurm/service || exit 1; \
 	done
-	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/daemons/slurm/filter tests/daemons/slurm/adapter tests/daemons/gridengine/adapter \
-	  tests/daemons/testbed tests/daemons/systemd tests/unit/plugins/slurm tests/unit/rms tests/contract
+	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/daemons/slurm/filter tests/daemons/slurm/adapter \
+	  tests/daemons/gridengine/adapter tests/daemons/testbed tests/daemons/systemd tests/unit/plugins/slurm tests/unit/rms tests/contract
 	@$(if $(BEFORE),echo "an upgrade from $(BEFORE) is tried",echo "no upgrade is tried: no tag, and BEFORE names no wheel and no revision")
 	OUTRIDER_TEST_VERSIONS=1 OUTRIDER_TEST_BEFORE=$(BEFORE) $(BIN)/python -m pytest tests/daemons/walks
 

@@ -61,7 +61,7 @@ from outrider.service.requests import (
     Wanted,
 )
 from outrider.service.settings import Settings
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 
 LIMIT_MS = 200.0
 """What an event may take."""
@@ -225,7 +225,7 @@ class SiteStory:
         self.costs = Costs()
         self._profile = profile
         self._random = Random(1)
-        self._store = Store.create(folder / f"store{nodes}.sqlite", self.clock.at_s)
+        self._store = SqliteStore.create(folder / f"store{nodes}.sqlite", self.clock.at_s)
         self.crowd = BusyBatchSystem(nodes, others, self.clock)
         self._pools = MemoryNodes([each.name for each in self.crowd.nodes], self.clock, NoJournal(folder))  # type: ignore[arg-type]
         self._settings = Settings(

@@ -42,7 +42,7 @@ NAMES = ("chain", "killed", "cut", "stalled", "slow", "http", "torrent")
 
 
 @dataclass(frozen=True)
-class Plan:
+class RelayPlan:
     """What is measured."""
 
     nodes: int
@@ -65,7 +65,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RelayOutcome:
     """When each node had the image, in seconds from the beginning; None if it never had."""
 
     finish_s: dict[int, float | None]
@@ -80,7 +80,7 @@ class Outcome:
         return max(float("inf") if time is None else time for time in times)
 
 
-class Node:
+class RelayNode:
     """A process of `relay_node.py` on a host."""
 
     def __init__(self, hosts: Hosts, number: int, orders: dict[str, object]) -> None:
@@ -111,16 +111,17 @@ class Node:
 
 
 def relayed(
-    plan: Plan,
-    sources: Callable[[Plan, Hosts, int], list[str]],
+    plan: RelayPlan,
+    sources: Callable[[RelayPlan, Hosts, int], list[str]],
     *,
     prepare: Callable[[Hosts], None] | None = None,
-    midway: Callable[[Hosts, list[Node]], None] | None = None,
-) -> Outcome:
+    midway: Callable[[Hosts, list[RelayNode]], None] | None = None,
+) -> RelayOutcome:
     """Let all nodes fetch the image, with something done to them before, or at half time."""
     with Hosts(plan.nodes + 1, plan.rate_bits_per_s, plan.mtu_bytes) as hosts:
         nodes = [
-            Node(hosts, number, _orders(plan, hosts, number, sources)) for number in range(plan.nodes + 1)
+            RelayNode(hosts, number, _orders(plan, hosts, number, sources))
+            for number in range(plan.nodes + 1)
         ]
         for node in nodes:
             if node.line() != "ready":
@@ -141,7 +142,7 @@ def relayed(
             attempts[node.number] = answer.get("attempts", [answer.get("failed", "gone")])
         timer.join()
         used = [node.finish() for node in nodes]
-    return Outcome(
+    return RelayOutcome(
         finish,
         sum(each.get("user_s", 0.0) for each in used),
         sum(each.get("system_s", 0.0) for each in used),
@@ -152,7 +153,7 @@ def relayed(
 
 
 def _orders(
-    plan: Plan, hosts: Hosts, number: int, sources: Callable[[Plan, Hosts, int], list[str]]
+    plan: RelayPlan, hosts: Hosts, number: int, sources: Callable[[RelayPlan, Hosts, int], list[str]]
 ) -> dict[str, object]:
     return {
         "number": number,
@@ -166,27 +167,27 @@ def _orders(
     }
 
 
-def origin(plan: Plan, hosts: Hosts, number: int) -> list[str]:
+def origin(plan: RelayPlan, hosts: Hosts, number: int) -> list[str]:
     """Everybody asks the origin."""
     return [f"http://{hosts.address(0)}:{PORT}/v1/images/{plan.digest}"]
 
 
-def upstream(plan: Plan, hosts: Hosts, number: int) -> list[str]:
+def upstream(plan: RelayPlan, hosts: Hosts, number: int) -> list[str]:
     """The chain: the node before, those before that one, and the origin last."""
     relays = [f"relay://{hosts.address(above)}:{PORT}/{plan.digest}" for above in range(number - 1, 0, -1)]
     return relays + origin(plan, hosts, number)
 
 
-def chain(plan: Plan) -> Outcome:
+def chain(plan: RelayPlan) -> RelayOutcome:
     return relayed(plan, upstream)
 
 
-def killed(plan: Plan) -> Outcome:
+def killed(plan: RelayPlan) -> RelayOutcome:
     return relayed(plan, upstream, midway=lambda hosts, nodes: nodes[plan.victim].process.kill())
 
 
-def cut(plan: Plan) -> Outcome:
-    def pull(hosts: Hosts, nodes: list[Node]) -> None:
+def cut(plan: RelayPlan) -> RelayOutcome:
+    def pull(hosts: Hosts, nodes: list[RelayNode]) -> None:
         hosts.cut(plan.victim)
         # Others have gone round it long before; a process without a network would only wait.
         threading.Timer(plan.bound_s * 3, nodes[plan.victim].process.kill).start()
@@ -194,10 +195,10 @@ def cut(plan: Plan) -> Outcome:
     return relayed(plan, upstream, midway=pull)
 
 
-def stalled(plan: Plan) -> Outcome:
+def stalled(plan: RelayPlan) -> RelayOutcome:
     """A node that stands still for a moment and goes on, as one that has no processor."""
 
-    def stop(hosts: Hosts, nodes: list[Node]) -> None:
+    def stop(hosts: Hosts, nodes: list[RelayNode]) -> None:
         process = nodes[plan.victim].process
         process.send_signal(signal.SIGSTOP)
         threading.Timer(STALL_S, lambda: process.send_signal(signal.SIGCONT)).start()
@@ -205,19 +206,19 @@ def stalled(plan: Plan) -> Outcome:
     return relayed(plan, upstream, midway=stop)
 
 
-def slow(plan: Plan) -> Outcome:
+def slow(plan: RelayPlan) -> RelayOutcome:
     return relayed(
         plan, upstream, prepare=lambda hosts: hosts.set_rate(plan.victim, plan.rate_bits_per_s // SLOWER)
     )
 
 
-def http(plan: Plan) -> Outcome:
+def http(plan: RelayPlan) -> RelayOutcome:
     return relayed(plan, origin)
 
 
-def torrent(plan: Plan) -> Outcome:
+def torrent(plan: RelayPlan) -> RelayOutcome:
     finish = torrent_finishes(plan.image, plan.folder, plan.nodes, plan.rate_bits_per_s, plan.mtu_bytes)
-    return Outcome(dict(enumerate(finish, 1)), 0.0, 0.0, {}, {}, {})
+    return RelayOutcome(dict(enumerate(finish, 1)), 0.0, 0.0, {}, {}, {})
 
 
 def main(arguments: list[str]) -> int:
@@ -238,7 +239,7 @@ def main(arguments: list[str]) -> int:
         data = b"".join(random.randbytes(1 << 20) for _ in range(options.mib))
         image.write_bytes(data)
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
-        plan = Plan(
+        plan = RelayPlan(
             options.nodes,
             options.mbit * 1_000_000,
             len(data),
@@ -252,7 +253,7 @@ def main(arguments: list[str]) -> int:
         return judged(options, is_good=is_good)
 
 
-def report(plan: Plan, names: list[str]) -> bool:
+def report(plan: RelayPlan, names: list[str]) -> bool:
     print(
         f"{plan.nodes} nodes, links of {plan.rate_bits_per_s / 1e6:g} Mbit/s, "
         f"{plan.size_bytes / 2**20:g} MiB, frames of {plan.mtu_bytes} bytes: "
@@ -296,7 +297,7 @@ def report(plan: Plan, names: list[str]) -> bool:
     return is_good
 
 
-def told(outcome: Outcome) -> Iterator[str]:
+def told(outcome: RelayOutcome) -> Iterator[str]:
     """What each node received and sent, and whom it asked, with the reason for which that ended."""
     for node, sent in outcome.sent_bytes.items():
         finish_s = outcome.finish_s.get(node)

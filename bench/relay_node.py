@@ -44,7 +44,7 @@ KEY = b"a key for a benchmark, and no secret"
 TICKET_S = 3600
 
 
-class Orders(TypedDict):
+class NodeOrders(TypedDict):
     """What a node is told. A node without sources has the image from the beginning."""
 
     number: int
@@ -57,10 +57,10 @@ class Orders(TypedDict):
     expected_rate_bytes_per_s: int | None
 
 
-class Site:
+class NodeSite:
     """What a node has: the origin a file, every other one a pool of its own."""
 
-    def __init__(self, orders: Orders, clock: SystemClock) -> None:
+    def __init__(self, orders: NodeOrders, clock: SystemClock) -> None:
         self.depot: Depot | None = None
         self.pool: Pool | None = None
         self.writer: Writer | None = None
@@ -75,7 +75,7 @@ class Site:
             self.depot.files[orders["digest"]] = file
             self.holdings = self.depot
 
-    def reserve(self, orders: Orders) -> Writer:
+    def reserve(self, orders: NodeOrders) -> Writer:
         """Room for the image, as a planned transfer has; from now on this node says that it is arriving."""
         assert self.pool is not None
         want = Want(uri="image", size_bytes=orders["size_bytes"], digest=orders["digest"])
@@ -91,15 +91,15 @@ class Site:
                 each.close()
 
 
-def opened(orders: Orders, clock: SystemClock) -> Pool:
+def opened(orders: NodeOrders, clock: SystemClock) -> Pool:
     disk = RealDisk()
     Pool.create(disk, orders["path"], Settings(limit_bytes=2 * orders["size_bytes"], policy="lfu"))
     return Pool(disk, orders["path"], clock, SqliteIndex(f"{orders['path']}/index.sqlite"))
 
 
-def main(orders: Orders) -> int:
+def main(orders: NodeOrders) -> int:
     clock = SystemClock()
-    site = Site(orders, clock)
+    site = NodeSite(orders, clock)
     settings = RelaySettings(
         host=orders["listen"],
         port=orders["port"],

@@ -22,7 +22,7 @@ from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event
 from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode
 from outrider.service.requests import Asked, Caller, Reserve, Ticked, Wanted
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 
 LEAD_S = 400
 """So long before the present the nodes are first seen: all have reported when it comes."""
@@ -64,7 +64,7 @@ class Filler:
         self._clock = clock
         self._nodes = place.pools(clock)
         self._rms = place.batch_system(clock)
-        self._store = Store.create(place.store, clock.at_s)
+        self._store = SqliteStore.create(place.store, clock.at_s)
         settings = settings_of(load_config([place.config], {}))
         policies = parse_policies(POLICIES.encode(), file="policies.yaml")
         self._desk = Desk(self._store, settings, policies, clock.at_s, log=Silent(), meter=Silent())

@@ -151,15 +151,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(place: BenchedSite) -> int:
     """outriderd's own main, over another world."""
-    from outrider.service.daemon.configuration.model import Config
-    from outrider.service.daemon.life import Providers
-    from outrider.service.daemon.log import TracingLog
-    from outrider.service.daemon.main import main as outriderd
-    from outrider.service.daemon.world.backends import catalogue_of, make_desk
-    from outrider.service.daemon.world.catalogued import CataloguedNodes
-    from outrider.service.desk.batch.reservation_effects import carry_out
-    from outrider.service.images import Hashes, Resolver, opener
-    from outrider.service.ports import AskProgram, World
+    from outrider.collector import collector_paused
+
+    # As outriderd imports it.
+    with collector_paused():
+        from outrider.service.daemon.configuration.model import Config
+        from outrider.service.daemon.life import Providers
+        from outrider.service.daemon.log import TracingLog
+        from outrider.service.daemon.main import main as outriderd
+        from outrider.service.daemon.world.backends import catalogue_of, make_desk
+        from outrider.service.daemon.world.catalogued import CataloguedNodes
+        from outrider.service.desk.batch.reservation_effects import carry_out
+        from outrider.service.images import Hashes, Resolver, opener
+        from outrider.service.ports import AskProgram, World
 
     clock = SystemClock()
 

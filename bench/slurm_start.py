@@ -89,7 +89,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenStarts:
     """What was seen of one job."""
 
     kind: str
@@ -191,7 +191,7 @@ def client(cluster: SlurmCluster) -> Iterator[subprocess.Popen[str]]:
 
 def measured(
     kinds: list[Kind], clients: dict[str, subprocess.Popen[str]], rounds: int, site: OutriderSite
-) -> list[Seen]:
+) -> list[SeenStarts]:
     """Rounds in a random order with a fixed seed. The first ones only warm up."""
     order, seen = Random(1), []
     for number in range(rounds + WARM_UP):
@@ -210,11 +210,11 @@ def measured(
             except ValueError:
                 raise SystemExit(f"{kind.name}: job {job!r} said {said!r}\n{site.logs()}") from None
             if number >= WARM_UP:
-                seen.append(Seen(kind.name, job, called_s, answered_s, first_line_s))
+                seen.append(SeenStarts(kind.name, job, called_s, answered_s, first_line_s))
     return seen
 
 
-def told(kinds: list[Kind], seen: list[Seen], started: dict[str, dict[str, float]]) -> bool:
+def told(kinds: list[Kind], seen: list[SeenStarts], started: dict[str, dict[str, float]]) -> bool:
     times = {kind.name: Times() for kind in kinds}
     where = {kind.name: kind.where for kind in kinds}
     for each in seen:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 from testbed.births import Folder, InitialFile
-from testbed.cluster import Cluster
-from testbed.people import USERS
+from testbed.cluster import TOOLS, Cluster
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:
@@ -24,6 +25,24 @@ BOOT_S = 60
 PROGRAMS = (b"#!", b"\x7fELF")
 
 
+class HostOptions(TypedDict, total=False):
+    """What all clusters take; see `Cluster`."""
+
+    name: str | None
+    rate_bits_per_s: int | None
+    pool_bytes: int | None
+    users: Sequence[str]
+    shared: Sequence[Path]
+    writable: Sequence[Path]
+    clock: Clock | None
+
+
+class BatchOptions(HostOptions, total=False):
+    """The same, and contents by path; see `BatchCluster`."""
+
+    files: Mapping[str, str | bytes] | None
+
+
 class BatchCluster(Cluster):
     """Hosts `head`, `images` and `n1` to `nK`."""
 
@@ -33,16 +52,10 @@ class BatchCluster(Cluster):
         self,
         *,
         nodes: int,
-        name: str | None = None,
-        rate_bits_per_s: int | None = None,
-        pool_bytes: int | None = None,
         tree: Path = Path("/"),
-        users: Sequence[str] = USERS,
-        shared: Sequence[Path] = (),
-        writable: Sequence[Path] = (),
         files: Mapping[str, str | bytes] | None = None,
         notes: Mapping[str, str] | None = None,
-        clock: Clock | None = None,
+        **options: Unpack[HostOptions],
     ) -> None:
         """
         `files` are contents by path that every host has before its daemons start; what is a
@@ -54,15 +67,9 @@ class BatchCluster(Cluster):
         addresses = {HEAD: "10.77.0.1", IMAGES: "10.77.0.2"}
         super().__init__(
             {**addresses, **{node: f"10.77.1.{place}" for place, node in enumerate(node_names(nodes), 1)}},
-            name=name,
-            rate_bits_per_s=rate_bits_per_s,
-            pool_bytes=pool_bytes,
             tree=tree,
-            users=users,
-            shared=shared,
-            writable=writable,
             notes=notes,
-            clock=clock,
+            **options,
         )
 
     @classmethod
@@ -121,3 +128,13 @@ def plain_file(path: str, content: str | bytes) -> InitialFile:
     """Root's; what is a program, or begins with #!, can be executed."""
     data = content.encode() if isinstance(content, str) else content
     return InitialFile(path=path, content=data, mode=0o755 if data.startswith(PROGRAMS) else 0o644)
+
+
+def missing_tools() -> str | None:
+    """What this machine lacks for hosts of any kind; None if it lacks nothing."""
+    if os.geteuid() != 0:
+        return "a testbed needs root"
+    lacking = [name for name in TOOLS if shutil.which(name) is None]
+    if lacking:
+        return f"a testbed needs {', '.join(lacking)}: apt install iproute2 util-linux"
+    return None

@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from xml.etree import ElementTree
 
 from testbed import gridengineconf as conf
-from testbed.batchcluster import BOOT_S, HEAD, IMAGES, BatchCluster, plain_file
+from testbed.batchcluster import BOOT_S, HEAD, IMAGES, BatchCluster, BatchOptions, missing_tools, plain_file
 from testbed.births import Folder, InitialFile
-from testbed.cluster import TOOLS, WAIT_S
+from testbed.cluster import WAIT_S
 from testbed.commands import PATH
 from testbed.people import USERS
 from testbed.records import TestbedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from cachemgr.base.clock import Clock
 
@@ -52,17 +50,10 @@ class GridEngineCluster(BatchCluster):
         self,
         *,
         nodes: int,
-        name: str | None = None,
-        rate_bits_per_s: int | None = None,
-        pool_bytes: int | None = None,
         configuration: Mapping[str, str] | None = None,
         scheduler: Mapping[str, str] | None = None,
         queues: Mapping[str, str] | None = None,
-        users: Sequence[str] = USERS,
-        shared: Sequence[Path] = (),
-        writable: Sequence[Path] = (),
-        files: Mapping[str, str | bytes] | None = None,
-        clock: Clock | None = None,
+        **options: Unpack[BatchOptions],
     ) -> None:
         """
         `configuration`, `scheduler` and `queues` are settings of sge_conf(5), sched_conf(5) and (of
@@ -71,17 +62,8 @@ class GridEngineCluster(BatchCluster):
         self._configuration = {**conf.CONFIGURATION, **(configuration or {})}
         self._scheduler = {**conf.SCHEDULER, **(scheduler or {})}
         self._queues = dict(queues or {})
-        super().__init__(
-            nodes=nodes,
-            name=name,
-            rate_bits_per_s=rate_bits_per_s,
-            pool_bytes=pool_bytes,
-            users=(*users, conf.ACCOUNT),
-            shared=shared,
-            writable=writable,
-            files=files,
-            clock=clock,
-        )
+        options["users"] = (*options.get("users", USERS), conf.ACCOUNT)
+        super().__init__(nodes=nodes, **options)
 
     @classmethod
     def attached(cls, name: str, clock: Clock | None = None) -> GridEngineCluster:
@@ -356,11 +338,8 @@ class GridEngineCluster(BatchCluster):
 
 def missing() -> str | None:
     """What this machine lacks for a cluster with Grid Engine; None if it lacks nothing."""
-    if os.geteuid() != 0:
-        return "a testbed needs root"
-    lacking = [name for name in TOOLS if shutil.which(name) is None]
-    if lacking:
-        return f"a testbed needs {', '.join(lacking)}: apt install iproute2 util-linux"
+    if lacking := missing_tools():
+        return lacking
     wanted = [f"{PROGRAMS}/{name}" for name in ("sge_qmaster", "sge_execd", "qsub")]
     if not all(map(os.path.exists, [*wanted, f"{conf.TEMPLATES}/default-bootstrap"])):
         return (

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, shipped
-from outrider.cli.installing.gridengine.files import COMPILER, GUARDED
+from outrider.cli.installing.common.shipped import shipped
+from outrider.cli.installing.gridengine.files import COMPILER, GUARD, GUARDED, SHIPPED
 from testbed import gridengine
 from testbed import gridengineconf as conf
 from testbed.batchcluster import HEAD
@@ -72,7 +72,7 @@ def site_cluster(
 ) -> GridEngineCluster:
     """A cluster on which Outrider can be installed: its hosts have filter and hooks, which nobody calls."""
     guard = compiled_guard()
-    files = {f"{HOOKS}/{name}": shipped(path) for name, path in GRIDENGINE.items()}
+    files = {f"{HOOKS}/{name}": shipped(path) for name, path in SHIPPED.items()}
     files |= {f"{HOOKS}/{name}": guard for name in GUARDED}
     return GridEngineCluster(nodes=nodes, rate_bits_per_s=rate_bits_per_s, files=files, scheduler=scheduler)
 

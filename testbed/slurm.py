@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from testbed import suites
 from testbed.batchcluster import (
@@ -17,17 +16,19 @@ from testbed.batchcluster import (
     IMAGES_PORT,
     SERVER,
     BatchCluster,
+    BatchOptions,
+    missing_tools,
     plain_file,
 )
 from testbed.births import Folder, InitialFile
-from testbed.cluster import TOOLS, WAIT_S
+from testbed.cluster import WAIT_S
 from testbed.commands import CommandFailed
 from testbed.people import USERS
 from testbed.records import TestbedError
 from testbed.slurmconf import CGROUPS_OFF, CGROUPS_V1, PLUGSTACK, slurm_conf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from cachemgr.base.clock import Clock
 
@@ -47,17 +48,10 @@ class SlurmCluster(BatchCluster):
         self,
         *,
         nodes: int,
-        name: str | None = None,
-        rate_bits_per_s: int | None = None,
-        pool_bytes: int | None = None,
         version: str | None = None,
         slurm_conf_lines: Sequence[str] = (),
-        users: Sequence[str] = USERS,
-        shared: Sequence[Path] = (),
-        writable: Sequence[Path] = (),
-        files: Mapping[str, str | bytes] | None = None,
         cache: Path = suites.CACHE,
-        clock: Clock | None = None,
+        **options: Unpack[BatchOptions],
     ) -> None:
         """
         `version` is that of Slurm, None for whatever this machine has; `files` are contents by path
@@ -69,16 +63,9 @@ class SlurmCluster(BatchCluster):
         tree = suites.tree_of(version, cache)
         super().__init__(
             nodes=nodes,
-            name=name,
-            rate_bits_per_s=rate_bits_per_s,
-            pool_bytes=pool_bytes,
             tree=tree,
-            users=users,
-            shared=shared,
-            writable=writable,
-            files=files,
             notes={"version": suites.version_in(tree) or ""},
-            clock=clock,
+            **options,
         )
 
     @classmethod
@@ -243,11 +230,8 @@ class SlurmCluster(BatchCluster):
 
 def missing(version: str | None = None, cache: Path = suites.CACHE) -> str | None:
     """What this machine lacks for a cluster with this Slurm; None if it lacks nothing."""
-    if os.geteuid() != 0:
-        return "a testbed needs root"
-    lacking = [name for name in TOOLS if shutil.which(name) is None]
-    if lacking:
-        return f"a testbed needs {', '.join(lacking)}: apt install iproute2 util-linux"
+    if lacking := missing_tools():
+        return lacking
     own = suites.version_in(Path("/"))
     if own is not None and (version is None or own.startswith(f"{version}.")):
         return None if shutil.which("munged") else "Slurm needs munge: apt install munge"

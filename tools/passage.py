@@ -34,7 +34,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cachemgr.base.clock import SystemClock
-from outrider.cli.demo.stage import Stage
+from outrider.cli.demo.stage import DemoStage
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = (f"{ROOT}/outrider/", f"{ROOT}/cachemgr/")
@@ -108,7 +108,7 @@ class Passages:
         self._interpreter.write_text(f'#!/bin/sh\nPASSAGE_INTERPRETER="$0" exec {words} "$@"\n')
         self._interpreter.chmod(0o755)
         self._sent_ms: dict[str, int] = {}
-        self.stage = Stage(folder / "s", SystemClock(), os.environ)
+        self.stage = DemoStage(folder / "s", SystemClock(), os.environ)
         self.stage.folder.mkdir()
 
     @contextmanager

@@ -21,7 +21,7 @@ from bench.physical.events import ThreadFailure
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsReservation, Submission
 from outrider.rms.commands import Account, Output
-from outrider.rms.gridengine import Commands, GridEngine, Settings, context, submitting
+from outrider.rms.gridengine import GridEngine, GridEngineCommands, GridEngineSettings, context, submitting
 from testbed import doorman
 from testbed.batchcluster import HEAD
 from testbed.gridengineconf import ACCOUNT, DURATION_OFFSET_S, ENVIRONMENTS, RESERVATION_QUEUE
@@ -90,7 +90,7 @@ class Engine:
 
     def __init__(self, site: PhysicalSite, events: Events) -> None:
         self._site, self._events = site, events
-        self._settings = Settings(
+        self._settings = GridEngineSettings(
             account=ACCOUNT,
             reservation_queue=RESERVATION_QUEUE,
             environments=tuple(ENVIRONMENTS.items()),
@@ -100,11 +100,11 @@ class Engine:
         self._account = Account(user=USER, uid=self._person.uid, gid=self._person.gid, home=self._person.home)
         self._system = GridEngine(
             self._settings,
-            Commands(HeadRunner(site), variables={}, timeout_s=COMMAND_S),
+            GridEngineCommands(HeadRunner(site), variables={}, timeout_s=COMMAND_S),
             clock=site.scale,
             account_of=lambda user, uid: self._account,
         )
-        self._submitter = Commands(HeadRunner(site), variables={}, timeout_s=COMMAND_S)
+        self._submitter = GridEngineCommands(HeadRunner(site), variables={}, timeout_s=COMMAND_S)
         home = site.path(HEAD, self._person.home)
         self._folder = next(path for path in (home / f"run{each}" for each in count()) if not path.exists())
         self._keys: dict[int, str] = {}

@@ -19,7 +19,7 @@ from bench.physical.scale import TraceTime
 from bench.physical.site import SCRATCH, PhysicalImage, PhysicalSite
 from cachemgr.base.errors import Missing
 from outrider.sim.experiments.deployment import BatchRequest, DeploymentRun, Testbed, deployment_run
-from outrider.sim.experiments.dispatcher import Dispatcher, Turn
+from outrider.sim.experiments.dispatcher import GridDispatcher, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,7 +63,7 @@ class RealJobs:
         self._nodes = list(nodes or site.nodes)
         self._events = Events()
         self._engine = Engine(site, self._events)
-        self._dispatcher = Dispatcher(requests, testbed.rules, self)
+        self._dispatcher = GridDispatcher(requests, testbed.rules, self)
         self._held: list[set[str]] = [set() for _ in site.nodes]
         self._placed: dict[int, tuple[int, ...]] = {}
         self._left = set(range(len(requests)))

@@ -33,7 +33,7 @@ MODULES = {
     "asking.submit": ("submit",),
     "asking.configuration": ("config",),
     "asking.administration": ("policies", "reconcile", "backup", "restore"),
-    "installing.slurm.init": ("init",),
+    "installing.init": ("init",),
     "installing.deploy": ("deploy",),
     "installing.doctor": ("doctor",),
     "check": ("check",),

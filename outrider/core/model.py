@@ -149,6 +149,16 @@ class Placement:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NodeSlot:
+    """What something takes of a node, and for how long."""
+
+    node: str
+    resources: Resources
+    start_s: int
+    end_s: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reservation:
     """A promise: these nodes, with the image on them, throughout [start_s, end_s)."""
 

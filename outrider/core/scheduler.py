@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from outrider.core.besteffort.besteffort import BestEffort
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
-from outrider.core.besteffort.notice import give_back, hold_nodes
+from outrider.core.besteffort.queue import BestEffortQueue
+from outrider.core.besteffort.suspension_notice import give_back, hold_nodes
 from outrider.core.model import Reservation, Workspace
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book
@@ -34,7 +34,7 @@ class Scheduler:
     def __init__(self, book: Book, rules: QueueRules, policy: Policy | None = None) -> None:
         self.book = book
         self.board = QueueBoard(book, rules)
-        self.queue = BestEffort(self.board)
+        self.queue = BestEffortQueue(self.board)
         self._policy = policy
         self._forgotten_s = 0
 
@@ -70,7 +70,7 @@ class Scheduler:
     def node_failed(self, name: str, now_s: int) -> tuple[list[BestEffortRun], list[Reservation]]:
         """A node is gone: the runs that wait again, and the reservations that lost their place.
 
-        Those reservations are out of the book; whoever made the promise decides what to try.
+        Those reservations are out of the book; the caller, who made the promise, decides what to try.
         """
         node = self.book.timeline.number_of[name]
         self.book.available &= ~(1 << node)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outrider.core.model import Workspace
+from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Policy
 from outrider.core.reservations.refusal import size
 from outrider.metadata.notation.durations import HOUR_S, format_duration
@@ -98,22 +99,18 @@ def decide(
     who = (request.who.user, request.who.groups, request.who.account)
     for denial in policies.deny:
         if denial.is_about(*who):
-            return PolicyRefusal(
-                rule="deny", sentence=f"{request.who.user} may not reserve: {denial.because}"
-            )
+            sentence = texts.of_denial(request.who.user, denial.because)
+            return PolicyRefusal(rule="deny", sentence=sentence)
     rule = next((each for each in policies.rules if each.is_about(*who)), None)
     if rule is None:
-        return PolicyRefusal(
-            rule="",
-            sentence=f"no policy lets {request.who.user} reserve: {_OTHERWISE}",
-        )
+        return PolicyRefusal(rule="", sentence=texts.of_no_rule(request.who.user, _OTHERWISE))
     if not rule.may_reserve:
-        because = rule.because or _OTHERWISE
-        return PolicyRefusal(rule=rule.name, sentence=f"rule {rule.name} lets nobody reserve: {because}")
+        sentence = texts.of_rule(rule.name, rule.because or _OTHERWISE)
+        return PolicyRefusal(rule=rule.name, sentence=sentence)
     excesses = [*_of_request(rule, request, now_s), *_of_user(rule, request, standing)]
     excesses += _of_machine(policies, rule, request, standing)
     if excesses:
-        return PolicyRefusal(rule=rule.name, sentence=f"rule {rule.name}: {'; '.join(excesses)}")
+        return PolicyRefusal(rule=rule.name, sentence=texts.of_limits(rule.name, excesses))
     return Allowed(rule=rule.name)
 
 
@@ -158,21 +155,13 @@ def _of_request(rule: RuleSection, request: PolicyRequest, now_s: int) -> list[s
     ahead_s = request.latest_start_s - now_s
     if rule.ahead_s is not None and ahead_s > rule.ahead_s:
         start = "its start" if request.finish_by_s is None else "its latest start"
-        excesses.append(
-            f"{start} lies {format_duration(ahead_s)} ahead, "
-            f"and {format_duration(rule.ahead_s)} are allowed: "
-            f"ask again in {format_duration(ahead_s - rule.ahead_s)}, or for an earlier time"
-        )
+        lengths = (ahead_s, rule.ahead_s, ahead_s - rule.ahead_s)
+        excesses.append(texts.too_early(start, *map(format_duration, lengths)))
     if rule.duration_s is not None and request.duration_s > rule.duration_s:
-        excesses.append(
-            f"it lasts {format_duration(request.duration_s)}: "
-            f"ask for {format_duration(rule.duration_s)} at most"
-        )
+        excesses.append(texts.too_long(format_duration(request.duration_s), format_duration(rule.duration_s)))
     if rule.image_size_bytes is not None and request.image_size_bytes > rule.image_size_bytes:
-        excesses.append(
-            f"image {request.image_uri} has {size(request.image_size_bytes)}: "
-            f"use one of {size(rule.image_size_bytes)} at most"
-        )
+        sizes = (size(request.image_size_bytes), size(rule.image_size_bytes))
+        excesses.append(texts.too_large(request.image_uri, *sizes))
     return excesses
 
 
@@ -180,21 +169,16 @@ def _of_user(rule: RuleSection, request: PolicyRequest, standing: BookedUsage) -
     """In what the request is too much beside what the user has booked."""
     excesses = []
     if rule.reservations is not None and standing.reservations >= rule.reservations:
-        excesses.append(
-            f"{request.who.user} has {standing.reservations} reservations, "
-            f"and {rule.reservations} are allowed at once: cancel one, or wait until one has ended"
-        )
+        excesses.append(texts.too_many(request.who.user, standing.reservations, rule.reservations))
     if rule.node_hours is not None:
         left_s = rule.node_hours * HOUR_S - standing.node_seconds
         needed_s = request.nodes * request.duration_s
         if needed_s > left_s:
             longest_s = max(left_s, 0) // request.nodes
-            remedy = f"ask for {format_duration(longest_s)} at most, or for fewer nodes" if longest_s else (
-                "cancel a reservation, or wait until one has ended"
-            )  # fmt: skip
+            longest = format_duration(longest_s) if longest_s else ""
+            duration = format_duration(request.duration_s)
             excesses.append(
-                f"{request.nodes} nodes for {format_duration(request.duration_s)} are more than what "
-                f"{request.who.user} has left of {rule.node_hours} node-hours: {remedy}"
+                texts.too_many_node_hours(request.who.user, request.nodes, duration, rule.node_hours, longest)
             )
     return excesses
 
@@ -221,12 +205,6 @@ def _share(
     of_whom: str, percent: int, taken: int, request: PolicyRequest, standing: BookedUsage
 ) -> list[str]:
     most = standing.machine_nodes * percent // 100
-    room = max(most - taken, 0)
-    if request.nodes <= room:
+    if request.nodes <= max(most - taken, 0):
         return []
-    few = "1 node" if room == 1 else f"{room} nodes"
-    remedy = f"ask for {few} at most, or for another time" if room else "ask for another time"
-    return [
-        f"the share {of_whom} is {percent} %, {most} of {standing.machine_nodes} nodes, "
-        f"and {taken} are taken then: {remedy}"
-    ]
+    return [texts.too_large_share(of_whom, percent, most, standing.machine_nodes, taken)]

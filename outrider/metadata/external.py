@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from outrider.core.reservations import refusal as texts
 from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, PolicyRequest, decide
 from outrider.metadata.errors import MetadataError, shown
 from outrider.metadata.policies import ExternalSection, Policies
@@ -51,15 +52,11 @@ def ask(
         finished = run(external.command, _question(request, now_s), external.timeout_s)
         if finished.exit_code == 0:
             return Allowed(rule=RULE)
-        return PolicyRefusal(rule=RULE, sentence=f"the site's own policy: {_reason(finished)}")
+        return PolicyRefusal(rule=RULE, sentence=texts.of_program(_reason(finished)))
     except ProgramError as error:
         if external.when_it_fails == "allow":
             return Allowed(rule=RULE, remark=f"the site's own policy gave no answer ({error})")
-        return PolicyRefusal(
-            rule=RULE,
-            sentence=f"the site's own policy gave no answer ({error}): "
-            "tell the administrators, and try again later",
-        )
+        return PolicyRefusal(rule=RULE, sentence=texts.of_silent_program(error))
 
 
 def judge(

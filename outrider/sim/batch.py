@@ -140,7 +140,7 @@ def assign_processors(
     free = [(0, sum(processors))]
     for _, kind, index in events:
         if kind == 0:
-            free = _joined(free, taken[index])
+            free = joined_intervals([*free, *taken[index]])
             continue
         taken[index], rest = _lowest(free, processors[index])
         if kind == 2:
@@ -180,10 +180,10 @@ def _lowest(free: list[tuple[int, int]], count: int) -> tuple[Intervals, list[tu
     return tuple(taken), []
 
 
-def _joined(free: list[tuple[int, int]], returned: Intervals) -> list[tuple[int, int]]:
+def joined_intervals(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The union of disjoint intervals, neighbours made one."""
     union: list[tuple[int, int]] = []
-    for low, high in sorted([*free, *returned]):
+    for low, high in sorted(intervals):
         if union and union[-1][1] + 1 == low:
             union[-1] = (union[-1][0], high)
         else:

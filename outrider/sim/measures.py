@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from outrider.core.images.reuse import Stay
+from outrider.core.images.pools import Stay
 from outrider.core.model import Node
 from outrider.sim.world import SimulationResult
 
@@ -22,7 +22,7 @@ def processor_resource(nodes: Iterable[Node]) -> str:
 
 def use_over_time(outcome: SimulationResult, resource: str) -> list[tuple[int, int]]:
     """How much of a resource is in use: (instant, amount from then on), from 0 to the last change."""
-    return _steps(_changes(outcome, resource))
+    return amounts_over_time(_changes(outcome, resource))
 
 
 def _changes(outcome: SimulationResult, resource: str) -> Iterator[tuple[int, int]]:
@@ -52,7 +52,7 @@ def utilisation(outcome: SimulationResult, resource: str) -> float:
 
 def disk_over_time(stays: Iterable[Stay], node: int) -> list[tuple[int, int]]:
     """The bytes of images on one node's disk: (instant, bytes from then on)."""
-    return _steps(_disk_changes(stay for stay in stays if stay.node == node))
+    return amounts_over_time(_disk_changes(stay for stay in stays if stay.node == node))
 
 
 def peak_disk_bytes(stays: Iterable[Stay]) -> dict[int, int]:
@@ -61,7 +61,8 @@ def peak_disk_bytes(stays: Iterable[Stay]) -> dict[int, int]:
     for stay in stays:
         by_node.setdefault(stay.node, []).append(stay)
     return {
-        node: max(held for _, held in _steps(_disk_changes(own))) for node, own in sorted(by_node.items())
+        node: max(held for _, held in amounts_over_time(_disk_changes(own)))
+        for node, own in sorted(by_node.items())
     }
 
 
@@ -86,8 +87,8 @@ def _disk_changes(stays: Iterable[Stay]) -> Iterator[tuple[int, int]]:
         yield until_s, -same[-1].size_bytes
 
 
-def _steps(changes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Changes summed up: one entry an instant, from 0 on."""
+def amounts_over_time(changes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Changes of an amount summed up: (instant, amount from then on), from 0 on."""
     totals: dict[int, int] = {0: 0}
     for at_s, amount in changes:
         totals[at_s] = totals.get(at_s, 0) + amount

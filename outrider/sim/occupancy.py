@@ -1,7 +1,7 @@
 """Which processors a simulated job had, and when: for pictures and logs, no decision needs it.
 
 The scheduler hands out numbers of instances on nodes. Here every node's processors get
-numbers of their own, and whoever comes takes the lowest that are free.
+numbers of their own, and each job takes the lowest that are free.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from outrider.sim.batch import BatchLog, BatchResult, Intervals, assign_processors
+from outrider.sim.batch import BatchLog, BatchResult, Intervals, assign_processors, joined_intervals
 from outrider.sim.joblog import JobRow
-from outrider.sim.measures import processor_resource
+from outrider.sim.measures import amounts_over_time, processor_resource
 from outrider.sim.world import SimulationResult
 
 
@@ -131,21 +131,15 @@ def world_occupancy(outcome: SimulationResult, workload: str) -> Schedule:
 
 def used_over_time(bars: Sequence[Bar]) -> list[tuple[int, int]]:
     """(instant, processors in use from then on)."""
-    changes: dict[int, int] = {0: 0}
-    for bar in bars:
-        width = sum(high - low + 1 for low, high in bar.processors)
-        changes[bar.start_s] = changes.get(bar.start_s, 0) + width
-        changes[bar.end_s] = changes.get(bar.end_s, 0) - width
-    return _summed(changes)
+    widths = [(bar, sum(high - low + 1 for low, high in bar.processors)) for bar in bars]
+    return amounts_over_time(
+        change for bar, width in widths for change in ((bar.start_s, width), (bar.end_s, -width))
+    )
 
 
 def queued_over_time(jobs: Sequence[JobRow]) -> list[tuple[int, int]]:
     """(instant, jobs that have been handed in and have not begun, from then on)."""
-    changes: dict[int, int] = {0: 0}
-    for job in jobs:
-        changes[job.submit_s] = changes.get(job.submit_s, 0) + 1
-        changes[job.start_s] = changes.get(job.start_s, 0) - 1
-    return _summed(changes)
+    return amounts_over_time(change for job in jobs for change in ((job.submit_s, 1), (job.start_s, -1)))
 
 
 def _offsets(outcome: SimulationResult) -> list[int]:
@@ -177,26 +171,8 @@ def _placed(pieces: Sequence[_Piece], offsets: Sequence[int]) -> tuple[Bar, ...]
         bars.append(
             Bar(
                 job=piece.job, start_s=piece.start_s, end_s=piece.end_s,
-                processors=_intervals(taken[index]), is_reservation=piece.is_reservation,
+                processors=tuple(joined_intervals((each, each) for each in taken[index])),
+                is_reservation=piece.is_reservation,
             )
         )  # fmt: skip
     return tuple(bars)
-
-
-def _intervals(numbers: Sequence[int]) -> Intervals:
-    """Sorted numbers as inclusive intervals."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] + 1 == number:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return tuple(found)
-
-
-def _summed(changes: dict[int, int]) -> list[tuple[int, int]]:
-    steps, amount = [], 0
-    for at_s in sorted(changes):
-        amount += changes[at_s]
-        steps.append((at_s, amount))
-    return steps

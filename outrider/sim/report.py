@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from outrider.sim.batch import BatchLog, BatchResult
-from outrider.sim.measures import peak_disk_bytes, processor_resource, utilisation
+from outrider.sim.measures import amounts_over_time, peak_disk_bytes, processor_resource, utilisation
 from outrider.sim.metrics import TAIL, Summary, bounded_slowdown
 from outrider.sim.metrics import utilisation as batch_utilisation
 from outrider.sim.workload.trace import TraceSubmission
@@ -123,14 +123,7 @@ def _report(
 ) -> RunReport:
     """Jobs are (submitted, started, ended, seconds of work). What is not work was waiting."""
     slowdowns = [bounded_slowdown(end_s - submit_s - work_s, work_s) for submit_s, _, end_s, work_s in jobs]
-    queue: dict[int, int] = {}
-    for submit_s, start_s, _, _ in jobs:
-        queue[submit_s] = queue.get(submit_s, 0) + 1
-        queue[start_s] = queue.get(start_s, 0) - 1
-    longest = waiting = 0
-    for at_s in sorted(queue):
-        waiting += queue[at_s]
-        longest = max(longest, waiting)
+    queued = amounts_over_time(change for job in jobs for change in ((job[0], 1), (job[1], -1)))
     return RunReport(
         workload=workload,
         jobs=len(jobs),
@@ -139,7 +132,7 @@ def _report(
         tail_jobs=sum(each >= TAIL for each in slowdowns),
         makespan_s=makespan_s,
         utilisation=utilisation,
-        longest_queue=longest,
+        longest_queue=max(waiting for _, waiting in queued),
         never_fit=tuple(never_fit),
         reservations=reservations,
         images=images,

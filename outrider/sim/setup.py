@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from outrider.core.besteffort.board import Backfilling, QueueRules
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.images.reuse import Pools, Rank
+from outrider.core.images.pools import Pools, Rank
 from outrider.core.links.links import ExclusiveLinks, Links
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Node, Resources

@@ -14,10 +14,10 @@ from heapq import heappop, heappush
 
 from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.suspension import Segment
-from outrider.core.images.reuse import Stay
+from outrider.core.images.pools import Stay
 from outrider.core.model import Node, Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import Entry
+from outrider.core.reservations.book import BookEntry
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
@@ -167,7 +167,7 @@ class Simulation:
         self._watch_links()
         self._wake()
 
-    def _entry(self, reservation: Reservation) -> Entry | None:
+    def _entry(self, reservation: Reservation) -> BookEntry | None:
         """What the book has of it, unless it was lost or promised anew since."""
         entry = self.scheduler.book.entries.get(reservation.workspace.name)
         return entry if entry is not None and entry.reservation is reservation else None

@@ -1,5 +1,5 @@
-"""What the service must not forget, in one SQLite file.
+"""What the service must not forget.
 
-`store` is opened by the one service that runs; `records` are the values that go in and come
-out; `backup` copies a store while it is in use and puts a copy back.
+`store` says what a store does, `sqlite_store` does it in one SQLite file; `records` are the values
+that go in and come out; `backup` copies a store while it is in use and puts a copy back.
 """

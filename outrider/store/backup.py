@@ -11,12 +11,12 @@ from pathlib import Path
 
 from outrider.store import statements as sql
 from outrider.store.database import Lock, check_whole, resolved
-from outrider.store.errors import Conflict, Damaged, Full, Missing, ReadOnly, of_sqlite, of_system
+from outrider.store.errors import Conflict, Damaged, Full, ReadOnly, StoreMissing, of_sqlite, of_system
 from outrider.store.migrations import version_of
 
 
 def back_up(store: Path, target: Path) -> None:
-    """Copy a store, whoever uses it, as it is at one instant. May be called from any thread.
+    """Copy a store as it is at one instant, even while it is in use. May be called from any thread.
 
     The copy is checked before it gets its name, so that what is called `target` is whole.
     """
@@ -24,7 +24,7 @@ def back_up(store: Path, target: Path) -> None:
     if target.exists():
         raise Conflict(f"backup {target}: there is one already; it is not overwritten")
     if not store.exists():
-        raise Missing(f"store {store}: there is none")
+        raise StoreMissing(f"store {store}: there is none")
     with _named_errors(store, target):
         _make_draft(draft)
         try:
@@ -43,7 +43,7 @@ def back_up(store: Path, target: Path) -> None:
 def verify(path: Path) -> int:
     """Read a store or a copy through; its schema's version. Raises what is wrong with it."""
     if not path.exists():
-        raise Missing(f"store {path}: there is none")
+        raise StoreMissing(f"store {path}: there is none")
     with _named_errors(path, path), closing(_read_only(path)) as connection:
         check_whole(connection, path, sql.CHECK_WHOLLY)
         version = version_of(connection, path)

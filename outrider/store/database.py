@@ -22,11 +22,11 @@ from outrider.store import statements as sql
 from outrider.store.errors import (
     Conflict,
     Damaged,
-    Failed,
     Locked,
-    Missing,
     ReadOnly,
     StoreError,
+    StoreFailed,
+    StoreMissing,
     TooMuch,
     of_sqlite,
     of_system,
@@ -115,7 +115,7 @@ class Database:
         self._had_log = False
         self._sync = ""
         if not is_new and not path.exists():
-            raise Missing(f"store {path}: there is none; make one, or put a backup back")
+            raise StoreMissing(f"store {path}: there is none; make one, or put a backup back")
         self._lock = Lock(path)
         try:
             if is_new:
@@ -156,7 +156,7 @@ class Database:
     def transaction(self, *, is_safe: bool) -> Iterator[None]:
         """All or nothing; on the disk before it is over if it `is_safe`, else soon after."""
         if self._is_broken:
-            raise Failed(
+            raise StoreFailed(
                 f"store {self.path}: its disk failed before; restart the service to see what is on it"
             )
         if self.connection.in_transaction:
@@ -175,7 +175,7 @@ class Database:
                 self.connection.execute(sql.COMMIT)
         except StoreError as error:
             # After a failed sync nobody knows what will be found on the disk.
-            self._is_broken = isinstance(error, Failed)
+            self._is_broken = isinstance(error, StoreFailed)
             self._roll_back()
             raise
 
@@ -217,7 +217,7 @@ class Database:
     def _check_place(self) -> None:
         """What is written to a file that was moved or removed nobody would find after a restart."""
         if self._identity_now != self._identity:
-            raise Missing(
+            raise StoreMissing(
                 f"store {self.path}: it or its log was moved, removed or replaced while the service uses it; "
                 "put both back, or stop the service and put a backup back"
             )

@@ -18,7 +18,7 @@ class StoreError(Exception):
     code = "store"
 
 
-class Missing(StoreError):
+class StoreMissing(StoreError):
     """There is no store here. It is never made in silence: an empty one would forget all promises."""
 
     exit_code = 21
@@ -60,7 +60,7 @@ class ReadOnly(StoreError):
     code = "store-read-only"
 
 
-class Failed(StoreError):
+class StoreFailed(StoreError):
     """The disk does not do what it is told. Whether the last change is on it is not known."""
 
     exit_code = 27
@@ -89,32 +89,32 @@ _BY_RESULT: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_NOTADB: (Damaged, "it is not a store: stop the service and put a backup back"),
     sqlite3.SQLITE_BUSY: (Locked, "another process writes to it: end that process and try again"),
     sqlite3.SQLITE_LOCKED: (Locked, "another process writes to it: end that process and try again"),
-    sqlite3.SQLITE_IOERR: (Failed, "its disk fails: see the kernel's log, then restart the service"),
-    sqlite3.SQLITE_CANTOPEN: (Failed, "it cannot be opened: see who owns it and its folder"),
+    sqlite3.SQLITE_IOERR: (StoreFailed, "its disk fails: see the kernel's log, then restart the service"),
+    sqlite3.SQLITE_CANTOPEN: (StoreFailed, "it cannot be opened: see who owns it and its folder"),
     sqlite3.SQLITE_CONSTRAINT: (Conflict, "this contradicts what is in it"),
     sqlite3.SQLITE_TOOBIG: (TooMuch, "a value is larger than it takes"),
 }
 
 
 def of_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
-    """What an error of SQLite's means. Its own words are at the end."""
+    """What an error of SQLite's means. Its own text is at the end."""
     result = getattr(error, "sqlite_errorcode", None)
-    kind, words = StoreError, "it did not do what it was asked"
+    kind, text = StoreError, "it did not do what it was asked"
     if result is not None:
         # The low byte is the kind; the rest says more about it.
-        kind, words = _BY_RESULT.get(result & 0xFF, (kind, words))
-    return kind(f"store {path}: {words} (SQLite: {error})")
+        kind, text = _BY_RESULT.get(result & 0xFF, (kind, text))
+    return kind(f"store {path}: {text} (SQLite: {error})")
 
 
 def of_system(error: OSError, path: Path) -> StoreError:
     """What an error of the operating system's means."""
-    kind: type[StoreError] = Failed
+    kind: type[StoreError] = StoreFailed
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         kind = Full
     elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         kind = ReadOnly
     elif error.errno == errno.ENOENT:
-        kind = Missing
+        kind = StoreMissing
     return kind(f"store {path}: {error.strerror or error}; see who owns it, its folder and its disk")
 
 

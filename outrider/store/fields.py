@@ -1,87 +1,113 @@
-"""A JSON object that is read with every field named and its kind known."""
+"""JSON values of known kinds: how each is written, and how it is read with every field checked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from outrider.store.errors import Damaged, TooNew
 
+T = TypeVar("T")
+_NOTHING_THERE = object()
 
-class Fields:
-    """A JSON object that is read field by field; what is left over was not expected."""
+Read = Callable[[object, str, str], T]
+"""Makes a value of what stands in a field: the JSON value, the field's name, and what it is a field of."""
 
-    def __init__(self, what: str, value: object) -> None:
-        if not isinstance(value, dict):
-            raise Damaged(f"{what} in the store is not a JSON object: put a backup back")
-        self._what = what
-        self._left: dict[str, Any] = dict(value)
 
-    def number(self, name: str) -> int:
-        value = self._left.pop(name, None)
-        if type(value) is not int:
-            raise self._wrong(name)
+@dataclass(frozen=True, slots=True)
+class FieldKind(Generic[T]):
+    """How a value becomes JSON, and how it is read again: Damaged or TooNew if it is not of this kind."""
+
+    write: Callable[[T], object]
+    read: Read[T]
+
+
+def _scalar(kind: type[T]) -> FieldKind[T]:
+    def read(value: object, name: str, what: str) -> T:
+        # A truth value is no number, although Python takes it for one.
+        if type(value) is not kind:
+            raise _wrong(name, what)
         return value
 
-    def maybe_number(self, name: str) -> int | None:
-        return None if self._is_null(name) else self.number(name)
+    return FieldKind(lambda value: value, read)
 
-    def text(self, name: str) -> str:
-        value = self._left.pop(name, None)
-        if type(value) is not str:
-            raise self._wrong(name)
-        return value
 
-    def claim(self, name: str) -> bool:
-        value = self._left.pop(name, None)
-        if type(value) is not bool:
-            raise self._wrong(name)
-        return value
+NUMBER = _scalar(int)
+TEXT = _scalar(str)
+CLAIM = _scalar(bool)
 
-    def names(self) -> list[str]:
-        """The fields that have not been read."""
-        return list(self._left)
 
-    def items(self, name: str) -> list[object]:
-        value = self._left.pop(name, None)
+def maybe(kind: FieldKind[T]) -> FieldKind[T | None]:
+    """The same, or null."""
+    return FieldKind(
+        lambda value: None if value is None else kind.write(value),
+        lambda value, name, what: None if value is None else kind.read(value, name, what),
+    )
+
+
+def several(kind: FieldKind[T]) -> FieldKind[tuple[T, ...]]:
+    """A list of these."""
+
+    def read(value: object, name: str, what: str) -> tuple[T, ...]:
         if type(value) is not list:
-            raise self._wrong(name)
-        return value
+            raise _wrong(name, what)
+        return tuple([kind.read(each, name, what) for each in value])
 
-    def numbers(self, name: str) -> list[int]:
-        return [number for (number,) in self._checked(name, [(each,) for each in self.items(name)], (int,))]
+    return FieldKind(lambda values: [kind.write(each) for each in values], read)
 
-    def texts(self, name: str) -> list[str]:
-        return [text for (text,) in self._checked(name, [(each,) for each in self.items(name)], (str,))]
 
-    def rows(self, name: str, *kinds: type) -> list[tuple[Any, ...]]:
-        """A list of short lists, the items of each of these kinds."""
-        return self._checked(name, [each if type(each) is list else () for each in self.items(name)], kinds)
+def row(*kinds: type, build: Callable[..., T]) -> FieldKind[T]:
+    """A short list whose items are of these kinds, in this order."""
 
-    def fields(self, name: str) -> Fields:
-        return Fields(f"{name} of {self._what}", self._left.pop(name, None))
+    def read(value: object, name: str, what: str) -> T:
+        if type(value) is not list or tuple(map(type, value)) != kinds:
+            raise _wrong(name, what)
+        return build(*value)
 
-    def maybe_fields(self, name: str) -> Fields | None:
-        return None if self._is_null(name) else self.fields(name)
+    return FieldKind(lambda value: list(value), read)  # type: ignore[call-overload]
 
-    def done(self) -> None:
-        if self._left:
-            unknown = ", ".join(sorted(self._left))
-            raise TooNew(f"{self._what} in the store has fields unknown to this version: {unknown}; upgrade")
 
-    def _checked(
-        self, name: str, rows: Sequence[Sequence[object]], kinds: tuple[type, ...]
-    ) -> list[tuple[Any, ...]]:
-        for row in rows:
-            if tuple(map(type, row)) != kinds:
-                raise self._wrong(name)
-        return [tuple(row) for row in rows]
+def amounts(build: Callable[[Mapping[str, int]], T], items: Callable[[T], object]) -> FieldKind[T]:
+    """An object of numbers, whose fields may have any name."""
 
-    def _is_null(self, name: str) -> bool:
-        if self._left.get(name, 0) is None:
-            del self._left[name]
-            return True
-        return False
+    def read(value: object, name: str, what: str) -> T:
+        inner = f"{name} of {what}"
+        fields = _fields(value, inner)
+        return build({each: NUMBER.read(fields[each], each, inner) for each in fields})
 
-    def _wrong(self, name: str) -> Damaged:
-        return Damaged(f"{self._what} in the store has no {name} of the right kind: put a backup back")
+    return FieldKind(items, read)
+
+
+def record(build: Callable[..., T], called: str = "", **kinds: FieldKind[Any]) -> FieldKind[T]:
+    """An object with exactly these fields, which `build` takes by name. It is `called` so in errors."""
+
+    def read(value: object, name: str, what: str) -> T:
+        return build(**read_fields(value, called or f"{name} of {what}", kinds))
+
+    return FieldKind(lambda value: write_fields(value, kinds), read)
+
+
+def write_fields(value: object, kinds: Mapping[str, FieldKind[Any]]) -> dict[str, object]:
+    """The attributes of a value that have these names."""
+    return {name: kind.write(getattr(value, name)) for name, kind in kinds.items()}
+
+
+def read_fields(value: object, what: str, kinds: Mapping[str, FieldKind[Any]]) -> dict[str, Any]:
+    """The fields of an object, each of its kind. One more is the work of a later version."""
+    fields = _fields(value, what)
+    found = {name: kind.read(fields.get(name, _NOTHING_THERE), name, what) for name, kind in kinds.items()}
+    if len(fields) != len(kinds):
+        unknown = ", ".join(sorted(fields.keys() - kinds.keys()))
+        raise TooNew(f"{what} in the store has fields unknown to this version: {unknown}; upgrade")
+    return found
+
+
+def _fields(value: object, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Damaged(f"{what} in the store is not a JSON object: put a backup back")
+    return value
+
+
+def _wrong(name: str, what: str) -> Damaged:
+    return Damaged(f"{what} in the store has no {name} of the right kind: put a backup back")

@@ -7,251 +7,38 @@ work of a later version, and half-understood promises are not carried on with.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any
 
-from outrider.core.images.reuse import Lingering
-from outrider.core.links.links import Standing
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.kept import (
+from outrider.core.images.pools import Lingering
+from outrider.core.links.links import TransferStanding
+from outrider.core.model import Image, NodeSlot, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptSlot,
     KeptTransfer,
 )
 from outrider.store.errors import Damaged, TooMuch, TooNew
-from outrider.store.fields import Fields
+from outrider.store.fields import (
+    CLAIM,
+    NUMBER,
+    TEXT,
+    FieldKind,
+    amounts,
+    maybe,
+    read_fields,
+    record,
+    row,
+    several,
+    write_fields,
+)
 
 VERSION = 1
 MOST_CHARACTERS = 8 << 20
 MOST_SHARED = 1 << 15
-
-T = TypeVar("T")
-
-
-def write_reservation(kept: KeptReservation) -> str:
-    reservation = kept.reservation
-    return _dump(
-        {
-            "workspace": _workspace(reservation.workspace),
-            "start_s": reservation.start_s,
-            "end_s": reservation.end_s,
-            "placements": [[each.node, each.instances] for each in reservation.placements],
-            "transfers": list(reservation.transfers),
-            "holds": [_hold(each) for each in kept.holds],
-        }
-    )
-
-
-def read_reservation(text: str) -> KeptReservation:
-    return _read("a reservation", text, _read_reservation)
-
-
-def _read_reservation(fields: Fields) -> KeptReservation:
-    reservation = Reservation(
-        workspace=_read_workspace(fields.fields("workspace")),
-        start_s=fields.number("start_s"),
-        end_s=fields.number("end_s"),
-        placements=tuple(
-            _placement(node, instances) for node, instances in fields.rows("placements", str, int)
-        ),
-        transfers=tuple(fields.numbers("transfers")),
-    )
-    return KeptReservation(reservation=reservation, holds=_read_holds(fields))
-
-
-def write_transfer(kept: KeptTransfer) -> str:
-    transfer, standing = kept.transfer, kept.standing
-    return _dump(
-        {
-            "number": transfer.number,
-            "image": _image(transfer.image),
-            "nodes": list(transfer.nodes),
-            "duration_s": transfer.duration_s,
-            "release_s": transfer.release_s,
-            "deadline_s": transfer.deadline_s,
-            "on_disk_s": kept.on_disk_s,
-            "ready_s": kept.ready_s,
-            "standing": None
-            if standing is None
-            else {
-                "has_begun": standing.has_begun,
-                "start_s": standing.start_s,
-                "end_s": standing.end_s,
-                "left_bytes": standing.left_bytes,
-            },
-            "unwanted": [list(each) for each in kept.unwanted],
-        }
-    )
-
-
-def read_transfer(text: str) -> KeptTransfer:
-    return _read("a transfer", text, _read_transfer)
-
-
-def _read_transfer(fields: Fields) -> KeptTransfer:
-    transfer = Transfer(
-        number=fields.number("number"),
-        image=_read_image(fields.fields("image")),
-        nodes=tuple(fields.texts("nodes")),
-        duration_s=fields.number("duration_s"),
-        release_s=fields.number("release_s"),
-        deadline_s=fields.maybe_number("deadline_s"),
-    )
-    return KeptTransfer(
-        transfer=transfer,
-        on_disk_s=fields.number("on_disk_s"),
-        ready_s=fields.number("ready_s"),
-        standing=_read_standing(transfer, fields.maybe_fields("standing")),
-        unwanted=tuple(
-            (node, number, until_s) for node, number, until_s in fields.rows("unwanted", str, int, int)
-        ),
-    )
-
-
-def write_run(kept: KeptBestEffort) -> str:
-    return _dump(
-        {
-            "name": kept.name,
-            "until_s": kept.until_s,
-            "holds": [_hold(each) for each in kept.holds],
-            "slots": [
-                {
-                    "node": slot.node,
-                    "resources": dict(slot.resources.amounts),
-                    "start_s": slot.start_s,
-                    "end_s": slot.end_s,
-                }
-                for slot in kept.slots
-            ],
-        }
-    )
-
-
-def read_run(text: str) -> KeptBestEffort:
-    return _read("a run", text, _read_run)
-
-
-def _read_run(fields: Fields) -> KeptBestEffort:
-    return KeptBestEffort(
-        name=fields.text("name"),
-        until_s=fields.number("until_s"),
-        holds=_read_holds(fields),
-        slots=tuple(_read_slot(Fields("a run's slot", each)) for each in fields.items("slots")),
-    )
-
-
-def write_pool(kept: KeptPool) -> str:
-    return _dump(
-        {
-            "node": kept.node,
-            "lingering": [
-                {
-                    "key": each.key,
-                    "size_bytes": each.size_bytes,
-                    "added_s": each.added_s,
-                    "uses": each.uses,
-                    "last_use_s": each.last_use_s,
-                    "next_use_s": each.next_use_s,
-                }
-                for each in kept.lingering
-            ],
-            "leaving": [
-                {
-                    "image": _image(each.image),
-                    "number": each.number,
-                    "ready_s": each.ready_s,
-                    "expires_s": each.expires_s,
-                }
-                for each in kept.leaving
-            ],
-            "uses": [list(each) for each in kept.uses],
-        }
-    )
-
-
-def read_pool(text: str) -> KeptPool:
-    return _read("a pool", text, _read_pool)
-
-
-def _read_pool(fields: Fields) -> KeptPool:
-    return KeptPool(
-        node=fields.text("node"),
-        lingering=tuple(_read_lingering(Fields("an image", each)) for each in fields.items("lingering")),
-        leaving=tuple(_read_copy(Fields("a copy", each)) for each in fields.items("leaving")),
-        uses=tuple((key, count) for key, count in fields.rows("uses", str, int)),
-    )
-
-
-def _dump(fields: dict[str, object]) -> str:
-    text = json.dumps({"version": VERSION, **fields}, separators=(",", ":"))
-    if len(text) > MOST_CHARACTERS:
-        raise TooMuch(f"a document of {len(text)} characters is more than the {MOST_CHARACTERS} that fit")
-    return text
-
-
-def _read(what: str, text: str, build: Callable[[Fields], T]) -> T:
-    try:
-        fields = Fields(what, json.loads(text))
-        version = fields.number("version")
-        if version > VERSION:
-            raise TooNew(
-                f"{what} in the store has version {version}, this program reads {VERSION}: upgrade it"
-            )
-        value = build(fields)
-        fields.done()
-    except ValueError as error:
-        raise Damaged(f"{what} in the store cannot be read: put a backup back ({error})") from error
-    return value
-
-
-def _workspace(workspace: Workspace) -> dict[str, object]:
-    return {
-        "name": workspace.name,
-        "instances": workspace.instances,
-        "resources": dict(workspace.resources.amounts),
-        "duration_s": workspace.duration_s,
-        "image": None if workspace.image is None else _image(workspace.image),
-        "start_s": workspace.start_s,
-        "finish_by_s": workspace.finish_by_s,
-        "is_parallel": workspace.is_parallel,
-        "is_preemptible": workspace.is_preemptible,
-    }
-
-
-def _read_workspace(fields: Fields) -> Workspace:
-    image = fields.maybe_fields("image")
-    workspace = Workspace(
-        name=fields.text("name"),
-        instances=fields.number("instances"),
-        resources=_read_resources(fields.fields("resources")),
-        duration_s=fields.number("duration_s"),
-        image=None if image is None else _read_image(image),
-        start_s=fields.maybe_number("start_s"),
-        finish_by_s=fields.maybe_number("finish_by_s"),
-        is_parallel=fields.claim("is_parallel"),
-        is_preemptible=fields.claim("is_preemptible"),
-    )
-    fields.done()
-    return workspace
-
-
-def _read_resources(fields: Fields) -> Resources:
-    return Resources.from_mapping({name: fields.number(name) for name in fields.names()})
-
-
-def _image(image: Image) -> dict[str, object]:
-    return {"uri": image.uri, "size_bytes": image.size_bytes, "digest": image.digest}
-
-
-def _read_image(fields: Fields) -> Image:
-    image = _known_image(fields.text("uri"), fields.number("size_bytes"), fields.text("digest"))
-    fields.done()
-    return image
 
 
 # A site has few images and few nodes for its many reservations: equal values are one in memory.
@@ -265,75 +52,140 @@ def _placement(node: str, instances: int) -> Placement:
     return Placement(node=node, instances=instances)
 
 
-def _hold(hold: KeptHold) -> dict[str, object]:
-    return {
-        "image": _image(hold.image),
-        "copies": [list(each) for each in hold.copies],
-        "transfer": hold.transfer,
-        "since_s": hold.since_s,
-    }
+def _tuple(*values: Any) -> tuple[Any, ...]:
+    return values
 
 
-def _read_holds(fields: Fields) -> tuple[KeptHold, ...]:
-    holds: list[KeptHold] = []
-    for item in fields.items("holds"):
-        each = Fields("a hold", item)
-        holds.append(
-            KeptHold(
-                image=_read_image(each.fields("image")),
-                copies=tuple((node, number) for node, number in each.rows("copies", str, int)),
-                transfer=each.maybe_number("transfer"),
-                since_s=each.number("since_s"),
+_RESOURCES = amounts(Resources.from_mapping, lambda resources: dict(resources.amounts))
+_IMAGE = record(_known_image, uri=TEXT, size_bytes=NUMBER, digest=TEXT)
+_WORKSPACE = record(
+    Workspace,
+    name=TEXT,
+    instances=NUMBER,
+    resources=_RESOURCES,
+    duration_s=NUMBER,
+    image=maybe(_IMAGE),
+    start_s=maybe(NUMBER),
+    finish_by_s=maybe(NUMBER),
+    is_parallel=CLAIM,
+    is_preemptible=CLAIM,
+)
+_HOLDS = several(
+    record(
+        KeptHold,
+        "a hold",
+        image=_IMAGE,
+        copies=several(row(str, int, build=_tuple)),
+        transfer=maybe(NUMBER),
+        since_s=NUMBER,
+    )
+)
+_PLACEMENT: FieldKind[Placement] = FieldKind(
+    lambda each: [each.node, each.instances], row(str, int, build=_placement).read
+)
+_RESERVATION: dict[str, FieldKind[Any]] = {
+    "workspace": _WORKSPACE,
+    "start_s": NUMBER,
+    "end_s": NUMBER,
+    "placements": several(_PLACEMENT),
+    "transfers": several(NUMBER),
+}
+_TRANSFER: dict[str, FieldKind[Any]] = {
+    "number": NUMBER,
+    "image": _IMAGE,
+    "nodes": several(TEXT),
+    "duration_s": NUMBER,
+    "release_s": NUMBER,
+    "deadline_s": maybe(NUMBER),
+}
+_STANDING: FieldKind[Any] = record(
+    dict, has_begun=CLAIM, start_s=maybe(NUMBER), end_s=maybe(NUMBER), left_bytes=maybe(NUMBER)
+)
+_KEPT_TRANSFER: dict[str, FieldKind[Any]] = {
+    "on_disk_s": NUMBER,
+    "ready_s": NUMBER,
+    "standing": maybe(_STANDING),
+    "unwanted": several(row(str, int, int, build=_tuple)),
+}
+_SLOT = record(NodeSlot, "a run's slot", node=TEXT, resources=_RESOURCES, start_s=NUMBER, end_s=NUMBER)
+_RUN: dict[str, FieldKind[Any]] = {
+    "name": TEXT,
+    "until_s": NUMBER,
+    "holds": _HOLDS,
+    "slots": several(_SLOT),
+}
+_LINGERING = record(
+    Lingering,
+    "an image",
+    key=TEXT,
+    size_bytes=NUMBER,
+    added_s=NUMBER,
+    uses=NUMBER,
+    last_use_s=NUMBER,
+    next_use_s=maybe(NUMBER),
+)
+_COPY = record(KeptCopy, "a copy", image=_IMAGE, number=NUMBER, ready_s=NUMBER, expires_s=NUMBER)
+_POOL: dict[str, FieldKind[Any]] = {
+    "node": TEXT,
+    "lingering": several(_LINGERING),
+    "leaving": several(_COPY),
+    "uses": several(row(str, int, build=_tuple)),
+}
+
+
+def write_reservation(kept: KeptReservation) -> str:
+    return _dump(write_fields(kept.reservation, _RESERVATION) | {"holds": _HOLDS.write(kept.holds)})
+
+
+def read_reservation(text: str) -> KeptReservation:
+    found = _read("a reservation", text, _RESERVATION | {"holds": _HOLDS})
+    holds = found.pop("holds")
+    return KeptReservation(reservation=Reservation(**found), holds=holds)
+
+
+def write_transfer(kept: KeptTransfer) -> str:
+    return _dump(write_fields(kept.transfer, _TRANSFER) | write_fields(kept, _KEPT_TRANSFER))
+
+
+def read_transfer(text: str) -> KeptTransfer:
+    found = _read("a transfer", text, _TRANSFER | _KEPT_TRANSFER)
+    transfer = Transfer(**{name: found.pop(name) for name in _TRANSFER})
+    if (standing := found.pop("standing")) is not None:
+        standing = TransferStanding(transfer=transfer, **standing)
+    return KeptTransfer(transfer=transfer, standing=standing, **found)
+
+
+def write_run(kept: KeptBestEffort) -> str:
+    return _dump(write_fields(kept, _RUN))
+
+
+def read_run(text: str) -> KeptBestEffort:
+    return KeptBestEffort(**_read("a run", text, _RUN))
+
+
+def write_pool(kept: KeptPool) -> str:
+    return _dump(write_fields(kept, _POOL))
+
+
+def read_pool(text: str) -> KeptPool:
+    return KeptPool(**_read("a pool", text, _POOL))
+
+
+def _dump(fields: dict[str, object]) -> str:
+    text = json.dumps({"version": VERSION, **fields}, separators=(",", ":"))
+    if len(text) > MOST_CHARACTERS:
+        raise TooMuch(f"a document of {len(text)} characters is more than the {MOST_CHARACTERS} that fit")
+    return text
+
+
+def _read(what: str, text: str, kinds: dict[str, FieldKind[Any]]) -> dict[str, Any]:
+    try:
+        fields = json.loads(text)
+        version = NUMBER.read(fields.pop("version", None) if isinstance(fields, dict) else 0, "version", what)
+        if version > VERSION:
+            raise TooNew(
+                f"{what} in the store has version {version}, this program reads {VERSION}: upgrade it"
             )
-        )
-        each.done()
-    return tuple(holds)
-
-
-def _read_standing(transfer: Transfer, fields: Fields | None) -> Standing | None:
-    if fields is None:
-        return None
-    standing = Standing(
-        transfer=transfer,
-        has_begun=fields.claim("has_begun"),
-        start_s=fields.maybe_number("start_s"),
-        end_s=fields.maybe_number("end_s"),
-        left_bytes=fields.maybe_number("left_bytes"),
-    )
-    fields.done()
-    return standing
-
-
-def _read_slot(fields: Fields) -> KeptSlot:
-    slot = KeptSlot(
-        node=fields.text("node"),
-        resources=_read_resources(fields.fields("resources")),
-        start_s=fields.number("start_s"),
-        end_s=fields.number("end_s"),
-    )
-    fields.done()
-    return slot
-
-
-def _read_lingering(fields: Fields) -> Lingering:
-    lingering = Lingering(
-        key=fields.text("key"),
-        size_bytes=fields.number("size_bytes"),
-        added_s=fields.number("added_s"),
-        uses=fields.number("uses"),
-        last_use_s=fields.number("last_use_s"),
-        next_use_s=fields.maybe_number("next_use_s"),
-    )
-    fields.done()
-    return lingering
-
-
-def _read_copy(fields: Fields) -> KeptCopy:
-    copy = KeptCopy(
-        image=_read_image(fields.fields("image")),
-        number=fields.number("number"),
-        ready_s=fields.number("ready_s"),
-        expires_s=fields.number("expires_s"),
-    )
-    fields.done()
-    return copy
+        return read_fields(fields, what, kinds)
+    except ValueError as error:
+        raise Damaged(f"{what} in the store cannot be read: put a backup back ({error})") from error

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from outrider.core.images.reuse import Pools
+from outrider.collector import collector_paused
+from outrider.core.images.pools import Pools
 from outrider.core.links.links import Links
 from outrider.core.model import Node
 from outrider.core.reservations.book import Terms
-from outrider.core.restart.restoring import Restored, restore
+from outrider.core.restart.restore import Restored, restore
 from outrider.store.records import ReservationRecord
 from outrider.store.states import State
 from outrider.store.store import Store
@@ -28,7 +27,7 @@ def load_book(
 ) -> Restored:
     """The book of all that has been promised. `links` and `pools` are new, as for a first start.
 
-    `live` are the store's live reservations, for whoever has read them already.
+    `live` are the store's live reservations, if they have been read already.
     """
     with collector_paused():
         live = store.live_reservations() if live is None else live
@@ -41,16 +40,3 @@ def load_book(
             doubtful=frozenset(each.name for each in live if each.state is State.ENDANGERED),
             now_s=now_s,
         )
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Hundreds of thousands of values are made and all stay: looking for garbage among them again
-    and again takes longer than making them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()

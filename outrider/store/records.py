@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from outrider.core.restart.kept import KeptPool, KeptReservation, KeptTransfer
+from outrider.core.restart.snapshot import KeptPool, KeptReservation, KeptTransfer
 from outrider.store.errors import TooMuch
 from outrider.store.states import State, TransferState
 
@@ -78,31 +78,14 @@ class ReservationRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeProgress:
-    """How much of a transfer has arrived on one node."""
-
-    transfer: int
-    node: str
-    moved_bytes: int
-    reported_s: int
-    is_done: bool = False
-
-    def __post_init__(self) -> None:
-        check_text("a node's name", self.node)
-        check_numbers("progress", self.transfer, self.moved_bytes, self.reported_s)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TransferRecord:
-    """A transfer, what became of it, and where its bytes came from."""
+    """A transfer, and what became of it."""
 
     kept: KeptTransfer
     state: TransferState
     planned_s: int
     begun_s: int | None = None
     ended_s: int | None = None
-    source: str = ""
-    progress: tuple[NodeProgress, ...] = ()
 
     @property
     def number(self) -> int:

@@ -1,7 +1,7 @@
 """All SQL of the store. It keeps to what SQLite 3.26 understands, which old enterprise systems have.
 
-Times are seconds since 1970, sizes bytes. What begins with `version_` is a step of the schema
-and never changes once it has been published.
+Times are seconds since 1970, sizes bytes; columns are called as the fields of the values. What begins
+with `version_` is a step of the schema and never changes once it has been published.
 """
 
 from __future__ import annotations
@@ -114,7 +114,6 @@ KEEP_REFERENCES = "PRAGMA foreign_keys = ON"
 BOUND_LOG = "PRAGMA journal_size_limit = 67108864"
 SYNC_ALWAYS = "PRAGMA synchronous = FULL"
 SYNC_LATER = "PRAGMA synchronous = NORMAL"
-EMPTY_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
 CHECK_QUICKLY = "PRAGMA quick_check(1)"
 CHECK_WHOLLY = "PRAGMA integrity_check(1)"
 BEGIN = "BEGIN IMMEDIATE"
@@ -129,8 +128,11 @@ GET_SETTING = "SELECT value FROM settings WHERE name = ?"
 
 # Reservations.
 
-_RESERVATION = """SELECT promise, uid, user, account, state, version, number, accepted_s, changed_s, ended_s,
-    receipt, why, document FROM reservations"""
+RESERVATION_COLUMNS = (
+    "promise", "uid", "user", "account", "state", "version", "number", "accepted_s", "changed_s", "ended_s",
+    "receipt", "why", "document",
+)  # fmt: skip
+_RESERVATION = f"SELECT {', '.join(RESERVATION_COLUMNS)} FROM reservations"
 ADD_RESERVATION = """INSERT INTO reservations (name, state, version, uid, user, account, start_s, accepted_s,
     changed_s, promise, why, document) VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, '', ?)"""
 LAST_NUMBER_GIVEN = "SELECT seq FROM sqlite_sequence WHERE name = 'reservations'"
@@ -153,13 +155,13 @@ DROP_NEEDS = "DELETE FROM needs WHERE reservation = ?"
 
 # Transfers.
 
-_TRANSFER = "SELECT number, kept, state, planned_s, begun_s, ended_s, source FROM transfers"
+TRANSFER_COLUMNS = ("kept", "state", "planned_s", "begun_s", "ended_s")
+_TRANSFER = f"SELECT {', '.join(TRANSFER_COLUMNS)} FROM transfers"
 GET_TRANSFER = _TRANSFER + " WHERE number = ?"
 GET_TRANSFER_STATE = "SELECT state, begun_s FROM transfers WHERE number = ?"
 ADD_TRANSFER = """INSERT INTO transfers (number, state, planned_s, source, size_bytes, kept)
     VALUES (?, ?, ?, '', ?, ?)"""
 CHANGE_TRANSFER = "UPDATE transfers SET state = ?, begun_s = ?, ended_s = ?, kept = ? WHERE number = ?"
-SET_SOURCE = "UPDATE transfers SET source = ? WHERE number = ?"
 END_TRANSFER = "UPDATE transfers SET state = ?, ended_s = ? WHERE number = ?"
 LIVE_TRANSFERS = _TRANSFER + " WHERE ended_s IS NULL ORDER BY number"
 # What is done is kept as long as a live reservation has copies that it brought.
@@ -167,29 +169,26 @@ KEPT_TRANSFERS = """SELECT kept FROM transfers WHERE ended_s IS NULL OR (state =
     SELECT transfer FROM needs JOIN reservations ON reservations.number = needs.reservation
     WHERE reservations.ended_s IS NULL) OR state = 'done' AND number IN (SELECT transfer FROM run_needs))
     ORDER BY number"""
-SET_PROGRESS = """INSERT OR REPLACE INTO progress (transfer, node, moved_bytes, reported_s, is_done)
-    VALUES (?, ?, ?, ?, ?)"""
-GET_PROGRESS = """SELECT transfer, node, moved_bytes, reported_s, is_done FROM progress WHERE transfer = ?
-    ORDER BY node"""
 
 # Decisions and answers.
 
-ADD_DECISION = """INSERT INTO decisions (at_s, uid, kind, name, outcome, reason, details)
-    VALUES (?, ?, ?, ?, ?, ?, ?)"""
-_DECISION = "SELECT number, at_s, uid, kind, name, outcome, reason, details FROM decisions"
+DECISION_COLUMNS = ("number", "at_s", "uid", "kind", "name", "outcome", "reason", "details")
+ADD_DECISION = f"INSERT INTO decisions ({', '.join(DECISION_COLUMNS[1:])}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_DECISION = f"SELECT {', '.join(DECISION_COLUMNS)} FROM decisions"
 DECISIONS = _DECISION + " WHERE number < ? ORDER BY number DESC LIMIT ?"
 DECISIONS_ABOUT = _DECISION + " WHERE name = ? AND number < ? ORDER BY number DESC LIMIT ?"
 DECISIONS_SINCE = _DECISION + " WHERE number > ? ORDER BY number LIMIT ?"
 LAST_DECISION = "SELECT seq FROM sqlite_sequence WHERE name = 'decisions'"
-ADD_ANSWER = "INSERT INTO answers (uid, key, request_hash, text, at_s) VALUES (?, ?, ?, ?, ?)"
+ANSWER_COLUMNS = ("uid", "key", "request_hash", "text", "at_s")
+ADD_ANSWER = f"INSERT INTO answers ({', '.join(ANSWER_COLUMNS)}) VALUES (?, ?, ?, ?, ?)"
 CHANGE_ANSWER = "UPDATE answers SET text = ? WHERE uid = ? AND key = ?"
-GET_ANSWER = "SELECT uid, key, request_hash, text, at_s FROM answers WHERE uid = ? AND key = ?"
+GET_ANSWER = f"SELECT {', '.join(ANSWER_COLUMNS)} FROM answers WHERE uid = ? AND key = ?"
 
 # What is still to be done.
 
-ADD_EFFECT = """INSERT INTO todo (identity, kind, subject, payload, created_s, due_s, attempts, trouble)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-_EFFECT = "SELECT identity, kind, subject, payload, created_s, due_s, attempts, trouble FROM todo"
+EFFECT_COLUMNS = ("identity", "kind", "subject", "payload", "created_s", "due_s", "attempts", "trouble")
+ADD_EFFECT = f"INSERT INTO todo ({', '.join(EFFECT_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_EFFECT = f"SELECT {', '.join(EFFECT_COLUMNS)} FROM todo"
 GET_EFFECT = _EFFECT + " WHERE identity = ?"
 # Of each subject only the first that is left, even if a later one is due before it.
 DUE_EFFECTS = (
@@ -213,7 +212,8 @@ HASTEN_EFFECTS = "UPDATE todo SET due_s = ? WHERE due_s > ? AND done_s IS NULL"
 SET_NODE = (
     "INSERT OR REPLACE INTO nodes (name, reported_s, is_available, report, pool) VALUES (?, ?, ?, ?, ?)"
 )
-NODES = "SELECT name, reported_s, is_available, report, pool FROM nodes ORDER BY name"
+NODE_COLUMNS = ("name", "reported_s", "is_available", "report", "pool")
+NODES = f"SELECT {', '.join(NODE_COLUMNS)} FROM nodes ORDER BY name"
 DROP_NODE = "DELETE FROM nodes WHERE name = ?"
 SET_RUN = "INSERT INTO runs (name, kept) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET kept = excluded.kept"
 ADD_RUN_NEED = "INSERT INTO run_needs (run, transfer) VALUES (?, ?)"

@@ -1,205 +1,179 @@
-"""The store: opened by one service, read at any time, changed one decision at a time.
+"""What a service must not forget: what any store does for it, however it keeps its rows.
 
     with store.promise() as promise:
         promise.add_reservation(kept, owner, now_s)
-        promise.add_transfers(transfers, now_s)
+        promise.put_transfers(transfers, now_s)
         promise.answer(answer)
         promise.todo(effect)
 
 When the block is left all of it is on the disk, and only then may anybody be told. If it
-raises, nothing of it is; whoever has changed a book in memory takes that back.
+raises, nothing of it is; a book that was changed in memory has to be restored. Errors are those
+of `errors`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Self
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from outrider.core.restart.kept import KeptBook
-from outrider.store import rows
-from outrider.store import statements as sql
-from outrider.store.database import Database
-from outrider.store.errors import Conflict
-from outrider.store.promise import ProgressWrites, PromiseWrites
+from outrider.core.restart.snapshot import KeptBook, KeptReservation, KeptTransfer
 from outrider.store.records import (
+    EMPTY_DOCUMENT,
     LARGEST_NUMBER,
     Effect,
     NodeRecord,
     Pruned,
     RecordedAnswer,
     RecordedDecision,
+    ReservationOwner,
     ReservationRecord,
     TransferRecord,
 )
+from outrider.store.states import State, TransferState
 
 MOST_ROWS = 1_000
 """How many rows one look returns, and one step of pruning removes, at most."""
 
 
-class Store:
-    """One service's memory. Used by the thread that opened it."""
+class ProgressWrites(Protocol):
+    """What happens by itself: transfers move, nodes report, effects are carried out."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def put_transfers(self, transfers: Iterable[KeptTransfer], now_s: int) -> None:
+        """Transfers that are new or stand elsewhere than before."""
 
-    @classmethod
-    def create(cls, path: Path, now_s: int) -> Self:
-        """An empty store where there is none."""
-        return cls(Database(path, now_s, is_new=True))
+    def end_transfer(self, number: int, state: TransferState, now_s: int) -> None:
+        """A transfer is withdrawn or has failed. One that is done is put."""
 
-    @classmethod
-    def open(cls, path: Path, now_s: int, *, accepts_loss: bool = False) -> Self:
-        """The store that is there, brought to this version.
+    def put_node(self, node: NodeRecord) -> None:
+        """What a node has reported last."""
 
-        `accepts_loss` opens one whose log is gone: what was promised last may be missing.
+    def drop_node(self, name: str) -> None:
+        """A node does not belong to the site any more."""
+
+    def finish_effect(self, identity: str, now_s: int) -> bool:
+        """An effect has been carried out; False if that was known."""
+
+    def postpone_effect(self, identity: str, trouble: str, due_s: int) -> None:
+        """An effect could not be carried out: try again later."""
+
+    def hasten_effects(self, now_s: int, latest_s: int) -> None:
+        """What is to be carried out later than that is to be carried out now."""
+
+
+class PromiseWrites(ProgressWrites, Protocol):
+    """One decision with all that follows from it."""
+
+    def next_reservation_number(self) -> int:
+        """The number of the reservation that is added next: never one that was given before.
+
+        Nobody else writes as long as the transaction lasts, so a name may be made of it.
         """
-        return cls(Database(path, now_s, accepts_loss=accepts_loss))
 
-    def __enter__(self) -> Self:
-        return self
+    def skip_reservation_numbers(self, last: int) -> None:
+        """Numbers up to this one were given by a store that is no more: they are not given again."""
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def add_reservation(
+        self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
+    ) -> int:
+        """A reservation is accepted; its number. `document` is what the user asked for."""
 
-    def close(self) -> None:
-        self._database.close()
+    def change_reservation(
+        self,
+        record: ReservationRecord,
+        now_s: int,
+        *,
+        state: State | None = None,
+        kept: KeptReservation | None = None,
+        receipt: str | None = None,
+        why: str | None = None,
+        document: str | None = None,
+    ) -> None:
+        """Change a reservation that was read as `record`; a Conflict if it has changed since."""
+
+    def decide(self, decision: RecordedDecision) -> int:
+        """Write down what was answered and why; the decision's number."""
+
+    def answer(self, answer: RecordedAnswer) -> None:
+        """Remember an answer, so that the same request gets it again."""
+
+    def change_answer(self, answer: RecordedAnswer) -> None:
+        """Let a request that is remembered be answered otherwise from now on: more is known of it."""
+
+    def todo(self, *effects: Effect) -> None:
+        """Effects that must be carried out once this is on the disk. The same one twice is one."""
+
+    def set(self, name: str, value: str) -> None:
+        """A setting of the store's own."""
+
+
+class Store(Protocol):
+    """One service's memory. Used by the thread that opened it."""
 
     @property
     def is_broken(self) -> bool:
         """Whether its disk has failed: nothing is written until it is opened again."""
-        return self._database.is_broken
 
-    @property
-    def path(self) -> Path:
-        return self._database.path
+    def close(self) -> None:
+        """Give it back, with everything on the disk."""
 
-    @contextmanager
-    def promise(self) -> Iterator[PromiseWrites]:
+    def promise(self) -> AbstractContextManager[PromiseWrites]:
         """A transaction that is on the disk when it is over."""
-        with self._database.transaction(is_safe=True):
-            yield PromiseWrites(self._database)
 
-    @contextmanager
-    def progress(self) -> Iterator[ProgressWrites]:
+    def progress(self) -> AbstractContextManager[ProgressWrites]:
         """A transaction that survives the death of the service, but perhaps not of the machine."""
-        with self._database.transaction(is_safe=False):
-            yield ProgressWrites(self._database)
 
     def kept_book(self, now_s: int, live: Sequence[ReservationRecord] | None = None) -> KeptBook:
         """What the book is restored from. `live` are the live reservations, if they were read already."""
-        kept = [each.kept for each in (self.live_reservations() if live is None else live)]
-        return rows.kept_book(self._database, kept, now_s)
 
     def reservation(self, name: str) -> ReservationRecord | None:
         """The last reservation of that name, live or past."""
-        row = self._database.row(sql.LAST_RESERVATION, (name,))
-        return None if row is None else rows.reservation_record(row)
 
     def live_reservations(self) -> list[ReservationRecord]:
         """All that are not over, in the order in which they were accepted."""
-        return [rows.reservation_record(row) for row in self._database.rows(sql.LIVE_RESERVATIONS)]
 
     def past_reservations(
         self, *, before: int = LARGEST_NUMBER, most: int = MOST_ROWS
     ) -> list[ReservationRecord]:
         """Those that are over, the youngest first; `before` is the number to go on from."""
-        found = self._database.rows(sql.PAST_RESERVATIONS, (before, min(most, MOST_ROWS)))
-        return [rows.reservation_record(row) for row in found]
 
     def past_of_stem(self, stem: str, uid: int | None, *, most: int) -> list[ReservationRecord]:
         """Those of a user, or of all, that are over and are called STEM-NUMBER, the youngest first."""
-        # The character behind the 9 is the colon. Between them are names with more than a number, too.
-        values = (f"{stem}-", f"{stem}-:", f"{stem}-*[^0-9]*", -1 if uid is None else uid, uid is None)
-        found = self._database.rows(sql.PAST_OF_STEM, (*values, min(most, MOST_ROWS)))
-        return [rows.reservation_record(row) for row in found]
 
     def transfer(self, number: int) -> TransferRecord | None:
-        row = self._database.row(sql.GET_TRANSFER, (number,))
-        return None if row is None else rows.transfer(self._database, row)
-
-    def live_transfers(self) -> list[TransferRecord]:
-        """All that wait or run."""
-        found = list(self._database.rows(sql.LIVE_TRANSFERS))
-        return [rows.transfer(self._database, row) for row in found]
+        """One transfer, whatever became of it."""
 
     def decisions(
         self, name: str | None = None, *, before: int = LARGEST_NUMBER, most: int = MOST_ROWS
     ) -> list[RecordedDecision]:
         """What was decided (about one reservation), the last first."""
-        most = min(most, MOST_ROWS)
-        if name is None:
-            found = self._database.rows(sql.DECISIONS, (before, most))
-        else:
-            found = self._database.rows(sql.DECISIONS_ABOUT, (name, before, most))
-        return [rows.decision(row) for row in found]
 
     def decisions_since(self, after: int, *, most: int = MOST_ROWS) -> list[RecordedDecision]:
         """What was decided after the decision numbered `after`, the first first."""
-        found = self._database.rows(sql.DECISIONS_SINCE, (after, min(most, MOST_ROWS)))
-        return [rows.decision(row) for row in found]
-
-    def last_decision(self) -> int:
-        """The number of the last decision, even if it has been pruned; 0 before the first."""
-        return self._number(sql.LAST_DECISION)
 
     def answered(self, uid: int, key: str, request_hash: str) -> RecordedAnswer | None:
         """What this very request was answered before; a Conflict if the key was another request's."""
-        row = self._database.row(sql.GET_ANSWER, (uid, key))
-        if row is None:
-            return None
-        answer = rows.answer(row)
-        if answer.request_hash != request_hash:
-            raise Conflict(f"the idempotency key {key} was used for another request: use a new one")
-        return answer
 
     def due_effects(self, now_s: int, *, most: int = MOST_ROWS) -> list[Effect]:
         """What is to be carried out now: of each subject the first that is left."""
-        found = self._database.rows(sql.DUE_EFFECTS, (now_s, min(most, MOST_ROWS)))
-        return [rows.effect(row) for row in found]
 
     def waiting_effects(self, subject: str, *, most: int = MOST_ROWS) -> list[Effect]:
         """What is still to be done to one subject, in the order in which it will be."""
-        found = self._database.rows(sql.WAITING_EFFECTS, (subject, min(most, MOST_ROWS)))
-        return [rows.effect(row) for row in found]
 
     def waiting_subjects(self) -> set[str]:
         """All to which something is still to be done."""
-        return {str(row[0]) for row in self._database.rows(sql.WAITING_SUBJECTS)}
 
     def count_effects(self) -> int:
         """How many effects are still to be carried out."""
-        return self._number(sql.COUNT_EFFECTS)
 
     def next_due_s(self) -> int | None:
         """When the next effect is to be carried out."""
-        row = self._database.row(sql.NEXT_DUE)
-        due_s = None if row is None else row[0]
-        assert due_s is None or isinstance(due_s, int)
-        return due_s
 
     def nodes(self) -> list[NodeRecord]:
-        return [rows.node(row) for row in self._database.rows(sql.NODES)]
-
-    def setting(self, name: str) -> str | None:
-        row = self._database.row(sql.GET_SETTING, (name,))
-        return None if row is None else str(row[0])
-
-    def _number(self, statement: str) -> int:
-        row = self._database.row(statement)
-        number = 0 if row is None else row[0]
-        assert isinstance(number, int)
-        return number
+        """What is known of each node, by name."""
 
     def prune(self, before_s: int, *, most: int = MOST_ROWS) -> Pruned:
         """One step of forgetting what was over before an instant; to be repeated until it is done.
 
         Transfers stay as long as any reservation that is kept had need of them.
         """
-        with self._database.transaction(is_safe=False):
-            gone = {
-                table: self._database.execute(statement, (before_s, min(most, MOST_ROWS)))
-                for table, statement in sql.PRUNE.items()
-            }
-        return Pruned(rows=gone)

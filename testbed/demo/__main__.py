@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from cachemgr.base.clock import SystemClock
-from outrider.cli.demo.screen import Screen, prose
+from outrider.cli.demo.screen import DemoScreen, prose
 from outrider.cli.errors import EXIT_INTERRUPTED, BrokenError, CommandError
 from testbed.demo.provision import provided
 from testbed.demo.stage import NODES, NoStageError, staged
@@ -57,7 +57,7 @@ def _shown(asked: argparse.Namespace) -> int:
         took_s = clock.monotonic_s() - began_s
         version = stage.cluster.version
         _say(f"\nSlurm {version} and Outrider run on head and n[1-{NODES}] after {took_s:.0f} s.")
-        ClusterDemo(stage, Screen(sys.stdout, os.environ, stage.launch, clock), clock, plot).tell()
+        ClusterDemo(stage, DemoScreen(sys.stdout, os.environ, stage.launch, clock), clock, plot).tell()
     if asked.keep:
         _say(BY_HAND.format(python=sys.executable, name=stage.cluster.name))
     else:

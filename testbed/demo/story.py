@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cachemgr.base.clock import Clock
-    from outrider.cli.demo.screen import Screen
+    from outrider.cli.demo.screen import DemoScreen
     from testbed.demo.stage import DemoCluster
 
 INTRODUCTION = f"""A job's image takes time to reach its nodes, and a batch system counts that time as the
@@ -56,7 +56,7 @@ BRIEF = DemoTimes(
 class ClusterDemo:
     """The demo from its first line to its last."""
 
-    def __init__(self, stage: DemoCluster, screen: Screen, clock: Clock, plot: DemoTimes) -> None:
+    def __init__(self, stage: DemoCluster, screen: DemoScreen, clock: Clock, plot: DemoTimes) -> None:
         self._stage = stage
         self._screen = screen
         self._clock = clock

@@ -18,7 +18,15 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, JobState, RmsReservation, Submission
 from outrider.rms.commands import PATH, Account, Output, Runner
-from outrider.rms.gridengine import Commands, GridEngine, Settings, context, mending, parsing, submitting
+from outrider.rms.gridengine import (
+    GridEngine,
+    GridEngineCommands,
+    GridEngineSettings,
+    context,
+    mending,
+    parsing,
+    submitting,
+)
 from outrider.rms.gridengine.drmaa_runner import DrmaaRunner, start_process
 from tests.contract.gridengine_cluster import (
     DURATION_OFFSET_S,
@@ -33,7 +41,7 @@ from tests.contract.gridengine_cluster import (
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 FACTOR = 20
-SETTINGS = Settings(
+SETTINGS = GridEngineSettings(
     account="outrider",
     reservation_queue="ar.q",
     environments=((SLOTS, "two"),),
@@ -71,7 +79,7 @@ class HostRunner:
 
 def gridengine_of(cluster: Cluster, runner: Runner | None = None) -> GridEngine:
     """The adapter over a cluster's commands."""
-    commands = Commands(runner or HostRunner(cluster), variables={})
+    commands = GridEngineCommands(runner or HostRunner(cluster), variables={})
     return GridEngine(SETTINGS, commands, clock=cluster, account_of=account_of)
 
 

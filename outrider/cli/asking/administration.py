@@ -73,15 +73,9 @@ def reconcile(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import Reconciled
 
     asking = session(arguments)
-    answer = asking.client.post("/v1/reconcile", None)
-    if asking.is_json:
-        print_json(answer)
-        return
-    findings = asking.read(Reconciled, answer).findings
-    for each in findings:
-        print(printable_line(each))
-    if not findings:
-        print("nothing differs")
+    found = asking.shown(Reconciled, asking.client.post("/v1/reconcile", None))
+    if found is not None:
+        print("\n".join(map(printable_line, found.findings)) or "nothing differs")
 
 
 def backup(arguments: argparse.Namespace) -> None:

@@ -6,9 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
-from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
-from outrider.cli.connection.client import Json, in_path
-from outrider.cli.output import print_json
+from outrider.cli.asking.session import Session, add_asking, add_filters, add_header_option, filters, session
+from outrider.cli.connection.client import in_path
 
 if TYPE_CHECKING:
     from outrider.service.answers import JobDetails, JobView
@@ -28,33 +27,18 @@ def add(commands: Subparsers) -> None:
         commands, "jobs", jobs, "list best-effort jobs, and how far their images are on their way", _JOBS
     )
     add_header_option(parser)
-    owners = parser.add_mutually_exclusive_group()
-    owners.add_argument("--user", metavar="USER", help="those of this user")
-    owners.add_argument("--mine", action="store_true", help="your own")
-    parser.add_argument(
-        "--state",
-        metavar="STATE",
-        action="append",
-        choices=JOB_STATES,
-        help=f"in this state: {', '.join(JOB_STATES)}",
-    )
+    add_filters(parser, JOB_STATES)
 
 
 def jobs(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.display.columns import JOBS
     from outrider.service.answers import JobList
 
     asking = session(arguments)
-    query = {
-        "user": me() if arguments.mine else arguments.user,
-        "state": ",".join(arguments.state or []) or None,
-    }
+    query = filters(arguments)
     answer = asking.pages("/v1/jobs", query, "jobs")
-    if asking.is_json:
-        print_json(answer)
-        return
-    header = ("JOB", "STATE", "USER", ">NODES", "NODELIST", "READY", "IMAGE", "REMARK")
-    rows = [_row(each, asking) for each in asking.read(JobList, answer).jobs]
-    asking.table(header, rows, nothing="no jobs that name an image")
+    if (found := asking.shown(JobList, answer)) is not None:
+        asking.table(JOBS, found.jobs, nothing="no jobs that name an image")
 
 
 def is_job(name: str) -> bool:
@@ -65,11 +49,9 @@ def is_job(name: str) -> bool:
 def show_job(asking: Session, name: str) -> None:
     from outrider.service.answers import JobDetails
 
-    answer: Json = asking.client.get(f"/v1/jobs/{in_path(name)}")
-    if asking.is_json:
-        print_json(answer)
-    else:
-        print(job_screen(asking.read(JobDetails, answer), asking))
+    details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(name)}"))
+    if details is not None:
+        print(job_screen(details, asking))
 
 
 def explain_job(asking: Session, name: str) -> None:
@@ -77,11 +59,9 @@ def explain_job(asking: Session, name: str) -> None:
     from outrider.cli.asking.display.terminal import GAP
     from outrider.service.answers import JobDetails
 
-    answer: Json = asking.client.get(f"/v1/jobs/{in_path(name)}")
-    if asking.is_json:
-        print_json(answer)
+    details = asking.shown(JobDetails, asking.client.get(f"/v1/jobs/{in_path(name)}"))
+    if details is None:
         return
-    details = asking.read(JobDetails, answer)
     print(asking.paint(f"job {printable(details.job.job)}", "bold"))
     print(f"  it is {printable(_standing(details.job))}")
     if details.decisions:
@@ -132,13 +112,3 @@ def job_screen(details: JobDetails, asking: Session) -> str:
 
 def _standing(view: JobView) -> str:
     return view.state + (f": {view.words}" if view.words else "")
-
-
-def _row(view: JobView, asking: Session) -> tuple[object, ...]:
-    from outrider.cli.asking.display.words import image_name
-
-    image = "" if view.image is None else image_name(view.image.uri, view.image.digest)
-    return (
-        view.job, view.state, view.user, view.nodes_wanted, view.nodes, asking.when.column(view.ready_s),
-        image, view.words,
-    )  # fmt: skip

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, add_header_option, session
-from outrider.cli.output import print_json
 
 if TYPE_CHECKING:
     from outrider.cli.asking.display.terminal import Paint
-    from outrider.service.answers import NodeView, Status, TransferView
+    from outrider.service.answers import Status
 
 _STATUS = """examples:
   outrider status
@@ -58,11 +58,8 @@ def status(arguments: argparse.Namespace) -> None:
     from outrider.service.answers import Status
 
     asking = session(arguments)
-    answer = asking.client.get("/v1/status")
-    if asking.is_json:
-        print_json(answer)
-        return
-    print(status_screen(asking.read(Status, answer), asking))
+    if (found := asking.shown(Status, asking.client.get("/v1/status"))) is not None:
+        print(status_screen(found, asking))
 
 
 def status_screen(found: Status, asking: Session) -> str:
@@ -76,10 +73,9 @@ def status_screen(found: Status, asking: Session) -> str:
     away = f", {paint(f'{found.nodes_away} away', 'red')}" if found.nodes_away else ""
     until = found.link_busy_until_s
     busy = f", booked until {when.clock(until)}" if until and until > found.now_s else ", nothing booked"
+    doubt = paint(f"\n{printable(found.link_words)}", "red") if found.link_words else ""
     looked = "never" if found.last_look_s is None else f"{span_in_words(found.now_s - found.last_look_s)} ago"
     following = f"\nthe next starts {when.clock(found.next_start_s)}" if found.next_start_s else ""
-    counts = ", ".join(f"{count:,} {printable(name)}" for name, count in found.reservations.items() if count)
-    decisions = ", ".join(f"{count:,} {printable(name)}" for name, count in found.decisions.items() if count)
     title = f"{paint(printable(found.site), 'bold')}: outriderd {printable(found.version)}"
     shown = facts(
         [
@@ -90,11 +86,11 @@ def status_screen(found: Status, asking: Session) -> str:
             ("promising", promises + "".join(f"\n{printable(each)}" for each in found.troubles)),
             ("batch system", f"{printable(found.batch_system)}, last seen {looked}"),
             ("nodes", f"{plural(found.nodes, 'node')}, {found.nodes_up:,} up{away}"),
-            ("reservations", (counts or "none") + following),
+            ("reservations", (_counts(found.reservations) or "none") + following),
             ("jobs", _jobs(found, paint)),
             ("transfers", f"{found.transfers_running:,} running, {found.transfers_waiting:,} waiting"),
-            ("link", rate_in_words(found.link_rate_bytes_per_s) + busy + _doubt(found, paint)),
-            ("decisions", decisions),
+            ("link", rate_in_words(found.link_rate_bytes_per_s) + busy + doubt),
+            ("decisions", _counts(found.decisions)),
             ("to be done", plural(found.effects_waiting, "change") if found.effects_waiting else ""),
         ],
         paint,
@@ -102,105 +98,46 @@ def status_screen(found: Status, asking: Session) -> str:
     return f"{title}\n{shown}"
 
 
-def _doubt(found: Status, paint: Paint) -> str:
-    """What transfers really get, if that is much less."""
-    from cachemgr.cli.tables import printable
-
-    return paint(f"\n{printable(found.link_words)}", "red") if found.link_words else ""
-
-
 def _jobs(found: Status, paint: Paint) -> str:
     """Best-effort jobs that name an image; nothing if there are none."""
+    overdue = f"\n{found.jobs_overdue:,} wait longer than they should" if found.jobs_overdue else ""
+    return _counts(found.jobs) + (paint(overdue, "red") if overdue else "")
+
+
+def _counts(counted: Mapping[str, int]) -> str:
     from cachemgr.cli.tables import printable
 
-    counts = ", ".join(f"{count:,} {printable(name)}" for name, count in found.jobs.items() if count)
-    overdue = f"\n{found.jobs_overdue:,} wait longer than they should" if found.jobs_overdue else ""
-    return counts + (paint(overdue, "red") if overdue else "")
+    return ", ".join(f"{count:,} {printable(name)}" for name, count in counted.items() if count)
 
 
 def nodes(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.display.columns import NODES
     from outrider.service.answers import NodeList
 
     asking = session(arguments)
     answer = asking.pages("/v1/nodes", {"names": arguments.names}, "nodes")
-    if asking.is_json:
-        print_json(answer)
-        return
-    header = (
-        "NAME", "STATE", "CAPACITY", ">USED", ">LIMIT", ">IMAGES", ">ARRIVING", "RESERVATION", "NEXT",
-        "REMARK",
-    )  # fmt: skip
-    asking.table(
-        header, [_node_row(each, asking) for each in asking.read(NodeList, answer).nodes], nothing="no nodes"
-    )
-
-
-def _node_row(view: NodeView, asking: Session) -> tuple[object, ...]:
-    capacity = view.capacity.replace(" ", ",")
-    return (
-        view.name, view.state, capacity, _size(view.used_bytes), _size(view.limit_bytes), view.images,
-        view.arriving, view.reservation, asking.when.column(view.next_reservation_s), view.words,
-    )  # fmt: skip
+    if (found := asking.shown(NodeList, answer)) is not None:
+        asking.table(NODES, found.nodes, nothing="no nodes")
 
 
 def images(arguments: argparse.Namespace) -> None:
-    from outrider.cli.asking.display.words import short
+    from outrider.cli.asking.display.columns import IMAGES
     from outrider.service.answers import ImageList
 
     asking = session(arguments)
-    answer = asking.client.get("/v1/images")
-    if asking.is_json:
-        print_json(answer)
-        return
-    found = asking.read(ImageList, answer)
-    header = ("DIGEST", ">SIZE", ">NODES", "NODELIST", "COMING", ">NEEDED", "PRIVATE", "OWNER", "URI")
-    rows: list[tuple[object, ...]] = [
-        (
-            short(each.digest), _size(each.size_bytes), each.node_count, each.nodes, each.coming_nodes,
-            each.reservations + each.jobs, "yes" if each.is_private else "no", ",".join(each.owners),
-            each.uri,
-        )
-        for each in found.images
-    ]  # fmt: skip
-    asking.table(header, rows, nothing="no images on any node")
-    _say_incomplete(found.is_complete)
+    if (found := asking.shown(ImageList, asking.client.get("/v1/images"))) is not None:
+        asking.table(IMAGES, found.images, nothing="no images on any node")
+        _say_incomplete(found.is_complete)
 
 
 def transfers(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.display.columns import TRANSFERS
     from outrider.service.answers import TransferList
 
     asking = session(arguments)
-    answer = asking.client.get("/v1/transfers")
-    if asking.is_json:
-        print_json(answer)
-        return
-    found = asking.read(TransferList, answer)
-    header = (
-        ">NUMBER", "STATE", "NODES", "IMAGE", ">SIZE", ">DONE", ">RATE", "BEGIN", "READY", "DEADLINE", "FOR"
-    )  # fmt: skip
-    asking.table(header, [_transfer_row(each, asking) for each in found.transfers], nothing="no transfers")
-    _say_incomplete(found.is_complete)
-
-
-def _transfer_row(view: TransferView, asking: Session) -> tuple[object, ...]:
-    from outrider.cli.asking.display.words import image_name, percent, rate_in_words
-
-    when = asking.when
-    rate = rate_in_words(view.rate_bytes_per_s).replace(" ", "") if view.rate_bytes_per_s else ""
-    return (
-        view.number, "late" if view.is_late else view.state, view.nodes,
-        image_name(view.image.uri, view.image.digest), _size(view.total_bytes),
-        f"{percent(view.arrived_bytes, view.total_bytes)}%", rate, when.column(view.begin_s),
-        when.column(view.ready_s), when.column(view.deadline_s),
-        ",".join([*view.for_reservations, *(f"job-{job}" for job in view.for_jobs)]),
-    )  # fmt: skip
-
-
-def _size(amount: int | None) -> str:
-    """A size for a column: without a blank."""
-    from cachemgr.base.sizes import in_words
-
-    return "" if amount is None else in_words(amount).replace(" ", "")
+    if (found := asking.shown(TransferList, asking.client.get("/v1/transfers"))) is not None:
+        asking.table(TRANSFERS, found.transfers, nothing="no transfers")
+        _say_incomplete(found.is_complete)
 
 
 def _say_incomplete(is_complete: bool) -> None:

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.jobs import explain_job, is_job, show_job
-from outrider.cli.asking.session import Session, add_asking, add_header_option, me, session
+from outrider.cli.asking.session import add_asking, add_filters, add_header_option, filters, session
 from outrider.cli.connection.client import Json, in_path
-from outrider.cli.output import print_json
-
-if TYPE_CHECKING:
-    from outrider.service.answers import ReservationView
 
 STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "cancelled", "failed")
 PAST_STATES = STATES[5:]
@@ -49,16 +44,7 @@ def add(commands: Subparsers) -> None:
     parser.add_argument(
         "--past", action="store_true", help="those that are over instead of those that are not"
     )
-    owners = parser.add_mutually_exclusive_group()
-    owners.add_argument("--user", metavar="USER", help="those of this user")
-    owners.add_argument("--mine", action="store_true", help="your own")
-    parser.add_argument(
-        "--state",
-        metavar="STATE",
-        action="append",
-        choices=STATES,
-        help=f"in this state: {', '.join(STATES)}",
-    )
+    add_filters(parser, STATES)
     parser = add_asking(
         commands, "show", show, "show a reservation or a job, and how far its image is on each node", _SHOW
     )
@@ -70,24 +56,17 @@ def add(commands: Subparsers) -> None:
 
 
 def list_reservations(arguments: argparse.Namespace) -> None:
+    from outrider.cli.asking.display.columns import RESERVATIONS
     from outrider.service.answers import ReservationList
 
     asking = session(arguments)
     states = arguments.state or []
     is_past = arguments.past or (bool(states) and all(state in PAST_STATES for state in states))
-    query = {
-        "past": "true" if is_past else None,
-        "user": me() if arguments.mine else arguments.user,
-        "state": ",".join(states) or None,
-    }
+    query = {"past": "true" if is_past else None, **filters(arguments)}
     answer = asking.pages("/v1/reservations", query, "reservations")
-    if asking.is_json:
-        print_json(answer)
-        return
-    found = asking.read(ReservationList, answer).reservations
-    header = ("NAME", "STATE", "USER", ">NODES", "NODELIST", "START", "END", "READY", "IMAGE", "REMARK")
-    nothing = "no such reservations" if any(query.values()) else "no reservations"
-    asking.table(header, [_row(each, asking) for each in found], nothing=nothing)
+    if (found := asking.shown(ReservationList, answer)) is not None:
+        nothing = "no such reservations" if any(query.values()) else "no reservations"
+        asking.table(RESERVATIONS, found.reservations, nothing=nothing)
 
 
 def show(arguments: argparse.Namespace) -> None:
@@ -98,12 +77,10 @@ def show(arguments: argparse.Namespace) -> None:
         show_job(asking, arguments.name)
         return
     answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}")
-    if asking.is_json:
-        print_json(answer)
-        return
-    from outrider.cli.asking.display.details import details_screen
+    if (details := asking.shown(ReservationDetails, answer)) is not None:
+        from outrider.cli.asking.display.details import details_screen
 
-    print(details_screen(asking.read(ReservationDetails, answer), asking.when, asking.paint))
+        print(details_screen(details, asking.when, asking.paint))
 
 
 def explain(arguments: argparse.Namespace) -> None:
@@ -116,10 +93,8 @@ def explain(arguments: argparse.Namespace) -> None:
         explain_job(asking, arguments.name)
         return
     answer = asking.client.get(f"/v1/reservations/{in_path(arguments.name)}/explanation")
-    if asking.is_json:
-        print_json(answer)
+    if (explanation := asking.shown(Explanation, answer)) is None:
         return
-    explanation = asking.read(Explanation, answer)
     print(asking.paint(printable_line(explanation.name), "bold"))
     for sentence in explanation.sentences:
         print(f"  {printable_line(sentence)}")
@@ -139,21 +114,9 @@ def cancel(arguments: argparse.Namespace) -> None:
     asking = session(arguments)
     for name in arguments.names:
         answer: Json = asking.client.delete(f"/v1/reservations/{in_path(name)}")
-        if asking.is_json:
-            print_json(answer)
+        if (details := asking.shown(ReservationDetails, answer)) is None:
             continue
-        view = asking.read(ReservationDetails, answer).reservation
+        view = details.reservation
         times = asking.when.period(view.start_s, view.end_s)
         told = f"{view.name} is {view.state}: {nodes_in_words(view.node_count, view.nodes)}, {times}"
         print(printable_line(told))
-
-
-def _row(view: ReservationView, asking: Session) -> tuple[object, ...]:
-    from outrider.cli.asking.display.words import image_name
-
-    remark = view.why or ("" if view.is_confirmed else "the batch system does not have it yet")
-    return (
-        view.name, view.state, view.user, view.node_count, view.nodes, asking.when.column(view.start_s),
-        asking.when.column(view.end_s), asking.when.column(view.ready_s),
-        image_name(view.image.uri, view.image.digest), remark,
-    )  # fmt: skip

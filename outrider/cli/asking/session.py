@@ -6,7 +6,7 @@ import argparse
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, TypeVar
 from outrider.cli.arguments import Command, Parser, Subparsers, add_command
 from outrider.cli.connection.client import SOCKET, TIMEOUT_S, Client, FaultyRequestError, Json, Query
 from outrider.cli.errors import InputError
+from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
+    from outrider.cli.asking.display.columns import Columns
     from outrider.cli.asking.display.terminal import Paint
     from outrider.cli.asking.display.words import When
     from outrider.cli.connection.doors import Door
@@ -67,14 +69,26 @@ class Session:
             after = following
         return {**whole, key: items} if whole else {}
 
-    def table(self, header: tuple[str, ...], rows: list[tuple[object, ...]], *, nothing: str) -> None:
-        """On stdout; that there is nothing to list is a remark on stderr."""
-        from outrider.cli.asking.display.terminal import table
+    def shown(self, kind: type[T], answer: Json) -> T | None:
+        """The answer for people to see; nothing if it was printed as JSON, which was asked for."""
+        if not self.is_json:
+            return self.read(kind, answer)
+        print_json(answer)
+        return None
 
-        if not rows:
+    def table(self, columns: Columns[T], values: Sequence[T], *, nothing: str) -> None:
+        """On stdout; that there is nothing to list is a remark on stderr."""
+        if not values:
             print(f"outrider: {nothing}", file=sys.stderr)
         else:
-            print(table(header, rows, self.paint, has_header=self.has_header))
+            print(self.written_table(columns, values, self.when))
+
+    def written_table(self, columns: Columns[T], values: Sequence[T], when: When) -> str:
+        from outrider.cli.asking.display.terminal import table
+
+        titles = [title for title, _ in columns]
+        rows = [[value(each, when) for _, value in columns] for each in values]
+        return table(titles, rows, self.paint, has_header=self.has_header)
 
 
 def add_asking(commands: Subparsers, name: str, command: Command, summary: str, epilog: str) -> Parser:
@@ -107,6 +121,23 @@ def me() -> str:
 
 def add_header_option(parser: Parser) -> None:
     parser.add_argument("-n", "--noheader", action="store_true", help="leave the table's first line out")
+
+
+def add_filters(parser: Parser, states: Sequence[str]) -> None:
+    """Whose, and in which states."""
+    owners = parser.add_mutually_exclusive_group()
+    owners.add_argument("--user", metavar="USER", help="those of this user")
+    owners.add_argument("--mine", action="store_true", help="your own")
+    parser.add_argument(
+        "--state", metavar="STATE", action="append", choices=states,
+        help=f"in this state: {', '.join(states)}",
+    )  # fmt: skip
+
+
+def filters(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """What `add_filters` has offered, as the service is asked."""
+    user = me() if arguments.mine else arguments.user
+    return {"user": user, "state": ",".join(arguments.state or []) or None}
 
 
 def session(arguments: argparse.Namespace) -> Session:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 MUCH_PERCENT = 50
 """Who takes more of what one user may have is named above the table."""
 MOST_NAMED = 3
-HEADER = ("USER", ">SHARE", "THING", "WHERE", ">HELD", ">LIMIT", ">REFUSED", ">IN_ALL", "NODES")
 _EPILOG = """SHARE is how much of what one user may have this one has, REFUSED how often more was
 refused. A row of nodes is for all of them: WHERE is the one where the share is the largest, IN_ALL what
 the user has on all NODES together, as they last reported. Administrators see all users, others
@@ -61,12 +60,12 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
     """Look and show, once or again and again."""
     from outrider.cli.asking.display.terminal import columns, is_live, lines
     from outrider.cli.asking.display.words import When
-    from outrider.cli.asking.watch import Screen
+    from outrider.cli.asking.watch import RedrawnScreen
     from outrider.service.answers import ShareList
 
     query = {"user": arguments.user, "thing": arguments.thing, "nodes": arguments.node}
     is_drawn = arguments.every is not None and is_live(os.environ) and not asking.is_json
-    view = Screen(_written, columns, lines) if is_drawn else None
+    view = RedrawnScreen(_written, columns, lines) if is_drawn else None
     while True:
         answer = asking.client.get("/v1/shares", query)
         if asking.is_json and arguments.every is not None:
@@ -88,13 +87,12 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
 def screen(found: ShareList, asking: Session, when: When) -> str:
     """Who takes much in a sentence each, the table, and what is not in it."""
     from cachemgr.cli.times import span_in_words
-    from outrider.cli.asking.display.terminal import table
+    from outrider.cli.asking.display.columns import SHARES
 
     remarks = [*found.missing, *([] if found.is_complete else ["there are more than are listed at once"])]
     written = [*_sentences(found)] if asking.has_header else []
     if found.shares:
-        rows = [_row(each) for each in found.shares]
-        written.append(table(HEADER, rows, asking.paint, has_header=asking.has_header))
+        written.append(asking.written_table(SHARES, found.shares, when))
     if asking.has_header and found.nodes and found.oldest_s is not None:
         nodes = f"{found.nodes:,} nodes as they" if found.nodes > 1 else "1 node as it"
         remarks.append(f"{nodes} reported within the last {span_in_words(when.now_s - found.oldest_s)}")
@@ -103,6 +101,7 @@ def screen(found: ShareList, asking: Session, when: When) -> str:
 
 def _sentences(found: ShareList) -> list[str]:
     from cachemgr.cli.tables import printable
+    from outrider.cli.asking.display.columns import percent_of
 
     if not found.shares:
         return [f"{'nobody has anything' if found.is_of_all else 'you have nothing'} of what is shared"]
@@ -121,11 +120,6 @@ def _sentences(found: ShareList) -> list[str]:
     return [*said, *([f"and {more} more are above half of a limit"] if more > 0 else [])]
 
 
-def percent_of(view: ShareView) -> str:
-    """Rounded down, so that 100 % is all of it."""
-    return f"{100 * view.held // view.most}%" if view.most else ""
-
-
 def _place(view: ShareView) -> str:
     from cachemgr.cli.tables import printable
 
@@ -134,26 +128,6 @@ def _place(view: ShareView) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
-
-
-def _row(view: ShareView) -> tuple[object, ...]:
-    in_all = _amount(view.held_in_all, view.unit) if view.nodes > 1 else ""
-    return (
-        view.user, percent_of(view), view.thing, view.where, _amount(view.held, view.unit),
-        "" if view.most is None else _amount(view.most, view.unit), f"{view.refused:,}", in_all,
-        view.nodes or "",
-    )  # fmt: skip
-
-
-def _amount(amount: int, unit: str) -> str:
-    from cachemgr.base.sizes import in_words
-    from cachemgr.cli.times import span_in_words
-
-    if unit == "bytes":
-        return in_words(amount).replace(" ", "")
-    if unit == "node-seconds":
-        return span_in_words(amount).replace(" ", "")
-    return f"{amount:,}"
 
 
 def _written(text: str) -> None:

@@ -31,7 +31,7 @@ _OF_IMAGE = ("digest", "size", "private", "name")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class WantedWorkspace:
     """A workspace's text, where it came from, and what replaces keys of its deployment.
 
     `file` is None if the text was made of options.
@@ -82,7 +82,7 @@ def add_workspace_options(parser: Parser) -> None:
     group.add_argument("--name", metavar="TEXT", help="what the workspace is called (the image's name)")
 
 
-def wanted(arguments: argparse.Namespace) -> Wanted:
+def wanted(arguments: argparse.Namespace) -> WantedWorkspace:
     """The workspace that a command line speaks of."""
     given = [name for name in _OF_IMAGE if getattr(arguments, name)]
     if arguments.file is not None:
@@ -91,14 +91,14 @@ def wanted(arguments: argparse.Namespace) -> Wanted:
             raise InputError(
                 f"--{culprit} and {arguments.file}: the file names the image; give one of the two"
             )
-        return Wanted(
+        return WantedWorkspace(
             text=read_text(arguments.file), file=shown_file(arguments.file), options=options_of(arguments)
         )
     if arguments.image is None:
         raise InputError(
             f"name a workspace's file, or an image with --image (see outrider {arguments.verb} --help)"
         )
-    return Wanted(text=_document(arguments), file=None, options=options_of(arguments))
+    return WantedWorkspace(text=_document(arguments), file=None, options=options_of(arguments))
 
 
 def options_of(arguments: argparse.Namespace) -> dict[str, str | None]:

@@ -38,7 +38,7 @@ class _Clock(Protocol):
     def sleep(self, seconds: float) -> None: ...
 
 
-class Screen:
+class RedrawnScreen:
     """A block of lines on a terminal that is drawn anew over itself."""
 
     def __init__(
@@ -94,7 +94,7 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
     from outrider.cli.asking.display.terminal import columns, is_live, lines
 
     is_drawn = is_live(os.environ) and not asking.is_json
-    view: Screen | Lines = Screen(_written, columns, lines) if is_drawn else Lines()
+    view: RedrawnScreen | Lines = RedrawnScreen(_written, columns, lines) if is_drawn else Lines()
     ends_with = READY if arguments.until == "ready" else OVER
     name = arguments.name
     while True:

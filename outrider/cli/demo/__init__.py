@@ -44,7 +44,7 @@ def show(arguments: argparse.Namespace) -> None:
             "pip install '.[service]'"
         ) from error
     from cachemgr.base.clock import SystemClock
-    from outrider.cli.demo.screen import Screen, prose
+    from outrider.cli.demo.screen import DemoScreen, prose
     from outrider.cli.demo.stage import staged
     from outrider.cli.demo.story import BRIEF, FULL, INTRODUCTION, Story
 
@@ -52,7 +52,7 @@ def show(arguments: argparse.Namespace) -> None:
     plot = BRIEF if arguments.brief else FULL
     print(prose(INTRODUCTION), flush=True)
     with staged(clock, os.environ, plot.image_bytes, keeps_folder=arguments.keep) as stage:
-        screen = Screen(sys.stdout, stage.environment, stage.launch, clock)
+        screen = DemoScreen(sys.stdout, stage.environment, stage.launch, clock)
         Story(stage, screen, clock, plot).tell()
     if not arguments.keep:
         print("\nAll of it is gone again. On a site of your own: outrider --help, docs/walkthrough.md")

@@ -51,7 +51,7 @@ def write_image(path: Path, content_bytes: int) -> None:
     path.with_name(f"{path.name}.sha256").write_text(f"{digest.hexdigest()}  {path.name}\n")
 
 
-class ImageServer:
+class DemoImageServer:
     """A folder's files on a port of the loopback that is free."""
 
     def __init__(self, folder: Path) -> None:

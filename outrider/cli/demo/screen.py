@@ -50,7 +50,7 @@ Launch = Callable[[str, str], Start]
 """A command line, and the host where it is typed; none is where the user sits."""
 
 
-class Screen:
+class DemoScreen:
     """Where the demo is seen. What a command line starts is the stage's to say."""
 
     def __init__(self, stream: TextIO, environment: Mapping[str, str], launch: Launch, clock: Clock) -> None:

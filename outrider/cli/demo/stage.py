@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.connection.client import Client
 from outrider.cli.demo.ending import ended_in_order
-from outrider.cli.demo.images import ImageServer, write_image
+from outrider.cli.demo.images import DemoImageServer, write_image
 from outrider.cli.demo.screen import Start
 from outrider.cli.errors import CommandError, OutputError, UnreachableError
 
@@ -56,12 +56,12 @@ echo "its own disk: ...${OUTRIDER_IMAGE#*/embedded}"
 @contextmanager
 def staged(
     clock: Clock, environment: Mapping[str, str], image_bytes: Mapping[str, int], *, keeps_folder: bool
-) -> Iterator[Stage]:
+) -> Iterator[DemoStage]:
     """The stage, ready; whatever happens on it, nothing of it stays but the folder, if that is wanted.
 
     Raises CommandError, after the last lines of the service's log, if something went wrong.
     """
-    stage = Stage(_folder(), clock, environment)
+    stage = DemoStage(_folder(), clock, environment)
 
     def end() -> None:
         try:
@@ -81,7 +81,7 @@ def staged(
             raise
 
 
-class Stage:
+class DemoStage:
     """A running service and what belongs to it."""
 
     def __init__(self, folder: Path, clock: Clock, environment: Mapping[str, str]) -> None:
@@ -95,7 +95,7 @@ class Stage:
         }
         self.client = Client(socket, clock)
         self._clock = clock
-        self._server: ImageServer | None = None
+        self._server: DemoImageServer | None = None
         self._service: subprocess.Popen[bytes] | None = None
         self._frozen: int | None = None
 
@@ -111,7 +111,7 @@ class Stage:
         except OSError as error:
             raise OutputError(f"{self.folder} cannot be written ({error.strerror})") from error
         (self.folder / "job.sh").chmod(0o755)
-        self._server = ImageServer(self.folder)
+        self._server = DemoImageServer(self.folder)
         with self.log.open("wb") as log:
             self._service = subprocess.Popen(
                 [

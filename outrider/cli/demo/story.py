@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from outrider.cli.asking.reading import read
 from outrider.cli.connection.client import in_path
-from outrider.cli.demo.screen import Screen
-from outrider.cli.demo.stage import NODES, RATE_BYTES_PER_S, Stage
+from outrider.cli.demo.screen import DemoScreen
+from outrider.cli.demo.stage import NODES, RATE_BYTES_PER_S, DemoStage
 from outrider.cli.demo.summary import Kept, summary
 from outrider.cli.errors import BrokenError, RefusedError
 from outrider.service.answers import ReservationDetails
@@ -61,7 +61,7 @@ BRIEF = Plot(
 class Story:
     """The demo from its first line to its last."""
 
-    def __init__(self, stage: Stage, screen: Screen, clock: Clock, plot: Plot) -> None:
+    def __init__(self, stage: DemoStage, screen: DemoScreen, clock: Clock, plot: Plot) -> None:
         self._stage = stage
         self._screen = screen
         self._clock = clock

@@ -6,8 +6,7 @@ from outrider.cli.arguments import Subparsers
 
 
 def add(commands: Subparsers) -> None:
-    from outrider.cli.installing import deploy, doctor
-    from outrider.cli.installing.slurm import init
+    from outrider.cli.installing import deploy, doctor, init
 
     init.add(commands)
     deploy.add(commands)

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Literal
 
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import InputError, NodesFailedError, NotAllowedError
+from outrider.cli.installing.common.port import add_options, installation_of
+from outrider.cli.installing.common.ports import CONTROL_PORT, RELAY_PORT, Ports
+from outrider.cli.installing.systems import SYSTEMS
 from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
+    from outrider.cli.installing.common.nodefiles import NodeKit
     from outrider.cli.installing.common.placing import Json
     from outrider.cli.installing.common.remote import Remote
-    from outrider.cli.installing.slurm.nodefiles import Kit
 
 NAME = "deploy"
 AT_ONCE = 16
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 _EPILOG = """A node gets the daemon in /usr/lib/outrider, the hooks that slurm.conf is going to name, its
 /etc/outrider/cachemgr.conf and the site's key, and its daemon is started. Only what differs is sent, so
 this may be run again at any time: for new nodes, a new version, or to see what has changed (--dry-run).
@@ -65,7 +66,7 @@ class Deployment:
     """What is to be done to every node."""
 
     remote: Remote
-    kit: Kit
+    kit: NodeKit
     is_dry: bool
     limit: str
     is_started: bool
@@ -91,12 +92,10 @@ def add(commands: Subparsers) -> None:
         "--start-command", metavar="COMMAND", default="",
         help="start the daemon by this, a line of shell that returns, instead of by systemd",
     )  # fmt: skip
+    add_options(parser, "of_site")
     parser.add_argument(
-        "--conf", metavar="FILE", help="the site's slurm.conf (SLURM_CONF, or the usual places)"
-    )
-    parser.add_argument(
-        "--for", metavar="SYSTEM", choices=("slurm", "gridengine"),
-        help="whose hooks: slurm, gridengine (what outrider init was run for)",
+        "--for", metavar="SYSTEM", choices=tuple(SYSTEMS),
+        help=f"whose hooks: {', '.join(SYSTEMS)} (what outrider init was run for)",
     )  # fmt: skip
     parser.add_argument(
         "--parallel", metavar="COUNT", type=positive, default=AT_ONCE, help=f"nodes at once ({AT_ONCE})"
@@ -121,7 +120,7 @@ def add(commands: Subparsers) -> None:
 
 
 def deploy(arguments: argparse.Namespace) -> None:
-    from outrider.cli.installing.slurm.nodefiles import note_deployed
+    from outrider.cli.installing.common.nodefiles import note_deployed
 
     names = names_in(arguments.names)
     if not arguments.dry_run and os.geteuid() != 0:
@@ -168,8 +167,8 @@ def on_all(names: Sequence[str], work: Callable[[str], NodeResult], at_once: int
 
 def deployed(deployment: Deployment, node: str) -> NodeResult:
     """One node: look, send what differs, start, ask."""
+    from outrider.cli.installing.common.headfiles import without_content
     from outrider.cli.installing.common.remote import RemoteError
-    from outrider.cli.installing.slurm.headfiles import without_content
 
     files = deployment.kit.of(node)
     try:
@@ -207,8 +206,8 @@ def deployed(deployment: Deployment, node: str) -> NodeResult:
 
 def removed(remote: Remote, node: str) -> NodeResult:
     """One node without us. Its pool stays."""
+    from outrider.cli.installing.common.nodefiles import LEFTOVERS
     from outrider.cli.installing.common.remote import RemoteError
-    from outrider.cli.installing.slurm.nodefiles import LEFTOVERS
 
     try:
         service = {"unit": "cachemgr.service"}
@@ -232,7 +231,7 @@ def _is_kept(file: Json, looked: Json) -> bool:
 
 
 def _put(deployment: Deployment, node: str) -> Json:
-    from outrider.cli.installing.slurm.nodefiles import POOL_MARKER, PROGRAM
+    from outrider.cli.installing.common.nodefiles import POOL_MARKER, PROGRAM
 
     request: Json = {"do": "put"}
     if deployment.is_started:
@@ -245,20 +244,12 @@ def _put(deployment: Deployment, node: str) -> Json:
 
 def _deployment(arguments: argparse.Namespace, remote: Remote) -> Deployment:
     from outrider.cli.installing.common.control import answers
-    from outrider.cli.installing.common.running import SystemRunner
-    from outrider.cli.installing.slurm.facts import gather
-    from outrider.cli.installing.slurm.headfiles import installed_for
-    from outrider.cli.installing.slurm.nodefiles import Ports, kit, site_key
+    from outrider.cli.installing.common.headfiles import installed_for
+    from outrider.cli.installing.common.nodefiles import site_key
 
     ports = Ports(control=arguments.control_port, relay=arguments.relay_port)
     key = site_key()
-    if (getattr(arguments, "for") or installed_for()) == "gridengine":
-        from outrider.cli.installing.gridengine import files
-
-        made = files.kit(ports, key, SystemRunner())
-    else:
-        found = gather(arguments.conf, os.environ, SystemRunner())
-        made = kit(found.site, found.version, ports, key)
+    made = installation_of(getattr(arguments, "for") or installed_for(), arguments).node_kit(ports, key)
     return Deployment(
         remote=remote,
         kit=made,

@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import CommandError, InputError, MissingPartError
+from outrider.cli.installing.common.port import add_options, installation_of
+from outrider.cli.installing.common.ports import CONTROL_PORT, RELAY_PORT, Ports
 from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
-    from outrider.cli.installing.common.findings import Finding
-    from outrider.cli.installing.common.running import SystemRunner
-    from outrider.cli.installing.slurm.facts import Facts
-    from outrider.cli.installing.slurm.nodefiles import Kit, Ports
+    from outrider.cli.installing.common.findings import DoctorFinding
+    from outrider.cli.installing.common.port import BatchSystemInstallation
 
 AT_ONCE = 16
 MOST_NODES_UNASKED = 256
 MOST_NODES_MEASURED = 16
 SERVICE_S = 5
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 _EPILOG = """One line for each thing looked at: ok, a warning, or a fault with what to do about it. Nodes are
 asked over the network with the site's key, so this is run as root; where ssh lets root in, their files
 are looked at, too. The exit code is 0 if all is well, 1 after warnings, 2 after faults.
@@ -47,9 +45,7 @@ def add(commands: Subparsers) -> None:
     )
     which.add_argument("--no-nodes", action="store_true", help="look at the head alone")
     parser.add_argument("--no-ssh", action="store_true", help="do not look at the nodes' files by ssh")
-    parser.add_argument(
-        "--conf", metavar="FILE", help="the site's slurm.conf (SLURM_CONF, or the usual places)"
-    )
+    add_options(parser, "of_site")
     parser.add_argument(
         "--service", metavar="PATH", default="/run/outrider/outriderd.sock", help="the service's socket"
     )
@@ -57,10 +53,7 @@ def add(commands: Subparsers) -> None:
         "--control-port", metavar="PORT", type=positive, default=CONTROL_PORT,
         help=f"where the nodes' daemons are asked ({CONTROL_PORT})",
     )  # fmt: skip
-    parser.add_argument(
-        "--prove-as", metavar="USER",
-        help="Grid Engine: have a job of this user's run through the hooks on a queue of its own",
-    )  # fmt: skip
+    add_options(parser, "of_doctor")
     parser.add_argument(
         "--measure-link", action="store_true",
         help="only let each node send an image here, for up to 20 s or 1 GiB, to set link.rate by",
@@ -75,32 +68,22 @@ def add(commands: Subparsers) -> None:
 
 
 def doctor(arguments: argparse.Namespace) -> None:
-    from outrider.cli.installing.common.running import SystemRunner
-    from outrider.cli.installing.slurm.facts import conf_path, gather
-    from outrider.cli.installing.slurm.headfiles import installed_for
-    from outrider.cli.installing.slurm.nodefiles import kit
+    from outrider.cli.installing.common.headfiles import installed_for
 
     if arguments.measure_link:
         _finish(_guarded(partial(_measured, arguments)), arguments)
         return
-    checks: list[Callable[[], Sequence[Finding]]] = [_root]
-    if installed_for() == "gridengine":
-        from outrider.cli.installing.gridengine.checks import head_checks, node_kit
-
-        checks += head_checks(arguments.service, arguments.prove_as)
-        if not arguments.no_nodes:
-            checks += _nodes(None, node_kit, arguments)
-    else:
-        found = gather(arguments.conf, os.environ, SystemRunner(conf_path(arguments.conf, os.environ)))
-        checks += _head(found, arguments)
-        if not arguments.no_nodes:
-            checks += _nodes(found, partial(kit, found.site, found.version), arguments)
+    installation = installation_of(installed_for(), arguments)
+    checks: list[Callable[[], Sequence[DoctorFinding]]] = [_root]
+    checks += installation.head_checks(arguments.service)
+    if not arguments.no_nodes:
+        checks += _nodes(installation, arguments)
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
         findings = [each for result in pool.map(_guarded, checks) for each in result]
     _finish(findings, arguments)
 
 
-def _finish(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
+def _finish(findings: Sequence[DoctorFinding], arguments: argparse.Namespace) -> None:
     _show(findings, arguments)
     worst = max((each.level for each in findings), default=0)
     if worst:
@@ -108,7 +91,7 @@ def _finish(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
         raise SystemExit(int(worst))
 
 
-def _guarded(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+def _guarded(check: Callable[[], Sequence[DoctorFinding]]) -> Sequence[DoctorFinding]:
     """A check that cannot be made is a finding as well."""
     from outrider.cli.installing.common.findings import warning
 
@@ -119,33 +102,15 @@ def _guarded(check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
         return [warning("head", name, f"could not be checked: {error}")]
 
 
-def _head(found: Facts, arguments: argparse.Namespace) -> Sequence[Callable[[], Sequence[Finding]]]:
-    from outrider.cli.installing.slurm import headfiles
-    from outrider.cli.installing.slurm.headchecks import HeadChecks
-    from outrider.cli.installing.slurm.init import planned_for
-    from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED
-
-    parts = frozenset(PARTS) - frozenset(UNLESS_WANTED) | headfiles.in_force(found.site)
-    head = headfiles.Head(
-        site=found.site, user=headfiles.service_user(), slurm_user=found.slurm_user,
-        has_systemd=found.has_systemd, spank=None, key=None, parts=parts,
-    )  # fmt: skip
-    plan = planned_for(found, head, has_spank=False)
-    files = headfiles.without_content(headfiles.files(head, plan.hooks))
-    return HeadChecks(
-        facts=found, plan=plan, files=files, runner=_runner(found), socket=arguments.service
-    ).all()
-
-
 def _nodes(
-    found: Facts | None, kit: Callable[[Ports, bytes], Kit], arguments: argparse.Namespace
-) -> list[Callable[[], Sequence[Finding]]]:
+    installation: BatchSystemInstallation, arguments: argparse.Namespace
+) -> list[Callable[[], Sequence[DoctorFinding]]]:
     from cachemgr.base.clock import SystemClock
+    from outrider.cli.installing.common import headfiles
     from outrider.cli.installing.common.control import keys_in
+    from outrider.cli.installing.common.nodefiles import site_key
     from outrider.cli.installing.deploy import names_in
     from outrider.cli.installing.nodechecks import NodeChecks
-    from outrider.cli.installing.slurm import headfiles
-    from outrider.cli.installing.slurm.nodefiles import Ports, site_key
 
     names = names_in(arguments.nodes) if arguments.nodes else headfiles.deployed()[:MOST_NODES_UNASKED]
     if not names:
@@ -164,13 +129,14 @@ def _nodes(
             return [partial(_unasked, str(error))]
     ports = Ports(control=arguments.control_port, relay=RELAY_PORT)
     checks = NodeChecks(
-        facts=found, keys=keys_in(key), port=ports.control, remote=remote, clock=SystemClock(),
-        kit=kit(ports, key) if remote is not None else None,
+        keys=keys_in(key), port=ports.control, remote=remote, clock=SystemClock(),
+        kit=installation.node_kit(ports, key) if remote is not None else None,
+        site_files=installation.site_files(), copy_findings=installation.copy_findings,
     )  # fmt: skip
     return [partial(checks.of, name) for name in names]
 
 
-def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
+def _measured(arguments: argparse.Namespace) -> Sequence[DoctorFinding]:
     """What the links give: one node after the other, so that none takes from another."""
     from cachemgr.base.clock import SystemClock
     from cachemgr.base.errors import CacheError
@@ -179,9 +145,9 @@ def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
     from outrider.cli.installing import linkmeasure
     from outrider.cli.installing.common.control import ask, keys_in
     from outrider.cli.installing.common.findings import warning
+    from outrider.cli.installing.common.headfiles import deployed
+    from outrider.cli.installing.common.nodefiles import site_key
     from outrider.cli.installing.deploy import names_in
-    from outrider.cli.installing.slurm import headfiles
-    from outrider.cli.installing.slurm.nodefiles import site_key
     from outrider.cli.progress import progress
     from outrider.service.answers import Status
 
@@ -193,7 +159,7 @@ def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
         words = f"nobody knows whether a promise needs the link ({error}): measure later, or with --force"
     if words and not arguments.force:
         return [warning("head", linkmeasure.WHAT, f"was not measured: {words}")]
-    names = names_in(arguments.nodes) if arguments.nodes else headfiles.deployed()[:MOST_NODES_MEASURED]
+    names = names_in(arguments.nodes) if arguments.nodes else deployed()[:MOST_NODES_MEASURED]
     keys, measured, failed = keys_in(site_key()), [], []
     for name in names:
         try:
@@ -206,7 +172,7 @@ def _measured(arguments: argparse.Namespace) -> Sequence[Finding]:
     return [*failed, *linkmeasure.findings(measured, rate)]
 
 
-def _root() -> Sequence[Finding]:
+def _root() -> Sequence[DoctorFinding]:
     from outrider.cli.installing.common.findings import warning
 
     if os.geteuid() == 0:
@@ -216,19 +182,13 @@ def _root() -> Sequence[Finding]:
     ]
 
 
-def _unasked(words: str) -> Sequence[Finding]:
+def _unasked(words: str) -> Sequence[DoctorFinding]:
     from outrider.cli.installing.common.findings import warning
 
     return [warning("head", "nodes", f"were not asked: {words}")]
 
 
-def _runner(found: Facts) -> SystemRunner:
-    from outrider.cli.installing.common.running import SystemRunner
-
-    return SystemRunner(found.site.main.path)
-
-
-def _show(findings: Sequence[Finding], arguments: argparse.Namespace) -> None:
+def _show(findings: Sequence[DoctorFinding], arguments: argparse.Namespace) -> None:
     from cachemgr.cli.tables import table
 
     shown = [each for each in findings if each.level or not arguments.quiet]

@@ -18,7 +18,7 @@ from cachemgr.fetch.sources.sources import Settings, source_of
 from cachemgr.relay.tickets import make_ticket
 from outrider.cli.asking.display.words import rate_in_words
 from outrider.cli.errors import CommandError
-from outrider.cli.installing.common.findings import Finding, ok, warning
+from outrider.cli.installing.common.findings import DoctorFinding, ok, warning
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
@@ -50,7 +50,7 @@ class Measured:
         return int(self.size_bytes / max(self.duration_s, 1e-3))
 
 
-class Stretch:
+class ImageBeginning:
     """The first part of an image, which nobody keeps."""
 
     def __init__(self, size_bytes: int, most_bytes: int) -> None:
@@ -98,7 +98,7 @@ def measure(
     digest = image["digest"]
     ticket = make_ticket(key, digest, clock.now_s() + TICKET_S)
     most_bytes = min(MOST_BYTES, image["size_bytes"])
-    stretch = Stretch(image["size_bytes"], most_bytes)
+    stretch = ImageBeginning(image["size_bytes"], most_bytes)
     control = Control()
     begin_s = clock.monotonic_s()
 
@@ -119,7 +119,7 @@ def measure(
     return Measured(node=node, size_bytes=stretch.offset, duration_s=clock.monotonic_s() - begin_s)
 
 
-def findings(measured: Sequence[Measured], link_rate_bytes_per_s: int | None) -> list[Finding]:
+def findings(measured: Sequence[Measured], link_rate_bytes_per_s: int | None) -> list[DoctorFinding]:
     """What each node sent, and what follows for link.rate from the one that sent least."""
     found = [
         ok(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from cachemgr.base.clock import SystemClock
@@ -14,11 +12,10 @@ from cachemgr.base.sizes import in_words
 from cachemgr.base.steady import in_words as time_in_words
 from outrider import __version__
 from outrider.cli.installing.common.control import ask
-from outrider.cli.installing.common.findings import Finding, fault, of_rights, of_states, ok, warning
+from outrider.cli.installing.common.findings import DoctorFinding, fault, of_rights, of_states, ok, warning
+from outrider.cli.installing.common.headfiles import without_content
+from outrider.cli.installing.common.nodefiles import NodeKit
 from outrider.cli.installing.common.remote import Remote, RemoteError
-from outrider.cli.installing.slurm.facts import Facts
-from outrider.cli.installing.slurm.headfiles import without_content
-from outrider.cli.installing.slurm.nodefiles import Kit
 
 MOST_CLOCK_S = 2
 FULL = 0.95
@@ -31,19 +28,20 @@ OLDEST_PYTHON = (3, 9)
 class NodeChecks:
     """How nodes are reached, and what they should have."""
 
-    facts: Facts | None
-    """None: of a batch system whose nodes have no files of their own."""
     keys: tuple[bytes, ...]
     port: int
-    kit: Kit | None
+    kit: NodeKit | None
     remote: Remote | None
     """None: no ssh, or it is not wanted."""
     clock: SystemClock
+    site_files: Sequence[str] = ()
+    """Files of the batch system of which nodes may have copies, and what is said of these."""
+    copy_findings: Callable[[str, Mapping[str, str | None]], Sequence[DoctorFinding]] = lambda *copies: ()
 
-    def of(self, node: str) -> list[Finding]:
+    def of(self, node: str) -> list[DoctorFinding]:
         return [*self.daemon(node), *(self.files(node) if self.remote is not None else [])]
 
-    def daemon(self, node: str) -> list[Finding]:
+    def daemon(self, node: str) -> list[DoctorFinding]:
         """Version, name, pool."""
         try:
             found = ask(node, self.port, self.keys, "ping")
@@ -79,7 +77,7 @@ class NodeChecks:
             )
         return lines
 
-    def _time(self, node: str, found: Mapping[str, Any]) -> list[Finding]:
+    def _time(self, node: str, found: Mapping[str, Any]) -> list[DoctorFinding]:
         """Whether a node doubts its clock, or has another time than the head; an older one does not say."""
         if found.get("clock_trouble"):
             return [fault(node, "clock", str(found["clock_trouble"]))]
@@ -89,15 +87,14 @@ class NodeChecks:
         words = f"is {time_in_words(off_s)} of the head's: pins, tickets and MUNGE fail; start chrony"
         return [fault(node, "clock", words)]
 
-    def files(self, node: str) -> list[Finding]:
-        """What lies there, its clock, and its copy of slurm.conf."""
+    def files(self, node: str) -> list[DoctorFinding]:
+        """What lies there, its clock, and its copies of the site's files."""
         assert self.remote is not None
         assert self.kit is not None
-        paths = [] if self.facts is None else [each.path for each in self.facts.site.files]
         request = {
             "do": "look",
             "files": without_content(self.kit.of(node)),
-            "digests": paths,
+            "digests": list(self.site_files),
             "pool": POOL,
         }
         before_s = self.clock.now_s()
@@ -130,27 +127,10 @@ class NodeChecks:
             found.append(
                 fault(node, "python", f"/usr/bin/python3 is {looked['python']}: 3.9 or later is needed")
             )
-        return [*found, *of_disk(node, looked["pool"]), *self._conf(node, looked["digests"])]
-
-    def _conf(self, node: str, digests: dict[str, str | None]) -> Sequence[Finding]:
-        """A node with files of its own has to have the same."""
-        if self.facts is None:
-            return []
-        others = [path for path, digest in digests.items() if digest is not None and digest != _digest(path)]
-        if others:
-            return [
-                warning(
-                    node,
-                    "slurm.conf",
-                    f"{' '.join(others)} differs from the head's: copy it, then scontrol reconfigure",
-                )
-            ]
-        if self.facts.is_configless or not any(digests.values()):
-            return [ok(node, "slurm.conf", "comes from the controller")]
-        return [ok(node, "slurm.conf", "is the head's")]
+        return [*found, *of_disk(node, looked["pool"]), *self.copy_findings(node, looked["digests"])]
 
 
-def of_disk(node: str, pool: dict[str, int]) -> Sequence[Finding]:
+def of_disk(node: str, pool: dict[str, int]) -> Sequence[DoctorFinding]:
     """What instances cost on the pool's file system."""
     free = f"{in_words(pool['free_bytes'])} free"
     if pool["size_bytes"] < LEAST_FREE_BYTES:
@@ -167,7 +147,3 @@ def of_disk(node: str, pool: dict[str, int]) -> Sequence[Finding]:
     )
     remedy = "name disk images raw (format:) if they are not recognised, or mount XFS there"
     return [ok(node, "disk", f"{free}; no reflinks: disk images get overlays of qcow2, {copied}: {remedy}")]
-
-
-def _digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()

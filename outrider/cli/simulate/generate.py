@@ -70,23 +70,23 @@ def generate(arguments: argparse.Namespace) -> None:
 
 
 def _drawn(arguments: argparse.Namespace) -> Trace:
-    from outrider.sim.workload import generator
+    from outrider.sim.workload import mixed, reservations, synthetic
     from outrider.sim.workload.formats.thesis import published_trace
 
     if arguments.kind == "published":
         return published_trace(arguments.trace)
     seed = arguments.seed
     if arguments.kind == "mixed":
-        return generator.mixed_trace(generator.row_parameters(arguments.row, seed), name=arguments.row)
+        return mixed.mixed_trace(mixed.row_parameters(arguments.row, seed), name=arguments.row)
     if arguments.kind == "disk":
-        return generator.disk_usage_trace(generator.DiskUsageParameters(seed=seed))
+        return reservations.disk_usage_trace(reservations.DiskUsageParameters(seed=seed))
     if arguments.kind == "feasible":
-        return generator.feasible_trace(
-            generator.FeasibleParameters(
+        return reservations.feasible_trace(
+            reservations.FeasibleParameters(
                 seed=seed, reservations=arguments.reservations, window_s=arguments.window
             )
         )
-    return generator.synthetic_leases(
+    return synthetic.synthetic_leases(
         arguments.best_effort, arguments.reservations, arguments.nodes, arguments.load, seed
     )
 

@@ -23,8 +23,7 @@ from outrider.sim.setup import PROFILES, Setup, no_virtualisation
 from outrider.sim.workload.formats.convert import Form, form_of, read_trace
 from outrider.sim.workload.formats.swf import read_log
 from outrider.sim.workload.formats.swf_trace import log_nodes
-from outrider.sim.workload.generator import skewed_images, uniform_images
-from outrider.sim.workload.images import THESIS_IMAGE_BYTES
+from outrider.sim.workload.images import THESIS_IMAGE_BYTES, skewed_images, uniform_images
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
 

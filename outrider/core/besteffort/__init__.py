@@ -1,6 +1,6 @@
-"""Queues: which waiting job starts when, and where.
+"""Best effort: which waiting job starts when, and where.
 
-`BestEffort` places workspaces on nodes, around reservations and by where their images are.
+`BestEffortQueue` places workspaces on nodes, around reservations and by where their images are.
 The queues over a counted pool of interchangeable processors, which are what a log without
 images needs, are much faster. Each is a state machine: it is told what happened and when,
 and answers with what starts.
@@ -8,9 +8,9 @@ and answers with what starts.
 
 from __future__ import annotations
 
-from outrider.core.besteffort.backfill import ProfileQueue, counted_queue
 from outrider.core.besteffort.counted import POLICIES, Block, CountedJob, CountedQueue, Policy
-from outrider.core.besteffort.easy import EasyQueue
+from outrider.core.besteffort.easy_backfill import EasyQueue
+from outrider.core.besteffort.profile_backfill import ProfileQueue, counted_queue
 
 __all__ = [
     "POLICIES",

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from outrider.core.besteffort.suspension import DiskQueue, Segment, SegmentShare, SuspensionRules
-from outrider.core.images.reuse import Life, Stay
+from outrider.core.images.pools import Life, Stay
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
-from outrider.core.nodes.timeline import FOREVER, Timeline, numbers
+from outrider.core.nodes.timeline import FOREVER, SiteTimeline, numbers
 from outrider.core.reservations.book import Book
 
 
@@ -101,9 +101,9 @@ class QueueBoard:
         self.book = book
         self.links = book.links
         self.rules = rules
-        self.everything = Timeline(book.timeline.nodes, is_tidy=False)
+        self.everything = SiteTimeline(book.timeline.nodes, is_tidy=False)
         self.everything.fill(book.leases(), now_s=0)
-        self.lanes = [DiskQueue() for _ in book.timeline.nodes]
+        self.disks = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}
         self._free: dict[tuple[int, int], int] = {}
         self._free_times: dict[tuple[int, int], list[int]] = {}
@@ -173,11 +173,11 @@ class QueueBoard:
         return room
 
     def occupy(self, run: BestEffortRun) -> None:
-        """Enter a run's segments in the slot table and the disks' lanes."""
+        """Enter a run's segments in the slot table and the disks' disks."""
         for segment in run.segments:
             self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
             for node, start_s, length_s in segment.disk:
-                self.lanes[node].take(start_s, length_s)
+                self.disks[node].take(start_s, length_s)
 
     def vacate(self, run: BestEffortRun, from_s: int) -> None:
         """Give back what a run has from `from_s` on; its segments are cut accordingly."""
@@ -193,7 +193,7 @@ class QueueBoard:
                 if begin_s < from_s:
                     done.append((node, begin_s, length_s))
                 else:
-                    self.lanes[node].give_back(begin_s, length_s)
+                    self.disks[node].give_back(begin_s, length_s)
             if segment.start_s < from_s:
                 resume_s = min(segment.resume_s, from_s - segment.start_s)
                 suspend_s = max(0, from_s - (segment.end_s - segment.suspend_s))

@@ -92,7 +92,7 @@ class CountedQueue(Protocol):
         """Puts the job at the end of the queue."""
 
     def finished(self, job: CountedJob, now_s: int) -> None:
-        """Takes back a running job's processors, be it early, in time or late."""
+        """Takes back a running job's processors, early, in time or late."""
 
     def schedule(self, now_s: int) -> list[CountedJob]:
         """The jobs that start at this instant, in the order of the queue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.placement import RunPlacement
-from outrider.core.images.reuse import Life, Stay
+from outrider.core.images.pools import Life, Stay
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Transfer
 from outrider.core.reservations.book import Shipping
@@ -63,7 +63,7 @@ def release(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
 
 
 def leave(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
-    """The run is no more, and what it kept in pools is not needed by it."""
+    """The run has ended, and does not need what it kept in pools any more."""
     for node, life in run.lives:
         board.book.pools.leave(node, life, run.name, now_s)
     del board.runs[run.name]

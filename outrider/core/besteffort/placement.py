@@ -1,6 +1,6 @@
 """Where and when best effort can run: the nodes, the moment its image is there, the segments.
 
-Nothing is changed here; what is found is a `Place`, which `besteffort` takes or leaves.
+Nothing is changed here; what is found is a `RunPlacement`, which `queue` takes or leaves.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from outrider.core.besteffort.board import QueueBoard
-from outrider.core.besteffort.suspension import Segment, SegmentShare, plan_run
-from outrider.core.images.reuse import Life
+from outrider.core.besteffort.suspension import Segment, SegmentShare, next_fit, plan_run
+from outrider.core.images.pools import Life
 from outrider.core.model import Image, Workspace
+from outrider.core.nodes.earliest_slots import SlotSweep
+from outrider.core.nodes.selection import fit
 from outrider.core.nodes.timeline import FOREVER, numbers
 from outrider.core.reservations.book import Shipping
-from outrider.core.reservations.fitting import fit
-from outrider.core.reservations.sweep import SlotSweep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -307,11 +307,11 @@ def _segments(
     board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], start_s: int
 ) -> tuple[Segment, ...] | None:
     rules = board.rules.suspension
-    if not workspace.is_preemptible and rules.is_allowed:
-        rules = replace(rules, is_allowed=False)
+    if not workspace.is_preemptible:
+        rules = rules.of(workspace)
     return plan_run(
         board.everything.rows,
-        board.lanes,
+        board.disks,
         shares,
         start_s,
         workspace.duration_s,
@@ -333,3 +333,45 @@ def _pools_allow(board: QueueBoard, image: Image, place: RunPlacement, now_s: in
         pools[node].has_room([(now_s, place.end_s, image.size_bytes)], now_s)
         for node in (*place.revived, *place.missing)
     )
+
+
+def resumed(
+    board: QueueBoard, workspace: Workspace, shares: tuple[SegmentShare, ...], work_s: int, from_s: int
+) -> tuple[Segment, ...] | None:
+    """Segments for the rest of something suspended, on the same nodes or, if allowed, on others."""
+    rules = board.rules.suspension
+    overhead_s = rules.overhead_s(workspace.resources)
+    rows = board.everything.rows
+    here = plan_run(rows, board.disks, shares, from_s, work_s, rules, overhead_s, is_resumed=True)
+    if not rules.is_migrating:
+        return here
+    image_bytes = workspace.image.size_bytes if workspace.image is not None else 0
+    there_from_s = from_s + rules.migration_seconds(workspace.resources, image_bytes)
+    if next_fit(rows, shares, from_s) <= there_from_s:
+        return here
+    need = shares[0].amount // shares[0].instances
+    sweep = SlotSweep(
+        board.everything,
+        instances=sum(share.instances for share in shares),
+        need=need,
+        duration_s=overhead_s + work_s,
+        start_s=there_from_s,
+        available=board.book.available,
+    )
+    start_s = sweep.advance()
+    if start_s is None or (here is not None and here[-1].end_s <= start_s + overhead_s + work_s):
+        return here
+    fits = fit(
+        board.everything,
+        instances=sum(share.instances for share in shares),
+        need=need,
+        start_s=start_s,
+        end_s=start_s + overhead_s + work_s,
+        available=board.book.available,
+    )
+    assert not isinstance(fits, int)
+    others = tuple(SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
+    there = plan_run(rows, board.disks, others, start_s, work_s, rules, overhead_s, is_resumed=True)
+    if there is None or (here is not None and here[-1].end_s <= there[-1].end_s):
+        return here
+    return there

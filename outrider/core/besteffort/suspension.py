@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from outrider.core.model import Resources
+from outrider.core.model import Resources, Workspace
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
@@ -36,6 +36,10 @@ class SuspensionRules:
     parallel is torn into small pieces by it."""
     least_run_s: int = 1
     """The least useful time for which a segment is worth being used."""
+
+    def of(self, workspace: Workspace) -> SuspensionRules:
+        """The rules for a workspace: what is not preemptible is never suspended."""
+        return self if workspace.is_preemptible or not self.is_allowed else replace(self, is_allowed=False)
 
     def overhead_s(self, resources: Resources) -> int:
         """What suspending, or resuming, one instance takes."""
@@ -159,7 +163,7 @@ def next_fit(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start
 
 def plan_run(
     rows: Sequence[NodeTimeline],
-    lanes: Sequence[DiskQueue],
+    disks: Sequence[DiskQueue],
     shares: tuple[SegmentShare, ...],
     start_s: int,
     work_s: int,
@@ -181,7 +185,7 @@ def plan_run(
     resuming = _NOTHING
     while start_s < FOREVER:
         if is_resumed:
-            resuming = _resuming(lanes, shares, start_s, overhead_s, rules)
+            resuming = _resuming(disks, shares, start_s, overhead_s, rules)
         whole_s = start_s + resuming.seconds + work_s
         end_s = free_until(rows, shares, start_s, whole_s)
         if end_s == whole_s:
@@ -191,7 +195,7 @@ def plan_run(
             reserved is not None and not any(reserved[share.node].changes_at(end_s) for share in shares)
         ):
             return None
-        written = suspending(lanes, shares, end_s, overhead_s, rules)
+        written = suspending(disks, shares, end_s, overhead_s, rules)
         useful_s = end_s - start_s - resuming.seconds - written.seconds
         if useful_s >= min(rules.least_run_s, work_s):
             disk = resuming.disk + written.disk
@@ -216,7 +220,7 @@ _NOTHING = Overhead(0)
 
 
 def suspending(
-    lanes: Sequence[DiskQueue],
+    disks: Sequence[DiskQueue],
     shares: Sequence[SegmentShare],
     end_s: int,
     overhead_s: int,
@@ -225,12 +229,12 @@ def suspending(
     """What must be taken before `end_s` so that every node's disk has written all by then."""
     if not overhead_s or not rules.is_serialised:
         return Overhead(overhead_s) if overhead_s else _NOTHING
-    disk = _on_disks(shares, overhead_s, lambda node, length_s: lanes[node].latest_start(end_s, length_s))
+    disk = _on_disks(shares, overhead_s, lambda node, length_s: disks[node].latest_start(end_s, length_s))
     return Overhead(end_s - min(start_s for _, start_s, _ in disk), disk)
 
 
 def _resuming(
-    lanes: Sequence[DiskQueue],
+    disks: Sequence[DiskQueue],
     shares: Sequence[SegmentShare],
     start_s: int,
     overhead_s: int,
@@ -239,7 +243,7 @@ def _resuming(
     """What must be taken after `start_s` so that every node's disk has read all."""
     if not overhead_s or not rules.is_serialised:
         return Overhead(overhead_s) if overhead_s else _NOTHING
-    disk = _on_disks(shares, overhead_s, lambda node, length_s: lanes[node].earliest_start(start_s, length_s))
+    disk = _on_disks(shares, overhead_s, lambda node, length_s: disks[node].earliest_start(start_s, length_s))
     return Overhead(max(begin_s + length_s for _, begin_s, length_s in disk) - start_s, disk)
 
 

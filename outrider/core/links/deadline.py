@@ -142,7 +142,7 @@ class DeadlineLink:
             assert transfer.deadline_s is not None
             next_s = min(transfer.deadline_s, next_s) - transfer.duration_s
             if next_s < transfer.release_s or next_s < floor_s:
-                # Too early for itself: whoever stands before cannot help.
+                # Too early for itself: moving those before it cannot help.
                 return position
             starts.append(next_s)
         if position and latest[0] < floor_s and self._sent_s(position, floor_s) > next_s:

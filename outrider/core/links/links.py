@@ -26,7 +26,7 @@ class LinkEvent:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class TransferStanding:
     """A transfer that waits or runs, and what tells its place on the link besides its own values.
 
     `start_s` and `end_s` are when a best-effort transfer on a link of its own begins and ends by
@@ -83,20 +83,20 @@ class Links(Protocol):
     def set_aside(self, now_s: int) -> Transfer:
         """Let the running transfer with a deadline go on outside of the plan; the next may begin.
 
-        What it takes of the link from now on is nobody's share: whoever carries transfers out
-        has to see to it that the others still get what they were planned with.
+        What it takes of the link from now on is planned for nobody: the caller has to make sure
+        that the others still get what they were planned with.
         """
 
     def end(self, number: int, now_s: int) -> Transfer:
         """A transfer with a deadline has really ended, on the link or aside, early or late."""
 
-    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[TransferStanding]:
         """All that waits or runs, of each class in its order; what was put aside comes first.
 
         With `only`, of the thousands that wait for a deadline none but these.
         """
 
-    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+    def resume(self, standings: Sequence[TransferStanding], now_s: int) -> None:
         """Put back on links that are new what stood on them before a restart."""
 
 
@@ -179,20 +179,22 @@ class ExclusiveLinks:
     def end(self, number: int, now_s: int) -> Transfer:
         return self.deadlines.end(number, now_s)
 
-    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[TransferStanding]:
         found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
             transfer, end_s = self.deadlines.running, self.deadlines.busy_until_s
-            found.append(Standing(transfer=transfer, has_begun=True, end_s=end_s))
-        found += [Standing(transfer=transfer) for transfer in self.deadlines.waiting(only)]
+            found.append(TransferStanding(transfer=transfer, has_begun=True, end_s=end_s))
+        found += [TransferStanding(transfer=transfer) for transfer in self.deadlines.waiting(only)]
         for index, each in enumerate(self.best_effort.upcoming()):
             has_begun = index == 0 and self.best_effort.is_running
             found.append(
-                Standing(transfer=each.transfer, has_begun=has_begun, start_s=each.start_s, end_s=each.end_s)
+                TransferStanding(
+                    transfer=each.transfer, has_begun=has_begun, start_s=each.start_s, end_s=each.end_s
+                )
             )
         return found
 
-    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+    def resume(self, standings: Sequence[TransferStanding], now_s: int) -> None:
         of_deadlines = [each for each in standings if each.transfer.deadline_s is not None]
         resume_deadlines(self.deadlines, of_deadlines)
         for each in standings:
@@ -203,12 +205,12 @@ class ExclusiveLinks:
                 self.best_effort.resume(place, has_begun=each.has_begun)
 
 
-def standings_aside(link: DeadlineLink) -> list[Standing]:
+def standings_aside(link: DeadlineLink) -> list[TransferStanding]:
     """What was put aside, in the order of numbers."""
-    return [Standing(transfer=link.aside[number], has_begun=True) for number in sorted(link.aside)]
+    return [TransferStanding(transfer=link.aside[number], has_begun=True) for number in sorted(link.aside)]
 
 
-def resume_deadlines(link: DeadlineLink, standings: Sequence[Standing]) -> None:
+def resume_deadlines(link: DeadlineLink, standings: Sequence[TransferStanding]) -> None:
     """The same for the transfers with a deadline, of which at most one runs on the link."""
     for each in standings:
         if each.has_begun and each.end_s is None:

@@ -26,9 +26,10 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from outrider.core.links.best_effort import when_sent
 from outrider.core.links.deadline import DeadlineLink
 from outrider.core.links.fifo import Scheduled
-from outrider.core.links.links import LinkEvent, Standing, resume_deadlines, standings_aside
+from outrider.core.links.links import LinkEvent, TransferStanding, resume_deadlines, standings_aside
 from outrider.core.model import Transfer
 
 
@@ -174,22 +175,12 @@ class SharedLink:
 
     def _when_sent(self, target_bytes: int) -> int:
         """When so many bytes of best effort in all will have been sent, by the plan as it is."""
-        clock_s, missing = self._clock_s, target_bytes - self._sent_bytes
+        clock_s = self._clock_s
         slots: list[tuple[int, int]] = []
         if self.deadlines.running is not None:
             slots.append((clock_s, self.deadlines.busy_until_s))
         slots += [(start_s, start_s + each.duration_s) for each, start_s in self.deadlines.planned(clock_s)]
-        for start_s, end_s in slots:
-            gap_s = max(0, start_s - clock_s)
-            if missing <= gap_s * self._rate:
-                break
-            missing -= gap_s * self._rate
-            beside = max(0, end_s - max(start_s, clock_s)) * self._beside_rate
-            if missing <= beside:
-                return max(start_s, clock_s) + -(-missing // self._beside_rate)
-            missing -= beside
-            clock_s = max(clock_s, end_s)
-        return clock_s + -(-max(0, missing) // self._rate)
+        return when_sent(target_bytes - self._sent_bytes, slots, clock_s, self._rate, self._beside_rate)
 
     def set_aside(self, now_s: int) -> Transfer:
         self._move_to(now_s)
@@ -203,28 +194,28 @@ class SharedLink:
             self._left_bytes = 0
         return ended
 
-    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[Standing]:
+    def standings(self, now_s: int, only: Collection[int] | None = None) -> list[TransferStanding]:
         self._move_to(now_s)
         found = standings_aside(self.deadlines)
         if self.deadlines.running is not None:
             found.append(
-                Standing(
+                TransferStanding(
                     transfer=self.deadlines.running,
                     has_begun=True,
                     end_s=self.deadlines.busy_until_s,
                     left_bytes=self._left_bytes,
                 )
             )
-        found += [Standing(transfer=transfer) for transfer in self.deadlines.waiting(only)]
+        found += [TransferStanding(transfer=transfer) for transfer in self.deadlines.waiting(only)]
         until_bytes = self._sent_bytes
         for queued in self._queue:
             left_bytes, until_bytes = queued.until_bytes - until_bytes, queued.until_bytes
             found.append(
-                Standing(transfer=queued.transfer, has_begun=queued.has_begun, left_bytes=left_bytes)
+                TransferStanding(transfer=queued.transfer, has_begun=queued.has_begun, left_bytes=left_bytes)
             )
         return found
 
-    def resume(self, standings: Sequence[Standing], now_s: int) -> None:
+    def resume(self, standings: Sequence[TransferStanding], now_s: int) -> None:
         self._clock_s = now_s
         resume_deadlines(self.deadlines, [each for each in standings if each.transfer.deadline_s is not None])
         for each in standings:

@@ -18,7 +18,7 @@ LARGEST_AMOUNT = (1 << (FIELD_BITS - 2)) - 1
 _FIELD = (1 << (FIELD_BITS - 1)) - 1
 
 
-class Layout:
+class ResourceLayout:
     """Which resource has which field. Built once from the nodes of a site."""
 
     __slots__ = ("_fields", "guard", "is_single", "names")
@@ -30,7 +30,7 @@ class Layout:
         self.guard = sum(1 << (shift + FIELD_BITS - 1) for shift in self._fields.values())
 
     @classmethod
-    def of_nodes(cls, nodes: Iterable[Node]) -> Layout:
+    def of_nodes(cls, nodes: Iterable[Node]) -> ResourceLayout:
         return cls(name for node in nodes for name, _ in node.capacity.amounts)
 
     def unknown(self, resources: Resources) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The slot table: what every node can still give, over half-open intervals of time.
 
-`NodeTimeline` is one node: a step function kept as two parallel lists. `Timeline` is all
+`NodeTimeline` is one node: a step function kept as two parallel lists. `SiteTimeline` is all
 of them, with an index by time bucket that tells at once which nodes are untouched in an
 interval, so that a decision does not look at 10,000 nodes one by one. Amounts are packed
 (see `capacity`); nodes are numbered in the order given and keep that number.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from outrider.core.model import Node
-from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.capacity import ResourceLayout
 
 FOREVER = 1 << 62
 """Later than any instant: the open end of the last step."""
@@ -31,7 +31,7 @@ class NodeTimeline:
 
     __slots__ = ("_guard", "_layout", "capacity", "free", "times")
 
-    def __init__(self, layout: Layout, capacity: int) -> None:
+    def __init__(self, layout: ResourceLayout, capacity: int) -> None:
         self._layout = layout
         self._guard = layout.guard
         self.capacity = capacity
@@ -102,22 +102,32 @@ class NodeTimeline:
 
     def grows_at(self, at_s: int) -> bool:
         """Whether there is more of any resource from this very instant on."""
-        index = bisect_left(self.times, at_s)
-        if index == 0 or index == len(self.times) or self.times[index] != at_s:
-            return False
-        return not self._layout.fits(self.free[index], self.free[index - 1])
+        before, after = self._around(at_s)
+        return not self._layout.fits(after, before)
 
     def shrinks_at(self, at_s: int) -> bool:
         """Whether there is less of any resource from this very instant on."""
+        before, after = self._around(at_s)
+        return not self._layout.fits(before, after)
+
+    def _around(self, at_s: int) -> tuple[int, int]:
+        """What is free just before an instant, and from it on."""
         index = bisect_left(self.times, at_s)
-        if index == 0 or index == len(self.times) or self.times[index] != at_s:
-            return False
-        return not self._layout.fits(self.free[index - 1], self.free[index])
+        if index == len(self.times) or self.times[index] != at_s:
+            return self.free[index - 1], self.free[index - 1]
+        return self.free[max(0, index - 1)], self.free[index]
 
     def next_change(self, after_s: int) -> int:
         """The first instant after `after_s` at which what is free changes; FOREVER if none."""
         index = bisect_right(self.times, after_s)
         return self.times[index] if index < len(self.times) else FOREVER
+
+    def steps(self, start_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
+        """What is free in an interval, step by step: the amount, from when to when."""
+        while start_s < end_s:
+            until_s = min(end_s, self.next_change(start_s))
+            yield self.free_at(start_s), start_s, until_s
+            start_s = until_s
 
     def reserve(self, need: int, start_s: int, end_s: int) -> None:
         if start_s >= end_s:
@@ -181,7 +191,7 @@ class NodeTimeline:
             del free[first], times[first]
 
 
-class Timeline:
+class SiteTimeline:
     """The slot tables of all nodes of a site."""
 
     def __init__(self, nodes: Sequence[Node], *, is_tidy: bool = True) -> None:
@@ -190,7 +200,7 @@ class Timeline:
         if not nodes:
             raise ValueError("a site needs at least one node")
         self.nodes = tuple(nodes)
-        self.layout = Layout.of_nodes(nodes)
+        self.layout = ResourceLayout.of_nodes(nodes)
         self.number_of = {node.name: number for number, node in enumerate(nodes)}
         if len(self.number_of) != len(nodes):
             raise ValueError("two nodes have the same name")

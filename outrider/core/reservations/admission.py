@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from outrider.core.model import Image, Reservation, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
-from outrider.core.reservations.book import Book, Plan, Shipping
+from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
+from outrider.core.reservations import refusal as texts
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
-from outrider.core.reservations.sweep import SlotSweep, next_edge
 
 Policy = Callable[[Workspace, int], str]
 """A site's own rule: a sentence if it refuses the workspace at this instant, else nothing."""
@@ -25,7 +26,7 @@ MOST_STARTS_TRIED = 10_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
-    plan: Plan
+    plan: ReservationPlan
     reservation: Reservation | None = None
 
 
@@ -68,7 +69,7 @@ def assess(
     if workspace.finish_by_s is not None:
         return _assess_deadline(book, workspace, now_s)
     plan = plan_at(book, workspace, workspace.start_s, now_s)
-    if isinstance(plan, Plan):
+    if isinstance(plan, ReservationPlan):
         return Accepted(plan=plan)
     earliest_s = _start_after(book, workspace, workspace.start_s, now_s, plan) if tells_earliest else None
     return Rejected(refusal=plan, earliest_start_s=earliest_s)
@@ -83,7 +84,9 @@ def earliest_start(book: Book, workspace: Workspace, from_s: int, now_s: int) ->
     """
     start_s = max(from_s, now_s)
     plan = plan_at(book, workspace, start_s, now_s)
-    return start_s if isinstance(plan, Plan) else _start_after(book, workspace, start_s, now_s, plan)
+    return (
+        start_s if isinstance(plan, ReservationPlan) else _start_after(book, workspace, start_s, now_s, plan)
+    )
 
 
 def _start_after(book: Book, workspace: Workspace, start_s: int, now_s: int, refusal: Refusal) -> int | None:
@@ -98,7 +101,7 @@ def _start_after(book: Book, workspace: Workspace, start_s: int, now_s: int, ref
             return None
         start_s = following
         answer = plan_at(book, workspace, start_s, now_s, among=among)
-        if isinstance(answer, Plan):
+        if isinstance(answer, ReservationPlan):
             return start_s
         refusal = answer
     return None
@@ -140,11 +143,11 @@ def _assess_deadline(book: Book, workspace: Workspace, now_s: int) -> Accepted |
     start_s = earliest_start(book, workspace, workspace.start_s, now_s)
     if start_s is not None and start_s + workspace.duration_s <= workspace.finish_by_s:
         plan = plan_at(book, workspace, start_s, now_s)
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, ReservationPlan)
         return Accepted(plan=plan)
     last_s = workspace.finish_by_s - workspace.duration_s
     answer = plan_at(book, workspace, last_s, now_s)
-    if isinstance(answer, Plan):
+    if isinstance(answer, ReservationPlan):
         # The search may pass over a start where a pool's limit stood in the way.
         return Accepted(plan=answer)
     return Rejected(refusal=answer, earliest_start_s=start_s)
@@ -155,16 +158,16 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
     assert workspace.start_s is not None
     end_s = workspace.start_s + workspace.duration_s
     layout = book.timeline.layout
-    words = ""
+    message = ""
     unknown = layout.unknown(workspace.resources)
     if unknown:
-        words = f"no node has the resource {unknown[0]}; known are {', '.join(layout.names)}"
+        message = f"no node has the resource {unknown[0]}; known are {', '.join(layout.names)}"
     elif huge := next((name for name, amount in workspace.resources.amounts if amount > LARGEST_AMOUNT), ""):
-        words = f"{workspace.resources[huge]} of {huge} are more than any node has"
+        message = f"{workspace.resources[huge]} of {huge} are more than any node has"
     elif workspace.name in book.entries and not is_renewal:
-        words = f"a reservation named {workspace.name} exists already: choose another name"
+        message = texts.of_name(workspace.name)
     elif workspace.start_s < now_s:
-        words = f"its start lies {now_s - workspace.start_s} s in the past: ask for a start from now on"
+        message = texts.of_past(now_s - workspace.start_s)
     else:
         need = layout.pack(workspace.resources)
         room = sum(
@@ -172,22 +175,20 @@ def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) ->
             for capacity, nodes in book.timeline.by_capacity.items()
         )
         if room < workspace.instances:
-            words = (
-                f"{workspace.instances} instances of {workspace.resources} are more than the site's "
-                f"{book.available.bit_count()} nodes can hold, even empty: there is room for {room}"
-            )
-    if not words:
+            nodes = book.available.bit_count()
+            message = texts.of_site(workspace.instances, workspace.resources, nodes, room)
+    if not message:
         return None
-    return Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, words=words)
+    return Refusal(cause=Cause.SLOTS, start_s=workspace.start_s, end_s=end_s, message=message)
 
 
 def _refused_by(policy: Policy | None, workspace: Workspace, now_s: int) -> Refusal | None:
-    words = policy(workspace, now_s) if policy is not None else ""
-    if not words:
+    message = policy(workspace, now_s) if policy is not None else ""
+    if not message:
         return None
     assert workspace.start_s is not None
     end_s = workspace.start_s + workspace.duration_s
-    return Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
+    return Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=message)
 
 
 def _next_pool_change(book: Book, image: Image, after_s: int) -> int | None:

@@ -1,7 +1,7 @@
 """The book of accepted reservations, and everything an admission decision is made against.
 
 It holds the slot table of reservations, the link that carries their images, and the image
-pools. `admission` reads it and makes a `Plan`; only `Book` changes it, by carrying out a
+pools. `admission` reads it and makes a `ReservationPlan`; only `Book` changes it, by carrying out a
 whole plan or by taking a reservation back.
 """
 
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from outrider.core.images.reuse import Life, Pools
+from outrider.core.images.pools import Life, Pools
 from outrider.core.links.deadline import Insertion
 from outrider.core.links.links import Links
 from outrider.core.model import Image, Node, Placement, Reservation, Transfer, Workspace
-from outrider.core.nodes.timeline import Lease, Timeline
-from outrider.core.reservations.fitting import Fit
+from outrider.core.nodes.selection import Fit
+from outrider.core.nodes.timeline import Lease, SiteTimeline
 
 
 class Shipping(Enum):
@@ -45,7 +45,7 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class ReservationPlan:
     """Everything that accepting a reservation changes, worked out but not yet done."""
 
     workspace: Workspace
@@ -69,7 +69,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Entry:
+class BookEntry:
     """An accepted reservation and what it holds."""
 
     reservation: Reservation
@@ -77,6 +77,10 @@ class Entry:
     need: int
     end_s: int
     lives: list[tuple[int, Life]]
+
+    def amounts(self) -> list[tuple[int, int]]:
+        """What it takes of each node, as it is entered in a slot table."""
+        return [(chosen.node, self.need * chosen.instances) for chosen in self.fits]
 
 
 class Book:
@@ -91,12 +95,12 @@ class Book:
         pools: Pools | None = None,
     ) -> None:
         self.terms = terms
-        self.timeline = Timeline(nodes)
+        self.timeline = SiteTimeline(nodes)
         self.links = links
         self.link = links.deadlines
         self.pools = pools or Pools(nodes)
         self.available = self.timeline.everyone
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, BookEntry] = {}
         self.next_transfer = 1
         self._carried: dict[int, list[tuple[int, Life]]] = {}
 
@@ -118,16 +122,9 @@ class Book:
 
     def leases(self) -> list[Lease]:
         """What all reservations take, as it is entered in a slot table."""
-        return [
-            (
-                [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits],
-                entry.reservation.start_s,
-                entry.end_s,
-            )
-            for entry in self.entries.values()
-        ]
+        return [(entry.amounts(), entry.reservation.start_s, entry.end_s) for entry in self.entries.values()]
 
-    def commit(self, plan: Plan, now_s: int, *, is_renewal: bool = False) -> Reservation:
+    def commit(self, plan: ReservationPlan, now_s: int, *, is_renewal: bool = False) -> Reservation:
         """Carry out a plan made against the book as it is.
 
         In a renewal it takes the place of the reservation of that name, which has been taken back.
@@ -149,10 +146,10 @@ class Book:
             transfers=tuple(transfer.number for transfer in plan.transfers),
         )
         lives = self._stage(plan, now_s)
-        self.entries[workspace.name] = Entry(reservation, plan.fits, need, plan.end_s, lives)
+        self.entries[workspace.name] = BookEntry(reservation, plan.fits, need, plan.end_s, lives)
         return reservation
 
-    def add_copies(self, plan: Plan, now_s: int) -> Reservation:
+    def add_copies(self, plan: ReservationPlan, now_s: int) -> Reservation:
         """Carry out what a plan says of images, for a reservation that is in the book already."""
         entry = self.entries[plan.workspace.name]
         entry.lives = entry.lives + self._stage(plan, now_s)
@@ -160,7 +157,7 @@ class Book:
         entry.reservation = replace(entry.reservation, transfers=transfers)
         return entry.reservation
 
-    def _stage(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
+    def _stage(self, plan: ReservationPlan, now_s: int) -> list[tuple[int, Life]]:
         if plan.insertion is not None:
             self.link.apply(plan.insertion)
         for transfer, start_s in plan.pushed:
@@ -170,7 +167,7 @@ class Book:
         self.next_transfer += len(plan.transfers)
         return self._hold(plan, now_s)
 
-    def _hold(self, plan: Plan, now_s: int) -> list[tuple[int, Life]]:
+    def _hold(self, plan: ReservationPlan, now_s: int) -> list[tuple[int, Life]]:
         image, name = plan.workspace.image, plan.workspace.name
         held: list[tuple[int, Life]] = list(plan.joined)
         if image is not None:
@@ -221,7 +218,7 @@ class Book:
         not there. Afterwards everything is as it was. `keeps_copies`: only its slots are free."""
         entry = self.entries[name]
         start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
-        amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
+        amounts = entry.amounts()
         touched = self.timeline.touched_buckets(start_s, end_s)
         link, pools, carried = self.link.mark(), self.pools.mark(entry.lives), dict(self._carried)
         if start_s < end_s:
@@ -267,10 +264,9 @@ class Book:
             self.pools.changed.add(node)
             self.pools.make_room(node, now_s)
 
-    def release_slots(self, entry: Entry, now_s: int) -> None:
+    def release_slots(self, entry: BookEntry, now_s: int) -> None:
         """Give back what a reservation takes of its nodes from now on; it ends now."""
         start_s = max(entry.reservation.start_s, now_s)
         if start_s < entry.end_s:
-            amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
-            self.timeline.release_all(amounts, start_s, entry.end_s)
+            self.timeline.release_all(entry.amounts(), start_s, entry.end_s)
         entry.reservation = replace(entry.reservation, end_s=max(entry.reservation.start_s, now_s))

@@ -1,28 +1,29 @@
 """How a reservation at a given start would be kept: nodes, transfers, stays in pools.
 
 Thesis, Algorithm 1, with Algorithms 2 to 4 behind it. Nothing is changed here: the result
-is a `Plan` that `Book.commit` can carry out, or the `Refusal` that stands in the way.
+is a `ReservationPlan` that `Book.commit` can carry out, or the `Refusal` that stands in the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.links.deadline import Insertion
 from outrider.core.model import Image, Transfer, Workspace
+from outrider.core.nodes.selection import Fit, fit
 from outrider.core.nodes.timeline import mask_of, numbers
-from outrider.core.reservations.book import Book, Plan, Shipping
-from outrider.core.reservations.fitting import Fit, fit
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
 
 MOST_POOLS_AVOIDED = 16
-"""How many nodes with full pools a plan goes round before it is refused for one."""
+"""How many nodes with full pools a plan avoids before it is refused for one."""
 
 
 def plan_at(
     book: Book, workspace: Workspace, start_s: int, now_s: int, *, among: int | None = None
-) -> Plan | Refusal:
+) -> ReservationPlan | Refusal:
     """Thesis, Algorithm 1: slots first, then the images; all or nothing.
 
     `among` leaves out nodes that are known to have no room.
@@ -34,7 +35,7 @@ def plan_at(
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
         answer = _plan_on(book, workspace, start_s, now_s, available)
-        if isinstance(answer, Plan):
+        if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
             return full or answer
@@ -42,12 +43,14 @@ def plan_at(
         bit = 1 << book.timeline.number_of[answer.nodes[0]]
         if not available & bit:
             return full
-        available &= ~(bit | roomless(book, answer, available, now_s))
+        available &= ~(bit | _roomless(book, answer, available, now_s))
     assert full is not None
     return full
 
 
-def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, available: int) -> Plan | Refusal:
+def _plan_on(
+    book: Book, workspace: Workspace, start_s: int, now_s: int, available: int
+) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)
     fits = fit(
@@ -65,7 +68,7 @@ def _plan_on(book: Book, workspace: Workspace, start_s: int, now_s: int, availab
             cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=workspace.instances, room=fits
         )
     if workspace.image is None:
-        return Plan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
+        return ReservationPlan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
     return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s)
 
 
@@ -137,43 +140,66 @@ def _plan_images(
     start_s: int,
     end_s: int,
     now_s: int,
-) -> Plan | Refusal:
-    joined = tuple((chosen.node, stock.lives[chosen.node]) for chosen in fits if chosen.node in stock.lives)
-    revived = tuple(chosen.node for chosen in fits if chosen.node in stock.lingering)
-    missing = [
-        chosen.node
-        for chosen in fits
-        if chosen.node not in stock.lives and chosen.node not in stock.lingering
-    ]
+) -> ReservationPlan | Refusal:
+    nodes = [chosen.node for chosen in fits]
+    missing = [node for node in nodes if node not in stock.lives and node not in stock.lingering]
     if book.terms.joins_any_image:
         missing = [node for node in missing if not _any_transfer_to(book, node, start_s, now_s)]
-    names = tuple(book.timeline.nodes[node].name for node in missing)
+    sources = CopySources(
+        joined=tuple((node, stock.lives[node]) for node in nodes if node in stock.lives),
+        revived=tuple(node for node in nodes if node in stock.lingering),
+        missing=tuple(missing),
+    )
+    return plan_copies(book, workspace, image, sources, start_s, end_s, now_s, fits=tuple(fits))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopySources:
+    """Where nodes have an image from: a copy that others have there, one that lingers, or a transfer."""
+
+    joined: tuple[tuple[int, Life], ...]
+    revived: tuple[int, ...]
+    missing: tuple[int, ...]
+
+
+def plan_copies(
+    book: Book,
+    workspace: Workspace,
+    image: Image,
+    sources: CopySources,
+    start_s: int,
+    end_s: int,
+    now_s: int,
+    *,
+    fits: tuple[Fit, ...] = (),
+) -> ReservationPlan | Refusal:
+    """How the image is on these nodes by `start_s` and until `end_s`: transfers, and stays in pools."""
+    joined, revived = sources.joined, sources.revived
+    names = tuple(book.timeline.nodes[node].name for node in sources.missing)
     transfers = transfers_to(book, image, names, start_s)
-    insertion = None
-    if transfers:
-        insertion = book.link.plan(transfers, now_s)
-        if insertion is None:
-            return Refusal(
-                cause=Cause.LINK,
-                start_s=start_s,
-                end_s=end_s,
-                image=image,
-                nodes=names,
-                needed_s=sum(transfer.duration_s for transfer in transfers),
-            )
-    lives, pushed = stays(book, missing, transfers, insertion, now_s)
+    insertion = book.link.plan(transfers, now_s) if transfers else None
+    if transfers and insertion is None:
+        return Refusal(
+            cause=Cause.LINK,
+            start_s=start_s,
+            end_s=end_s,
+            image=image,
+            nodes=names,
+            needed_s=sum(transfer.duration_s for transfer in transfers),
+        )
+    lives, pushed = _stays(book, transfers, insertion, now_s)
     # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
     kept += [(node, -1, now_s) for node in revived]
-    full = first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
+    full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
         from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
         return no_room(book, full, image, start_s, end_s, from_s)
-    return Plan(
+    return ReservationPlan(
         workspace=workspace,
         start_s=start_s,
         end_s=end_s,
-        fits=tuple(fits),
+        fits=fits,
         transfers=transfers,
         insertion=insertion,
         lives=lives,
@@ -209,8 +235,8 @@ def transfers_to(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: i
     )
 
 
-def stays(
-    book: Book, missing: list[int], transfers: tuple[Transfer, ...], insertion: Insertion | None, now_s: int
+def _stays(
+    book: Book, transfers: tuple[Transfer, ...], insertion: Insertion | None, now_s: int
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int], ...]]:
     """From when on the new images, and those whose transfers are pushed ahead, are on disk.
 
@@ -237,7 +263,7 @@ def stays(
     return lives, pushed
 
 
-def first_full_pool(
+def _first_full_pool(
     book: Book,
     image: Image,
     lives: tuple[tuple[int, int, int], ...],
@@ -276,7 +302,7 @@ def no_room(book: Book, node: int, image: Image, start_s: int, end_s: int, from_
     )
 
 
-def roomless(book: Book, refusal: Refusal, available: int, now_s: int) -> int:
+def _roomless(book: Book, refusal: Refusal, available: int, now_s: int) -> int:
     """Of these nodes a mask of those without the image whose pools have no room for it because of what
     others hold: where one had none, many may have none, and they are not to be tried one by one."""
     image = refusal.image

@@ -1,7 +1,8 @@
-"""Why a reservation is refused, as facts and in words a user understands.
+"""Why a reservation is refused, as facts and as the text that a user reads: every such text is here.
 
 The facts are kept apart from the sentence because only the edge of the program knows time
-zones: `Refusal.sentence` is handed a function that writes an instant.
+zones: `Refusal.sentence` is handed a function that writes an instant. Lengths of time are handed in as texts,
+too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Refusal:
     image: Image | None = None
     nodes: tuple[str, ...] = ()
     needed_s: int = 0
-    words: str = ""
+    message: str = ""
     from_s: int = 0
     """From when on the image would have to be in the pool that has no room for it."""
     held_bytes: int = 0
@@ -46,9 +47,9 @@ class Refusal:
 
     def sentence(self, instant: Callable[[int], str] = str) -> str:
         if self.cause is Cause.POLICY:
-            return self.words
+            return self.message
         if self.cause is Cause.SLOTS:
-            return self.words or (
+            return self.message or (
                 f"{self.room} of {self.instances} instances fit between "
                 f"{instant(self.start_s)} and {instant(self.end_s)}: the rest of the nodes is taken"
             )
@@ -63,8 +64,36 @@ class Refusal:
         until = instant(self.end_s)
         return f"{what} has no room in the image pool of {where} until {until}{self._takers(instant)}"
 
+    def reason(self, instant: Callable[[int], str]) -> str:
+        """The same where each instance has a node to itself, as the service's reservations have."""
+        if self.message:
+            return self.message
+        if self.cause is Cause.SLOTS:
+            start, end = instant(self.start_s), instant(self.end_s)
+            return f"{self.room} of {self.instances} nodes are free from {start} to {end}"
+        return self.sentence(instant)
+
+    def remedies(self, *, instances: int, can_finish_later: bool) -> tuple[str, ...]:
+        """What else would work for a request of so many nodes, or is worth a try."""
+        found: list[str] = []
+        where = ", ".join(self.nodes)
+        if self.cause is Cause.SLOTS and 0 < self.room < instances:
+            few = "1 node" if self.room == 1 else f"{self.room} nodes or fewer"
+            found.append(f"ask for {few} at that time")
+        if self.cause is Cause.LINK and instances > 1:
+            found.append("ask for fewer nodes, or for an image that some nodes have already")
+        if self.cause is Cause.POOL and not self.message:
+            found.append("ask for another time, or for a smaller image")
+        if self.held_bytes:
+            found.append(f"ask an administrator who holds images on {where}: `cachemgr ls` shows it there")
+        if self.room_bytes < self.limit_bytes:
+            found.append(f"let an administrator free space on the disk of {where}, or lower its pool's limit")
+        if can_finish_later:
+            found.append("let it finish later")
+        return tuple(found)
+
     def _takers(self, instant: Callable[[int], str]) -> str:
-        """What takes the room beside reservations. Whose it is, is not for everybody."""
+        """What takes the room beside reservations. It is not said whose it is."""
         found = ""
         if self.room_bytes < self.limit_bytes:
             found += (
@@ -93,3 +122,114 @@ def folded(nodes: tuple[str, ...]) -> str:
     if len(nodes) <= 3:
         return ", ".join(nodes)
     return f"{', '.join(nodes[:3])} and {len(nodes) - 3} more"
+
+
+def of_name(name: str) -> str:
+    return f"a reservation named {name} exists already: choose another name"
+
+
+def of_past(late_s: int) -> str:
+    return f"its start lies {late_s} s in the past: ask for a start from now on"
+
+
+def of_site(instances: int, resources: object, nodes: int, room: int) -> str:
+    return (
+        f"{instances} instances of {resources} are more than the site's {nodes} nodes can hold, even empty: "
+        f"there is room for {room}"
+    )
+
+
+def of_resource(name: str) -> str:
+    return f"no node has {name}"
+
+
+def of_amount(amount: int, name: str) -> str:
+    return f"{amount} of {name} are more than any node has"
+
+
+def of_nodes(instances: int, resources: object, room: int) -> str:
+    return f"{instances} nodes with {resources} are asked for, and the site has {room} such nodes"
+
+
+def of_pools(image: Image, large: int, instances: int) -> str:
+    return (
+        f"image {image.uri} ({size(image.size_bytes)}) fits into the image pools of {large} nodes, and "
+        f"{instances} are asked for"
+    )
+
+
+def of_account(user: str, account: str) -> str:
+    return f"{user} is not in account {account}: name one of your groups, or none"
+
+
+def of_full_site(count: int) -> str:
+    return f"there are {count} reservations, the most that the site allows: try again when some have ended"
+
+
+def of_program(reason: str) -> str:
+    return f"the site's own policy: {reason}"
+
+
+def of_silent_program(error: object) -> str:
+    return f"the site's own policy gave no answer ({error}): tell the administrators, and try again later"
+
+
+def of_broken_program(error: object) -> str:
+    return f"the site's own policy gave no answer: {error}"
+
+
+def of_denial(user: str, because: str) -> str:
+    return f"{user} may not reserve: {because}"
+
+
+def of_no_rule(user: str, otherwise: str) -> str:
+    return f"no policy lets {user} reserve: {otherwise}"
+
+
+def of_rule(rule: str, because: str) -> str:
+    return f"rule {rule} lets nobody reserve: {because}"
+
+
+def of_limits(rule: str, excesses: list[str]) -> str:
+    """`excesses` are texts of the functions below."""
+    return f"rule {rule}: {'; '.join(excesses)}"
+
+
+def too_early(start: str, ahead: str, most: str, excess: str) -> str:
+    return (
+        f"{start} lies {ahead} ahead, and {most} are allowed: ask again in {excess}, or for an earlier time"
+    )
+
+
+def too_long(duration: str, most: str) -> str:
+    return f"it lasts {duration}: ask for {most} at most"
+
+
+def too_large(uri: str, image: str, most: str) -> str:
+    return f"image {uri} has {image}: use one of {most} at most"
+
+
+def too_many(user: str, count: int, most: int) -> str:
+    return (
+        f"{user} has {count} reservations, and {most} are allowed at once: cancel one, or wait until one has "
+        "ended"
+    )
+
+
+def too_many_node_hours(user: str, nodes: int, duration: str, node_hours: int, longest: str) -> str:
+    """`longest` is what could be asked for; empty if nothing could."""
+    remedy = "cancel a reservation, or wait until one has ended"
+    if longest:
+        remedy = f"ask for {longest} at most, or for fewer nodes"
+    wanted = f"{nodes} nodes for {duration}"
+    return f"{wanted} are more than what {user} has left of {node_hours} node-hours: {remedy}"
+
+
+def too_large_share(of_whom: str, percent: int, most: int, machine_nodes: int, taken: int) -> str:
+    room = max(most - taken, 0)
+    few = "1 node" if room == 1 else f"{room} nodes"
+    remedy = f"ask for {few} at most, or for another time" if room else "ask for another time"
+    return (
+        f"the share {of_whom} is {percent} %, {most} of {machine_nodes} nodes, and {taken} are taken then: "
+        f"{remedy}"
+    )

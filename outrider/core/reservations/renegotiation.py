@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.model import Workspace
 from outrider.core.nodes.timeline import mask_of
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess
-from outrider.core.reservations.book import Book, Entry, Plan
+from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
 from outrider.core.reservations.planning import no_room, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
 
@@ -75,7 +75,7 @@ def renegotiate(
 
 def _choose(
     book: Book,
-    entry: Entry,
+    entry: BookEntry,
     workspace: Workspace,
     now_s: int,
     policy: Policy | None,
@@ -116,17 +116,19 @@ def _arriving(book: Book) -> list[Life]:
     return [] if running is None else [life for _, life in book.lives_of(running.number)]
 
 
-def _stay(book: Book, entry: Entry, anew: Plan, now_s: int) -> Accepted | None:
+def _stay(book: Book, entry: BookEntry, anew: ReservationPlan, now_s: int) -> Accepted | None:
     """The same start with no more transfers on the nodes that the reservation has, or some of them."""
     own = mask_of((chosen.node for chosen in entry.fits), len(book.timeline.rows))
     for among in (own, book.timeline.everyone):
         plan = plan_at(book, anew.workspace, anew.start_s, now_s, among=among)
-        if isinstance(plan, Plan) and len(plan.transfers) <= len(anew.transfers):
+        if isinstance(plan, ReservationPlan) and len(plan.transfers) <= len(anew.transfers):
             return Accepted(plan=plan)
     return None
 
 
-def _carry_out(book: Book, entry: Entry, plan: Plan, now_s: int, *, keeps_copies: bool) -> Renegotiated:
+def _carry_out(
+    book: Book, entry: BookEntry, plan: ReservationPlan, now_s: int, *, keeps_copies: bool
+) -> Renegotiated:
     """Take the old one back and enter the new one, from the same states that it was planned in."""
     name = plan.workspace.name
     book.release_slots(entry, now_s)
@@ -165,11 +167,10 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
             return refusal
     if is_plan:
         return None
-    amounts = [(chosen.node, entry.need * chosen.instances) for chosen in entry.fits]
     if end_s > entry.end_s:
-        book.timeline.reserve_all(amounts, entry.end_s, end_s)
+        book.timeline.reserve_all(entry.amounts(), entry.end_s, end_s)
     elif end_s < entry.end_s:
-        book.timeline.release_all(amounts, end_s, entry.end_s)
+        book.timeline.release_all(entry.amounts(), end_s, entry.end_s)
     for node, life in _there(book, entry):
         book.pools.set_user(node, life, name, end_s)
     entry.end_s = end_s
@@ -177,7 +178,7 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
     return None
 
 
-def _refuse_longer(book: Book, entry: Entry, end_s: int, now_s: int) -> Refusal | None:
+def _refuse_longer(book: Book, entry: BookEntry, end_s: int, now_s: int) -> Refusal | None:
     start_s = entry.end_s
     rows = book.timeline.rows
     room = sum(rows[chosen.node].most(entry.need, start_s, end_s, chosen.instances) for chosen in entry.fits)
@@ -191,7 +192,7 @@ def _refuse_longer(book: Book, entry: Entry, end_s: int, now_s: int) -> Refusal 
     return None
 
 
-def _there(book: Book, entry: Entry) -> list[tuple[int, Life]]:
+def _there(book: Book, entry: BookEntry) -> list[tuple[int, Life]]:
     """The reservation's copies that have not expired and been forgotten."""
     pools = book.pools.pools
     return [each for each in entry.lives if each[1] in pools[each[0]].lives.get(each[1].image.key, ())]

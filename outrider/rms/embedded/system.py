@@ -45,7 +45,7 @@ MOST_METADATA = 65_536
 GONE = "its command was gone when the service came back"
 
 
-class Log(Protocol):
+class JobLog(Protocol):
     def info(self, event: str, **fields: object) -> None: ...
 
     def warning(self, event: str, **fields: object) -> None: ...
@@ -79,7 +79,7 @@ class EmbeddedSystem:
         *,
         clock: Clock,
         launcher: Launcher,
-        log: Log,
+        log: JobLog,
         hooks: EmbeddedHooks | None = None,
         rules: TwinRules = RULES,
     ) -> None:

@@ -27,7 +27,7 @@ DIALECT = Dialect(
 )
 
 
-class Commands(CommandLine):
+class GridEngineCommands(CommandLine):
     """Runs Grid Engine's commands. `variables` says which one: PATH, SGE_ROOT, SGE_CELL, ports if need be."""
 
     def __init__(

@@ -27,7 +27,7 @@ class Template(Protocol):
     nativeSpecification: str
 
 
-class Session(Protocol):
+class DrmaaSession(Protocol):
     """What is used of `drmaa.Session`."""
 
     def initialize(self) -> None: ...
@@ -38,7 +38,7 @@ class Session(Protocol):
     def control(self, job: str, action: str) -> None: ...
 
 
-def carried_out(session: Session, request: dict[str, object]) -> str:
+def carried_out(session: DrmaaSession, request: dict[str, object]) -> str:
     """The number of a job that was submitted, or nothing."""
     if "control" in request:
         session.control(str(request["control"]), str(request["action"]).lower())
@@ -54,7 +54,7 @@ def carried_out(session: Session, request: dict[str, object]) -> str:
         session.deleteJobTemplate(template)
 
 
-def answer(session: Session, line: str) -> dict[str, str]:
+def answer(session: DrmaaSession, line: str) -> dict[str, str]:
     try:
         return {"said": carried_out(session, json.loads(line))}
     except Exception as error:  # noqa: BLE001 - the library's own classes, one for each code
@@ -76,7 +76,7 @@ def say(said: dict[str, str]) -> None:
 
 def main(argv: list[str]) -> int:
     try:
-        session: Session = importlib.import_module("drmaa").Session()
+        session: DrmaaSession = importlib.import_module("drmaa").Session()
         become(int(argv[0]), int(argv[1]), [int(each) for each in argv[2].split(",") if each])
         session.initialize()
     except Exception as error:  # noqa: BLE001 - whatever keeps a C library from loading

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from outrider.rms.base import RmsError
 from outrider.rms.gridengine import context
-from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.parsing import Detail
-from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.settings import GridEngineSettings
 
 KEPT_S = 300
 MOST_KNOWN = 1_000
@@ -30,8 +30,12 @@ class Environments:
         """By name, the slots of a node, 0 where that is no number, and until when that is believed."""
 
     def settings(
-        self, commands: Commands, settings: Settings, details: Iterable[Detail], now_s: int
-    ) -> Settings:
+        self,
+        commands: GridEngineCommands,
+        settings: GridEngineSettings,
+        details: Iterable[Detail],
+        now_s: int,
+    ) -> GridEngineSettings:
         """The settings, in which the environments of these jobs are named, too."""
         named = {name for _, name in settings.environments}
         wanted = {each.environment or "" for each in details if context.METADATA in each.context} - {
@@ -48,7 +52,7 @@ class Environments:
         return replace(settings, environments=(*settings.environments, *rules))
 
 
-def _slots(commands: Commands, name: str) -> int:
+def _slots(commands: GridEngineCommands, name: str) -> int:
     try:
         text = commands.read("qconf", "-sp", name)
     except RmsError:

@@ -31,7 +31,7 @@ class Detail:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Task:
+class GridTask:
     """A row of `qstat -g t`: a job, or an array's task or waiting tasks, and where it is."""
 
     number: str
@@ -105,16 +105,16 @@ def _pairs(job: ElementTree.Element, name: str) -> dict[str, str]:
     return {_text(each, "VA_variable"): _text(each, "VA_value") for each in job.iterfind(f"{name}/*")}
 
 
-def tasks(text: str, told: Told = nobody) -> list[Task]:
+def tasks(text: str, told: Told = nobody) -> list[GridTask]:
     """Of `qstat -g t -xml -u *`: a parallel job has a row for each slot and one more, which are joined."""
-    joined: dict[tuple[str, str], Task] = {}
+    joined: dict[tuple[str, str], GridTask] = {}
     for row in tree(text, told).iter("job_list"):
         number, task = _text(row, "JB_job_number"), _text(row, "tasks")
         queue = _text(row, "queue_name")
         start = _text(row, "JAT_start_time")
         before = joined.get((number, task))
         queues = (before.queues if before else ()) + ((queue,) if queue else ())
-        joined[number, task] = Task(
+        joined[number, task] = GridTask(
             number=number,
             task=task,
             state=_text(row, "state"),

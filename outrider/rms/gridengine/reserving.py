@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 from outrider.rms.base import Refused, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
-from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.parsing import Advance
-from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Snapshot
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.+-]{0,200}")
@@ -52,7 +52,13 @@ def is_so(seen: RmsReservation, wanted: RmsReservation, now_s: int) -> bool:
     return same and (seen.start_s == wanted.start_s or is_active)
 
 
-def make(commands: Commands, settings: Settings, wanted: RmsReservation, sight: Sight, now_s: int) -> int:
+def make(
+    commands: GridEngineCommands,
+    settings: GridEngineSettings,
+    wanted: RmsReservation,
+    sight: Sight,
+    now_s: int,
+) -> int:
     """A new advance reservation; its number."""
     slots = {node.capacity["cpus"] for node in sight.nodes if node.name in wanted.nodes}
     if len(slots) != 1:
@@ -73,7 +79,7 @@ def make(commands: Commands, settings: Settings, wanted: RmsReservation, sight: 
     return int(granted[1])
 
 
-def remove(commands: Commands, found: Iterable[Advance]) -> None:
+def remove(commands: GridEngineCommands, found: Iterable[Advance]) -> None:
     """Lets advance reservations end; Grid Engine deletes the jobs that are still bound to them."""
     for each in found:
         try:
@@ -82,7 +88,9 @@ def remove(commands: Commands, found: Iterable[Advance]) -> None:
             continue
 
 
-def mend_guards(commands: Commands, settings: Settings, snapshot: Snapshot, now_s: int) -> None:
+def mend_guards(
+    commands: GridEngineCommands, settings: GridEngineSettings, snapshot: Snapshot, now_s: int
+) -> None:
     """Guards what is not guarded though it could be, and removes what guards nothing.
 
     A node's slots that a job without an end occupies cannot be guarded before they are free.
@@ -126,7 +134,11 @@ def _unguarded(
 
 
 def _guard_all(
-    commands: Commands, settings: Settings, reservation: RmsReservation, slots: dict[str, int], now_s: int
+    commands: GridEngineCommands,
+    settings: GridEngineSettings,
+    reservation: RmsReservation,
+    slots: dict[str, int],
+    now_s: int,
 ) -> bool:
     numbers = {slots[node] for node in reservation.nodes}
     if len(numbers) != 1:
@@ -139,7 +151,7 @@ def _guard_all(
     return _guard(commands, reservation, [*where, *whole], now_s)
 
 
-def _guard(commands: Commands, reservation: RmsReservation, what: list[str], now_s: int) -> bool:
+def _guard(commands: GridEngineCommands, reservation: RmsReservation, what: list[str], now_s: int) -> bool:
     span = [*_since(reservation.start_s, now_s), "-e", parsing.utc_text(reservation.end_s)]
     return commands.attempt("qrsub", "-N", seeing.GUARD + reservation.name, *span, *what).code == 0
 
@@ -161,7 +173,7 @@ def _instances(queue: str, nodes: Iterable[str]) -> str:
     return ",".join(f"{queue}@{node}" for node in nodes)
 
 
-def _whole(settings: Settings, slots: int, nodes: int) -> list[str]:
+def _whole(settings: GridEngineSettings, slots: int, nodes: int) -> list[str]:
     """The request for whole nodes."""
     if slots == nodes == 1:
         return []

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from outrider.core.model import Resources
 from outrider.rms.base import JobState, NodeState, RmsJob, RmsNode, RmsReservation
 from outrider.rms.gridengine import context
-from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance, Task, duration_s
-from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.parsing import Advance, Detail, GridTask, QueueInstance, duration_s
+from outrider.rms.gridengine.settings import GridEngineSettings
 
 GUARD = "outrider_guard_"
 """How the names of reservations begin that keep others off the nodes of one, in the work queue."""
@@ -29,7 +29,7 @@ class Waiting:
     limit_s: int | None
 
 
-def nodes(instances: Iterable[QueueInstance], settings: Settings) -> tuple[RmsNode, ...]:
+def nodes(instances: Iterable[QueueInstance], settings: GridEngineSettings) -> tuple[RmsNode, ...]:
     """The hosts of the work queue."""
     names = (settings.work_queue, settings.reservation_queue)
     states: dict[str, str] = {}
@@ -51,7 +51,7 @@ def _node_state(letters: str) -> NodeState:
     return NodeState.DRAINED if set(letters) & set("dDE") else NodeState.UP
 
 
-def reservation(found: Advance, settings: Settings) -> RmsReservation:
+def reservation(found: Advance, settings: GridEngineSettings) -> RmsReservation:
     """An advance reservation as it was asked for."""
     is_ours = found.owner == settings.account
     start_s = found.start_s
@@ -67,7 +67,7 @@ def reservation(found: Advance, settings: Settings) -> RmsReservation:
     )
 
 
-def own_wishes(job: Detail, settings: Settings) -> Waiting:
+def own_wishes(job: Detail, settings: GridEngineSettings) -> Waiting:
     """What a job's user asked for, while we lead or bind it elsewhere."""
     kept = context.decoded(job.context.get(context.QUEUES, ""))
     queues = job.queues
@@ -90,11 +90,11 @@ def restricts(wishes: Waiting) -> bool:
 
 def jobs(
     found: Mapping[str, Detail],
-    rows: Iterable[Task],
+    rows: Iterable[GridTask],
     held: set[str],
     reservations: Mapping[int, str],
     eligible: Mapping[str, tuple[str, ...]],
-    settings: Settings,
+    settings: GridEngineSettings,
 ) -> tuple[RmsJob, ...]:
     """The jobs of a look, an array's waiting tasks as one."""
     seen: dict[str, RmsJob] = {}
@@ -114,7 +114,11 @@ def jobs(
 
 
 def _job(
-    detail: Detail, row: Task, is_held: bool, reservations: Mapping[int, str], settings: Settings
+    detail: Detail,
+    row: GridTask,
+    is_held: bool,
+    reservations: Mapping[int, str],
+    settings: GridEngineSettings,
 ) -> RmsJob:
     state = _state(row, is_held and context.SAVED in detail.context)
     is_ours = is_held or ("h" in row.state and context.HELD in detail.context)
@@ -144,7 +148,7 @@ def _job(
     )
 
 
-def _state(row: Task, is_saved: bool) -> JobState:
+def _state(row: GridTask, is_saved: bool) -> JobState:
     if row.queues:
         return JobState.STARTING if "t" in row.state else JobState.RUNNING
     if is_saved:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class GridEngineSettings:
     """The names that this Grid Engine's objects have.
 
     `work_queue` runs ordinary jobs, `reservation_queue` what belongs to a reservation; each is

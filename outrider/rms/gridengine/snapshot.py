@@ -8,11 +8,11 @@ from typing import Protocol
 
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
-from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
-from outrider.rms.gridengine.parsing import Advance, Detail, QueueInstance, Task
-from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.parsing import Advance, Detail, GridTask, QueueInstance
+from outrider.rms.gridengine.settings import GridEngineSettings
 
 MOST_SELECTIONS = 200
 """Different wishes for queues and hosts that are resolved in one look; those beyond mean all."""
@@ -40,7 +40,11 @@ class Snapshot:
 
 
 def take(
-    commands: Commands, settings: Settings, clock: Clock, hearing: Hearing, environments: Environments
+    commands: GridEngineCommands,
+    settings: GridEngineSettings,
+    clock: Clock,
+    hearing: Hearing,
+    environments: Environments,
 ) -> Snapshot:
     """Asks once for each kind of thing. Jobs' requests come first: a job has to be in both lists."""
     details = parsing.details(commands.read("qstat", "-xml", "-j", "*"), commands.told)
@@ -67,8 +71,8 @@ def take(
 
 
 def of_one_job(
-    commands: Commands,
-    settings: Settings,
+    commands: GridEngineCommands,
+    settings: GridEngineSettings,
     clock: Clock,
     environments: Environments,
     before: Snapshot,
@@ -95,11 +99,11 @@ def of_one_job(
     return replace(before, sight=sight, details=details, troubled=_troubled(rows))
 
 
-def _troubled(rows: Iterable[Task]) -> frozenset[str]:
+def _troubled(rows: Iterable[GridTask]) -> frozenset[str]:
     return frozenset(row.number for row in rows if "E" in row.state)
 
 
-def _rows(commands: Commands, user: str) -> tuple[list[Task], set[str]]:
+def _rows(commands: GridEngineCommands, user: str) -> tuple[list[GridTask], set[str]]:
     """What is listed of a user's jobs, and the numbers of those that are held by us."""
     rows = parsing.tasks(commands.read("qstat", "-xml", "-g", "t", "-u", user), commands.told)
     if not any("h" in row.state for row in rows):
@@ -107,11 +111,11 @@ def _rows(commands: Commands, user: str) -> tuple[list[Task], set[str]]:
     return rows, parsing.numbers(commands.read("qstat", "-xml", "-s", "hs", "-u", user), commands.told)
 
 
-def _names(own: Iterable[Advance], settings: Settings) -> dict[int, str]:
+def _names(own: Iterable[Advance], settings: GridEngineSettings) -> dict[int, str]:
     return {each.number: seeing.reservation(each, settings).name for each in own}
 
 
-def reserved_anew(commands: Commands, settings: Settings, before: Snapshot) -> Snapshot:
+def reserved_anew(commands: GridEngineCommands, settings: GridEngineSettings, before: Snapshot) -> Snapshot:
     """An earlier snapshot with the advance reservations that are there now."""
     found = advances(commands)
     own = tuple(each for each in found if not is_guard(each, settings))
@@ -123,14 +127,14 @@ def reserved_anew(commands: Commands, settings: Settings, before: Snapshot) -> S
     )
 
 
-def _reservations(own: Iterable[Advance], settings: Settings) -> tuple[RmsReservation, ...]:
+def _reservations(own: Iterable[Advance], settings: GridEngineSettings) -> tuple[RmsReservation, ...]:
     """By start and name; of two with one name the newest, since it is being moved there."""
     seen = [seeing.reservation(each, settings) for each in own]
     newest = {each.name: each for each in seen}
     return tuple(sorted(newest.values(), key=lambda each: (each.start_s, each.name)))
 
 
-def advances(commands: Commands) -> list[Advance]:
+def advances(commands: GridEngineCommands) -> list[Advance]:
     """All advance reservations in order of their numbers, but those that end just now."""
     numbers = parsing.advance_numbers(commands.read("qrstat", "-xml", *ALL_USERS), commands.told)
     if not numbers:
@@ -148,11 +152,11 @@ def advances(commands: Commands) -> list[Advance]:
     return sorted(found, key=lambda each: each.number)
 
 
-def is_guard(found: Advance, settings: Settings) -> bool:
+def is_guard(found: Advance, settings: GridEngineSettings) -> bool:
     return found.owner == settings.account and found.name.startswith(seeing.GUARD)
 
 
-def selected(commands: Commands, wishes: seeing.Waiting) -> tuple[str, ...]:
+def selected(commands: GridEngineCommands, wishes: seeing.Waiting) -> tuple[str, ...]:
     """The queue instances that a job's user allows, as Grid Engine itself resolves patterns and groups."""
     argv = ["qselect"]
     if wishes.queues:
@@ -167,7 +171,7 @@ def selected(commands: Commands, wishes: seeing.Waiting) -> tuple[str, ...]:
 
 
 def _eligible(
-    commands: Commands, settings: Settings, details: Mapping[str, Detail]
+    commands: GridEngineCommands, settings: GridEngineSettings, details: Mapping[str, Detail]
 ) -> dict[str, tuple[str, ...]]:
     """The hosts that each job's user allows, of those jobs that may not run everywhere."""
     known: dict[seeing.Waiting, tuple[str, ...]] = {}
@@ -187,7 +191,7 @@ def _eligible(
     return found
 
 
-def _hosts(commands: Commands, wishes: seeing.Waiting) -> tuple[str, ...]:
+def _hosts(commands: GridEngineCommands, wishes: seeing.Waiting) -> tuple[str, ...]:
     try:
         return tuple(sorted({name.partition("@")[2] for name in selected(commands, wishes)}))
     except RmsError:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from outrider.rms.base import Refused, Submission
 from outrider.rms.gridengine import context
-from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.settings import GridEngineSettings
 
 
 def arguments(
     submission: Submission,
-    settings: Settings,
+    settings: GridEngineSettings,
     limit_s: int | None,
     bound: list[str],
     *,
@@ -45,7 +45,7 @@ def requests(wanted: Mapping[str, str]) -> str:
     return ",".join(f"{name}={text}" for name, text in sorted(wanted.items()))
 
 
-def _slots(submission: Submission, settings: Settings, whole_node_slots: int | None) -> list[str]:
+def _slots(submission: Submission, settings: GridEngineSettings, whole_node_slots: int | None) -> list[str]:
     slots = submission.resources["cpus"] or 1
     if slots == submission.nodes_wanted == 1:
         return []

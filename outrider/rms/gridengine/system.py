@@ -16,11 +16,11 @@ from outrider.rms.base import (
 )
 from outrider.rms.commands import AccountOf, account_of
 from outrider.rms.gridengine import context, reserving, seeing, submitting
-from outrider.rms.gridengine.commands import Commands
+from outrider.rms.gridengine.commands import GridEngineCommands
 from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
-from outrider.rms.gridengine.settings import Settings
+from outrider.rms.gridengine.settings import GridEngineSettings
 from outrider.rms.gridengine.snapshot import Clock, Snapshot, of_one_job, reserved_anew, selected, take
 from outrider.rms.knocking import Knocking
 
@@ -37,8 +37,8 @@ class GridEngine:
 
     def __init__(
         self,
-        settings: Settings,
-        commands: Commands,
+        settings: GridEngineSettings,
+        commands: GridEngineCommands,
         *,
         clock: Clock,
         account_of: AccountOf = account_of,

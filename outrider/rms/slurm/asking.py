@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState, Refused, Unknown
-from outrider.rms.slurm.commands import Commands
+from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.jobs import OVER, WAITING
 
@@ -48,7 +48,7 @@ class Standing:
         return self.is_stopped and self.reason in BY_PEOPLE
 
 
-def standing(commands: Commands, key: str) -> Standing:
+def standing(commands: SlurmCommands, key: str) -> Standing:
     """The job. Raises Unknown."""
     if not KEY.fullmatch(key):
         raise Unknown(f"there is no job {key[:40]!r}: jobs of Slurm have numbers")
@@ -59,7 +59,7 @@ def standing(commands: Commands, key: str) -> Standing:
     return found[0]
 
 
-def bound_to(commands: Commands, reservation: str) -> list[Standing]:
+def bound_to(commands: SlurmCommands, reservation: str) -> list[Standing]:
     """The jobs of a reservation that have not ended."""
     lines = commands.ask(
         "squeue", "--noheader", "--all", f"--reservation={reservation}", f"--format={FORMAT}"

@@ -8,14 +8,14 @@ from dataclasses import replace
 from outrider.metadata.notation.hostlists import fold
 from outrider.rms.base import Refused, RmsReservation, Unknown
 from outrider.rms.slurm.asking import Standing, bound_to
-from outrider.rms.slurm.commands import Commands
+from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.reservations import change, checked, creation, reservations_in
 
 
 class Booking:
     """What `reserve` and `unreserve` do."""
 
-    def __init__(self, commands: Commands, now_s: Callable[[], int]) -> None:
+    def __init__(self, commands: SlurmCommands, now_s: Callable[[], int]) -> None:
         self._commands = commands
         self._now_s = now_s
 

@@ -41,7 +41,7 @@ DIALECT = Dialect(
 )
 
 
-class Commands(CommandLine):
+class SlurmCommands(CommandLine):
     """Runs Slurm's commands. `configuration` is the path of slurm.conf, or empty for Slurm's own."""
 
     def __init__(

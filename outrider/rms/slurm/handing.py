@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from outrider.rms.base import Refused, Submission
-from outrider.rms.slurm.records import MOST_COMMENT, Record, carried
+from outrider.rms.slurm.records import MOST_COMMENT, JobRecord, carried
 
 FAR_S = 365 * 86_400
 """How far away a job's begin is put that has to wait for us."""
@@ -14,13 +14,13 @@ _KNOWN = ("cpus", "memory_mib", "gpus")
 MOST_SCRIPT = 1 << 20
 
 
-def record_for(submission: Submission) -> Record | None:
+def record_for(submission: Submission) -> JobRecord | None:
     """What is known of it from the beginning. One with metadata waits for its image, as the submit
     filter lets others wait, unless it goes into a reservation."""
     if submission.metadata is None and not submission.tag:
         return None
     waits = submission.metadata is not None and submission.reservation is None
-    return Record(
+    return JobRecord(
         sentence="outrider: waits to be planned" if waits else "outrider:",
         metadata=submission.metadata,
         tag=submission.tag,
@@ -38,7 +38,7 @@ def script_of(submission: Submission) -> str:
     return script
 
 
-def arguments(submission: Submission, record: Record | None, now_s: int, home: str) -> list[str]:
+def arguments(submission: Submission, record: JobRecord | None, now_s: int, home: str) -> list[str]:
     """The arguments of sbatch. Raises Refused."""
     amounts = dict(submission.resources.amounts)
     strange = sorted(set(amounts) - set(_KNOWN))

@@ -16,7 +16,7 @@ from outrider.metadata.errors import TextError
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import JobState
 from outrider.rms.slurm.fields import BadField, amounts, document, entries, needed, number, text, words
-from outrider.rms.slurm.records import NOTHING, Record, Wish, record_carried, record_in
+from outrider.rms.slurm.records import NOTHING, JobRecord, NodeWish, record_carried, record_in
 
 HELD_BEGIN_S = 180 * 86_400
 """A job of ours that may begin so long after the look is held by us."""
@@ -51,10 +51,10 @@ class SlurmJob:
     start_s: int | None
     reservation: str
     comment: str
-    record: Record
+    record: JobRecord
     is_managed: bool
     is_held_by_us: bool
-    wish: Wish
+    wish: NodeWish
     """What its user asked for, also while we lead it elsewhere."""
     eligible_s: int
     partitions: tuple[str, ...]
@@ -160,7 +160,8 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         record=known,
         is_managed=record is not None,
         is_held_by_us=is_ours,
-        wish=known.wish or Wish(required=text(row, "required_nodes"), excluded=text(row, "excluded_nodes")),
+        wish=known.wish
+        or NodeWish(required=text(row, "required_nodes"), excluded=text(row, "excluded_nodes")),
         eligible_s=eligible_s,
         partitions=tuple(filter(None, text(row, "partition").split(","))),
         features=text(row, "features"),

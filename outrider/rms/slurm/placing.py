@@ -10,7 +10,7 @@ from outrider.metadata.notation.hostlists import expand, fold
 from outrider.rms.base import Refused
 from outrider.rms.slurm.jobs import SlurmJob
 from outrider.rms.slurm.nodes import SlurmNode
-from outrider.rms.slurm.records import Wish
+from outrider.rms.slurm.records import NodeWish
 
 _FEATURES = re.compile(r"[^&|,()\[\]*!]+")
 
@@ -55,7 +55,7 @@ class Places:
         return () if len(fitting) == len(self._nodes) else tuple(sorted(fitting))
 
 
-def led(job: SlurmJob, nodes: tuple[str, ...], all_nodes: Iterable[str]) -> Wish:
+def led(job: SlurmJob, nodes: tuple[str, ...], all_nodes: Iterable[str]) -> NodeWish:
     """What Slurm has to be asked for, so that the job runs on nodes among these, and its user is content.
 
     As many nodes as it wants are required; of more the others are excluded, since Slurm would take
@@ -72,9 +72,9 @@ def led(job: SlurmJob, nodes: tuple[str, ...], all_nodes: Iterable[str]) -> Wish
             f"job {job.key} has to run on {own.required}, as its user wants it, not on {fold(nodes)}"
         )
     if len(wanted) == job.most_nodes:
-        return Wish(required=fold(wanted), excluded=own.excluded)
+        return NodeWish(required=fold(wanted), excluded=own.excluded)
     others = (frozenset(all_nodes) - wanted) | frozenset(_names(own.excluded))
-    return Wish(required=own.required, excluded=fold(others))
+    return NodeWish(required=own.required, excluded=fold(others))
 
 
 def _names(hostlist: str) -> tuple[str, ...]:

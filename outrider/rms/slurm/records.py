@@ -25,7 +25,7 @@ Plain = dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class NodeWish:
     """The nodes that a job's user has asked for and ruled out, in Slurm's words."""
 
     required: str = ""
@@ -33,7 +33,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class JobRecord:
     """What is known of a managed job. `others` are fields of whoever else writes it, kept as they are.
 
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
@@ -48,23 +48,23 @@ class Record:
     is_stopped: bool = False
     is_suspended: bool = False
     begin_s: int = 0
-    wish: Wish | None = None
+    wish: NodeWish | None = None
     others: tuple[tuple[str, str], ...] = ()
 
-    def said(self, sentence: str) -> Record:
+    def said(self, sentence: str) -> JobRecord:
         return replace(self, sentence=sentence)
 
 
-NOTHING = Record()
+NOTHING = JobRecord()
 
 
-def comment_of(record: Record) -> str:
+def comment_of(record: JobRecord) -> str:
     """The AdminComment."""
     sentence = " ".join(record.sentence.split())
     return f"{sentence} {_json(record)}".lstrip()
 
 
-def record_in(admin_comment: str) -> Record | None:
+def record_in(admin_comment: str) -> JobRecord | None:
     """The record in an AdminComment; None if the job is not ours to manage, or the record is broken."""
     at = admin_comment.rfind(MARK)
     if at < 0:
@@ -73,13 +73,13 @@ def record_in(admin_comment: str) -> Record | None:
     return None if plain is None else _record(admin_comment[:at].strip(), plain)
 
 
-def carried(record: Record) -> str:
+def carried(record: JobRecord) -> str:
     """The record as a word that a Comment can hold, whatever is in it."""
     packed = zlib.compress(_json(record).encode(), 9)
     return _CARRIED + base64.urlsafe_b64encode(packed).decode()
 
 
-def record_carried(comment: str) -> Record | None:
+def record_carried(comment: str) -> JobRecord | None:
     """The record of a submission that has not been changed since, or None.
 
     Of what its user could have written nothing counts but what a submission begins with.
@@ -95,7 +95,7 @@ def record_carried(comment: str) -> Record | None:
     if plain is None:
         return None
     found = _record("", plain)
-    return Record(metadata=found.metadata, tag=found.tag, is_held=found.is_held)
+    return JobRecord(metadata=found.metadata, tag=found.tag, is_held=found.is_held)
 
 
 def ticket_in(comment: str) -> str:
@@ -110,7 +110,7 @@ def with_ticket(comment: str, text: str) -> str:
     return f"{own} outrider-ticket={text}".lstrip() if text else own
 
 
-def _json(record: Record) -> str:
+def _json(record: JobRecord) -> str:
     plain: Plain = {"outrider": 1}
     if record.metadata is not None:
         plain["metadata"] = record.metadata
@@ -140,10 +140,10 @@ def _read(text: str) -> Plain | None:
     return plain if isinstance(plain, dict) and plain.get("outrider") == 1 else None
 
 
-def _record(sentence: str, plain: Mapping[str, object]) -> Record:
+def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
     known = {"outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish"}
     metadata, tag, begin = plain.get("metadata"), plain.get("tag"), plain.get("begin")
-    return Record(
+    return JobRecord(
         sentence=sentence,
         metadata=metadata if isinstance(metadata, str) else None,
         tag=tag if isinstance(tag, str) else "",
@@ -156,9 +156,9 @@ def _record(sentence: str, plain: Mapping[str, object]) -> Record:
     )
 
 
-def _wish(plain: object) -> Wish | None:
+def _wish(plain: object) -> NodeWish | None:
     match plain:
         case [str(required), str(excluded)]:
-            return Wish(required=required, excluded=excluded)
+            return NodeWish(required=required, excluded=excluded)
         case _:
             return None

@@ -15,21 +15,21 @@ from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavai
 from outrider.rms.commands import AccountOf
 from outrider.rms.slurm.asking import Standing, check_not_over, standing, state_now
 from outrider.rms.slurm.booking import Booking
-from outrider.rms.slurm.commands import Commands
+from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.handing import FAR_S, arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
     MOST_COMMENT,
-    Record,
-    Wish,
+    JobRecord,
+    NodeWish,
     comment_of,
     record_carried,
     with_ticket,
 )
 from outrider.rms.slurm.reservations import checked
-from outrider.rms.slurm.seen import JobsReader, Log, Seen
+from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
 
 
 class Clock(Protocol):
@@ -41,10 +41,10 @@ class SlurmSystem:
 
     def __init__(
         self,
-        commands: Commands,
+        commands: SlurmCommands,
         *,
         clock: Clock,
-        log: Log,
+        log: WarningLog,
         account_of: AccountOf,
         read_jobs: JobsReader | None = None,
         shown: Collection[str] = (),
@@ -56,7 +56,7 @@ class SlurmSystem:
         self._account_of = account_of
         self._guard = threading.RLock()
         self._booking = Booking(commands, clock.now_s)
-        self._seen = Seen(
+        self._seen = SlurmSnapshot(
             commands, self._booking, now_s=clock.now_s, log=log, read_jobs=read_jobs, shown=shown
         )
 
@@ -188,7 +188,7 @@ class SlurmSystem:
                 f"start: {count} nodes have that"
             )
 
-    def _settle(self, key: str, record: Record) -> None:
+    def _settle(self, key: str, record: JobRecord) -> None:
         """Puts the record where its user cannot write. If that fails, the job carries it all the same."""
         try:
             self._commands.ask(
@@ -257,7 +257,7 @@ class SlurmSystem:
             self._write(found, known, known.record if known.is_managed else None, f"Comment={comment}")
             self._seen.keep(replace(self._seen.job(known.key), comment=comment))
 
-    def _release(self, found: Standing, known: SlurmJob, nodes: Wish | None, ticket: str) -> None:
+    def _release(self, found: Standing, known: SlurmJob, nodes: NodeWish | None, ticket: str) -> None:
         """Lets it start, at its user's own begin at the earliest; `nodes` are those it is led to."""
         now_s, record = self._clock.now_s(), known.record
         begin_s = record.begin_s if known.is_held_by_us or record.is_held else known.eligible_s
@@ -275,7 +275,7 @@ class SlurmSystem:
         if found.is_stopped and not found.is_held_by_people:
             self._commands.ask("scontrol", "release", found.address)
 
-    def _write(self, found: Standing, known: SlurmJob, record: Record | None, *parts: str) -> None:
+    def _write(self, found: Standing, known: SlurmJob, record: JobRecord | None, *parts: str) -> None:
         """One update, so that nobody sees the half of it."""
         changes = list(parts)
         if record is not None:

@@ -14,12 +14,12 @@ class ServiceError(Exception):
     meaning = "a fault of Outrider itself; its traceback is in the log"
 
 
-class InputError(ServiceError):
+class ServiceInputError(ServiceError):
     exit_code = 1
     meaning = "an option, the configuration, or the file of policies is not right"
 
 
-class MissingPartError(ServiceError):
+class MissingLibraryError(ServiceError):
     exit_code = 3
     meaning = "a library that the service needs is not installed"
 
@@ -39,7 +39,7 @@ class StuckError(ServiceError):
     meaning = "what was under way did not end in time; what was promised is on the disk"
 
 
-_OWN = (InputError, MissingPartError, SocketError, BackendError, StuckError)
+_OWN = (ServiceInputError, MissingLibraryError, SocketError, BackendError, StuckError)
 
 MEANINGS = {
     EXIT_OK: "ended as told, or done",

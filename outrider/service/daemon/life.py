@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
+from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
@@ -24,7 +25,7 @@ from outrider.rms.base import BatchSystem
 from outrider.service.answers import ReservationDetails, Verdict
 from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.configuration.model import Config, administrators_of, effort_of, settings_of
-from outrider.service.daemon.errors import InputError, ServiceError, SocketError, StuckError
+from outrider.service.daemon.errors import ServiceError, ServiceInputError, SocketError, StuckError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import MeteredStore
 from outrider.service.daemon.measures.metrics import Metrics
@@ -47,8 +48,9 @@ from outrider.service.web.connections.munge import Munge
 from outrider.service.web.front import Busy, NotDone
 from outrider.service.web.limits import Limits
 from outrider.store.database import resolved
-from outrider.store.errors import Missing
+from outrider.store.errors import StoreMissing
 from outrider.store.records import Effect
+from outrider.store.sqlite_store import SqliteStore
 from outrider.store.store import Store
 
 TEND_S = 1.0
@@ -144,20 +146,20 @@ def _check_store(config: Config) -> None:
     """What is not there need not be opened: the nodes' side is not started for nothing."""
     path = Path(config.store_path)
     if not path.exists():
-        raise Missing(
+        raise StoreMissing(
             f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
             "backup back (see docs/operations.md): a new one would forget every promise"
         )
 
 
 def read_policy_book(config: Config) -> PolicyBook:
-    """The policies that the configuration names. Raises InputError."""
+    """The policies that the configuration names. Raises ServiceInputError."""
     try:
         return PolicyBook(config.policies)
     except MetadataError as error:
-        raise InputError(f"the policies are not right:\n{error}") from error
+        raise ServiceInputError(f"the policies are not right:\n{error}") from error
     except OSError as error:
-        raise InputError(
+        raise ServiceInputError(
             f"the policies {config.policies} cannot be read ({error.strerror}): see who may"
         ) from error
 
@@ -372,7 +374,9 @@ class _Service:
                 self._do(self._shares.show)
 
     def _begin_web(self, sockets: Sockets) -> WebThread:
-        web = WebThread(self._app(), sockets.listen(), self._log)
+        with collector_paused():
+            app = self._app()
+        web = WebThread(app, sockets.listen(), self._log)
         if not web.start():
             raise SocketError("the API's server did not start; see the log")
         return web
@@ -403,7 +407,7 @@ class _Service:
 
 
 def create_store(config: Config, *, only_if_empty: bool = False) -> None:
-    """An empty store where there has never been one. Raises StoreError or InputError."""
+    """An empty store where there has never been one. Raises StoreError or ServiceInputError."""
     path = Path(config.store_path)
     state = Path(config.state)
     try:
@@ -411,5 +415,5 @@ def create_store(config: Config, *, only_if_empty: bool = False) -> None:
         if only_if_empty and any(each.name != "lost+found" for each in state.iterdir()):
             return
     except OSError as error:
-        raise InputError(f"the state folder {state} cannot be used ({error.strerror})") from error
-    Store.create(path, SystemClock().now_s()).close()
+        raise ServiceInputError(f"the state folder {state} cannot be used ({error.strerror})") from error
+    SqliteStore.create(path, SystemClock().now_s()).close()

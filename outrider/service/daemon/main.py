@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from cachemgr.base.clock import SystemClock
 from outrider import __version__
+from outrider.collector import collector_paused
 from outrider.service.daemon.errors import (
     EXIT_OK,
-    InputError,
-    MissingPartError,
+    MissingLibraryError,
     ServiceError,
+    ServiceInputError,
     exit_code_lines,
 )
 from outrider.store.errors import StoreError
@@ -51,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
     """Faults of options are errors like all others."""
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message} (see outriderd --help)")
+        raise ServiceInputError(f"{message} (see outriderd --help)")
 
 
 def main(
@@ -121,11 +122,14 @@ def _run(
     arguments: argparse.Namespace, environment: Mapping[str, str], stream: TextIO, providers: Providers | None
 ) -> None:
     try:
-        from outrider.service.daemon.life import create_store
+        # A thousand modules and their models stay, too.
+        with collector_paused():
+            from outrider.service.daemon.life import create_store
+            from outrider.service.daemon.world.backends import real_providers
     except ImportError as error:
         if (error.name or "").startswith("outrider"):
             raise
-        raise MissingPartError(
+        raise MissingLibraryError(
             f"outriderd needs {error.name}: in a clone of Outrider, pip install '.[service]'"
         ) from error
     if arguments.schema:
@@ -139,7 +143,7 @@ def _run(
     if arguments.init or arguments.init_if_empty:
         create_store(config, only_if_empty=not arguments.init)
     if not arguments.init:
-        _serve(config, providers, environment, stream, accepts_loss=arguments.accept_loss)
+        _serve(config, providers or real_providers(), environment, stream, accepts_loss=arguments.accept_loss)
 
 
 def _print_schema() -> None:
@@ -156,9 +160,9 @@ def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:
     try:
         return load_config(files_of(main_file), environment)
     except MetadataError as error:
-        raise InputError(str(error)) from error
+        raise ServiceInputError(str(error)) from error
     except OSError as error:
-        raise InputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
+        raise ServiceInputError(f"{main_file.parent}/conf.d cannot be read: {error.strerror}") from error
 
 
 def _check_more(config: Config) -> None:
@@ -172,7 +176,7 @@ def _check_more(config: Config) -> None:
 
 def _serve(
     config: Config,
-    providers: Providers | None,
+    providers: Providers,
     environment: Mapping[str, str],
     stream: TextIO,
     *,
@@ -190,19 +194,13 @@ def _serve(
     )
     if names := lacking():
         log.error("capabilities missing", lacking=",".join(names), remedy="run outrider doctor")
-    serve(config, providers or _real_providers(), orders, log, environment, accepts_loss=accepts_loss)
+    serve(config, providers, orders, log, environment, accepts_loss=accepts_loss)
 
 
 def _obey_signals(orders: Orders) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: orders.stop.set())
     signal.signal(signal.SIGHUP, lambda *_: orders.reload.set())
-
-
-def _real_providers() -> Providers:
-    from outrider.service.daemon.world.backends import real_providers
-
-    return real_providers()
 
 
 if __name__ == "__main__":

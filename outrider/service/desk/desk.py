@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cachemgr.base.shares import Share
+from outrider.collector import collector_paused
+from outrider.core.reservations.refusal import of_broken_program
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
@@ -59,7 +61,6 @@ from outrider.service.requests import (
 )
 from outrider.service.settings import Settings
 from outrider.store.errors import StoreError
-from outrider.store.loading import collector_paused
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
@@ -252,9 +253,7 @@ class Desk:
             return
         program = result if isinstance(result, PolicyRefusal) else None
         if program is None and not isinstance(result, Allowed):
-            program = PolicyRefusal(
-                rule="external", sentence=f"the site's own policy gave no answer: {result}"
-            )
+            program = PolicyRefusal(rule="external", sentence=of_broken_program(result))
         answer = self._answer(asked, program, is_judged=True)
         self._settle(Inquiry(asked, program, is_judged=True), answer)
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from outrider.service.meter import Log, Meter
 from outrider.service.web.asking import Asker
 from outrider.service.web.connections.munge import Munge
-from outrider.service.web.errors import ErrorProblem, Refused, of_busy, refusal
+from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_busy, refusal
 from outrider.service.web.front import Administrators, Busy, Front
 from outrider.service.web.gate import Gate, fault
 from outrider.service.web.identity import Users
@@ -84,7 +84,7 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
         probe_routes(asker),
     ):
         api.include_router(routes)
-    api.add_exception_handler(Refused, _on_refused)
+    api.add_exception_handler(RefusedRequest, _on_refused)
     api.add_exception_handler(Busy, _on_busy)
     api.add_exception_handler(RequestValidationError, _on_invalid)
     api.add_exception_handler(HTTPException, _on_http)
@@ -93,7 +93,7 @@ def make_api(asker: Asker, closers: list[Callable[[], None]]) -> FastAPI:
 
 
 async def _on_refused(_: Request, error: Exception) -> Response:
-    return cast(Refused, error).refusal.response()
+    return cast(RefusedRequest, error).refusal.response()
 
 
 async def _on_busy(_: Request, error: Exception) -> Response:

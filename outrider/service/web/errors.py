@@ -47,7 +47,7 @@ class ErrorAnswer:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
+class HttpRefusal:
     """An error answer with what HTTP needs around it."""
 
     status: int
@@ -63,10 +63,10 @@ class Refusal:
         return Response(self.body, self.status, headers, "application/json")
 
 
-class Refused(Exception):
+class RefusedRequest(Exception):
     """Ends the handling of a request with this refusal."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: HttpRefusal) -> None:
         super().__init__(refusal.answer.message)
         self.refusal = refusal
 
@@ -78,31 +78,31 @@ def refusal(
     code: str = "invalid",
     problems: Iterable[ErrorProblem] = (),
     headers: Mapping[str, str] | None = None,
-) -> Refusal:
+) -> HttpRefusal:
     answer = ErrorAnswer(code=code, message=message, problems=tuple(problems))
-    return Refusal(status=status, answer=answer, headers=headers or {})
+    return HttpRefusal(status=status, answer=answer, headers=headers or {})
 
 
 def refused(
     status: int, message: str, *, code: str = "invalid", problems: Iterable[ErrorProblem] = ()
-) -> Refused:
-    return Refused(refusal(status, message, code=code, problems=problems))
+) -> RefusedRequest:
+    return RefusedRequest(refusal(status, message, code=code, problems=problems))
 
 
-def of_trouble(trouble: Trouble) -> Refused:
+def of_trouble(trouble: Trouble) -> RefusedRequest:
     """The service said no, or could not: a code that is not known here is a fault of the service."""
     if trouble.code == "busy":
         return of_busy(Busy(trouble.message, retry_after_s=RETRY_AFTER_S))
     return refused(STATUS_OF.get(trouble.code, 500), trouble.message, code=trouble.code)
 
 
-def of_busy(busy: Busy) -> Refused:
-    return Refused(
+def of_busy(busy: Busy) -> RefusedRequest:
+    return RefusedRequest(
         refusal(503, str(busy), code="busy", headers={"Retry-After": str(max(busy.retry_after_s, 1))})
     )
 
 
-def of_faulty_file(faulty: FaultyFileError) -> Refused:
+def of_faulty_file(faulty: FaultyFileError) -> RefusedRequest:
     """Every fault with its place; one of an option has no line, and its key says which it is."""
     problems = [
         ErrorProblem(

@@ -19,7 +19,7 @@ from outrider.service.meter import Log, Meter
 from outrider.service.requests import Caller
 from outrider.service.web.connections.munge import MOST_CHARACTERS, SCHEME, Munge, NotVouched, hash_request
 from outrider.service.web.connections.protocol import Line, Reception, too_many
-from outrider.service.web.errors import Refusal, Refused, of_busy, refusal, refused
+from outrider.service.web.errors import HttpRefusal, RefusedRequest, of_busy, refusal, refused
 from outrider.service.web.front import Busy
 from outrider.service.web.identity import Users
 from outrider.service.web.limits import Crew, Limits
@@ -131,7 +131,7 @@ class Gate:
                 await self._app(scope, _again(b"", receive), answer.send)
                 return
             if line.is_for_probes:
-                raise Refused(too_many())
+                raise RefusedRequest(too_many())
             self._take(self._of_users if line.peer else self._of_hosts, line.who, line, taken)
             headers = _headers(scope, limits.head_bytes)
             body = await self._body(headers, receive, line, taken)
@@ -142,7 +142,7 @@ class Gate:
             await self._app(scope, _again(body, receive), answer.send)
         except _Gone:
             return
-        except Refused as error:
+        except RefusedRequest as error:
             await answer.refuse(error.refusal)
         except Busy as error:
             await answer.refuse(of_busy(error).refusal)
@@ -198,9 +198,9 @@ class Gate:
             raise refused(403, words, code="not-allowed")
         scheme, _, credential = headers.get("authorization", "").partition(" ")
         if scheme.upper() != SCHEME:
-            raise Refused(_unauthorised("send Authorization: MUNGE and a credential for this request"))
+            raise RefusedRequest(_unauthorised("send Authorization: MUNGE and a credential for this request"))
         if len(credential) > MOST_CHARACTERS:
-            raise Refused(_unauthorised(f"a credential has at most {MOST_CHARACTERS} characters"))
+            raise RefusedRequest(_unauthorised(f"a credential has at most {MOST_CHARACTERS} characters"))
         target = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
         wanted = hash_request(
             scope["method"], target.decode("latin-1"), headers.get("idempotency-key", ""), body
@@ -212,7 +212,7 @@ class Gate:
             if error.is_own_fault:
                 self._log.error("credential not decoded", reason=error)
                 raise refused(503, f"{error}: tell the administrators", code="unavailable") from error
-            raise Refused(_unauthorised(str(error))) from error
+            raise RefusedRequest(_unauthorised(str(error))) from error
         return await self._users.caller(vouched.uid, vouched.gid)
 
     def _measure(self, scope: Scope, status: int, seconds: float) -> None:
@@ -244,7 +244,7 @@ class _Answer:
             message = {**message, "headers": [*given, *own]}
         await self._send(message)
 
-    async def refuse(self, refused: Refusal) -> None:
+    async def refuse(self, refused: HttpRefusal) -> None:
         # The body may not have been read: what follows on this connection means nothing then.
         headers = {"content-type": "application/json", "connection": "close", **refused.headers}
         headers["content-length"] = str(len(refused.body))
@@ -253,7 +253,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": refused.body})
 
 
-def fault() -> Refusal:
+def fault() -> HttpRefusal:
     words = "the service met a fault of its own: tell the administrators, its log has more"
     return refusal(500, words, code="unavailable")
 
@@ -300,9 +300,9 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return received
 
 
-def _too_large(most: int) -> Refused:
+def _too_large(most: int) -> RefusedRequest:
     return refused(413, f"the body is larger than {most} bytes: a workspace is much smaller than that")
 
 
-def _unauthorised(words: str) -> Refusal:
+def _unauthorised(words: str) -> HttpRefusal:
     return refusal(401, words, code="not-allowed", headers={"WWW-Authenticate": SCHEME})

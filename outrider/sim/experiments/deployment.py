@@ -19,7 +19,7 @@ from functools import partial
 from heapq import heappop, heappush
 
 from cachemgr.pool.policies import POLICIES, Entry, victims
-from outrider.sim.experiments.dispatcher import Dispatcher, GridRules, Turn
+from outrider.sim.experiments.dispatcher import GridDispatcher, GridRules, Turn
 from outrider.sim.sharing import FluidLink, SharedTransfer
 
 
@@ -226,7 +226,7 @@ class VirtualHosts:
         self._under_way: dict[str, Turn] = {}
         self._events: list[tuple[int, int, Callable[[int], None]]] = []
         self._sequence = 0
-        self._dispatcher = Dispatcher(requests, testbed.rules, self)
+        self._dispatcher = GridDispatcher(requests, testbed.rules, self)
         for number, request in enumerate(requests):
             self._at(request.submit_s, partial(self._submit, number))
 

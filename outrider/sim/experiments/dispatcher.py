@@ -1,7 +1,7 @@
 """Which job gets which hosts, and which image is deployed next on each: decided once, for two bodies.
 
 First come, first served; a job gets its hosts as Grid Engine gave them in the thesis' testbed,
-softly led to those that report its image; each host deploys one image after the other. What a
+preferably those that report its image; each host deploys one image after the other. What a
 host holds, and how an image gets there, is the body's: virtual hosts (`deployment`), or real
 ones (bench/physical). Time is what the caller says it is.
 """
@@ -73,7 +73,7 @@ class _Host:
         self.is_deploying = False
 
 
-class Dispatcher:
+class GridDispatcher:
     """Requests by their number; `step` is to be called after whatever was told at an instant."""
 
     def __init__(self, requests: Sequence[GridRequest], rules: GridRules, body: JobCarrier) -> None:

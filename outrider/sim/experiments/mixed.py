@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from cachemgr.pool.policies import POLICIES, Entry
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.images.reuse import Lingering, Rank
+from outrider.core.images.pools import Lingering, Rank
 from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.parallel import in_parallel
 from outrider.sim.measures import peak_disk_bytes, utilisation

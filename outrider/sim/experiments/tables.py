@@ -9,7 +9,7 @@ from outrider.sim.experiments.comparison import Cell, Column, Table, TableReport
 from outrider.sim.experiments.mixed import MixedRun, run_mixed
 from outrider.sim.experiments.parallel import Progress
 from outrider.sim.experiments.published import MOTIVATIONS, published
-from outrider.sim.workload.generator import ROWS
+from outrider.sim.workload.mixed import ROWS
 
 GIGABYTE = 10**9
 ANY_IMAGE_JOINED = "reuse, any image joined"
@@ -134,9 +134,11 @@ def beyond(
         "time to complete best effort, how many percent more than with predeployed images",
         runs,
         Unit.MORE_PERCENT,
-        _slowdown,
+        lambda run, base: more_percent(run.finish_s, base.finish_s),
     )
-    moved = _per_configuration("moved over the links, GB", runs, Unit.GIGABYTES, _gigabytes_moved)
+    moved = _per_configuration(
+        "moved over the links, GB", runs, Unit.GIGABYTES, lambda run, _: run.moved_bytes / GIGABYTE
+    )
     late = sum(run.late for found in runs.values() for run in found)
     return TableReport(
         name="beyond",
@@ -227,14 +229,6 @@ def _per_configuration(
     rows.append(TableRow(label=ALL_ROWS, cells=tuple(Cell(mean=mean) for mean in over_rows)))
     columns = tuple(Column(name=name, unit=unit) for name in BEYOND)
     return Table(title=title, row_name="workload", columns=columns, rows=tuple(rows))
-
-
-def _slowdown(run: MixedRun, base: MixedRun) -> float:
-    return more_percent(run.finish_s, base.finish_s)
-
-
-def _gigabytes_moved(run: MixedRun, base: MixedRun) -> float:
-    return run.moved_bytes / GIGABYTE
 
 
 def _reuse_notes(configurations: Sequence[str]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
+from outrider.sim.batch import joined_intervals
 from outrider.sim.occupancy import Bar, Schedule, queued_over_time, used_over_time
 from outrider.sim.plots.style import (
     BLACK,
@@ -90,7 +91,7 @@ def _steps(
 
 
 def _bars(axes: Axes, occupancy: Schedule, unit_s: int) -> None:
-    """Colours go round by job; a reservation is grey and hatched."""
+    """Colours repeat by job; a reservation is grey and hatched."""
     for is_reservation in (False, True):
         bars = [bar for bar in _merged(occupancy.bars) if bar.is_reservation is is_reservation]
         boxes = [_box(bar, low, high, unit_s) for bar in bars for low, high in bar.processors]
@@ -121,18 +122,16 @@ def _merged(bars: Sequence[Bar]) -> list[Bar]:
     together: dict[tuple[int, int, int, bool], list[tuple[int, int]]] = {}
     for bar in bars:
         together.setdefault((bar.job, bar.start_s, bar.end_s, bar.is_reservation), []).extend(bar.processors)
-    merged = []
-    for (job, start_s, end_s, is_reservation), parts in together.items():
-        whole: list[tuple[int, int]] = []
-        for low, high in sorted(parts):
-            if whole and whole[-1][1] + 1 == low:
-                whole[-1] = (whole[-1][0], high)
-            else:
-                whole.append((low, high))
-        merged.append(
-            Bar(job=job, start_s=start_s, end_s=end_s, processors=tuple(whole), is_reservation=is_reservation)
+    return [
+        Bar(
+            job=job,
+            start_s=start_s,
+            end_s=end_s,
+            processors=tuple(joined_intervals(parts)),
+            is_reservation=is_reservation,
         )
-    return merged
+        for (job, start_s, end_s, is_reservation), parts in together.items()
+    ]
 
 
 def _box(bar: Bar, low: int, high: int, unit_s: int) -> list[tuple[float, float]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from outrider.core.model import Node, Workspace
@@ -45,3 +46,12 @@ class Trace:
 
 class WorkloadError(ValueError):
     """A workload file that cannot be read: which one, where, what to do."""
+
+
+@contextmanager
+def named_errors(where: str) -> Iterator[None]:
+    """A value that cannot be made of what stands there is an error of the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise WorkloadError(f"{where}: {error}") from error

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, SLURM
+from outrider.cli.installing.gridengine.files import GUARD
+from outrider.cli.installing.gridengine.files import SHIPPED as GRIDENGINE
+from outrider.cli.installing.slurm.files import SHIPPED as SLURM
 from tests.repository import ROOT
 
 BESIDE_PACKAGES = sorted({*SLURM.values(), *GRIDENGINE.values(), GUARD})

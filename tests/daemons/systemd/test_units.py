@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.clock import SystemClock
-from outrider.cli.installing.slurm import headfiles, nodefiles
+from outrider.cli.installing.common import headfiles, nodefiles
 from testbed.booted import BootedMachine
 from testbed.records import TestbedError
 from testbed.suites import SUITES, tree_of
@@ -140,7 +140,7 @@ def test_job_that_is_submitted_runs_as_its_user(installed: Installed) -> None:
 
 def test_right_that_a_site_takes_away_is_a_fault_for_the_doctor(installed: Installed) -> None:
     program = (
-        "from outrider.cli.installing.slurm.headchecks import service_findings; "
+        "from outrider.cli.installing.common.headchecks import service_findings; "
         f"[print(each.level.name, each.words) for each in service_findings({SOCKET!r})]"
     )
     before = installed.python("-c", program)

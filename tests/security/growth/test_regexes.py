@@ -19,7 +19,7 @@ GIVEN = {
     ("outrider/metadata/fields.py", "pattern"): [
         getattr(fields, kind).__metadata__[1].json_schema["pattern"] for kind in KINDS
     ],
-    ("outrider/cli/installing/gridengine/checks.py", "f'(?m)^ +{key}: *(\\\\S+)'"): [r"(?m)^ +key: *(\S+)"],
+    ("outrider/cli/installing/common/headfiles.py", "f'(?m)^ +{key}: *(\\\\S+)'"): [r"(?m)^ +key: *(\S+)"],
 }
 
 

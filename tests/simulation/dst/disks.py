@@ -8,10 +8,11 @@ from enum import Enum
 from pathlib import Path
 
 from outrider.store.database import Database
-from outrider.store.errors import Failed, Full, ReadOnly
-from outrider.store.promise import ProgressWrites, PromiseWrites
+from outrider.store.errors import Full, ReadOnly, StoreFailed
 from outrider.store.records import Pruned
-from outrider.store.store import MOST_ROWS, Store
+from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite_writes import SqliteProgressWrites, SqlitePromiseWrites
+from outrider.store.store import MOST_ROWS
 
 
 class Died(BaseException):
@@ -33,7 +34,7 @@ class DiskFault(Enum):
 Fate = Callable[[], DiskFault | None]
 
 
-class FailingStore(Store):
+class FailingStore(SqliteStore):
     """The real store, with a fate for each transaction."""
 
     def __init__(self, database: Database, fate: Fate) -> None:
@@ -47,13 +48,13 @@ class FailingStore(Store):
         return cls(Database(path, now_s, is_new=is_new), fate)
 
     @contextmanager
-    def promise(self) -> Iterator[PromiseWrites]:
+    def promise(self) -> Iterator[SqlitePromiseWrites]:
         with self._fated(), super().promise() as promise:
             yield promise
             self._end_of_block()
 
     @contextmanager
-    def progress(self) -> Iterator[ProgressWrites]:
+    def progress(self) -> Iterator[SqliteProgressWrites]:
         with self._fated(), super().progress() as progress:
             yield progress
             self._end_of_block()
@@ -65,7 +66,7 @@ class FailingStore(Store):
     @contextmanager
     def _fated(self) -> Iterator[None]:
         if self.is_failed:
-            raise Failed("its disk failed before; restart the service")
+            raise StoreFailed("its disk failed before; restart the service")
         self.transactions += 1
         self._meets = self._fate()
         if self._meets is DiskFault.FULL_BEFORE:
@@ -73,7 +74,7 @@ class FailingStore(Store):
         yield
         if self._meets is DiskFault.FAILED_AFTER:
             self.is_failed = True
-            raise Failed("its disk fails")
+            raise StoreFailed("its disk fails")
         if self._meets is DiskFault.DIED_AFTER:
             raise Died
 
@@ -85,6 +86,6 @@ class FailingStore(Store):
             raise ReadOnly("it cannot be written")
         if self._meets is DiskFault.FAILED_BEFORE:
             self.is_failed = True
-            raise Failed("its disk fails")
+            raise StoreFailed("its disk fails")
         if self._meets is DiskFault.DIED_BEFORE:
             raise Died

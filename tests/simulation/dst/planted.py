@@ -24,7 +24,7 @@ from outrider.service.desk.reservations.lifecycle import Lifetimes
 from outrider.service.desk.reservations.repair import Mending
 from outrider.service.desk.state.site import Site
 from outrider.store.errors import StoreError
-from outrider.store.promise import PromiseWrites
+from outrider.store.sqlite_writes import SqlitePromiseWrites
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -175,7 +175,7 @@ def reserves_half_of_it(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_decisions(patch: pytest.MonkeyPatch) -> None:
     """Alarms are not written down."""
-    patch.setattr(PromiseWrites, "decide", lambda self, decision: 0)
+    patch.setattr(SqlitePromiseWrites, "decide", lambda self, decision: 0)
 
 
 def releases_before_the_image(patch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def test_entry_of_negative_size_is_refused() -> None:
 def test_bare_interpreter_imports_nothing_but_cachemgr() -> None:
     program = (
         "import sys\n"
-        f"sys.path.insert(0, {str(SOURCE.parents[1])!r})\n"
+        f"sys.path.insert(0, {str(SOURCE.parents[2])!r})\n"
         "import __future__\n"
         "before = set(sys.modules)\n"
         "import cachemgr.pool.policies\n"
@@ -176,7 +176,7 @@ def test_bare_interpreter_imports_nothing_but_cachemgr() -> None:
     command = [sys.executable, "-I", "-S", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
 
-    assert ast.literal_eval(done.stdout) == ["cachemgr", "cachemgr.pool.policies"]
+    assert ast.literal_eval(done.stdout) == ["cachemgr", "cachemgr.pool", "cachemgr.pool.policies"]
 
 
 def test_source_is_python_3_9() -> None:

@@ -9,7 +9,7 @@ from statistics import mean
 import pytest
 
 from outrider.core.model import Resources
-from outrider.sim.workload.generator import (
+from outrider.sim.workload.mixed import (
     ROWS,
     MixedParameters,
     all_thirty_six,
@@ -133,7 +133,9 @@ def test_seed_decides_everything_and_rows_differ() -> None:
 
 def test_hash_seed_of_the_process_changes_nothing() -> None:
     program = (
-        "from outrider.sim.workload.generator import *\n"
+        "from outrider.sim.workload.mixed import *\n"
+        "from outrider.sim.workload.reservations import *\n"
+        "from outrider.sim.workload.synthetic import *\n"
         "print(mixed_trace(row_parameters('short,000-025,50-50', 9)))\n"
         "print(disk_usage_trace(DiskUsageParameters(seed='a')))\n"
         "print(feasible_trace(FeasibleParameters(seed='a', reservations=9)))\n"

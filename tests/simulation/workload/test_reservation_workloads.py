@@ -6,7 +6,7 @@ from statistics import mean
 import pytest
 
 from outrider.core.model import Image, Resources, Workspace
-from outrider.sim.workload.generator import (
+from outrider.sim.workload.reservations import (
     DiskUsageParameters,
     FeasibleParameters,
     disk_usage_trace,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from outrider.sim.workload.generator import synthetic_leases
+from outrider.sim.workload.synthetic import synthetic_leases
 
 
 def test_it_has_the_leases_that_were_asked_for() -> None:

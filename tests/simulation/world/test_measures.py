@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.besteffort.suspension import Segment, SegmentShare
-from outrider.core.images.reuse import Stay
+from outrider.core.images.pools import Stay
 from outrider.core.model import Node, Placement, Reservation, Resources, Workspace
 from outrider.sim.measures import disk_over_time, peak_disk_bytes, use_over_time, utilisation
 from outrider.sim.world import FinishedRun, SimulationResult

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from outrider.core.besteffort.suspension import BYTES_PER_MIB, Segment
-from outrider.core.images.reuse import Stay
+from outrider.core.images.pools import Stay
 from outrider.core.model import Workspace
 from outrider.sim.faults import NodeFault
 from outrider.sim.world import SimulationResult

@@ -5,10 +5,10 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.reservations.admission import Accepted, admit
-from outrider.core.reservations.book import Book, Plan, Shipping
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from tests.unit.core.sites import Site
 
 A = Image(uri="a", size_bytes=10)
@@ -39,7 +39,7 @@ def wanted(
     )
 
 
-def accept(book: Book, workspace: Workspace, now_s: int) -> Plan:
+def accept(book: Book, workspace: Workspace, now_s: int) -> ReservationPlan:
     answer = admit(book, workspace, now_s)
     assert isinstance(answer, Accepted), answer
     return answer.plan

@@ -15,7 +15,7 @@ from itertools import pairwise
 from re import finditer
 
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted
@@ -389,7 +389,7 @@ class Driver:
                 assert found == steps(taken_there, row.capacity, self.now_s)
                 assert all(free >= 0 for _, free in found)
 
-        for node, lane in enumerate(scheduler.board.lanes):
+        for node, lane in enumerate(scheduler.board.disks):
             planned = [
                 (start_s, start_s + length_s)
                 for run in scheduler.board.runs.values()

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from outrider.core.links.links import LinkEvent
-from outrider.core.reservations.book import Book, Plan
-from outrider.core.restart.kept import (
+from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.restart.snapshot import (
     KeptBook,
     KeptReservation,
     KeptTransfer,
@@ -25,7 +25,7 @@ class Ledger:
         self.reservations: dict[str, KeptReservation] = {}
         self.transfers: dict[int, KeptTransfer] = {}
 
-    def accepted(self, book: Book, plan: Plan, now_s: int) -> None:
+    def accepted(self, book: Book, plan: ReservationPlan, now_s: int) -> None:
         reservation, transfers = changes(book, plan, now_s)
         self.reservations[plan.workspace.name] = reservation
         self.transfers.update((each.transfer.number, each) for each in transfers)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from outrider.core.nodes.occupation import Piece
 from outrider.core.reservations.book import Book
+from outrider.core.reservations.occupation import Piece
 
 
 def check_invariants(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from outrider.core.besteffort.board import Backfilling, QueueRules
 from outrider.core.besteffort.suspension import SuspensionRules
-from outrider.core.images.reuse import Lingering, Pools
+from outrider.core.images.pools import Lingering, Pools
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Node
 from outrider.core.reservations.book import Book, Shipping, Terms

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from outrider.core.links.links import Standing
+from outrider.core.links.links import TransferStanding
 from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.kept import KeptHold, KeptReservation, KeptTransfer
+from outrider.core.restart.snapshot import KeptHold, KeptReservation, KeptTransfer
 from outrider.store.records import Effect, RecordedAnswer, RecordedDecision, ReservationOwner
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 
 IMAGE = Image(uri="registry/ubuntu", size_bytes=2_000_000_000, digest="sha256:" + "5" * 64)
 ALICE = ReservationOwner(uid=1001, user="alice", account="physics")
 
 
-def new_store(folder: Path, now_s: int = 0) -> Store:
-    return Store.create(folder / "store.sqlite", now_s)
+def new_store(folder: Path, now_s: int = 0) -> SqliteStore:
+    return SqliteStore.create(folder / "store.sqlite", now_s)
 
 
 def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1") -> KeptReservation:
@@ -43,7 +43,7 @@ def reservation(name: str, *transfers: int, start_s: int = 5000, node: str = "n1
 def transfer(number: int, *, has_begun: bool = False, is_done: bool = False) -> KeptTransfer:
     value = Transfer(number=number, image=IMAGE, nodes=("n1",), duration_s=16, deadline_s=5000)
     end_s = 4000 if has_begun else None
-    standing = None if is_done else Standing(transfer=value, has_begun=has_begun, end_s=end_s)
+    standing = None if is_done else TransferStanding(transfer=value, has_begun=has_begun, end_s=end_s)
     return KeptTransfer(transfer=value, on_disk_s=100, ready_s=5000, standing=standing)
 
 
@@ -59,11 +59,11 @@ def decision(name: str, outcome: str = "accepted", at_s: int = 7) -> RecordedDec
     return RecordedDecision(at_s=at_s, uid=1001, kind="reserve", name=name, outcome=outcome, reason="it fits")
 
 
-def promise_all(store: Store, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:
+def promise_all(store: SqliteStore, name: str, number: int, now_s: int = 10, *, answers: int = 1) -> None:
     """Everything that one accepted request writes, in one transaction; a second answer is refused."""
     with store.promise() as promise:
         promise.add_reservation(reservation(name, number), ALICE, now_s)
-        promise.add_transfers([transfer(number)], now_s)
+        promise.put_transfers([transfer(number)], now_s)
         promise.decide(decision(name))
         for _ in range(answers):
             promise.answer(answer(f"key of {name}"))

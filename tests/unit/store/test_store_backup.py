@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from outrider.store.backup import back_up, put_back, verify
-from outrider.store.errors import Conflict, Damaged, Full, Locked, Missing, TooNew
+from outrider.store.errors import Conflict, Damaged, Full, Locked, StoreMissing, TooNew
 from outrider.store.migrations import NEWEST
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 from tests.unit.store.samples import new_store, promise_all
 
 
 def names(path: Path) -> list[str]:
-    with Store.open(path, 99) as store:
+    with SqliteStore.open(path, 99) as store:
         return [each.name for each in store.live_reservations()]
 
 
@@ -57,7 +57,7 @@ def test_copies_made_while_promises_are_made_hold_whole_promises(tmp_path: Path)
     assert copies
     counts = []
     for each in copies:
-        with Store.open(each, 99) as found:
+        with SqliteStore.open(each, 99) as found:
             count = len(found.live_reservations())
             assert len(found.live_transfers()) == len(found.due_effects(0)) == count
             counts.append(count)
@@ -82,7 +82,7 @@ def test_the_log_of_a_dead_service_is_not_read_into_the_copy_that_is_put_back(tm
     path = tmp_path / "store.sqlite"
     child = os.fork()
     if not child:
-        store = Store.create(path, 0)
+        store = SqliteStore.create(path, 0)
         promise_all(store, "w1", 1)
         back_up(path, tmp_path / "copy.sqlite")
         promise_all(store, "w2", 2)
@@ -167,7 +167,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         lambda: back_up(tmp_path / "none", tmp_path / "copy"),
         lambda: put_back(tmp_path / "none", tmp_path / "store", 7),
     ):
-        with pytest.raises(Missing, match="there is none"):
+        with pytest.raises(StoreMissing, match="there is none"):
             act()
 
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,8 @@ import signal
 from pathlib import Path
 from random import Random
 
-from outrider.store.states import State
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
+from outrider.store.states import State, TransferState
 from tests.unit.store.samples import promise_all, transfer
 
 ROUNDS = 50
@@ -21,7 +21,7 @@ ROUNDS = 50
 
 def serve(path: Path, first: int, acknowledge: int) -> None:
     """Promise one reservation after the other, cancel some, and say so of each one that is safe."""
-    store = Store.open(path, first)
+    store = SqliteStore.open(path, first)
     number = first
     while True:
         promise_all(store, f"w{number}", number)
@@ -30,7 +30,7 @@ def serve(path: Path, first: int, acknowledge: int) -> None:
             record = store.reservation(f"w{number}")
             assert record is not None
             with store.promise() as promise:
-                promise.withdraw_transfers([number], number)
+                promise.end_transfer(number, TransferState.WITHDRAWN, number)
                 promise.change_reservation(record, number, state=State.CANCELLED)
             os.write(acknowledge, b"-%d\n" % number)
         elif number % 3 == 1:
@@ -68,7 +68,7 @@ def run_and_kill(path: Path, first: int, chance: Random) -> list[str]:
 
 def test_a_killed_service_loses_nothing_it_acknowledged_and_leaves_nothing_half(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    Store.create(path, 0).close()
+    SqliteStore.create(path, 0).close()
     chance = Random(7)
     cancelled: set[int] = set()
     last = 0
@@ -76,7 +76,7 @@ def test_a_killed_service_loses_nothing_it_acknowledged_and_leaves_nothing_half(
         said = run_and_kill(path, last + 1, chance)
         promised = max(int(line[1:]) for line in said if line[0] == "+")
         cancelled.update(int(line[1:]) for line in said if line[0] == "-")
-        with Store.open(path, 0) as store:
+        with SqliteStore.open(path, 0) as store:
             live = {int(each.name[1:]) for each in store.live_reservations()}
             waiting = {each.number for each in store.live_transfers()}
             effects = len(store.due_effects(0))

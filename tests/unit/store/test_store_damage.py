@@ -17,22 +17,22 @@ from outrider.store import errors
 from outrider.store.errors import (
     Conflict,
     Damaged,
-    Failed,
     Full,
     Locked,
-    Missing,
     ReadOnly,
     StoreError,
+    StoreFailed,
+    StoreMissing,
     TooNew,
 )
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 from tests.unit.store.samples import ALICE, answer, new_store, promise_all, reservation
 
 
 def left_open(folder: Path, count: int = 1) -> Path:
     """The files of a store whose service has died without closing it."""
     path = folder / "store.sqlite"
-    store = Store.create(path, 0)
+    store = SqliteStore.create(path, 0)
     for number in range(1, count + 1):
         promise_all(store, f"w{number}", number)
     dead = folder / "dead"
@@ -43,7 +43,7 @@ def left_open(folder: Path, count: int = 1) -> Path:
     return dead / path.name
 
 
-def promise_until_full(store: Store, first: int) -> list[str]:
+def promise_until_full(store: SqliteStore, first: int) -> list[str]:
     """The names that were promised before the disk was full."""
     names: list[str] = []
     for number in range(first, first + 2000):
@@ -77,8 +77,8 @@ def in_child(act: Callable[[], object]) -> str:
 
 
 def test_a_store_that_is_not_there_is_not_made_in_silence(tmp_path: Path) -> None:
-    with pytest.raises(Missing, match="make one, or put a backup back"):
-        Store.open(tmp_path / "store.sqlite", 0)
+    with pytest.raises(StoreMissing, match="make one, or put a backup back"):
+        SqliteStore.open(tmp_path / "store.sqlite", 0)
 
     assert list(tmp_path.iterdir()) == []
 
@@ -89,7 +89,7 @@ def test_a_store_that_is_there_is_not_made_again(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="not overwritten"):
         new_store(tmp_path)
 
-    with Store.open(tmp_path / "store.sqlite", 1) as store:
+    with SqliteStore.open(tmp_path / "store.sqlite", 1) as store:
         assert [each.name for each in store.live_reservations()] == ["w1"]
 
 
@@ -105,11 +105,11 @@ def test_a_store_belongs_to_its_user_alone(tmp_path: Path) -> None:
 def test_a_second_service_is_refused_and_told_who_holds_the_store(tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         with pytest.raises(Locked, match=f"process {os.getpid()} uses it"):
-            Store.open(store.path, 0)
-        assert in_child(lambda: Store.open(tmp_path / "store.sqlite", 0)) == "Locked"
+            SqliteStore.open(store.path, 0)
+        assert in_child(lambda: SqliteStore.open(tmp_path / "store.sqlite", 0)) == "Locked"
         promise_all(store, "w1", 1)
 
-    assert in_child(lambda: Store.open(tmp_path / "store.sqlite", 0).close()) == "-"
+    assert in_child(lambda: SqliteStore.open(tmp_path / "store.sqlite", 0).close()) == "-"
 
 
 def test_a_program_that_writes_beside_the_service_makes_a_promise_fail_and_not_hang(
@@ -136,7 +136,7 @@ def test_a_file_of_something_else_is_not_taken_for_a_store(tmp_path: Path, conte
     path.write_bytes(content)
 
     with pytest.raises(Damaged, match=r"backup back|right one"):
-        Store.open(path, 0)
+        SqliteStore.open(path, 0)
     assert path.read_bytes() == content
 
 
@@ -147,7 +147,7 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     other.close()
     before = path.read_bytes()
 
-    for enter in (Store.open, Store.create):
+    for enter in (SqliteStore.open, SqliteStore.create):
         with pytest.raises(Damaged, match="another program"):
             enter(path, 0)
     assert path.read_bytes() == before
@@ -162,7 +162,7 @@ def test_a_truncated_store_is_damaged(tmp_path: Path, share: float) -> None:
     os.truncate(path, int(path.stat().st_size * share))
 
     with pytest.raises(Damaged, match="backup back"):
-        Store.open(path, 0)
+        SqliteStore.open(path, 0)
 
 
 def test_a_store_with_a_page_of_garbage_is_damaged(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_store_with_a_page_of_garbage_is_damaged(tmp_path: Path) -> None:
         torn[page * 4096 : page * 4096 + 512] = b"\xa5" * 512
         other = tmp_path / f"torn{page}.sqlite"
         other.write_bytes(torn)
-        damaged += in_child(lambda other=other: Store.open(other, 0)) == "Damaged"  # type: ignore[misc]
+        damaged += in_child(lambda other=other: SqliteStore.open(other, 0)) == "Damaged"  # type: ignore[misc]
 
     # A page that nothing uses may hold anything.
     assert damaged >= pages - 3 > 10
@@ -186,7 +186,7 @@ def test_a_store_with_a_page_of_garbage_is_damaged(tmp_path: Path) -> None:
 def test_a_store_of_a_dead_service_has_everything_that_its_log_holds(tmp_path: Path) -> None:
     path = left_open(tmp_path, 3)
 
-    with Store.open(path, 1) as store:
+    with SqliteStore.open(path, 1) as store:
         assert [each.name for each in store.live_reservations()] == ["w1", "w2", "w3"]
 
 
@@ -195,9 +195,9 @@ def test_a_missing_log_of_a_dead_service_is_noticed(tmp_path: Path) -> None:
     path.with_name(path.name + "-wal").unlink()
 
     with pytest.raises(Damaged, match="promises may be missing"):
-        Store.open(path, 1)
-    Store.create(tmp_path / "other.sqlite", 0).close()
-    Store.open(tmp_path / "other.sqlite", 1).close()
+        SqliteStore.open(path, 1)
+    SqliteStore.create(tmp_path / "other.sqlite", 0).close()
+    SqliteStore.open(tmp_path / "other.sqlite", 1).close()
 
 
 def test_a_missing_log_can_be_accepted(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_a_missing_log_can_be_accepted(tmp_path: Path) -> None:
     (again / "store.sqlite.lock").write_text("open 1\n")
 
     with pytest.raises(Damaged):
-        Store.open(again / "store.sqlite", 1)
-    with Store.open(again / "store.sqlite", 1, accepts_loss=True) as store:
+        SqliteStore.open(again / "store.sqlite", 1)
+    with SqliteStore.open(again / "store.sqlite", 1, accepts_loss=True) as store:
         assert [each.name for each in store.live_reservations()] == ["w1"]
-    Store.open(again / "store.sqlite", 2).close()
+    SqliteStore.open(again / "store.sqlite", 2).close()
 
 
 @pytest.mark.parametrize("cut_bytes", [1, 100, 5000])
@@ -223,7 +223,7 @@ def test_a_torn_log_loses_only_the_transactions_it_does_not_hold_whole(
     log = path.with_name(path.name + "-wal")
     os.truncate(log, log.stat().st_size - cut_bytes)
 
-    with Store.open(path, 1) as store:
+    with SqliteStore.open(path, 1) as store:
         names = [each.name for each in store.live_reservations()]
         assert names == [f"w{number}" for number in range(1, len(names) + 1)]
         assert 15 < len(names) < 20
@@ -293,13 +293,13 @@ def test_a_failed_sync_ends_all_promises_until_the_store_is_opened_again(
 
     store = new_store(tmp_path)
     monkeypatch.setattr(store._database, "connection", Faulty(store._database.connection))
-    with pytest.raises(Failed, match="its disk fails"):
+    with pytest.raises(StoreFailed, match="its disk fails"):
         promise_all(store, "w1", 1)
-    with pytest.raises(Failed, match="its disk failed before"):
+    with pytest.raises(StoreFailed, match="its disk failed before"):
         promise_all(store, "w2", 2)
     store.close()
 
-    with Store.open(tmp_path / "store.sqlite", 5, accepts_loss=True) as store:
+    with SqliteStore.open(tmp_path / "store.sqlite", 5, accepts_loss=True) as store:
         assert store.live_reservations() == []
 
 
@@ -330,7 +330,7 @@ def test_a_really_full_disk_is_named_and_what_was_promised_before_is_there(small
     assert len(accepted) > 5
     assert [each.name for each in store.live_reservations()] == accepted
     store.close()
-    with Store.open(small_disk / "store.sqlite", 5) as store:
+    with SqliteStore.open(small_disk / "store.sqlite", 5) as store:
         assert [each.name for each in store.live_reservations()] == accepted
 
 
@@ -341,9 +341,9 @@ def test_a_read_only_disk_is_named(small_disk: Path) -> None:
     )
 
     with pytest.raises(ReadOnly, match="see who owns it"):
-        Store.open(small_disk / "store.sqlite", 5)
+        SqliteStore.open(small_disk / "store.sqlite", 5)
     with pytest.raises(ReadOnly, match="see who owns it"):
-        Store.create(small_disk / "other.sqlite", 5)
+        SqliteStore.create(small_disk / "other.sqlite", 5)
 
 
 def test_another_users_store_is_named_read_only() -> None:
@@ -359,7 +359,7 @@ def test_another_users_store_is_named_read_only() -> None:
             if not os.geteuid():
                 os.setgid(65534)
                 os.setuid(65534)
-            Store.open(folder / "store.sqlite", 0)
+            SqliteStore.open(folder / "store.sqlite", 0)
 
         assert in_child(as_nobody) == "ReadOnly"
 
@@ -373,7 +373,7 @@ def test_a_newer_schema_is_refused_in_a_sentence_and_left_alone(tmp_path: Path) 
     other.close()
 
     with pytest.raises(TooNew, match="schema version 99, this program knows up to 3: upgrade"):
-        Store.open(path, 0)
+        SqliteStore.open(path, 0)
     other = sqlite3.connect(path)
     assert other.execute("SELECT max(version) FROM schema").fetchone() == (99,)
     other.close()
@@ -408,28 +408,28 @@ def test_a_reservation_larger_than_the_store_takes_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 def test_nothing_is_promised_to_files_that_were_moved_away(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / "store.sqlite"
-    store = Store.create(path, 0)
+    store = SqliteStore.create(path, 0)
     promise_all(store, "w1", 1)
     path.with_name(path.name + suffix).rename(tmp_path / "elsewhere")
-    with pytest.raises(Missing, match="moved, removed or replaced"):
+    with pytest.raises(StoreMissing, match="moved, removed or replaced"):
         promise_all(store, "w2", 2)
     (tmp_path / "elsewhere").rename(path.with_name(path.name + suffix))
     promise_all(store, "w3", 3)
     store.close()
 
-    with Store.open(path, 9) as again:
+    with SqliteStore.open(path, 9) as again:
         assert [record.name for record in again.live_reservations()] == ["w1", "w3"]
 
 
 def test_log_that_was_taken_from_an_open_store_is_missed_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
-    store = Store.create(path, 0)
+    store = SqliteStore.create(path, 0)
     promise_all(store, "w1", 1)
     path.with_name("store.sqlite-wal").unlink()
     store.close()
 
     with pytest.raises(Damaged, match="is gone"):
-        Store.open(path, 9)
+        SqliteStore.open(path, 9)
 
 
 def test_start_that_fails_does_not_make_the_next_one_miss_the_log(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_start_that_fails_does_not_make_the_next_one_miss_the_log(tmp_path: Path
     found = []
     for _ in range(2):
         with pytest.raises(StoreError) as raised:
-            Store.open(path, 9)
+            SqliteStore.open(path, 9)
         found.append(type(raised.value))
 
     assert found == [TooNew, TooNew]

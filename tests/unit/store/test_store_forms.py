@@ -11,16 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.images.reuse import Lingering
-from outrider.core.links.links import Standing
-from outrider.core.model import Image, Placement, Reservation, Resources, Transfer, Workspace
-from outrider.core.restart.kept import (
+from outrider.core.images.pools import Lingering
+from outrider.core.links.links import TransferStanding
+from outrider.core.model import Image, NodeSlot, Placement, Reservation, Resources, Transfer, Workspace
+from outrider.core.restart.snapshot import (
     KeptBestEffort,
     KeptCopy,
     KeptHold,
     KeptPool,
     KeptReservation,
-    KeptSlot,
     KeptTransfer,
 )
 from outrider.store import forms
@@ -88,7 +87,7 @@ transfers = st.builds(
 @st.composite
 def kept_transfers(draw: st.DrawFn) -> KeptTransfer:
     value = draw(transfers)
-    standing = Standing(
+    standing = TransferStanding(
         transfer=value,
         has_begun=draw(st.booleans()),
         start_s=draw(st.none() | instants),
@@ -110,7 +109,7 @@ runs = st.builds(
     until_s=instants,
     holds=holds,
     slots=st.lists(
-        st.builds(KeptSlot, node=names, resources=resources, start_s=instants, end_s=instants), max_size=3
+        st.builds(NodeSlot, node=names, resources=resources, start_s=instants, end_s=instants), max_size=3
     ).map(tuple),
 )
 pools = st.builds(
@@ -171,7 +170,7 @@ TEXTS: dict[str, tuple[str, Callable[[str], object]]] = {
                 name="r",
                 until_s=1,
                 holds=reservation("w", 1).holds,
-                slots=(KeptSlot(node="n", resources=Resources.of(cpus=1), start_s=0, end_s=1),),
+                slots=(NodeSlot(node="n", resources=Resources.of(cpus=1), start_s=0, end_s=1),),
             )
         ),
         forms.read_run,

@@ -12,7 +12,7 @@ import pytest
 
 from outrider.store.backup import back_up, put_back
 from outrider.store.errors import Conflict, Locked
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 from tests.daemons.kill.loopdisk import need, run
 from tests.unit.store.samples import new_store, promise_all
 from tests.unit.store.test_store_damage import in_child
@@ -22,14 +22,14 @@ def killed(path: Path) -> None:
     """A service that makes a promise in the store of that name and dies at once."""
 
     def promise_and_die() -> None:
-        store = Store.create(path, 0)
+        store = SqliteStore.create(path, 0)
         promise_all(store, "w1", 1)
         os._exit(0)
 
     in_child(promise_and_die)
 
 
-def names(store: Store) -> list[str]:
+def names(store: SqliteStore) -> list[str]:
     return [each.name for each in store.live_reservations()]
 
 
@@ -53,7 +53,7 @@ def test_log_of_a_killed_service_is_found_behind_a_link(
 ) -> None:
     killed(link)
 
-    with Store.open(link if is_by_link_after else real, 1) as store:
+    with SqliteStore.open(link if is_by_link_after else real, 1) as store:
         assert names(store) == ["w1"]
     assert sorted(each.name for each in link.parent.iterdir()) == ["store.sqlite"]
     assert (real.parent / "real.sqlite.lock").exists()
@@ -66,42 +66,45 @@ def test_link_to_a_link_in_a_folder_behind_a_link_is_the_same_store(
     (tmp_path / "again").symlink_to(tmp_path / "state")
     (tmp_path / "last.sqlite").symlink_to("again/store.sqlite")
 
-    with Store.open(tmp_path / "last.sqlite", 1) as store:
+    with SqliteStore.open(tmp_path / "last.sqlite", 1) as store:
         assert names(store) == ["w1"]
-        assert in_child(lambda: Store.open(real, 1)) == "Locked"
+        assert in_child(lambda: SqliteStore.open(real, 1)) == "Locked"
 
 
 @pytest.mark.parametrize("is_by_link_first", [True, False])
 def test_second_service_by_another_name_is_refused(link: Path, real: Path, is_by_link_first: bool) -> None:
-    Store.create(link, 0).close()
+    SqliteStore.create(link, 0).close()
     first, second = (link, real) if is_by_link_first else (real, link)
 
-    with Store.open(first, 1), pytest.raises(Locked, match=f"store {real}: process {os.getpid()} uses it"):
-        Store.open(second, 1)
+    with (
+        SqliteStore.open(first, 1),
+        pytest.raises(Locked, match=f"store {real}: process {os.getpid()} uses it"),
+    ):
+        SqliteStore.open(second, 1)
 
 
 def test_hard_link_is_locked_while_it_is_used_and_refused_after(tmp_path: Path, real: Path) -> None:
-    Store.create(real, 0).close()
-    with Store.open(real, 1) as store:
+    SqliteStore.create(real, 0).close()
+    with SqliteStore.open(real, 1) as store:
         os.link(real, tmp_path / "other.sqlite")
-        while_used = in_child(lambda: Store.open(tmp_path / "other.sqlite", 1))
+        while_used = in_child(lambda: SqliteStore.open(tmp_path / "other.sqlite", 1))
         promise_all(store, "w1", 1)
 
     assert while_used == "Locked"
     for path in (real, tmp_path / "other.sqlite"):
         with pytest.raises(Conflict, match=r"the file has 2 names \(hard links\).*find -samefile"):
-            Store.open(path, 2)
+            SqliteStore.open(path, 2)
     (tmp_path / "other.sqlite").unlink()
-    with Store.open(real, 3) as store:
+    with SqliteStore.open(real, 3) as store:
         assert names(store) == ["w1"]
 
 
 def test_folder_that_was_renamed_under_a_running_service_is_not_opened_by_another(real: Path) -> None:
-    Store.create(real, 0).close()
-    with Store.open(real, 1):
+    SqliteStore.create(real, 0).close()
+    with SqliteStore.open(real, 1):
         moved = real.parent.with_name("moved")
         real.parent.rename(moved)
-        found = in_child(lambda: Store.open(moved / real.name, 1))
+        found = in_child(lambda: SqliteStore.open(moved / real.name, 1))
         moved.rename(real.parent)
 
     assert found == "Locked"
@@ -110,15 +113,15 @@ def test_folder_that_was_renamed_under_a_running_service_is_not_opened_by_anothe
 def test_link_that_is_turned_elsewhere_does_not_take_a_running_service_along(
     tmp_path: Path, link: Path, real: Path
 ) -> None:
-    Store.create(link, 0).close()
-    Store.create(tmp_path / "other.sqlite", 0).close()
-    with Store.open(link, 1) as store:
+    SqliteStore.create(link, 0).close()
+    SqliteStore.create(tmp_path / "other.sqlite", 0).close()
+    with SqliteStore.open(link, 1) as store:
         link.unlink()
         link.symlink_to(tmp_path / "other.sqlite")
         promise_all(store, "w1", 1)
-    with Store.open(real, 2) as store:
+    with SqliteStore.open(real, 2) as store:
         there = names(store)
-    with Store.open(link, 2) as store:
+    with SqliteStore.open(link, 2) as store:
         elsewhere = names(store)
 
     assert (there, elsewhere) == (["w1"], [])
@@ -130,9 +133,9 @@ def test_folder_that_is_mounted_elsewhere_is_the_same_store(tmp_path: Path, real
     (tmp_path / "bound").mkdir()
     run("mount", "--bind", str(real.parent), str(tmp_path / "bound"))
     try:
-        with Store.open(tmp_path / "bound" / real.name, 1) as store:
+        with SqliteStore.open(tmp_path / "bound" / real.name, 1) as store:
             found = names(store)
-            second = in_child(lambda: Store.open(real, 1))
+            second = in_child(lambda: SqliteStore.open(real, 1))
     finally:
         run("umount", str(tmp_path / "bound"))
 
@@ -141,15 +144,15 @@ def test_folder_that_is_mounted_elsewhere_is_the_same_store(tmp_path: Path, real
 
 def test_file_that_is_mounted_alone_is_refused(tmp_path: Path, real: Path) -> None:
     need("mount", "umount")
-    Store.create(real, 0).close()
+    SqliteStore.create(real, 0).close()
     bound = tmp_path / "a b.sqlite"
     bound.touch()
     run("mount", "--bind", str(real), str(bound))
     try:
-        with Store.open(real, 1):
-            while_used = in_child(lambda: Store.open(bound, 1))
+        with SqliteStore.open(real, 1):
+            while_used = in_child(lambda: SqliteStore.open(bound, 1))
         with pytest.raises(Conflict, match="the file alone is a mount"):
-            Store.open(bound, 1)
+            SqliteStore.open(bound, 1)
     finally:
         run("umount", str(bound))
 
@@ -167,7 +170,7 @@ def test_backup_that_is_put_back_through_a_link_leaves_the_link(
 
     assert link.is_symlink()
     assert real.parent / "real.sqlite.before-7-wal" in moved
-    with Store.open(link, 8) as store:
+    with SqliteStore.open(link, 8) as store:
         assert names(store) == ["w1"]
 
 
@@ -182,14 +185,14 @@ def test_link_beside_the_store_is_not_written_through_when_a_copy_is_put_back(tm
 
     assert (tmp_path / "precious").read_text() == "of somebody"
     assert (tmp_path / "store.sqlite.draft").is_symlink()
-    with Store.open(tmp_path / "store.sqlite", 8) as store:
+    with SqliteStore.open(tmp_path / "store.sqlite", 8) as store:
         assert names(store) == ["w1"]
 
 
 def test_locks_of_sqlite_outlive_a_second_service_that_is_refused(real: Path) -> None:
-    Store.create(real, 0).close()
-    with Store.open(real, 1) as store:
-        in_child(lambda: Store.open(real, 1))
+    SqliteStore.create(real, 0).close()
+    with SqliteStore.open(real, 1) as store:
+        in_child(lambda: SqliteStore.open(real, 1))
         promise_all(store, "w1", 1)
         with store.promise():
             sqlite = shutil.which("sqlite3")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.restart.kept import KeptPool
+from outrider.core.restart.snapshot import KeptPool
 from outrider.store import migrations
 from outrider.store.errors import StoreError
 from outrider.store.records import NodeRecord
+from outrider.store.sqlite_store import SqliteStore
 from outrider.store.states import State
-from outrider.store.store import Store
 from tests.repository import ROOT
 from tests.unit.store.samples import ALICE, answer, effect, promise_all, reservation, transfer
 
@@ -61,7 +61,7 @@ def test_an_old_store_is_read_with_all_that_is_in_it(version: int, tmp_path: Pat
     pool = None if version < 2 else KeptPool(node="n1", uses=(("k", 1),))
     had = [(each, written_s) for each in range(1, version + 1)]
     assert versions(old) == had
-    with Store.open(old, 1_800_000_000) as store:
+    with SqliteStore.open(old, 1_800_000_000) as store:
         (record,) = store.live_reservations()
         assert (record.kept, record.owner, record.state) == (reservation("old", 3), ALICE, State.ACCEPTED)
         assert [each.kept for each in store.live_transfers()] == [transfer(3)]
@@ -80,7 +80,7 @@ def test_an_old_store_is_read_with_all_that_is_in_it(version: int, tmp_path: Pat
 def test_a_reservation_from_before_documents_has_an_empty_one_and_may_get_another(
     version: int, tmp_path: Path
 ) -> None:
-    with Store.open(old_store(version, tmp_path), 5) as store:
+    with SqliteStore.open(old_store(version, tmp_path), 5) as store:
         (record,) = store.live_reservations()
         assert record.document == '{"version":1}'
         with store.promise() as promise:
@@ -93,7 +93,7 @@ def test_a_reservation_from_before_documents_has_an_empty_one_and_may_get_anothe
 def test_a_migrated_store_takes_what_only_later_versions_know(version: int, tmp_path: Path) -> None:
     old = old_store(version, tmp_path)
     pool = KeptPool(node="n1", uses=(("other", 1),))
-    with Store.open(old, 5) as store:
+    with SqliteStore.open(old, 5) as store:
         with store.progress() as progress:
             progress.put_node(NodeRecord(name="n1", reported_s=10, pool=pool))
         promise_all(store, "new", 4)
@@ -104,8 +104,8 @@ def test_a_migrated_store_takes_what_only_later_versions_know(version: int, tmp_
 
 def test_a_migrated_store_has_the_tables_of_a_new_one(version: int, tmp_path: Path) -> None:
     old = old_store(version, tmp_path)
-    Store.open(old, 5).close()
-    Store.create(tmp_path / "new.sqlite", 5).close()
+    SqliteStore.open(old, 5).close()
+    SqliteStore.create(tmp_path / "new.sqlite", 5).close()
 
     def shape(path: Path) -> list[tuple[str, str, str]]:
         connection = sqlite3.connect(path)
@@ -130,12 +130,12 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(
     before = tables(old)
     monkeypatch.setattr(migrations, "MIGRATIONS", (migrations.MIGRATIONS[0], half))
     with pytest.raises(StoreError, match="first_half already exists"):
-        Store.open(old, 5)
+        SqliteStore.open(old, 5)
 
     assert versions(old) == [(1, 1_790_000_000)]
     assert tables(old) == before
     monkeypatch.undo()
-    with Store.open(old, 6) as store:
+    with SqliteStore.open(old, 6) as store:
         assert len(store.live_reservations()) == 1
 
 
@@ -144,7 +144,7 @@ def test_there_is_a_migration_for_every_version() -> None:
 
 
 def test_the_docs_name_every_table_and_column(tmp_path: Path) -> None:
-    Store.create(tmp_path / "store.sqlite", 0).close()
+    SqliteStore.create(tmp_path / "store.sqlite", 0).close()
     page = (ROOT / "docs" / "formats.md").read_text()
     words = page.split("## The store of the service")[1].split("```")[1]
     documented: dict[str, str] = {}

@@ -13,12 +13,12 @@ import pytest
 
 from outrider.core.links.links import ExclusiveLinks, LinkEvent
 from outrider.core.model import Node, Resources
-from outrider.core.reservations.book import Book, Plan
-from outrider.core.restart.kept import KeptReservation, KeptTransfer, keep, keep_runs
+from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep, keep_runs
 from outrider.store.loading import load_book
 from outrider.store.records import NodeRecord
-from outrider.store.states import State
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
+from outrider.store.states import State, TransferState
 from tests.unit.core.ledger import Ledger
 from tests.unit.core.restart.test_restoring import again, contents, go_on, random_service
 from tests.unit.core.sites import Site
@@ -28,13 +28,13 @@ from tests.unit.store.samples import ALICE, new_store, promise_all
 class StoredLedger(Ledger):
     """A ledger that is a store: each change is one transaction with what is new in it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqliteStore) -> None:
         super().__init__()
         self._store = store
         self._written: dict[str, KeptReservation] = {}
         self._sent: dict[int, KeptTransfer] = {}
 
-    def accepted(self, book: Book, plan: Plan, now_s: int) -> None:
+    def accepted(self, book: Book, plan: ReservationPlan, now_s: int) -> None:
         super().accepted(book, plan, now_s)
         self._write(now_s)
 
@@ -53,8 +53,9 @@ class StoredLedger(Ledger):
     def _write(self, now_s: int) -> None:
         changed = [each for number, each in self.transfers.items() if self._sent.get(number) != each]
         with self._store.promise() as promise:
-            promise.add_transfers(changed, now_s)
-            promise.withdraw_transfers(self._sent.keys() - self.transfers.keys(), now_s)
+            promise.put_transfers(changed, now_s)
+            for number in self._sent.keys() - self.transfers.keys():
+                promise.end_transfer(number, TransferState.WITHDRAWN, now_s)
             for name in self.reservations.keys() - self._written.keys():
                 promise.add_reservation(self.reservations[name], ALICE, now_s)
             for name in self._written.keys() - self.reservations.keys():
@@ -85,7 +86,7 @@ def test_a_book_restored_from_the_store_answers_like_the_one_that_went_on(
                 for pool in rest.pools:
                     progress.put_node(NodeRecord(name=pool.node, reported_s=now_s, pool=pool))
 
-        with Store.open(folder / "store.sqlite", now_s) as store:
+        with SqliteStore.open(folder / "store.sqlite", now_s) as store:
             kept = store.kept_book(now_s)
         promised += len(kept.reservations)
         assert kept.reservations == tuple(ledger.reservations.values())

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from outrider.core.restart.kept import KeptBestEffort, KeptPool
+from outrider.core.restart.snapshot import KeptBestEffort, KeptPool
 from outrider.store import statements as sql
 from outrider.store.errors import Conflict, TooMuch
-from outrider.store.records import MOST_DOCUMENT, Effect, NodeProgress, NodeRecord, ReservationOwner
+from outrider.store.records import MOST_DOCUMENT, Effect, NodeRecord, ReservationOwner
+from outrider.store.sqlite_store import SqliteStore
 from outrider.store.states import STEPS, TRANSFER_STEPS, State, TransferState
-from outrider.store.store import Store
 from tests.unit.store.samples import (
     ALICE,
     answer,
@@ -29,7 +29,7 @@ def test_one_decision_is_read_back_whole_after_the_store_was_closed(tmp_path: Pa
     with new_store(tmp_path) as store:
         promise_all(store, "w1", 1)
 
-    with Store.open(tmp_path / "store.sqlite", 20) as store:
+    with SqliteStore.open(tmp_path / "store.sqlite", 20) as store:
         record = store.reservation("w1")
         assert record is not None
         assert (record.kept, record.owner, record.state) == (reservation("w1", 1), ALICE, State.ACCEPTED)
@@ -135,10 +135,7 @@ def test_a_transfer_is_followed_from_waiting_to_done(tmp_path: Path) -> None:
         promise_all(store, "w1", 1)
         with store.progress() as progress:
             progress.put_transfers([transfer(1, has_begun=True)], 50)
-            progress.name_source(1, "registry")
-            progress.note_progress(NodeProgress(transfer=1, node="n1", moved_bytes=10, reported_s=51))
         with store.progress() as progress:
-            progress.note_progress(NodeProgress(transfer=1, node="n1", moved_bytes=30, reported_s=55))
             progress.put_transfers([transfer(1, is_done=True)], 66)
         for _ in range(2):
             with store.progress() as progress:
@@ -153,8 +150,6 @@ def test_a_transfer_is_followed_from_waiting_to_done(tmp_path: Path) -> None:
             50,
             66,
         )
-        assert record.source == "registry"
-        assert [each.moved_bytes for each in record.progress] == [30]
         assert store.live_transfers() == []
         with pytest.raises(Conflict, match="done: it cannot become running"), store.progress() as progress:
             progress.put_transfers([transfer(1, has_begun=True)], 80)
@@ -163,9 +158,10 @@ def test_a_transfer_is_followed_from_waiting_to_done(tmp_path: Path) -> None:
 def test_the_number_of_a_withdrawn_transfer_is_not_given_again(tmp_path: Path) -> None:
     with new_store(tmp_path) as store:
         with store.promise() as promise:
-            promise.add_transfers([transfer(7), transfer(8)], 10)
+            promise.put_transfers([transfer(7), transfer(8)], 10)
         with store.promise() as promise:
-            promise.withdraw_transfers([7, 8], 20)
+            promise.end_transfer(7, TransferState.WITHDRAWN, 20)
+            promise.end_transfer(8, TransferState.WITHDRAWN, 20)
         while not store.prune(1000).is_done:
             pass
 
@@ -216,7 +212,7 @@ def test_an_effect_that_is_asked_for_twice_is_one_and_another_one_of_its_name_is
 
 
 def test_effects_do_not_pile_up_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outrider.store.promise.MOST_EFFECTS", 3)
+    monkeypatch.setattr("outrider.store.sqlite_writes.MOST_EFFECTS", 3)
     with new_store(tmp_path) as store:
         with pytest.raises(TooMuch, match="3 effects wait"), store.promise() as promise:
             promise.todo(*(effect(f"e{number}") for number in range(4)))
@@ -269,7 +265,7 @@ def test_pruning_takes_small_steps_and_only_what_is_over_and_old(tmp_path: Path)
             record = store.reservation(f"w{number}")
             assert record is not None
             with store.promise() as promise:
-                promise.withdraw_transfers([number], 100 * number)
+                promise.end_transfer(number, TransferState.WITHDRAWN, 100 * number)
                 promise.change_reservation(record, 100 * number, state=State.CANCELLED)
         with store.progress() as progress:
             progress.finish_effect("reserve w1", 20)
@@ -336,7 +332,7 @@ def test_a_transaction_cannot_be_nested_nor_used_when_it_is_over(tmp_path: Path)
         lambda: effect("e", due_s=1 << 63),
         lambda: answer("k" * 257),
         lambda: answer("k", text=f'{{"version":1,"x":"{"y" * MOST_DOCUMENT}"}}'),
-        lambda: NodeProgress(transfer=1, node="n", moved_bytes=-1, reported_s=0),
+        lambda: NodeRecord(name="n", reported_s=-1),
     ],
 )
 def test_values_beyond_their_bounds_are_not_made(make: object) -> None:
@@ -402,7 +398,7 @@ def test_what_the_user_asked_for_is_kept_beside_what_was_promised(tmp_path: Path
         with store.promise() as promise:
             promise.change_reservation(changed, 12, document=second)
 
-    with Store.open(tmp_path / "store.sqlite", 20) as store:
+    with SqliteStore.open(tmp_path / "store.sqlite", 20) as store:
         assert [each.document for each in store.live_reservations()] == [second, '{"version":1}']
 
 

@@ -18,7 +18,7 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One line of the doctor's."""
 
     level: Level
@@ -31,22 +31,22 @@ class Finding:
         return (self.level.name.lower(), self.where, self.what, self.words)
 
 
-def ok(where: str, what: str, words: str) -> Finding:
-    return Finding(level=Level.OK, where=where, what=what, words=words)
+def ok(where: str, what: str, words: str) -> DoctorFinding:
+    return DoctorFinding(level=Level.OK, where=where, what=what, words=words)
 
 
-def warning(where: str, what: str, words: str) -> Finding:
-    return Finding(level=Level.WARNING, where=where, what=what, words=words)
+def warning(where: str, what: str, words: str) -> DoctorFinding:
+    return DoctorFinding(level=Level.WARNING, where=where, what=what, words=words)
 
 
-def fault(where: str, what: str, words: str) -> Finding:
-    return Finding(level=Level.FAULT, where=where, what=what, words=words)
+def fault(where: str, what: str, words: str) -> DoctorFinding:
+    return DoctorFinding(level=Level.FAULT, where=where, what=what, words=words)
 
 
-Check = Callable[[], Sequence[Finding]]
+Check = Callable[[], Sequence[DoctorFinding]]
 
 
-def of_states(where: str, states: dict[str, str], remedy: str) -> list[Finding]:
+def of_states(where: str, states: dict[str, str], remedy: str) -> list[DoctorFinding]:
     """What became of files that were installed: one line for all that are right, one for each other."""
     found = []
     for path, state in sorted(states.items()):
@@ -65,7 +65,7 @@ def of_states(where: str, states: dict[str, str], remedy: str) -> list[Finding]:
     return [*found, ok(where, "files", f"{right} are as they were shipped")] if right else found
 
 
-def of_rights(where: str, too_open: Sequence[Json]) -> list[Finding]:
+def of_rights(where: str, too_open: Sequence[Json]) -> list[DoctorFinding]:
     """Files and folders that others than root can write to, or read where they are secret."""
     found = []
     for each in too_open:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from outrider.cli.errors import MissingPartError, OutputError
+from outrider.cli.installing.common.headfiles import CONFIG
 from outrider.cli.installing.common.placing import Json, PlacingError, carry_out
-from outrider.cli.installing.common.running import Runner
-from outrider.cli.installing.slurm.headfiles import CONFIG
+from outrider.cli.installing.common.running import ProgramRunner
 
 STORE = "/var/lib/outrider/outriderd.sqlite"
 CHECK_S = 120
@@ -34,7 +34,7 @@ def looked_at(answer: Json, files: Sequence[Json]) -> tuple[tuple[str, ...], tup
     return tuple(put), tuple(kept)
 
 
-def check_configuration(text: str, runner: Runner) -> None:
+def check_configuration(text: str, runner: ProgramRunner) -> None:
     """Have the service's own program read its configuration before it is put anywhere."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outriderd.yaml"
@@ -46,7 +46,7 @@ def check_configuration(text: str, runner: Runner) -> None:
         raise MissingPartError(f"outriderd does not take its configuration: {done.reason}")
 
 
-def lacking(users: Iterable[str], runner: Runner) -> list[str]:
+def lacking(users: Iterable[str], runner: ProgramRunner) -> list[str]:
     """Those of these users that this machine does not know."""
     return [user for user in users if not runner.run(["getent", "passwd", user]).is_good]
 
@@ -56,7 +56,7 @@ def made_in_words(user: str) -> str:
     return f"user {user} of this machine: is made, of the system, without a login"
 
 
-def make_user(user: str, runner: Runner) -> None:
+def make_user(user: str, runner: ProgramRunner) -> None:
     made = runner.run(
         ["useradd", "--system", "--home-dir", "/var/lib/outrider", "--shell", "/usr/sbin/nologin", user]
     )
@@ -64,7 +64,7 @@ def make_user(user: str, runner: Runner) -> None:
         raise MissingPartError(f"the user {user} could not be made: {made.reason}")
 
 
-def make_store(runner: Runner) -> None:
+def make_store(runner: ProgramRunner) -> None:
     if os.path.exists(STORE):
         return
     done = runner.run([sys.executable, "-m", "outrider.service", "--config", CONFIG, "--init"], CHECK_S)

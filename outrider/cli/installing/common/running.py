@@ -30,7 +30,7 @@ class Done:
         return " ".join((self.errors or self.output).split())[:500] or f"exit code {self.code}"
 
 
-class Runner(Protocol):
+class ProgramRunner(Protocol):
     """Runs a program to its end."""
 
     def run(self, command: Sequence[str], timeout_s: int = TIMEOUT_S) -> Done: ...

@@ -8,32 +8,6 @@ from pathlib import Path
 import outrider
 from outrider.cli.errors import MissingPartError
 
-SLURM = {
-    "prolog": "prolog/slurm-prolog",
-    "epilog": "epilog/slurm-epilog",
-    "task-prolog": "prolog/slurm-task-prolog",
-    "prolog-slurmctld": "prolog/slurm-prolog-slurmctld",
-    "job_submit.lua": "plugins/slurm/job_submit.lua",
-    "cli_filter.lua": "plugins/slurm/cli_filter.lua",
-    "outrider_metadata.lua": "plugins/slurm/outrider_metadata.lua",
-    "outrider_submit.lua": "plugins/slurm/outrider_submit.lua",
-    "outrider_cli.lua": "plugins/slurm/outrider_cli.lua",
-}
-"""What has which name in /usr/lib/outrider/slurm, and where it is in Outrider."""
-
-
-GRIDENGINE = {
-    "prolog.sh": "prolog/gridengine-prolog",
-    "epilog.sh": "epilog/gridengine-epilog",
-    "pe-start.sh": "prolog/gridengine-pe-start",
-    "starter": "prolog/gridengine-starter",
-    "shepherd": "prolog/gridengine-shepherd",
-    "outrider_jsv.py": "plugins/gridengine/outrider_jsv.py",
-    "outrider_client_jsv.py": "plugins/gridengine/outrider_client_jsv.py",
-}
-"""The same for /usr/lib/outrider/gridengine."""
-GUARD = "prolog/gridengine-guard.c"
-
 
 def shipped(name: str) -> bytes:
     """A file of Outrider's, from a checkout or from where pip puts a package's data."""

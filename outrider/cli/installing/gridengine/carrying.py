@@ -10,10 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from outrider.cli.errors import OutputError
-from outrider.cli.installing.common.running import Runner
-from outrider.cli.installing.gridengine.plan import Change
+from outrider.cli.installing.common.running import ProgramRunner
+from outrider.cli.installing.common.writing import write
+from outrider.cli.installing.gridengine.plan import GridChange
 from outrider.cli.installing.gridengine.site import joined, value, with_values
-from outrider.cli.installing.slurm.editing import write
 
 RECORD = "/usr/lib/outrider/gridengine-before.json"
 SHOWN = {"queue attribute": "-sq", "environment attribute": "-sp", "queue": "-sq", "environment": "-sp"}
@@ -22,7 +22,7 @@ SHOWN = {"queue attribute": "-sq", "environment attribute": "-sp", "queue": "-sq
 class Qconf:
     """Grid Engine's own tool. Raises OutputError with its words."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: ProgramRunner) -> None:
         self._runner = runner
 
     def shown(self, *argv: str) -> str:
@@ -57,14 +57,14 @@ class Qconf:
         self.give("-Msconf", with_values(self.shown("-ssconf"), values))
 
 
-def carry_out(changes: Sequence[Change], qconf: Qconf) -> None:
+def carry_out(changes: Sequence[GridChange], qconf: Qconf) -> None:
     """In their order. What is noted before can be taken back, also if this ends halfway."""
     note([*noted(), *changes])
     for change in changes:
         _put(change, qconf)
 
 
-def take_back(qconf: Qconf) -> tuple[list[Change], list[str]]:
+def take_back(qconf: Qconf) -> tuple[list[GridChange], list[str]]:
     """In the opposite order: what was taken back, and what somebody has changed since, in words."""
     done, kept = [], []
     for change in reversed(noted()):
@@ -77,27 +77,27 @@ def take_back(qconf: Qconf) -> tuple[list[Change], list[str]]:
     return done, kept
 
 
-def undo(changes: Sequence[Change], qconf: Qconf) -> None:
+def undo(changes: Sequence[GridChange], qconf: Qconf) -> None:
     """As if these had never been carried out."""
     for change in reversed(changes):
         _remove(change, qconf)
     note([each for each in noted() if each not in changes])
 
 
-def noted() -> list[Change]:
+def noted() -> list[GridChange]:
     try:
-        return [Change(**each) for each in json.loads(Path(RECORD).read_bytes())["changes"]]
+        return [GridChange(**each) for each in json.loads(Path(RECORD).read_bytes())["changes"]]
     except OSError:
         return []
 
 
-def note(changes: Sequence[Change]) -> None:
+def note(changes: Sequence[GridChange]) -> None:
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
     text = json.dumps({"version": 1, "changes": [asdict(each) for each in dict.fromkeys(changes)]})
     write(RECORD, f"{text}\n".encode())
 
 
-def _put(change: Change, qconf: Qconf) -> None:
+def _put(change: GridChange, qconf: Qconf) -> None:
     after = change.after or ""
     match change.kind:
         case "queue attribute" | "environment attribute":
@@ -118,7 +118,7 @@ def _put(change: Change, qconf: Qconf) -> None:
             qconf.do("-au", change.name, "arusers")
 
 
-def _remove(change: Change, qconf: Qconf) -> bool:
+def _remove(change: GridChange, qconf: Qconf) -> bool:
     """Whether it could be taken back; what was never done, or is gone, counts as taken back."""
     match change.kind:
         case "queue attribute" | "environment attribute":

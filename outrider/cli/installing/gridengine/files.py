@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.cli.errors import MissingPartError
+from outrider.cli.installing.common import headfiles, nodefiles
+from outrider.cli.installing.common.headfiles import file
+from outrider.cli.installing.common.nodefiles import NodeKit
 from outrider.cli.installing.common.placing import Json
-from outrider.cli.installing.common.running import Runner
-from outrider.cli.installing.common.shipped import GRIDENGINE, GUARD, package_file, shipped
-from outrider.cli.installing.gridengine.plan import FOLDER, UNIT_PART
-from outrider.cli.installing.slurm.headfiles import CONFIG, CONTROL_PORT, KEY, RELAY_PORT, UNIT, file, unit
-from outrider.cli.installing.slurm.nodefiles import HOOK, PROGRAM, PYZ, Kit, Ports, as_folders, pyz
-from outrider.cli.installing.slurm.nodefiles import UNIT as NODE_UNIT
-from outrider.cli.installing.slurm.nodefiles import unit as node_unit
+from outrider.cli.installing.common.ports import Ports
+from outrider.cli.installing.common.running import ProgramRunner
+from outrider.cli.installing.common.shipped import shipped
+from outrider.cli.installing.gridengine.plan import FOLDER
 
+SHIPPED = {
+    "prolog.sh": "prolog/gridengine-prolog",
+    "epilog.sh": "epilog/gridengine-epilog",
+    "pe-start.sh": "prolog/gridengine-pe-start",
+    "starter": "prolog/gridengine-starter",
+    "shepherd": "prolog/gridengine-shepherd",
+    "outrider_jsv.py": "plugins/gridengine/outrider_jsv.py",
+    "outrider_client_jsv.py": "plugins/gridengine/outrider_client_jsv.py",
+}
+"""What has which name in FOLDER, and where it is in Outrider."""
+GUARD = "prolog/gridengine-guard.c"
 ON_HEAD = ("outrider_jsv.py", "outrider_client_jsv.py")
 ON_NODES = ("prolog.sh", "epilog.sh", "pe-start.sh", "starter", "shepherd")
 GUARDED = ("prolog", "epilog", "pe-start")
@@ -38,76 +50,43 @@ class GridHead:
     root: str
     cell: str
     commands: str
-    has_systemd: bool
     key: bytes | None
     parts: frozenset[str]
 
 
-def folders(head: GridHead) -> list[Json]:
-    owner = "" if head.user == "root" else head.user
-    return [*as_folders(FOLDERS), {"path": "/var/lib/outrider", "mode": 0o711, "owner": owner}]
-
-
 def head_files(head: GridHead) -> list[Json]:
     """Everything, with its content."""
-    owner = "" if head.user == "root" else head.user
-    found = [file(f"{FOLDER}/{name}", shipped(GRIDENGINE[name]), mode=0o755) for name in ON_HEAD]
-    if head.key is not None:
-        found.append(file(KEY, head.key, mode=0o600, owner=owner, is_config=True))
-    found.append(file(CONFIG, configuration(head).encode(), owner=owner, is_config=True))
-    if head.has_systemd and UNIT_PART in head.parts:
-        found.append(file(UNIT, unit(head.user)))
-    return found
+    return _shipped(ON_HEAD) + headfiles.service_files(configuration(head), head.user, head.key, head.parts)
 
 
 def configuration(head: GridHead) -> str:
-    """outriderd.yaml for this site: few keys, all others have defaults."""
+    """outriderd.yaml for this site."""
     environments = " ".join(f"{name}={slots}" for slots, name in head.environments)
-    return "\n".join(
-        [
-            "# Written by outrider init gridengine. Every key is in docs/outriderd.md; check changes with",
-            "# outriderd --check, then restart the service.",
-            "version: 1",
-            "site: gridengine",
-            "# What all transfers together may take of the network, in bytes a second.",
-            "link: {rate: 125MB}",
-            "# How often the queue is looked at for jobs that name an image.",
-            "timings: {look: 10s}",
-            "backend:",
-            "  kind: gridengine",
-            "  gridengine:",
-            f"    root: {head.root}",
-            f"    cell: {head.cell}",
-            f"    commands: {head.commands}",
-            f"    account: {head.account}",
-            f"    work_queue: {head.work_queue}",
-            f"    reservation_queue: {head.reservation_queue}",
-            f"    environments: {environments}",
-            f"    duration_offset: {head.duration_offset_s}s",
-            f"  key: {KEY}",
-            f"  control_port: {CONTROL_PORT}",
-            f"  relay_port: {RELAY_PORT}",
-            "",
-        ]
-    )
+    backend = [
+        f"root: {head.root}",
+        f"cell: {head.cell}",
+        f"commands: {head.commands}",
+        f"account: {head.account}",
+        f"work_queue: {head.work_queue}",
+        f"reservation_queue: {head.reservation_queue}",
+        f"environments: {environments}",
+        f"duration_offset: {head.duration_offset_s}s",
+    ]
+    return headfiles.configuration("gridengine", "gridengine", backend)
 
 
-def kit(ports: Ports, key: bytes, runner: Runner) -> Kit:
+def kit(ports: Ports, key: bytes, runner: ProgramRunner) -> NodeKit:
     """What each node gets. The guard is made on this machine, for nodes of its kind."""
     guard = _guard(runner)
-    files = [
-        file(PYZ, pyz(), mode=0o755, restarts=True),
-        {"path": PROGRAM, "link": PYZ},
-        file(HOOK, package_file("cachemgr", "hook.py")),
-        *(file(f"{FOLDER}/{name}", shipped(GRIDENGINE[name]), mode=0o755) for name in ON_NODES),
-        *(file(f"{FOLDER}/{name}", guard, mode=0o755) for name in GUARDED),
-        file(KEY, key, mode=0o600, restarts=True),
-        file(NODE_UNIT, node_unit(), restarts=True),
-    ]
-    return Kit(files=tuple(files), folders=as_folders(FOLDERS), ports=ports)
+    guards = [file(f"{FOLDER}/{name}", guard, mode=0o755) for name in GUARDED]
+    return nodefiles.kit(_shipped(ON_NODES) + guards, FOLDERS, ports, key)
 
 
-def _guard(runner: Runner) -> bytes:
+def _shipped(names: Iterable[str]) -> list[Json]:
+    return [file(f"{FOLDER}/{name}", shipped(SHIPPED[name]), mode=0o755) for name in names]
+
+
+def _guard(runner: ProgramRunner) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "guard.c", Path(folder) / "guard"
         source.write_bytes(shipped(GUARD))

@@ -38,7 +38,7 @@ Kind = Literal["queue attribute", "environment attribute", "configuration", "com
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Change:
+class GridChange:
     """One object's value as it was and as it is to be; None where there is none."""
 
     kind: Kind
@@ -71,8 +71,8 @@ class GridWishes:
 class GridPlan:
     """First the objects, which change nothing for anybody; once nodes have hooks, what leads to them."""
 
-    objects: tuple[Change, ...]
-    hooks: tuple[Change, ...]
+    objects: tuple[GridChange, ...]
+    hooks: tuple[GridChange, ...]
     environments: tuple[tuple[int, str], ...]
     duration_offset_s: int
     advice: tuple[str, ...]
@@ -81,7 +81,7 @@ class GridPlan:
     """What is as it should be, and could be faster."""
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[GridChange, ...]:
         return (*self.objects, *self.hooks)
 
 
@@ -93,16 +93,17 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     pe_list = " ".join(dict.fromkeys([*named, *environments.values()]))
     objects = [*_people(site, wishes), *_complex(site)]
     objects += [
-        Change(kind="environment", name=name, after=_environment(name, slots)) for slots, name in made.items()
+        GridChange(kind="environment", name=name, after=_environment(name, slots))
+        for slots, name in made.items()
     ]
     objects += _tightened(site, environments.values())
     objects += _attribute(site, site.work_queue, "pe_list", pe_list)
     if wishes.reservation_queue not in site.queues:
         text = _reservations(site, wishes.reservation_queue, pe_list)
-        objects.append(Change(kind="queue", name=wishes.reservation_queue, after=text))
+        objects.append(GridChange(kind="queue", name=wishes.reservation_queue, after=text))
     objects += _subordinated(site, wishes.reservation_queue)
     if not value(site.configuration, "max_advance_reservations"):
-        objects.append(Change(kind="configuration", name="", key="max_advance_reservations", after="0"))
+        objects.append(GridChange(kind="configuration", name="", key="max_advance_reservations", after="0"))
     offset_s = site.duration_offset_s
     # Where there are reservations already, they were made for the one that there is.
     if (
@@ -112,7 +113,7 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     ):
         before, offset_s = value(site.scheduler, "params"), OFFSET_S
         after = with_offset(before, offset_s)
-        objects.append(Change(kind="scheduler", name="", key="params", before=before, after=after))
+        objects.append(GridChange(kind="scheduler", name="", key="params", before=before, after=after))
     troubles = [*_foreign_hooks(site, wishes), *_foreign_shepherd(site, wishes)]
     troubles += _foreign_filter(site, wishes)
     hooks = [*_shepherd(site, wishes), *_hooks(site, wishes), *_starts(site, wishes, made)]
@@ -124,16 +125,16 @@ def plan(site: GridSite, wishes: GridWishes) -> GridPlan:
     )  # fmt: skip
 
 
-def _people(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+def _people(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
     if wishes.account not in site.managers:
-        yield Change(kind="manager", name=wishes.account, after="")
+        yield GridChange(kind="manager", name=wishes.account, after="")
     if wishes.account not in site.reservers:
-        yield Change(kind="reserver", name=wishes.account, after="")
+        yield GridChange(kind="reserver", name=wishes.account, after="")
 
 
-def _complex(site: GridSite) -> Iterator[Change]:
+def _complex(site: GridSite) -> Iterator[GridChange]:
     if not value(site.complexes, COMPLEX):
-        yield Change(kind="complex", name=COMPLEX, after=COMPLEX_LINE)
+        yield GridChange(kind="complex", name=COMPLEX, after=COMPLEX_LINE)
 
 
 def _environments(site: GridSite) -> Iterator[tuple[int, str]]:
@@ -157,12 +158,12 @@ def _controls_slaves(environment: str) -> bool:
     return value(environment, "control_slaves") == "TRUE"
 
 
-def _tightened(site: GridSite, names: Iterable[str]) -> Iterator[Change]:
+def _tightened(site: GridSite, names: Iterable[str]) -> Iterator[GridChange]:
     """Environments of an earlier installation, which did not let programs start others."""
     for name in names:
         text = site.environments.get(name, "")
         if text and name.startswith("outrider") and not _controls_slaves(text):
-            yield Change(
+            yield GridChange(
                 kind="environment attribute", name=name, key="control_slaves", before="FALSE", after="TRUE"
             )
 
@@ -197,13 +198,13 @@ def _reservations(site: GridSite, name: str, pe_list: str) -> str:
     return with_values(site.work, values)
 
 
-def _attribute(site: GridSite, queue: str, key: str, after: str) -> Iterator[Change]:
+def _attribute(site: GridSite, queue: str, key: str, after: str) -> Iterator[GridChange]:
     before = value(site.queues.get(queue, ""), key)
     if before != after and words(before) != words(after):
-        yield Change(kind="queue attribute", name=queue, key=key, before=before or "NONE", after=after)
+        yield GridChange(kind="queue attribute", name=queue, key=key, before=before or "NONE", after=after)
 
 
-def _subordinated(site: GridSite, queue: str) -> Iterator[Change]:
+def _subordinated(site: GridSite, queue: str) -> Iterator[GridChange]:
     before = value(site.work, "subordinate_list")
     if f"{queue}=1" not in words(before):
         others = [] if before in NOTHING else [before]
@@ -216,7 +217,7 @@ def hook(part: str, queue: str, wishes: GridWishes) -> str:
     return HOOKS[part] + (RESERVED if is_reserved else "")
 
 
-def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
     for queue in (site.work_queue, wishes.reservation_queue):
         # Until it is made, the queue of reservations is like the other one.
         if _is_unshielded(site.queues.get(queue, site.work), site, wishes):
@@ -225,14 +226,16 @@ def _hooks(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
             before = value(site.queues.get(queue, ""), key) or "NONE"
             after = hook(part, queue, wishes)
             if part in wishes.parts and before != after and _is_free(before, part):
-                yield Change(kind="queue attribute", name=queue, key=key, before=before, after=after)
+                yield GridChange(kind="queue attribute", name=queue, key=key, before=before, after=after)
 
 
-def _shepherd(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+def _shepherd(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
     """First of all: without it, hooks of jobs that have a terminal put their queue in error."""
     before = value(site.configuration, SHEPHERD_KEY)
     if SHEPHERD_PART in wishes.parts and before in NOTHING:
-        yield Change(kind="configuration", name="", key=SHEPHERD_KEY, before=before or None, after=SHEPHERD)
+        yield GridChange(
+            kind="configuration", name="", key=SHEPHERD_KEY, before=before or None, after=SHEPHERD
+        )
 
 
 def _is_unshielded(queue: str, site: GridSite, wishes: GridWishes) -> bool:
@@ -256,31 +259,31 @@ def _is_free(found: str, part: str) -> bool:
     return found in NOTHING or found.removesuffix(RESERVED) == HOOKS[part]
 
 
-def _starts(site: GridSite, wishes: GridWishes, made: dict[int, str]) -> Iterator[Change]:
+def _starts(site: GridSite, wishes: GridWishes, made: dict[int, str]) -> Iterator[GridChange]:
     """The start of each parallel environment that has none of its own."""
     if "pe-start" not in wishes.parts:
         return
     for name, text in {**dict.fromkeys(made.values(), ""), **site.environments}.items():
         before = value(text, "start_proc_args") or "NONE"
         if before in NO_START:
-            yield Change(
+            yield GridChange(
                 kind="environment attribute", name=name, key="start_proc_args", before=before, after=PE_START
             )
 
 
-def _filter(site: GridSite, wishes: GridWishes) -> Iterator[Change]:
+def _filter(site: GridSite, wishes: GridWishes) -> Iterator[GridChange]:
     if FILTER_PART not in wishes.parts:
         return
     allowed = value(site.configuration, "jsv_allowed_mod")
     after = ",".join(dict.fromkeys([*words(allowed or ALLOWED_BY_DEFAULT), *ALLOWED]))
     if words(allowed) != words(after):
-        yield Change(
+        yield GridChange(
             kind="configuration", name="", key="jsv_allowed_mod", before=allowed or None, after=after
         )
     before = value(site.configuration, "jsv_url")
     ours = filter_url(wishes.account)
     if before in NOTHING:
-        yield Change(kind="configuration", name="", key="jsv_url", before=before or None, after=ours)
+        yield GridChange(kind="configuration", name="", key="jsv_url", before=before or None, after=ours)
 
 
 def filter_url(account: str) -> str:

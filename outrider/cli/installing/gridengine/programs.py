@@ -7,7 +7,7 @@ import glob
 import os
 import shutil
 
-from outrider.cli.installing.common.running import Runner
+from outrider.cli.installing.common.running import ProgramRunner
 
 USUAL = "/usr/bin"
 DEBIAN = "/usr/lib/gridengine"
@@ -18,7 +18,7 @@ NEEDED = (
 """What outriderd asks."""
 
 
-def folder_of_commands(root: str, cell: str, runner: Runner) -> str:
+def folder_of_commands(root: str, cell: str, runner: ProgramRunner) -> str:
     """The folder for the service's configuration: of programs, if they do without what a script sets."""
     found = shutil.which("qconf")
     usual = os.path.dirname(found) if found else USUAL

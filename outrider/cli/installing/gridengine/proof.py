@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
 from outrider.cli.errors import InputError, OutputError
-from outrider.cli.installing.common.running import Runner
+from outrider.cli.installing.common.running import ProgramRunner
 from outrider.cli.installing.gridengine.carrying import Qconf
 from outrider.cli.installing.gridengine.plan import COMPLEX, HOOKS, KEYS, SHEPHERD, SHEPHERD_KEY
 from outrider.cli.installing.gridengine.site import GridSite, value, with_values
@@ -46,7 +46,7 @@ def prove(
     site: GridSite,
     node: str,
     user: str,
-    runner: Runner,
+    runner: ProgramRunner,
     clock: Clock,
     *,
     hooks: Mapping[str, str] = HOOKS,
@@ -67,7 +67,13 @@ def prove(
 
 
 def prove_sessions(
-    site: GridSite, node: str, user: str, runner: Runner, *, clock: Clock, hooks: Mapping[str, str] = HOOKS
+    site: GridSite,
+    node: str,
+    user: str,
+    runner: ProgramRunner,
+    *,
+    clock: Clock,
+    hooks: Mapping[str, str] = HOOKS,
 ) -> None:
     """Has ten interactive jobs run through the hooks on one node, one of them interrupted."""
     qconf = Qconf(runner)
@@ -127,7 +133,7 @@ def _queue(
     node: str,
     hooks: Mapping[str, str],
     qconf: Qconf,
-    runner: Runner,
+    runner: ProgramRunner,
     clock: Clock,
     *,
     slots: int = 1,
@@ -153,7 +159,7 @@ def _queue(
         _away(qconf, runner, clock)
 
 
-def _away(qconf: Qconf, runner: Runner, clock: Clock) -> None:
+def _away(qconf: Qconf, runner: ProgramRunner, clock: Clock) -> None:
     """Also what an earlier proof has left that was killed. A queue goes when its last job has ended."""
     until_s = clock.monotonic_s() + ENDED_S
     while qconf.shown("-sq", QUEUE):
@@ -165,7 +171,7 @@ def _away(qconf: Qconf, runner: Runner, clock: Clock) -> None:
         qconf.do("-dp", ENVIRONMENT)
 
 
-def _watch(job: str, node: str, runner: Runner, clock: Clock) -> None:
+def _watch(job: str, node: str, runner: ProgramRunner, clock: Clock) -> None:
     until_s = clock.monotonic_s() + WITHIN_S
     while True:
         _check_queue(node, runner)
@@ -185,14 +191,14 @@ def _watch(job: str, node: str, runner: Runner, clock: Clock) -> None:
         clock.sleep(PAUSE_S)
 
 
-def _check_queue(node: str, runner: Runner) -> None:
+def _check_queue(node: str, runner: ProgramRunner) -> None:
     told = runner.run(["qstat", "-f", "-explain", "E", "-q", QUEUE])
     if "E" in _state(runner):
         lines = " ".join(line.strip() for line in told.output.splitlines() if "ERROR" in line.upper())
         raise ProofFailed(f"the hooks disable the queue on {node}: {lines or told.output}")
 
 
-def _end_all(runner: Runner, clock: Clock) -> None:
+def _end_all(runner: ProgramRunner, clock: Clock) -> None:
     """What an interrupted session has left."""
     shown = _xml(runner, ["qstat", "-u", "*", "-q", QUEUE, "-xml"])
     for each in shown.iter("job_list"):
@@ -200,7 +206,7 @@ def _end_all(runner: Runner, clock: Clock) -> None:
             _end(each.findtext("JB_job_number") or "", runner, clock)
 
 
-def _end(job: str, runner: Runner, clock: Clock) -> None:
+def _end(job: str, runner: ProgramRunner, clock: Clock) -> None:
     until_s = clock.monotonic_s() + ENDED_S
     while _job_state(job, runner) is not None:
         is_late = clock.monotonic_s() > until_s
@@ -210,12 +216,12 @@ def _end(job: str, runner: Runner, clock: Clock) -> None:
         clock.sleep(PAUSE_S)
 
 
-def _state(runner: Runner) -> str:
+def _state(runner: ProgramRunner) -> str:
     shown = _xml(runner, ["qstat", "-f", "-q", QUEUE, "-xml"])
     return "".join(each.findtext("state") or "" for each in shown.iter("Queue-List"))
 
 
-def _job_state(job: str, runner: Runner) -> str | None:
+def _job_state(job: str, runner: ProgramRunner) -> str | None:
     """Nothing, once it is gone."""
     shown = _xml(runner, ["qstat", "-u", "*", "-xml"])
     for each in shown.iter("job_list"):
@@ -224,7 +230,7 @@ def _job_state(job: str, runner: Runner) -> str | None:
     return None
 
 
-def _xml(runner: Runner, argv: Sequence[str]) -> ElementTree.Element:
+def _xml(runner: ProgramRunner, argv: Sequence[str]) -> ElementTree.Element:
     done = runner.run(argv)
     if not done.is_good:
         raise OutputError(f"{argv[0]} tells nothing: {done.reason}")

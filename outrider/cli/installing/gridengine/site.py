@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from outrider.cli.errors import InputError, MissingPartError
-from outrider.cli.installing.common.running import Runner
+from outrider.cli.installing.common.running import ProgramRunner
 from outrider.rms.gridengine.parsing import duration_s
 
 NOTHING = ("", "NONE", "none")
-GLOBAL_KEYS = ("prolog", "epilog", "jsv_url", "jsv_allowed_mod", "max_advance_reservations", "min_uid")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_ARCH", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 _OWN = re.compile(r"\[([^=\[\]]+)=([^\[\]]*)\]")
 _OFFSET = re.compile(r"\bDURATION_OFFSET=(\d+)", re.IGNORECASE)
@@ -49,7 +48,7 @@ class GridSite:
         return tuple(sorted(int(each) for each in found if each.isdigit() and each != "0"))
 
 
-def read_site(runner: Runner, work_queue: str, others: tuple[str, ...]) -> GridSite:
+def read_site(runner: ProgramRunner, work_queue: str, others: tuple[str, ...]) -> GridSite:
     """Ask for everything. `others` are queues that may be there. Raises InputError."""
 
     def asked(*argv: str) -> str:

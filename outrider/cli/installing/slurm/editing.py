@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from outrider.cli.errors import OutputError
-from outrider.cli.installing.common.marking import LUA, SLURM, Marks, is_marked, restored
-from outrider.cli.installing.slurm.plan import Edit
+from outrider.cli.installing.common.writing import write
+from outrider.cli.installing.slurm.marking import LUA, SLURM, Marks, is_marked, restored
+from outrider.cli.installing.slurm.plan import FileEdit
 from outrider.cli.installing.slurm.siteconf import decoded, encoded
 
 BACKUP = ".before-outrider"
 SECOND_NS = 1_000_000_000
-NEW = ".outrider-new"
 
 
 def read_text(path: str) -> str | None:
@@ -26,7 +26,7 @@ def read_text(path: str) -> str | None:
         raise OutputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def apply(edits: Sequence[Edit]) -> None:
+def apply(edits: Sequence[FileEdit]) -> None:
     """Make each change, unless the file has become another since it was read."""
     for edit in edits:
         if read_text(edit.path) != edit.present:
@@ -72,32 +72,6 @@ def touch(path: str) -> None:
         os.utime(path)
         next_ns = os.stat(path).st_mtime_ns + SECOND_NS
         os.utime(path, ns=(next_ns, next_ns))
-
-
-def write(path: str, content: bytes, *, like: str = "", mode: int = 0o644) -> None:
-    """Replace a file at once, or not at all; mode and owner are those of `like`."""
-    final = os.path.realpath(path)
-    beside = f"{final}{NEW}"
-    try:
-        with open(
-            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb"
-        ) as file:
-            file.write(content)
-            if like:
-                found = os.stat(like)
-                os.fchown(file.fileno(), found.st_uid, found.st_gid)
-                mode = found.st_mode & 0o7777
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, final)
-        folder = os.open(os.path.dirname(final), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _marks(path: str) -> Marks:

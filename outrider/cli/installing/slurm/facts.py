@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.cli.errors import InputError
-from outrider.cli.installing.common.running import Runner
+from outrider.cli.installing.common.running import ProgramRunner
 from outrider.cli.installing.slurm.siteconf import SiteConf, read_site
 
 USUAL = (
@@ -26,7 +26,7 @@ _SHOWN = re.compile(r"(?m)^([^\s\[]+)(?:\[\d+\])?\s*= ?(.*)$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class SlurmFacts:
     """What was found."""
 
     site: SiteConf
@@ -50,12 +50,12 @@ class Facts:
         return "enable_configless" in self.site.value("SlurmctldParameters").lower()
 
 
-def gather(conf: str | None, environment: Mapping[str, str], runner: Runner) -> Facts:
+def gather(conf: str | None, environment: Mapping[str, str], runner: ProgramRunner) -> SlurmFacts:
     """Look at everything. Raises InputError if there is no slurm.conf to be read."""
     path = conf_path(conf, environment)
     said = runner.run(["scontrol", "show", "config"])
     version = runner.run(["scontrol", "--version"]).output.strip()
-    return Facts(
+    return SlurmFacts(
         site=read_site(path, read_bytes),
         version=version_of(version),
         version_text=version.rpartition(" ")[2] or "unknown",

@@ -44,7 +44,7 @@ HOOKS = (PROLOG, EPILOG, TASK_PROLOG, PROLOG_SLURMCTLD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Composed:
+class ComposedHook:
     """What the key has to say (None: as it is), what has to be placed, and what stands in the way."""
 
     hook: Hook
@@ -61,13 +61,13 @@ class Composed:
         return f"{WRAPPERS}/{self.hook.name}"
 
 
-def composed(hook: Hook, site: SiteConf, *, can_be_several: bool) -> Composed:
+def composed(hook: Hook, site: SiteConf, *, can_be_several: bool) -> ComposedHook:
     """Ours beside the site's. `can_be_several`: since 24.05 each line of such a key adds a program."""
     found = site.all(hook.key)
     if not found:
         return _alone(hook)
     if (len(found) > 1 and can_be_several) or "," in found[-1].value:
-        return Composed(
+        return ComposedHook(
             hook=hook,
             before=found[-1].value,
             wrapper=_wrapper(hook, ""),
@@ -79,30 +79,30 @@ def composed(hook: Hook, site: SiteConf, *, can_be_several: bool) -> Composed:
         return _alone(hook, value)
     path = posixpath.join(site.folder, value)
     if path == f"{WRAPPERS}/{hook.name}":
-        return Composed(hook=hook, before=value, wrapper=_wrapper(hook, ""))
+        return ComposedHook(hook=hook, before=value, wrapper=_wrapper(hook, ""))
     if not _SPECIAL.isdisjoint(value):
         return _in_pattern(hook, path, found[-1].place)
-    wrapper = Composed(hook=hook, before=value, wrapper=_wrapper(hook, path))
-    return Composed(hook=hook, before=value, value=wrapper.wrapper_path, wrapper=wrapper.wrapper)
+    wrapper = ComposedHook(hook=hook, before=value, wrapper=_wrapper(hook, path))
+    return ComposedHook(hook=hook, before=value, value=wrapper.wrapper_path, wrapper=wrapper.wrapper)
 
 
-def _alone(hook: Hook, before: str = "") -> Composed:
-    found = Composed(hook=hook, before=before, wrapper=_wrapper(hook, ""))
+def _alone(hook: Hook, before: str = "") -> ComposedHook:
+    found = ComposedHook(hook=hook, before=before, wrapper=_wrapper(hook, ""))
     return replace(found, value=found.wrapper_path)
 
 
-def _in_pattern(hook: Hook, pattern: str, place: str) -> Composed:
+def _in_pattern(hook: Hook, pattern: str, place: str) -> ComposedHook:
     folder, _, names = pattern.rpartition("/")
     name = names.replace("*", NAME_IN_PATTERN, 1).replace("*", "")
     if not _SPECIAL.isdisjoint(name) or not _SPECIAL.isdisjoint(folder) or not fnmatchcase(name, names):
-        return Composed(
+        return ComposedHook(
             hook=hook,
             before=pattern,
             wrapper=_wrapper(hook, ""),
             trouble=f"{place}: no name for {hook.key}={pattern} can be guessed: "
             f"let a name that it matches point to {WRAPPERS}/{hook.name}, and use --without-{hook.name}",
         )
-    return Composed(hook=hook, before=pattern, link=f"{folder}/{name}", wrapper=_wrapper(hook, ""))
+    return ComposedHook(hook=hook, before=pattern, link=f"{folder}/{name}", wrapper=_wrapper(hook, ""))
 
 
 _UNABLE = "outrider: Outrider's own files on this node cannot be run: tell the administrator"

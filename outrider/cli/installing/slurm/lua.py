@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from outrider.cli.installing.common.marking import LUA, changed, restored
+from outrider.cli.installing.slurm.marking import LUA, changed, restored
 
 _RETURN = re.compile(r"return\b(?:[ \t]+[\w.]+)?[ \t]*;?")
 

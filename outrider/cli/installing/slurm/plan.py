@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from outrider.cli.installing.common.marking import LUA, SLURM, Replacement, changed, restored
-from outrider.cli.installing.slurm.hooks import HOOKS, PROLOG, PROLOG_SLURMCTLD, Composed, composed
+from outrider.cli.installing.slurm.hooks import HOOKS, PROLOG, PROLOG_SLURMCTLD, ComposedHook, composed
 from outrider.cli.installing.slurm.lua import CLI, SUBMIT, Filter, lines, with_ours
+from outrider.cli.installing.slurm.marking import LUA, SLURM, Replacement, changed, restored
 from outrider.cli.installing.slurm.siteconf import Located, SiteConf
 from outrider.cli.installing.slurm.timeouts import batch_start_s, timeouts
 
@@ -28,7 +28,7 @@ _PLUGINS = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Edit:
+class FileEdit:
     """A file of the site's with our lines in it. `present` is what it says now, None if there is none."""
 
     path: str
@@ -39,11 +39,11 @@ class Edit:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
+class SlurmPlan:
     """The changes to the site's own files, the hooks as they are composed, and what people have to know."""
 
-    edits: tuple[Edit, ...]
-    hooks: tuple[Composed, ...]
+    edits: tuple[FileEdit, ...]
+    hooks: tuple[ComposedHook, ...]
     settings: tuple[tuple[str, str], ...]
     advice: tuple[str, ...]
     troubles: tuple[str, ...]
@@ -55,7 +55,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Texts:
+class SiteTexts:
     """The files beside slurm.conf that may have to change; None where there is none."""
 
     submit: str | None
@@ -64,8 +64,13 @@ class Texts:
 
 
 def plan(
-    site: SiteConf, texts: Texts, parts: frozenset[str], version: tuple[int, ...], *, has_spank: bool = False
-) -> Plan:
+    site: SiteConf,
+    texts: SiteTexts,
+    parts: frozenset[str],
+    version: tuple[int, ...],
+    *,
+    has_spank: bool = False,
+) -> SlurmPlan:
     """Everything for the parts that are wanted."""
     hooks = tuple(
         composed(hook, site, can_be_several=version >= MANY_PROGRAMS) for hook in HOOKS if hook.name in parts
@@ -82,7 +87,7 @@ def plan(
             troubles += _dormant(site, part, kind, text)
     if has_spank:
         edits.append(_plugstack_edit(site, texts.plugstack))
-    return Plan(
+    return SlurmPlan(
         edits=tuple(each for each in edits if each.after != each.present),
         hooks=hooks,
         settings=tuple(sorted(wanted.items())),
@@ -117,7 +122,7 @@ def _dormant(site: SiteConf, part: str, kind: Filter, text: str | None) -> list[
     ]
 
 
-def _conf_edits(site: SiteConf, wanted: Mapping[str, str]) -> list[Edit]:
+def _conf_edits(site: SiteConf, wanted: Mapping[str, str]) -> list[FileEdit]:
     changes: dict[str, dict[tuple[int, int], list[tuple[Located, str]]]] = {}
     added = []
     for key, value in wanted.items():
@@ -134,7 +139,7 @@ def _conf_edits(site: SiteConf, wanted: Mapping[str, str]) -> list[Edit]:
             for (first, end), group in sorted(changes.get(file.path, {}).items())
         ]
         more = added if file is site.main else []
-        edits[file.path] = Edit(
+        edits[file.path] = FileEdit(
             path=file.path,
             present=file.present,
             after=changed(file.own, SLURM, replacements, more),
@@ -152,9 +157,9 @@ def _line(group: list[tuple[Located, str]]) -> str:
     return text
 
 
-def _lua_edit(site: SiteConf, kind: Filter, text: str | None) -> Edit:
+def _lua_edit(site: SiteConf, kind: Filter, text: str | None) -> FileEdit:
     path = f"{site.folder}/{kind.name}"
-    return Edit(
+    return FileEdit(
         path=path,
         present=text,
         after=with_ours(text or "", kind, path),
@@ -162,10 +167,10 @@ def _lua_edit(site: SiteConf, kind: Filter, text: str | None) -> Edit:
     )
 
 
-def _plugstack_edit(site: SiteConf, text: str | None) -> Edit:
+def _plugstack_edit(site: SiteConf, text: str | None) -> FileEdit:
     path = f"{site.folder}/plugstack.conf"
     line = f"optional {SPANK_FILE}"
-    return Edit(
+    return FileEdit(
         path=path,
         present=text,
         after=changed(restored(text or "", SLURM, path), SLURM, added=(line,)),

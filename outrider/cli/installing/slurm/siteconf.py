@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from outrider.cli.errors import InputError
-from outrider.cli.installing.common.marking import SLURM, restored
+from outrider.cli.installing.slurm.marking import SLURM, restored
 from outrider.cli.installing.slurm.slurmconf import Setting, included, logical_lines, node_lines, settings
 
 MOST_FILES = 100

@@ -317,7 +317,7 @@ class ReadersSection(Section):
         return self
 
 
-class ImageSection(Section):
+class NamedImageSection(Section):
     """An image that users may name without knowing where it is. The administrator vouches for it."""
 
     uri: Uri = Field(description="where it is")
@@ -381,7 +381,7 @@ class Config(Section):
     administrators: AdministratorsSection = Field(
         default_factory=all_defaults(AdministratorsSection), description="who may see and do everything"
     )
-    images: Annotated[dict[Name, ImageSection], BeforeValidator(mapping_of_names)] = Field(
+    images: Annotated[dict[Name, NamedImageSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
     )
     backend: BackendSection = Field(description="the batch system, and where the nodes are")

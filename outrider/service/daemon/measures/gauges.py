@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from outrider.service.answers import Status
 from outrider.service.meter import Meter
 from outrider.service.ports import NodeReport
-from outrider.store.promise import PromiseWrites
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
+from outrider.store.sqlite_writes import SqlitePromiseWrites
 
 
 def show_status(status: Status, meter: Meter) -> None:
@@ -60,7 +60,7 @@ class PoolGauges:
         self._meter.set("outrider_pool_most_used_ratio", fullest)
 
 
-class MeteredStore(Store):
+class MeteredStore(SqliteStore):
     """A store that tells how long it takes until a promise is on the disk."""
 
     def measure(self, meter: Meter, monotonic_s: Callable[[], float]) -> None:
@@ -69,7 +69,7 @@ class MeteredStore(Store):
         self._monotonic_s = monotonic_s
 
     @contextmanager
-    def promise(self) -> Iterator[PromiseWrites]:
+    def promise(self) -> Iterator[SqlitePromiseWrites]:
         with super().promise() as promise:
             yield promise
             # What follows is the commit, which the block's end brings about.

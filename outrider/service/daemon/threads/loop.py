@@ -23,6 +23,7 @@ from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.shares import Share
 from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, Change, SteadyClock
+from outrider.collector import collector_paused
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
 from outrider.service.daemon.log import TracingLog
@@ -34,7 +35,6 @@ from outrider.service.desk.desk import Event, Outcome
 from outrider.service.meter import Meter
 from outrider.service.ports import Call, Finished, Look, Result
 from outrider.service.requests import Asked, Caller, EndSubmission, Request, ShowStatus, Ticked, Woken
-from outrider.store.loading import collector_paused
 
 TURN_S = 1.0
 """At least so often the loop shows that it lives, and looks whether it promises if it did not."""

@@ -18,8 +18,8 @@ from outrider.metadata.policies import Policies
 from outrider.rms.base import RmsError, RmsJob, RmsNode
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.rms.twin import Twin
-from outrider.service.daemon.configuration.model import Config, ImageSection
-from outrider.service.daemon.errors import BackendError, InputError
+from outrider.service.daemon.configuration.model import Config, NamedImageSection
+from outrider.service.daemon.errors import BackendError, ServiceInputError
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
@@ -218,7 +218,7 @@ def catalogue_of(config: Config) -> Catalogue:
     )
 
 
-def _readers(name: str, image: ImageSection) -> Readers | None:
+def _readers(name: str, image: NamedImageSection) -> Readers | None:
     if image.readers is None:
         return None
     return Readers(
@@ -236,4 +236,6 @@ def _number(image: str, kind: str, name: str, look_up: Callable[[str], int]) -> 
     try:
         return look_up(name)
     except KeyError as error:
-        raise InputError(f"image {image}: there is no {kind} {name}; see images.{image}.readers") from error
+        raise ServiceInputError(
+            f"image {image}: there is no {kind} {name}; see images.{image}.readers"
+        ) from error

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.ownfolder import OwnFolder
-from outrider.service.daemon.errors import InputError
+from outrider.service.daemon.errors import ServiceInputError
 from outrider.service.meter import Log
 
 FOLDER = "begin"
@@ -54,7 +54,7 @@ class FolderBoard:
         try:
             self._folder()
         except BadRequest as error:
-            raise InputError(str(error)) from error
+            raise ServiceInputError(str(error)) from error
         except OSError:
             """Said when it is to be written: without it, hooks ask."""
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from cachemgr.base.errors import CacheError
 from cachemgr.base.steady import SteadyClock
 from cachemgr.network.keys import read_keys
-from outrider.rms import gridengine, slurm
 from outrider.rms.base import BatchSystem
 from outrider.rms.commands import PATH, Account, Output, Runner, account_of, run_process
 from outrider.rms.knocking import port_of
@@ -66,7 +65,10 @@ def make_cluster(
     ceiling: Ceiling,
     clock: SteadyClock,
 ) -> ClusterBackend:
-    """Raises BackendError if something is missing on this machine."""
+    """Raises BackendError if something is missing on this machine.
+
+    Only the batch system of this site is imported.
+    """
     if section.kind == "gridengine":
         rms: BatchSystem = _gridengine(section, clock, log)
     else:
@@ -89,27 +91,31 @@ def make_cluster(
 
 
 def _slurm(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
+    from outrider.rms import slurm
+
     path = _path("slurm", section.slurm.commands, SLURM_COMMANDS)
-    commands = slurm.Commands(
+    commands = slurm.SlurmCommands(
         run_process, configuration=section.slurm.conf or "", path=path, own_uid=os.geteuid()
     )
     return slurm.SlurmSystem(commands, clock=clock, log=log, account_of=account_of, shown=section.nodes or ())
 
 
 def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) -> BatchSystem:
+    from outrider.rms import gridengine
+
     found = section.gridengine
     variables = {
         "PATH": _path("gridengine", found.commands, GRIDENGINE_COMMANDS),
         "SGE_ROOT": found.root,
         "SGE_CELL": found.cell,
     }
-    commands = gridengine.Commands(
+    commands = gridengine.GridEngineCommands(
         _as_account(found.account),
         variables=variables,
         own_uid=os.geteuid(),
         told=lambda lost: log.warning("grid engine printed what is no xml", lost=lost),
     )
-    settings = gridengine.Settings(
+    settings = gridengine.GridEngineSettings(
         account=found.account,
         work_queue=found.work_queue,
         reservation_queue=found.reservation_queue,

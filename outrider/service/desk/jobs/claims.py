@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cachemgr.base.shares import BYTES, Share
-from outrider.core.images.reuse import Pool
+from outrider.core.images.pools import PlannedPool
 
 THING = "pool bytes of jobs that wait"
 PERCENT = 100
@@ -56,7 +56,9 @@ class Claims:
         if not own:
             del self._of_user[user]
 
-    def full(self, user: int, key: str, size_bytes: int, pools: Sequence[Pool], now_s: int) -> Iterator[int]:
+    def full(
+        self, user: int, key: str, size_bytes: int, pools: Sequence[PlannedPool], now_s: int
+    ) -> Iterator[int]:
         """The nodes on which a user has claimed too much for one image more."""
         for node, own_bytes in self._of_user.get(user, {}).items():
             limit_bytes = pools[node].limit_bytes
@@ -77,7 +79,7 @@ class Claims:
         """Note that a user would have claimed more."""
         self._refused[user] += 1
 
-    def shares(self, pools: Sequence[Pool]) -> list[Share]:
+    def shares(self, pools: Sequence[PlannedPool]) -> list[Share]:
         """By user, of all nodes together; who claims most comes first."""
         limit_bytes = sum(pool.limit_bytes or 0 for pool in pools) * self._share_percent // PERCENT
         rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.model import Image
 from outrider.metadata.joblines import JobLines
 from outrider.rms.base import RmsJob

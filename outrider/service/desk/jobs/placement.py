@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from outrider.core.besteffort.job_placement import (
-    NoWay,
-    Way,
-    Wish,
+    JobPlacement,
+    NoPlacement,
+    PlacementRequest,
     can_keep,
     drop_copy,
     hold,
     keep_copy,
-    lead,
     let_go,
+    place_job,
 )
-from outrider.core.nodes.busy import Busy, Taken
+from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.timeline import FOREVER, mask_of
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight
@@ -45,14 +45,14 @@ class Choosing:
         self._hauling = hauling
         self._log = log
         self._occupancy = Occupancy(site)
-        self._busy: Busy | None = None
+        self._busy: BusyForecast | None = None
         """None before the first look."""
         self._masks: dict[int, tuple[tuple[str, ...], int]] = {}
         """By its identity, a list of names that many jobs share, and its mask."""
         self._masks_before: dict[int, tuple[tuple[str, ...], int]] = {}
         """Those that were asked for before the last look: the others are forgotten."""
-        self._wishes: dict[str, tuple[RmsJob, JobImage, tuple[str, ...], Wish]] = {}
-        self._failures: dict[Wish, NoWay] = {}
+        self._wishes: dict[str, tuple[RmsJob, JobImage, tuple[str, ...], PlacementRequest]] = {}
+        self._failures: dict[PlacementRequest, NoPlacement] = {}
         self.searches = 0
         """How often nodes were searched for."""
 
@@ -79,9 +79,9 @@ class Choosing:
             return False
         anonymous = replace(wish, name="")
         way = self._failures.get(anonymous) or self._way(wish)
-        if isinstance(way, NoWay):
+        if isinstance(way, NoPlacement):
             self._failures[anonymous] = way
-            led.stage, led.words = Stage.WAITING, way.words
+            led.stage, led.words = Stage.WAITING, way.message
             return False
         self._failures.clear()
         led.stage, led.words = Stage.STAGING, ""
@@ -118,7 +118,7 @@ class Choosing:
         self._stand_on(wish, [node for _, node in starts[: wish.nodes_wanted]], here)
         return is_tried
 
-    def _may_be_better(self, wish: Wish, here_s: int) -> bool:
+    def _may_be_better(self, wish: PlacementRequest, here_s: int) -> bool:
         """Whether enough nodes may be free so early that a transfer there would be worth it."""
         assert self._busy is not None
         now_s = self._site.now_s
@@ -132,10 +132,14 @@ class Choosing:
                 return True
         return False
 
-    def _improve(self, led: Led, wish: Wish, here_s: int) -> bool:
+    def _improve(self, led: Led, wish: PlacementRequest, here_s: int) -> bool:
         """Bring a waiting job's image to other nodes, too, if it would start there much earlier."""
         way = self._way(wish)
-        if isinstance(way, NoWay) or way.start_s + BETTER_S >= here_s or not set(way.nodes) - set(led.copies):
+        if (
+            isinstance(way, NoPlacement)
+            or way.start_s + BETTER_S >= here_s
+            or not set(way.nodes) - set(led.copies)
+        ):
             return False
         if len(led.copies) + len(way.missing) > led.job.nodes_wanted + self._site.settings.most_copies:
             return False
@@ -201,7 +205,7 @@ class Choosing:
         for node in list(led.copies):
             self.drop(led, node)
 
-    def _take(self, led: Led, wish: Wish, way: Way) -> None:
+    def _take(self, led: Led, wish: PlacementRequest, way: JobPlacement) -> None:
         site = self._site
         # What it has already is kept as it is, and renewed with the rest.
         way = replace(way, lives=tuple(each for each in way.lives if each[0] not in led.copies))
@@ -213,16 +217,16 @@ class Choosing:
             self._hauling.join(led, node, life)
         self._stand_on(wish, way.nodes[: wish.nodes_wanted], way.start_s)
 
-    def _stand_on(self, wish: Wish, nodes: Sequence[int], start_s: int) -> None:
+    def _stand_on(self, wish: PlacementRequest, nodes: Sequence[int], start_s: int) -> None:
         assert self._busy is not None
         for node in nodes:
             end_s = start_s + wish.limit_s
             self._busy.take(Taken(node=node, start_s=start_s, end_s=end_s, amount=wish.need))
 
-    def _way(self, wish: Wish) -> Way | NoWay:
+    def _way(self, wish: PlacementRequest) -> JobPlacement | NoPlacement:
         site = self._site
         if self._busy is None:
-            return NoWay(words="the batch system has not been seen yet")
+            return NoPlacement(message="the batch system has not been seen yet")
         pools = site.book.pools
         full = mask_of(
             self._hauling.claims.full(
@@ -233,10 +237,10 @@ class Choosing:
         eligible = wish.eligible & ~(full & ~pools.mask_with(wish.image.key))
         if (eligible & site.book.available).bit_count() < wish.nodes_wanted and eligible != wish.eligible:
             self._hauling.claims.refuse(wish.user)
-            return NoWay(words=self._bound(wish))
+            return NoPlacement(message=self._bound(wish))
         wish = replace(wish, eligible=eligible)
         self.searches += 1
-        return lead(
+        return place_job(
             site.book,
             self._hauling.lane,
             self._hauling.slots(),
@@ -246,7 +250,7 @@ class Choosing:
             carried=frozenset(site.moving),
         )
 
-    def _bound(self, wish: Wish) -> str:
+    def _bound(self, wish: PlacementRequest) -> str:
         held = size(self._hauling.claims.held_by(wish.user))
         share = self._site.settings.user_share_percent
         return (
@@ -255,7 +259,7 @@ class Choosing:
             "started or are cancelled"
         )
 
-    def _starts(self, led: Led, wish: Wish) -> list[tuple[int, int]]:
+    def _starts(self, led: Led, wish: PlacementRequest) -> list[tuple[int, int]]:
         """When a job could start on each of the nodes that it was led to and that can be used, in order."""
         available = self._site.book.available
         return sorted(
@@ -264,7 +268,7 @@ class Choosing:
             if available >> node & 1
         )
 
-    def _free_s(self, wish: Wish, node: int, there_s: int) -> int:
+    def _free_s(self, wish: PlacementRequest, node: int, there_s: int) -> int:
         assert self._busy is not None
         return self._busy.free_from(node, wish.need, max(there_s, self._site.now_s), wish.limit_s)
 
@@ -281,7 +285,7 @@ class Choosing:
             self._masks[id(names)] = found
         return found[1]
 
-    def _wish(self, led: Led) -> Wish | str:
+    def _wish(self, led: Led) -> PlacementRequest | str:
         """What the core is asked; in words why it need not be. The same as long as nothing has changed."""
         job, image = led.job, led.image
         assert image is not None
@@ -296,7 +300,7 @@ class Choosing:
             self._wishes[led.key] = job, image, copiers, wish
         return wish
 
-    def _make_wish(self, led: Led, job: RmsJob, image: JobImage) -> Wish | str:
+    def _make_wish(self, led: Led, job: RmsJob, image: JobImage) -> PlacementRequest | str:
         site = self._site
         timeline = site.book.timeline
         need = packed(site, job.resources)
@@ -309,7 +313,7 @@ class Choosing:
             if until_s > site.now_s:
                 eligible &= ~(1 << node)
         most = max(job.nodes_wanted, site.settings.most_copies)
-        return Wish(
+        return PlacementRequest(
             name=led.owner,
             image=image.image,
             nodes_wanted=job.nodes_wanted,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
-from outrider.core.images.reuse import Life
-from outrider.core.links.lane import Cargo, Lane, Slots, slots_of
+from outrider.core.images.pools import Life
+from outrider.core.links.best_effort import BestEffortLink, BestEffortTransfer, Slots, slots_of
 from outrider.core.model import TransferClass
 from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
@@ -60,7 +60,7 @@ class Hauling:
         self._carriage = carriage
         self._log = log
         self._meter = meter
-        self.lane = Lane(
+        self.lane = BestEffortLink(
             rate_bytes_per_s=settings.link_rate_bytes_per_s,
             beside_rate_bytes_per_s=settings.best_effort_rate_bytes_per_s,
             is_relay=settings.shipping == "relay",
@@ -267,16 +267,16 @@ class Hauling:
         lane, now_s = self.lane, self._site.now_s
         return now_s + GUARD_S if lane.waiting else None
 
-    def left(self, cargo: Cargo) -> None:
+    def left(self, cargo: BestEffortTransfer) -> None:
         """A transfer has lost a node, and perhaps its last."""
         if self.lane.find(cargo.number) is None:
             self._ended(cargo)
 
-    def users(self, cargo: Cargo) -> list[str]:
+    def users(self, cargo: BestEffortTransfer) -> list[str]:
         """The jobs that wait for a transfer."""
         return sorted({key for node in cargo.nodes for key in self._users.get((cargo.number, node), {})})
 
-    def _ended(self, cargo: Cargo) -> None:
+    def _ended(self, cargo: BestEffortTransfer) -> None:
         self._rates.pop(cargo.number, None)
         self._moved.pop(cargo.number, None)
         self._gauges.pop(cargo.number, None)
@@ -311,7 +311,7 @@ class Hauling:
         """Whether transfers with deadlines have the link, and take more than next to nothing of it."""
         return any(not self._carriage.is_idle(each) for each in self._site.moving.values())
 
-    def _rate(self, cargo: Cargo) -> int:
+    def _rate(self, cargo: BestEffortTransfer) -> int:
         lane = self.lane
         full = lane.rate_bytes_per_s
         trickle = full // TRICKLE_SHARE
@@ -326,7 +326,7 @@ class Hauling:
             full = trickle
         return max(1, full)
 
-    def _set_rate(self, cargo: Cargo) -> None:
+    def _set_rate(self, cargo: BestEffortTransfer) -> None:
         rate = self._rate(cargo)
         if self._rates.get(cargo.number) == rate:
             return
@@ -338,18 +338,18 @@ class Hauling:
         for node in cargo.left:
             self._staff.set_rate(self._name(node), cargo.number, rate, self._site.now_s)
 
-    def _is_stuck(self, cargo: Cargo) -> bool:
+    def _is_stuck(self, cargo: BestEffortTransfer) -> bool:
         """Whether next to nothing comes of what it may take."""
         if self._rates[cargo.number] * TRICKLE_SHARE <= self.lane.rate_bytes_per_s:
             return cargo in self.lane.aside
         is_unheard = self._site.now_s - self._moved[cargo.number][1] >= STUCK_S
         return self._gauges[cargo.number].is_idle or is_unheard
 
-    def _arrived_bytes(self, cargo: Cargo, node: int) -> int:
+    def _arrived_bytes(self, cargo: BestEffortTransfer, node: int) -> int:
         member = self._staff.members.get(self._name(node))
         return 0 if member is None else member.arrived_bytes(cargo.number)
 
-    def _is_coming(self, cargo: Cargo) -> bool:
+    def _is_coming(self, cargo: BestEffortTransfer) -> bool:
         """Whether any bytes of a transfer arrive anywhere."""
         members = [self._staff.members.get(self._name(node)) for node in cargo.left]
         return any(need.rate for each in members if each is not None for need in each.needs_of(cargo.number))

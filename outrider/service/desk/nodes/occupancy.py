@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from outrider.core.model import Resources
-from outrider.core.nodes.busy import Busy, Taken
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
+from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.nodes.running_jobs import RunningJobs
 from outrider.service.desk.state.site import Site
@@ -21,7 +21,7 @@ class Occupancy:
     def __init__(self, site: Site) -> None:
         self._site = site
         timeline = site.book.timeline
-        self.busy = Busy(timeline.layout, [row.capacity for row in timeline.rows])
+        self.busy = BusyForecast(timeline.layout, [row.capacity for row in timeline.rows])
         self._jobs = RunningJobs()
         self._claims: dict[str, Claim] = {}
 

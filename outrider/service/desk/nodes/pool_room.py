@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from outrider.core.images.foreign import NOTHING, Encumbrance, Foreign
-from outrider.core.images.restaging import crowded_out
-from outrider.core.reservations.book import Plan
+from outrider.core.images.encumbrance import NOTHING, Encumbrance, ForeignHold
+from outrider.core.reservations.book import ReservationPlan
+from outrider.core.reservations.missing_copies import crowded_out
 from outrider.core.reservations.refusal import size
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.state import Member
@@ -92,7 +92,7 @@ class Rooms:
             self._look_for_crowded(member, number)
         return room if is_new else None
 
-    def doubts(self, plan: Plan) -> dict[str, int]:
+    def doubts(self, plan: ReservationPlan) -> dict[str, int]:
         """The nodes of a plan of which users may have taken the room since they spoke, and how much they
         would have to keep for it and all other promises at the worst instant.
 
@@ -178,7 +178,7 @@ def encumbrance_of(room: NodeRoom) -> Encumbrance:
     """What a node has said, as the book counts it."""
     return Encumbrance(
         holds=tuple(
-            Foreign(
+            ForeignHold(
                 key=each.digest, size_bytes=each.size_bytes, until_s=-(-each.until_s // ROUND_S) * ROUND_S
             )
             for each in room.held

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from outrider.core.nodes.occupation import Occupation, Occupied, occupy, vacate
-from outrider.core.restart.kept import KeptSlot
+from outrider.core.model import NodeSlot
+from outrider.core.reservations.occupation import Occupation, Occupied, occupy, vacate
 from outrider.rms.base import RmsJob, Sight
 from outrider.service.desk.nodes.running_jobs import RunningJobs
 from outrider.service.desk.state.site import Site
@@ -90,7 +90,7 @@ class Takings:
     def _reservation(self, name: str, nodes: Iterable[str], start_s: int, end_s: int) -> Occupation:
         """What a reservation takes of those of its nodes that the site has, from start to end."""
         slots = tuple(
-            KeptSlot(node=node, resources=self._capacity[node], start_s=start_s, end_s=end_s)
+            NodeSlot(node=node, resources=self._capacity[node], start_s=start_s, end_s=end_s)
             for node in nodes
             if node in self._capacity
         )
@@ -102,7 +102,7 @@ class Takings:
         if not jobs:
             return None
         end_s, key = max((end_s, key) for key, end_s in jobs.items())
-        slot = KeptSlot(node=node, resources=self._capacity[node], start_s=at_s, end_s=end_s)
+        slot = NodeSlot(node=node, resources=self._capacity[node], start_s=at_s, end_s=end_s)
         return Occupation(name=f"job {key} on {node}", slots=(slot,))
 
     def _changed(self, sight: Sight) -> list[str]:

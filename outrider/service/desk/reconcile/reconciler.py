@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from outrider.core.images.restaging import awaited, note_pool
-from outrider.core.images.reuse import Lingering
+from outrider.core.images.pools import Lingering
+from outrider.core.reservations.missing_copies import awaited, note_pool
 from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
 from outrider.service.desk.nodes.orders import Staff

@@ -12,11 +12,12 @@ from datetime import tzinfo
 
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
+from outrider.core.reservations import refusal as texts
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess, earliest_start
-from outrider.core.reservations.book import Plan as CorePlan
-from outrider.core.reservations.refusal import Cause, Refusal, size
+from outrider.core.reservations.book import ReservationPlan
+from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
-from outrider.core.restart.kept import keep_reservation, transfers_under_way
+from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.conversion import workspace_of
 from outrider.metadata.decision import PolicyRefusal, PolicyRequest, Requester, core_policy, request_of
 from outrider.metadata.errors import MetadataError
@@ -58,10 +59,10 @@ class Doubtful:
     nodes: dict[str, int]
 
 
-Doubts = Callable[[CorePlan], dict[str, int]]
+Doubts = Callable[[ReservationPlan], dict[str, int]]
 
 
-def no_doubts(plan: CorePlan) -> dict[str, int]:
+def no_doubts(plan: ReservationPlan) -> dict[str, int]:
     """What nodes said last is believed."""
     return {}
 
@@ -229,12 +230,9 @@ class Admitting:
         assert workspace.start_s is not None
         words = ""
         if wish.account and not wish.caller.is_admin and wish.account not in wish.caller.groups:
-            words = f"{wish.caller.user} is not in account {wish.account}: name one of your groups, or none"
+            words = texts.of_account(wish.caller.user, wish.account)
         elif len(self._site.live) >= self._site.settings.most_reservations:
-            words = (
-                f"there are {len(self._site.live)} reservations, the most that the site allows: "
-                "try again when some have ended"
-            )
+            words = texts.of_full_site(len(self._site.live))
         elif program is not None:
             words = program.sentence
         end_s = workspace.start_s + workspace.duration_s
@@ -242,10 +240,10 @@ class Admitting:
             cause, words = Cause.SLOTS, self._too_large(workspace)
             if not words:
                 cause, words = Cause.POOL, self._too_much_for_pools(workspace)
-            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, words=words)
+            refusal = Refusal(cause=cause, start_s=workspace.start_s, end_s=end_s, message=words)
             return Rejected(refusal=refusal) if words else None
         return Rejected(
-            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, words=words)
+            refusal=Refusal(cause=Cause.POLICY, start_s=workspace.start_s, end_s=end_s, message=words)
         )
 
     def _too_large(self, workspace: Workspace) -> str:
@@ -253,10 +251,10 @@ class Admitting:
         timeline, wanted = self._site.book.timeline, parts(workspace.resources)
         unknown = timeline.layout.unknown(workspace.resources)
         if unknown:
-            return f"no node has {unknown[0]}"
+            return texts.of_resource(unknown[0])
         huge = [name for name, amount in wanted.amounts if amount > LARGEST_AMOUNT]
         if huge:
-            return f"{wanted[huge[0]]} of {huge[0]} are more than any node has"
+            return texts.of_amount(wanted[huge[0]], huge[0])
         need = timeline.layout.pack(workspace.resources)
         room = sum(
             nodes.bit_count()
@@ -265,7 +263,7 @@ class Admitting:
         )
         if room >= workspace.instances:
             return ""
-        return f"{workspace.instances} nodes with {wanted} are asked for, and the site has {room} such nodes"
+        return texts.of_nodes(workspace.instances, wanted, room)
 
     def _too_much_for_pools(self, workspace: Workspace) -> str:
         """Why its image could not be on so many nodes even if nothing else were there."""
@@ -275,10 +273,7 @@ class Admitting:
         large = self._site.book.pools.count_of_size(image.size_bytes)
         if large >= workspace.instances:
             return ""
-        return (
-            f"image {image.uri} ({size(image.size_bytes)}) fits into the image pools of {large} nodes, "
-            f"and {workspace.instances} are asked for"
-        )
+        return texts.of_pools(image, large, workspace.instances)
 
     def _allowed(self, wish: Wish, admission: Accepted | Rejected, policy: Policy) -> Accepted | Rejected:
         """The earliest start that a refusal names is one that the policies allow, too."""
@@ -310,7 +305,7 @@ class Admitting:
         """What the site's own program is asked."""
         return request_of(wish.workspace, wish.requester)
 
-    def _enter(self, wish: Wish, plan: CorePlan) -> None:
+    def _enter(self, wish: Wish, plan: ReservationPlan) -> None:
         """An accepted reservation, with all that follows from it."""
         site = self._site
         kept = keep_reservation(site.book, wish.workspace.name)
@@ -320,14 +315,14 @@ class Admitting:
         self._touch(plan)
         self.confirm(live)
 
-    def _touch(self, plan: CorePlan) -> None:
+    def _touch(self, plan: ReservationPlan) -> None:
         site = self._site
         numbers = {transfer.number for transfer in plan.transfers}
         numbers.update(number for number, _ in plan.pushed)
         numbers.update(life.transfer for _, life in plan.joined if life.transfer is not None)
         site.touch(numbers)
 
-    def _saved_bytes(self, image: Image, plan: CorePlan) -> int:
+    def _saved_bytes(self, image: Image, plan: ReservationPlan) -> int:
         return plan.saved_transfers * image.size_bytes
 
     def _decision(self, wish: Wish, admission: Accepted | Rejected) -> Decision:
@@ -347,7 +342,7 @@ class Admitting:
         refusal: Refusal | None = None
         words = self._policy(wish, without=live)(wish.workspace, site.now_s)
         if words:
-            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, words=words)
+            refusal = Refusal(cause=Cause.POLICY, start_s=before.start_s, end_s=end_s, message=words)
         else:
             refusal = change_end(site.book, live.name, end_s, site.now_s, is_plan=request.is_plan)
         if refusal is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from outrider.core.images.restaging import copy_arrived, lose_copy, restage
+from outrider.core.reservations.missing_copies import copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
-from outrider.core.restart.kept import keep_reservation
+from outrider.core.restart.snapshot import keep_reservation
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News, Uncopied
 from outrider.service.desk.nodes.orders import Staff

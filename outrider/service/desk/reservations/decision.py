@@ -8,8 +8,8 @@ from typing import Any
 
 from outrider.core.model import Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
-from outrider.core.reservations.book import Plan
-from outrider.core.reservations.refusal import Cause, Refusal
+from outrider.core.reservations.book import ReservationPlan
+from outrider.core.reservations.refusal import Refusal
 from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
@@ -66,7 +66,7 @@ def extended(site: Site, live: Live, end_s: int) -> Decision:
     )
 
 
-def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) -> Decision:
+def _accepted(site: Site, document: Document, workspace: Workspace, plan: ReservationPlan) -> Decision:
     names = site.book.timeline.nodes
     transfers = planned_transfers(site, plan)
     held = sorted({names[node].name for node, _ in plan.joined} | {names[node].name for node in plan.revived})
@@ -96,12 +96,7 @@ def _accepted(site: Site, document: Document, workspace: Workspace, plan: Plan) 
 
 def reason_of(refusal: Refusal, zone: tzinfo = UTC) -> str:
     """Why something is refused, with its times as they are in that zone."""
-    if refusal.words:
-        return refusal.words
-    if refusal.cause is Cause.SLOTS:
-        start, end = (format_instant(at_s, zone=zone) for at_s in (refusal.start_s, refusal.end_s))
-        return f"{refusal.room} of {refusal.instances} nodes are free from {start} to {end}"
-    return refusal.sentence(lambda at_s: format_instant(at_s, zone=zone))
+    return refusal.reason(lambda at_s: format_instant(at_s, zone=zone))
 
 
 def _refused(document: Document, workspace: Workspace, rejected: Rejected, zone: tzinfo) -> Decision:
@@ -118,33 +113,14 @@ def _refused(document: Document, workspace: Workspace, rejected: Rejected, zone:
         cause=refusal.cause.value,
         reason=reason_of(refusal, zone),
         earliest_start_s=earliest_s,
-        remedies=_remedies(workspace, rejected),
+        remedies=refusal.remedies(
+            instances=workspace.instances,
+            can_finish_later=workspace.finish_by_s is not None and earliest_s is not None,
+        ),
     )
 
 
-def _remedies(workspace: Workspace, rejected: Rejected) -> tuple[str, ...]:
-    """What else would work, or is worth a try."""
-    refusal = rejected.refusal
-    found: list[str] = []
-    if refusal.cause is Cause.SLOTS and 0 < refusal.room < workspace.instances:
-        few = "1 node" if refusal.room == 1 else f"{refusal.room} nodes or fewer"
-        found.append(f"ask for {few} at that time")
-    if refusal.cause is Cause.LINK and workspace.instances > 1:
-        found.append("ask for fewer nodes, or for an image that some nodes have already")
-    if refusal.cause is Cause.POOL and not refusal.words:
-        found.append("ask for another time, or for a smaller image")
-    if refusal.held_bytes:
-        where = ", ".join(refusal.nodes)
-        found.append(f"ask an administrator who holds images on {where}: `cachemgr ls` shows it there")
-    if refusal.room_bytes < refusal.limit_bytes:
-        where = ", ".join(refusal.nodes)
-        found.append(f"let an administrator free space on the disk of {where}, or lower its pool's limit")
-    if workspace.finish_by_s is not None and rejected.earliest_start_s is not None:
-        found.append("let it finish later")
-    return tuple(found)
-
-
-def planned_transfers(site: Site, plan: Plan) -> tuple[PlannedTransfer, ...]:
+def planned_transfers(site: Site, plan: ReservationPlan) -> tuple[PlannedTransfer, ...]:
     """The transfers of a plan, each after the one before it."""
     insertion = plan.insertion
     if insertion is None:

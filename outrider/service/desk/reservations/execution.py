@@ -7,9 +7,9 @@ when others would be late for it.
 
 from __future__ import annotations
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.model import Transfer
-from outrider.core.restart.kept import keep_transfers
+from outrider.core.restart.snapshot import keep_transfers
 from outrider.service.desk.events import CopyLost, EventRouter, TransferBegun
 from outrider.service.desk.nodes.copies import begin_s as copy_begin_s
 from outrider.service.desk.nodes.orders import Staff

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from outrider.core.reservations.admission import Accepted, admit
-from outrider.core.restart.kept import keep_reservation
+from outrider.core.restart.snapshot import keep_reservation
 from outrider.service.desk.batch.reservation_effects import RESERVE, unreserve_effect
 from outrider.service.desk.nodes.watch import Watching
 from outrider.service.desk.reservations.admission import Admitting, after_move
@@ -57,7 +57,7 @@ class Lifetimes:
         for lost in site.lost:
             live = site.live.get(lost.reservation.workspace.name)
             if live is not None:
-                self._find_again(live, lost.words)
+                self._find_again(live, lost.message)
         self._executing.take_up()
         for name in site.late:
             live = site.live.get(name)

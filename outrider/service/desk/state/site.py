@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from outrider.core.images.reuse import Lingering, Pools
+from outrider.core.images.pools import Lingering, Pools
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Node, Reservation, Transfer
 from outrider.core.reservations.book import Book, Shipping, Terms
-from outrider.core.restart.kept import KeptReservation, KeptTransfer, keep_done, keep_transfers
-from outrider.core.restart.restoring import Lost
+from outrider.core.restart.restore import Lost
+from outrider.core.restart.snapshot import KeptReservation, KeptTransfer, keep_done, keep_transfers
 from outrider.service.desk.state.documents import (
     Document,
     Record,
@@ -30,10 +30,9 @@ from outrider.service.desk.state.refusal_log import Noted, Refusals
 from outrider.service.desk.state.user_usage import Holding
 from outrider.service.settings import Settings
 from outrider.store.loading import load_book
-from outrider.store.promise import ProgressWrites, PromiseWrites
 from outrider.store.records import MOST_REASON, Effect, RecordedDecision, ReservationOwner, ReservationRecord
 from outrider.store.states import State, TransferState
-from outrider.store.store import Store
+from outrider.store.store import ProgressWrites, PromiseWrites, Store
 
 Write = Callable[[PromiseWrites], object]
 LightWrite = Callable[[ProgressWrites], object]
@@ -320,7 +319,7 @@ class Site:
                     write(progress)
             return
         with self.store.promise() as promise:
-            promise.add_transfers(transfers, self.now_s)
+            promise.put_transfers(transfers, self.now_s)
             _end(promise, ended, self.now_s)
             for each in writes:
                 each(promise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.service.answers import NodeStaging, PlannedTransfer
 from outrider.service.desk.nodes.orders import Staff
 from outrider.service.desk.nodes.state import Need

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.core.links.lane import Cargo
+from outrider.core.links.best_effort import BestEffortTransfer
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import ImageView, NodeStaging, TransferView
 from outrider.service.desk.jobs.job import Led
@@ -33,7 +33,7 @@ class Freight:
     def count(self) -> int:
         return sum(1 for _ in self._hauling.lane.all())
 
-    def _view(self, cargo: Cargo, end_s: int, caller: Caller) -> TransferView:
+    def _view(self, cargo: BestEffortTransfer, end_s: int, caller: Caller) -> TransferView:
         keys = self._hauling.users(cargo)
         jobs = [self._leading.led[key] for key in keys if key in self._leading.led]
         is_private = any(led.image is not None and led.image.readers is not None for led in jobs)
@@ -65,7 +65,9 @@ class Freight:
             staging=staging,
         )
 
-    def _staging(self, cargo: Cargo, node: int, jobs: list[Led], *, is_shown: bool) -> NodeStaging:
+    def _staging(
+        self, cargo: BestEffortTransfer, node: int, jobs: list[Led], *, is_shown: bool
+    ) -> NodeStaging:
         name = self._site.book.timeline.nodes[node].name
         member = self._staff.members.get(name)
         needs = {} if member is None else member.needs

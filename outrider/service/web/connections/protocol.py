@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 
 from cachemgr.base.shares import Share
 from outrider.service.web.connections.doors import Doors, Welcome
-from outrider.service.web.errors import Refusal, refusal
+from outrider.service.web.errors import HttpRefusal, refusal
 from outrider.service.web.limits import Limits
 
 _CREDENTIALS = struct.Struct("3i")
@@ -87,7 +87,7 @@ class Reception:
         return [*self._of_users.shares(), *self._of_hosts.shares()]
 
 
-def too_many() -> Refusal:
+def too_many() -> HttpRefusal:
     words = "too many connections are open, most of them yours: close some, and ask again"
     return refusal(503, words, code="busy", headers={"Retry-After": "1"})
 
@@ -177,7 +177,7 @@ class PeerProtocol(H11Protocol):
         else:
             self.transport.abort()
 
-    def _refuse(self, refused: Refusal) -> None:
+    def _refuse(self, refused: HttpRefusal) -> None:
         """Answer without the application, and close."""
         headers = [
             ("content-type", "application/json"),

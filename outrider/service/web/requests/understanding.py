@@ -21,7 +21,7 @@ from outrider.metadata.notation.zones import user_zone
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
 from outrider.service.requests import MOST_LISTED, Modify
-from outrider.service.web.errors import ErrorProblem, Refused, of_faulty_file, refused
+from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_faulty_file, refused
 from outrider.service.web.requests.bodies import ChangeBody, SubmitBody, WorkspaceBody
 
 Value = TypeVar("Value")
@@ -117,5 +117,5 @@ def _read(key: str, parse: Callable[[str], Value], text: str) -> Value:
         raise _fault(key, str(error)) from error
 
 
-def _fault(key: str, words: str) -> Refused:
+def _fault(key: str, words: str) -> RefusedRequest:
     return refused(422, words, problems=[ErrorProblem(key=key, message=words)])

@@ -15,7 +15,7 @@ from pathlib import Path
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload.formats.xml_tree import Element, read_xml
 from outrider.sim.workload.nodes import uniform_nodes
-from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, named_errors
 
 _MEGABYTE = 10**6
 MOST_NODES = 1_000_000
@@ -87,7 +87,7 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
         raise WorkloadError(
             f"{where}, line {lease.line}: preemptible is {preemptible!r}; write true or false"
         )
-    try:
+    with named_errors(f"{where}, line {lease.line}"):
         workspace = Workspace(
             name=lease.attributes.get("id", str(row)),
             instances=instances,
@@ -98,8 +98,6 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
             finish_by_s=finish_by_s,
             is_preemptible=preemptible == "true",
         )
-    except ValueError as error:
-        raise WorkloadError(f"{where}, line {lease.line}: {error}") from error
     return TraceSubmission(
         at_s=at_s,
         workspace=workspace,
@@ -151,10 +149,8 @@ def _image(lease: Element, where: str) -> Image | None:
         return None
     size_bytes = _number(image, "size", where) * _MEGABYTE
     uri = _attribute(image, "id", where)
-    try:
+    with named_errors(f"{where}, line {image.line}"):
         return Image(uri=uri, size_bytes=size_bytes)
-    except ValueError as error:
-        raise WorkloadError(f"{where}, line {image.line}: {error}") from error
 
 
 def _child(parent: Element, tag: str, where: str) -> Element:

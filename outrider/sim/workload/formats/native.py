@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.sim.workload.formats.files import numbered_lines, replace_text
-from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, named_errors
 
 FORMAT = "outrider-trace"
 VERSION = 1
@@ -104,10 +104,8 @@ class _Object:
     def resources(self, key: str) -> Resources:
         part = self.part(key, self.values.get(key))
         amounts = {name: part.number(name) for name in part.values}
-        try:
+        with named_errors(self.where):
             return Resources.from_mapping(amounts)
-        except ValueError as error:
-            raise WorkloadError(f"{self.where}: {error}") from error
 
     def objects(self, key: str) -> dict[str, _Object]:
         inner = self.part(key, self.values.get(key, {}))
@@ -145,25 +143,17 @@ def _objects(path: str | os.PathLike[str], where: str) -> Iterator[_Object]:
 
 def _image(part: _Object) -> Image:
     part.refuse_unknown(_IMAGE_KEYS)
-    uri, size_bytes, digest = (
-        part.text("uri"),
-        part.number("size_bytes"),
-        part.text("digest", ""),
-    )
-    try:
+    uri, size_bytes, digest = part.text("uri"), part.number("size_bytes"), part.text("digest", "")
+    with named_errors(part.where):
         return Image(uri=uri, size_bytes=size_bytes, digest=digest)
-    except ValueError as error:
-        raise WorkloadError(f"{part.where}: {error}") from error
 
 
 def _node(part: _Object) -> Node:
     part.refuse_unknown(_NODE_KEYS)
     name, capacity = part.text("name"), part.resources("capacity")
     pool_bytes = part.optional_number("pool_bytes")
-    try:
+    with named_errors(part.where):
         return Node(name=name, capacity=capacity, pool_bytes=pool_bytes)
-    except ValueError as error:
-        raise WorkloadError(f"{part.where}: {error}") from error
 
 
 def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
@@ -171,28 +161,26 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
     label = line.text("image") if "image" in line.values else None
     if label is not None and label not in images:
         raise WorkloadError(f"{line.where}: image {label!r} is not among the header's images")
-    fields = {key: line.optional_number(key) for key in ("start_s", "finish_by_s")}
+    start_s, finish_by_s = line.optional_number("start_s"), line.optional_number("finish_by_s")
     name, instances = line.text("name"), line.number("instances")
     resources, duration_s = line.resources("resources"), line.number("duration_s")
     at_s, run_s = line.number("at_s"), line.number("run_s", duration_s)
     is_parallel = line.truth("is_parallel", True)
     is_preemptible = line.truth("is_preemptible", True)
     user = line.text("user", "")
-    try:
+    with named_errors(line.where):
         workspace = Workspace(
             name=name,
             instances=instances,
             resources=resources,
             duration_s=duration_s,
             image=None if label is None else images[label],
-            start_s=fields["start_s"],
-            finish_by_s=fields["finish_by_s"],
+            start_s=start_s,
+            finish_by_s=finish_by_s,
             is_parallel=is_parallel,
             is_preemptible=is_preemptible,
         )
         return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user)
-    except ValueError as error:
-        raise WorkloadError(f"{line.where}: {error}") from error
 
 
 def _line(values: Mapping[str, object]) -> str:
@@ -218,6 +206,8 @@ def _header(trace: Trace, labels: Mapping[Image, str]) -> dict[str, object]:
 def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, object]:
     """The line's keys; what has its usual value is left out."""
     workspace = submission.workspace
+    image = None if workspace.image is None else labels[workspace.image]
+    run_s = None if submission.run_s == workspace.duration_s else submission.run_s
     row: dict[str, object] = {
         "at_s": submission.at_s,
         "name": workspace.name,
@@ -225,18 +215,13 @@ def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, 
         "resources": dict(workspace.resources.amounts),
         "duration_s": workspace.duration_s,
     }
-    if submission.run_s != workspace.duration_s:
-        row["run_s"] = submission.run_s
-    if workspace.image is not None:
-        row["image"] = labels[workspace.image]
-    if workspace.start_s is not None:
-        row["start_s"] = workspace.start_s
-    if workspace.finish_by_s is not None:
-        row["finish_by_s"] = workspace.finish_by_s
-    if not workspace.is_parallel:
-        row["is_parallel"] = False
-    if not workspace.is_preemptible:
-        row["is_preemptible"] = False
-    if submission.user:
-        row["user"] = submission.user
-    return row
+    optional = {
+        "run_s": run_s,
+        "image": image,
+        "start_s": workspace.start_s,
+        "finish_by_s": workspace.finish_by_s,
+        "is_parallel": None if workspace.is_parallel else False,
+        "is_preemptible": None if workspace.is_preemptible else False,
+        "user": submission.user or None,
+    }
+    return row | {key: value for key, value in optional.items() if value is not None}

@@ -1,6 +1,6 @@
 """The Standard Workload Format of the Parallel Workloads Archive: reader and writer.
 
-A log is held as columns, because whoever looks at 200,000 jobs looks at a few fields of
+A log is held as columns, because a reader of 200,000 jobs looks at a few fields of
 each. What a log means as a trace is decided in `swf_trace`.
 """
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from outrider.core.model import Image, Resources, Workspace
 from outrider.sim.workload.formats.files import numbered_lines
-from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError
+from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, named_errors
 
 _FIELDS = (
     "submission time", "image URI", "image size", "nodes", "memory",
@@ -94,7 +94,7 @@ def _submission(
             "seconds after its submission, a BATCH has NULL"
         )
     start_s = at_s + _number(words, 7, where) if kind == "AR" else None
-    try:
+    with named_errors(where):
         workspace = Workspace(
             name=f"vw{row}",
             instances=nodes,
@@ -104,8 +104,6 @@ def _submission(
             start_s=start_s,
             is_parallel=kind == "AR" or is_parallel,
         )
-    except ValueError as error:
-        raise WorkloadError(f"{where}: {error}") from error
     return TraceSubmission(at_s=at_s, workspace=workspace, run_s=workspace.duration_s)
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.commands import Account, Output
-from outrider.rms.gridengine import Commands, GridEngine, Settings
+from outrider.rms.gridengine import GridEngine, GridEngineCommands, GridEngineSettings
 from outrider.rms.gridengine.context import METADATA
 from outrider.rms.gridengine.environments import KEPT_S, MOST_ASKED, Environments
 from outrider.rms.gridengine.parsing import Detail
 from tests.contract.gridengine_harness import GridEngineHarness, account_of, gridengine, the_cluster
 
 ALICE = Account(user="alice", uid=61001, gid=61001)
-SETTINGS = Settings(account="outrider", environments=((2, "two"),))
+SETTINGS = GridEngineSettings(account="outrider", environments=((2, "two"),))
 
 
 class Answering:
@@ -48,8 +48,10 @@ OURS = Detail(
 )
 
 
-def settings_of(known: Environments, runner: Answering, details: list[Detail], now_s: int = 0) -> Settings:
-    return known.settings(Commands(runner, variables={}, timeout_s=1), SETTINGS, details, now_s)
+def settings_of(
+    known: Environments, runner: Answering, details: list[Detail], now_s: int = 0
+) -> GridEngineSettings:
+    return known.settings(GridEngineCommands(runner, variables={}, timeout_s=1), SETTINGS, details, now_s)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_real_job_of_an_unnamed_environment_runs_on_as_many_nodes_as_its_slots_f
     (slots, name), *_ = SETTINGS.environments
     system = GridEngine(
         replace(SETTINGS, environments=()),
-        Commands(harness.runner, variables={}),
+        GridEngineCommands(harness.runner, variables={}),
         clock=the_cluster(),
         account_of=account_of,
     )

@@ -11,12 +11,12 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import NodeState, Refused, RmsReservation, Unavailable, Unknown
 from outrider.rms.commands import Account, Output
-from outrider.rms.gridengine import Commands, Settings, context, parsing, seeing
+from outrider.rms.gridengine import GridEngineCommands, GridEngineSettings, context, parsing, seeing
 from tests.contract.gridengine_harness import GridEngineHarness, gridengine, gridengine_of, the_cluster
 from tests.contract.harness import Scene
 
 ALICE = Account(user="alice", uid=61001, gid=61001)
-SETTINGS = Settings(account="outrider", reservation_queue="ar.q", environments=((2, "two"),))
+SETTINGS = GridEngineSettings(account="outrider", reservation_queue="ar.q", environments=((2, "two"),))
 JOBS = """<?xml version='1.0'?><detailed_job_info><djob_info><element>
 <JB_job_number>25</JB_job_number><JB_ar>6</JB_ar><JB_submission_time>1795321972</JB_submission_time>
 <JB_owner>alice</JB_owner><JB_uid>61001</JB_uid><JB_account>sge</JB_account>
@@ -59,8 +59,8 @@ class Answering:
         return self._done
 
 
-def commands(done: Output | Exception) -> Commands:
-    return Commands(Answering(done), variables={}, timeout_s=1)
+def commands(done: Output | Exception) -> GridEngineCommands:
+    return GridEngineCommands(Answering(done), variables={}, timeout_s=1)
 
 
 def test_recorded_job_is_read_with_what_was_asked_for_and_where_it_runs() -> None:
@@ -225,7 +225,7 @@ def guards(harness: GridEngineHarness) -> list[tuple[int, int, tuple[str, ...]]]
     """The reservations of the work queue, as Grid Engine has them."""
     from outrider.rms.gridengine import snapshot
 
-    found = snapshot.advances(Commands(harness.runner, variables={}))
+    found = snapshot.advances(GridEngineCommands(harness.runner, variables={}))
     reserved = [each for each in found if each.slots[0][0].startswith("all.q@")]
     return [
         (each.start_s, each.end_s, tuple(name.partition("@")[2] for name, _ in each.slots))

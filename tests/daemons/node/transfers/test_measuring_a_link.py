@@ -101,7 +101,7 @@ def test_link_that_promises_need_is_not_measured() -> None:
 def test_doctor_measures_only_if_it_knows_that_no_promise_needs_the_link_or_is_forced(
     daemon: Inside, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("outrider.cli.installing.slurm.nodefiles.KEY", str(folder / "key"))
+    monkeypatch.setattr("outrider.cli.installing.common.nodefiles.KEY", str(folder / "key"))
     control = re.search(r"control serves .*port=(\d+)", daemon.log())
     assert control is not None
     relay = address(daemon).rpartition(":")[2]

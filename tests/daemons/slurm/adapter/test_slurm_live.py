@@ -13,7 +13,7 @@ import pytest
 from cachemgr.base.clock import SystemClock
 from outrider.rms.base import JobState, NodeState, Sight, Unavailable
 from outrider.rms.commands import Account, Output, run_process
-from outrider.rms.slurm import Commands, SlurmSystem
+from outrider.rms.slurm import SlurmCommands, SlurmSystem
 from tests.contract.harness import Scene
 from tests.contract.slurm_cluster import PATH, Cluster
 from tests.contract.slurm_harness import LogOfTest, SlurmHarness, private_slurm
@@ -52,7 +52,7 @@ def another_system(
     def account_of(user: str, uid: int) -> Account:
         return Account(user=user, uid=uid, gid=uid, home="/")
 
-    commands = Commands(run, configuration=str(cluster.configuration), path=PATH, timeout_s=2)
+    commands = SlurmCommands(run, configuration=str(cluster.configuration), path=PATH, timeout_s=2)
     return SlurmSystem(commands, clock=SystemClock(), log=LogOfTest(), account_of=account_of, shown=shown)
 
 

@@ -94,7 +94,15 @@ def test_job_of_a_reservation_finds_its_copy_made(site: OutriderSite) -> None:
     path = f"{site.home()}/copied.yaml"
     site.cluster.write(HEAD, path, WORKSPACE.format(name="copied", image=image))
 
-    name = str(reserve(site, "copied", "--nodes=1", "--start=now+12s", "-t15s")["name"])
+    answers: list[dict[str, object]] = []
+
+    def is_accepted() -> bool:
+        """As soon as the service has seen that the jobs of the test before have left their nodes."""
+        answers.append(reserve(site, "copied", "--nodes=1", "--start=now+12s", "-t15s"))
+        return answers[-1]["result"] == "accepted"
+
+    site.cluster.wait_for("a free node", is_accepted, logs=site.logs)
+    name = str(answers[-1]["name"])
     wait_in_slurm(site, name, is_there=True)
     job = site.submit(script(None), "-t1", f"--reservation={name}")
     found = ended(site, job)

@@ -15,7 +15,7 @@ import pytest
 from outrider.cli.asking.configuration import leaves
 from outrider.cli.main import main
 from outrider.service.answers import NodeList, Reconciled
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 from tests.unit.cli.canned import Reply, Service, serving
 from tests.unit.cli.samples import IMAGES, NODES, NOW_S, STATUS, TRANSFERS
 
@@ -162,7 +162,7 @@ def test_configuration_is_checked_by_the_service_s_own_program(
 
 def test_copy_of_a_store_is_put_back_and_what_was_there_is_kept(tmp_path: Path, capsys: Capture) -> None:
     for name in ("store.db", "copy.db"):
-        Store.create(tmp_path / name, NOW_S).close()
+        SqliteStore.create(tmp_path / name, NOW_S).close()
 
     assert main(["restore", str(tmp_path / "copy.db"), "--store", str(tmp_path / "store.db")]) == 0
     first, *others = capsys.readouterr().out.splitlines()

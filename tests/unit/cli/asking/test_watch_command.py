@@ -110,7 +110,7 @@ def test_transfers_are_watched_until_somebody_stops(
 
 def test_screen_is_drawn_over_itself_and_never_longer_than_the_terminal() -> None:
     written: list[str] = []
-    screen = watch.Screen(written.append, lambda: 20, lambda: 5)
+    screen = watch.RedrawnScreen(written.append, lambda: 20, lambda: 5)
     screen.show("a\nb", {})
     screen.show("c", {})
     screen.show("\n".join("x" * 50 for _ in range(9)), {})

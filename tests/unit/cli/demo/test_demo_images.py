@@ -12,7 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from cachemgr.instances.qcow2 import inspect_qcow2
-from outrider.cli.demo.images import CLUSTER_BYTES, ImageServer, write_image
+from outrider.cli.demo.images import CLUSTER_BYTES, DemoImageServer, write_image
 
 CONTENT_BYTES = 3 * CLUSTER_BYTES - 1
 
@@ -47,7 +47,7 @@ def test_disk_in_the_image_is_its_random_bytes(image: Path, tmp_path: Path) -> N
 
 
 def test_server_gives_an_image_as_it_is(image: Path) -> None:
-    server = ImageServer(image.parent)
+    server = DemoImageServer(image.parent)
     try:
         with urlopen(f"{server.address}/render.qcow2", timeout=10) as answer:
             given = answer.read()

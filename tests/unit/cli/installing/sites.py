@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED, Plan, Texts, plan
+from outrider.cli.installing.slurm.plan import PARTS, UNLESS_WANTED, SiteTexts, SlurmPlan, plan
 from outrider.cli.installing.slurm.siteconf import SiteConf, read_site
 
 CONF = "/etc/slurm/slurm.conf"
@@ -29,11 +29,11 @@ def site_of(files: Mapping[str, str]) -> SiteConf:
 def planned(
     found: SiteConf, *, parts: frozenset[str] = ALL, version: tuple[int, ...] = VERSION,
     submit: str | None = None,
-) -> Plan:  # fmt: skip
-    texts = Texts(submit=submit, cli=None, plugstack=None)
+) -> SlurmPlan:  # fmt: skip
+    texts = SiteTexts(submit=submit, cli=None, plugstack=None)
     return plan(found, texts, parts, version)
 
 
-def after(found: Plan, path: str = CONF) -> str:
+def after(found: SlurmPlan, path: str = CONF) -> str:
     """What a file will say; it has to be among those that are changed."""
     return {each.path: each.after for each in found.edits}[path]

@@ -14,7 +14,7 @@ class Fixed(SystemClock):
 
 
 def said(found: dict[str, object]) -> list[str]:
-    checks = NodeChecks(facts=None, keys=(), port=1, kit=None, remote=None, clock=Fixed())
+    checks = NodeChecks(keys=(), port=1, kit=None, remote=None, clock=Fixed())
     return [each.words for each in checks._time("n1", found)]
 
 

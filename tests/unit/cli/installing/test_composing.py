@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from outrider.cli.installing.common.marking import SLURM, restored
 from outrider.cli.installing.slurm.facts import file_system, shown, version_of
-from outrider.cli.installing.slurm.headfiles import hook_files
+from outrider.cli.installing.slurm.files import hook_files
 from outrider.cli.installing.slurm.hooks import (
     EPILOG,
     HOOKS,
     PROLOG,
     PROLOG_SLURMCTLD,
     TASK_PROLOG,
-    Composed,
+    ComposedHook,
     Hook,
     composed,
 )
 from outrider.cli.installing.slurm.lua import SUBMIT, with_ours
-from outrider.cli.installing.slurm.plan import Texts, plan
+from outrider.cli.installing.slurm.marking import SLURM, restored
+from outrider.cli.installing.slurm.plan import SiteTexts, plan
 from outrider.cli.installing.slurm.timeouts import timeouts
 from tests.unit.cli.installing.sites import ALL, CONF, VERSION, planned, site
 
@@ -31,7 +31,7 @@ OURS = "/usr/lib/outrider/slurm/prolog"
 NAMED = "/etc/outrider/slurm/prolog"
 
 
-def prolog(line: str, *, can_be_several: bool = False) -> Composed:
+def prolog(line: str, *, can_be_several: bool = False) -> ComposedHook:
     return composed(PROLOG, site(f"{line}\n"), can_be_several=can_be_several)
 
 
@@ -297,7 +297,7 @@ def test_site_that_calls_our_filter_itself_is_left_alone() -> None:
 
 def test_spank_plugin_is_added_to_a_stack_and_never_required() -> None:
     own = "required /x/y.so\n"
-    texts = Texts(submit=None, cli=None, plugstack=own)
+    texts = SiteTexts(submit=None, cli=None, plugstack=own)
 
     found = plan(site(""), texts, frozenset(), VERSION, has_spank=True)
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from outrider.cli.errors import InputError
+from outrider.cli.installing.common.nodefiles import NodeKit, conf
 from outrider.cli.installing.common.placing import Json
+from outrider.cli.installing.common.ports import Ports
 from outrider.cli.installing.common.remote import RemoteError
 from outrider.cli.installing.deploy import Deployment, NodeResult, deployed, names_in, on_all
-from outrider.cli.installing.slurm.nodefiles import Kit, Ports, conf
 from outrider.cli.main import main
 
 
@@ -44,7 +45,7 @@ FILES = (
     {"path": "/usr/lib/outrider/hook.py", "content": "aGk=", "digest": "x"},
     {"path": "/etc/systemd/system/cachemgr.service", "content": "aGk=", "digest": "x"},
 )
-KIT = Kit(files=FILES, folders=(), ports=Ports(control=7011, relay=7010))
+KIT = NodeKit(files=FILES, folders=(), ports=Ports(control=7011, relay=7010))
 
 
 def deployment(machines: Machines, *, is_dry: bool = False, verdict: str = "") -> Deployment:

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from outrider.cli.errors import InputError
-from outrider.cli.installing.common.marking import LUA, SLURM, changed, restored
-from outrider.cli.installing.slurm.headfiles import in_force
+from outrider.cli.installing.slurm.files import in_force
+from outrider.cli.installing.slurm.marking import LUA, SLURM, changed, restored
 from outrider.cli.installing.slurm.slurmconf import settings
 from tests.unit.cli.installing.sites import ALL, CONF, after, planned, site, site_of
 

@@ -8,12 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.besteffort.job_placement import NoWay, Way, Wish, hold, lead, let_go
-from outrider.core.images.reuse import Life, Lingering, Pools
-from outrider.core.links.lane import Lane, slots_of
+from outrider.core.besteffort.job_placement import (
+    JobPlacement,
+    NoPlacement,
+    PlacementRequest,
+    hold,
+    let_go,
+    place_job,
+)
+from outrider.core.images.pools import Life, Lingering, Pools
+from outrider.core.links.best_effort import BestEffortLink, slots_of
 from outrider.core.links.links import ExclusiveLinks
 from outrider.core.model import Image, Node, Resources, Transfer
-from outrider.core.nodes.busy import Busy, Taken
+from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.timeline import FOREVER
 from outrider.core.reservations.book import Book, Shipping, Terms
 
@@ -24,7 +31,7 @@ TOOK_S = 10
 LIMIT_S = 50
 
 
-def site(nodes: int, *, pool_bytes: int | None = None, is_relay: bool = True) -> tuple[Book, Lane]:
+def site(nodes: int, *, pool_bytes: int | None = None, is_relay: bool = True) -> tuple[Book, BestEffortLink]:
     """Nodes of one processor each, and nothing on them."""
     made = [
         Node(name=f"n{number}", capacity=Resources.of(cpus=1), pool_bytes=pool_bytes)
@@ -33,17 +40,17 @@ def site(nodes: int, *, pool_bytes: int | None = None, is_relay: bool = True) ->
     pools = Pools(made, keep_bytes=1 << 40, rank=lambda entry, now_s: (entry.last_use_s,))
     terms = Terms(shipping=Shipping.RELAY if is_relay else Shipping.PER_NODE)
     book = Book(made, terms, links=ExclusiveLinks(rate_bytes_per_s=RATE), pools=pools)
-    return book, Lane(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=0, is_relay=is_relay)
+    return book, BestEffortLink(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=0, is_relay=is_relay)
 
 
-def busy(book: Book, until_s: list[int] | None = None) -> Busy:
+def busy(book: Book, until_s: list[int] | None = None) -> BusyForecast:
     """Nodes that are taken from now until these instants."""
     taken = [Taken(node=node, start_s=0, end_s=end_s) for node, end_s in enumerate(until_s or []) if end_s]
-    return Busy(book.timeline.layout, [row.capacity for row in book.timeline.rows], taken)
+    return BusyForecast(book.timeline.layout, [row.capacity for row in book.timeline.rows], taken)
 
 
-def wish(book: Book, *, nodes: int = 1, copies: int | None = None, spares: int = 0) -> Wish:
-    return Wish(
+def wish(book: Book, *, nodes: int = 1, copies: int | None = None, spares: int = 0) -> PlacementRequest:
+    return PlacementRequest(
         name="job-1",
         image=IMAGE,
         nodes_wanted=nodes,
@@ -64,9 +71,11 @@ def put(book: Book, *nodes: int, image: Image = IMAGE) -> None:
         book.pools.keep(node, entry)
 
 
-def way(book: Book, lane: Lane, taken: Busy, wanted: Wish, now_s: int = 0) -> Way:
-    found = lead(book, lane, slots_of(book.link, now_s), taken, wanted, now_s)
-    assert isinstance(found, Way), found
+def way(
+    book: Book, lane: BestEffortLink, taken: BusyForecast, wanted: PlacementRequest, now_s: int = 0
+) -> JobPlacement:
+    found = place_job(book, lane, slots_of(book.link, now_s), taken, wanted, now_s)
+    assert isinstance(found, JobPlacement), found
     return found
 
 
@@ -92,7 +101,7 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
     waits_s = TOOK_S * (min(ahead, 1) if is_relay else ahead)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("outrider.core.besteffort.job_placement.MOST_EXAMINED", examined)
-        found = lead(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
+        found = place_job(book, lane, slots_of(book.link, 0), busy(book, until_s), wish(book, nodes=nodes), 0)
 
     starts = []
     for chosen in combinations(range(len(until_s)), nodes):
@@ -100,7 +109,7 @@ def test_start_is_the_earliest_that_any_choice_of_nodes_allows(
         count = min(1, len(missing)) if is_relay else len(missing)
         arrival_s = waits_s + TOOK_S * count if missing else 0
         starts.append(max(max(until_s[node], arrival_s if node in missing else 0) for node in chosen))
-    assert (min(starts) if starts else None) == (found.start_s if isinstance(found, Way) else None)
+    assert (min(starts) if starts else None) == (found.start_s if isinstance(found, JobPlacement) else None)
 
 
 @settings(max_examples=100, deadline=None)
@@ -118,12 +127,12 @@ def test_no_pool_is_promised_more_than_it_has(limits: list[int], jobs: list[tupl
         book.pools.settle(now_s)
         wanted = wish(book, nodes=nodes, copies=nodes + 1, spares=2)
         image = OTHER if is_other else IMAGE
-        wanted = Wish(
+        wanted = PlacementRequest(
             name=f"job-{number}", image=image, nodes_wanted=nodes, copies=nodes + 1, spares=2,
             need=wanted.need, limit_s=LIMIT_S, grace_s=5, eligible=wanted.eligible,
         )  # fmt: skip
-        found = lead(book, lane, slots_of(book.link, now_s), busy(book), wanted, now_s)
-        if isinstance(found, Way):
+        found = place_job(book, lane, slots_of(book.link, now_s), busy(book), wanted, now_s)
+        if isinstance(found, JobPlacement):
             hold(book, lane, wanted, found, now_s)
 
     for pool in book.pools.pools:
@@ -161,12 +170,12 @@ def test_transfer_with_a_deadline_is_joined_only_while_it_runs() -> None:
     book, lane = site(1)
     life = Life(IMAGE, 0, 5, 100, users={"render-1": 100}, transfer=7)
     book.pools.add(0, life)
-    running = lead(book, lane, (), busy(book), wish(book), 0, carried=frozenset({7}))
-    waiting = lead(book, lane, (), busy(book), wish(book), 0)
+    running = place_job(book, lane, (), busy(book), wish(book), 0, carried=frozenset({7}))
+    waiting = place_job(book, lane, (), busy(book), wish(book), 0)
 
-    assert isinstance(running, Way)
+    assert isinstance(running, JobPlacement)
     assert running.lives == ((0, life),)
-    assert isinstance(waiting, Way)
+    assert isinstance(waiting, JobPlacement)
     assert waiting.missing == (0,)
 
 
@@ -202,7 +211,7 @@ def test_deadlines_push_what_best_effort_expects_back() -> None:
 
 
 def test_share_of_the_link_is_expected_beside_deadlines() -> None:
-    lane = Lane(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=2, is_relay=True)
+    lane = BestEffortLink(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=2, is_relay=True)
     lane.add(IMAGE, [0])
 
     assert lane.ends(((0, 30),), 0) == {-1: 30 + 4}
@@ -219,19 +228,19 @@ def test_full_pools_everywhere_are_told() -> None:
     book, lane = site(2, pool_bytes=150)
     for node in range(2):
         book.pools.add(node, Life(OTHER, 40, 40, 500, users={"render-1": 500}))
-    found = lead(book, lane, (), busy(book), wish(book), 0)
+    found = place_job(book, lane, (), busy(book), wish(book), 0)
 
-    assert isinstance(found, NoWay)
-    assert "have room in their pools" in found.words
+    assert isinstance(found, NoPlacement)
+    assert "have room in their pools" in found.message
 
 
 def test_image_larger_than_every_pool_is_told() -> None:
     book, lane = site(2, pool_bytes=50)
-    found = lead(book, lane, (), busy(book), wish(book), 0)
+    found = place_job(book, lane, (), busy(book), wish(book), 0)
 
-    assert isinstance(found, NoWay)
-    assert "never fits" in found.words
-    assert "the largest pool has 50 bytes" in found.words
+    assert isinstance(found, NoPlacement)
+    assert "never fits" in found.message
+    assert "the largest pool has 50 bytes" in found.message
 
 
 def test_copies_for_an_array_go_to_more_nodes() -> None:
@@ -274,6 +283,6 @@ def test_job_is_led_although_the_first_nodes_are_taken_when_its_image_comes() ->
     """More nodes than are examined are free for now, and not for long enough after the transfer."""
     book, lane = site(80)
     soon = [Taken(node=node, start_s=LIMIT_S + 5, end_s=FOREVER) for node in range(79)]
-    taken = Busy(book.timeline.layout, [row.capacity for row in book.timeline.rows], soon)
+    taken = BusyForecast(book.timeline.layout, [row.capacity for row in book.timeline.rows], soon)
 
     assert way(book, lane, taken, wish(book)).nodes == (79,)

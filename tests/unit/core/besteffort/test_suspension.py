@@ -17,7 +17,7 @@ from outrider.core.besteffort.suspension import (
     plan_run,
 )
 from outrider.core.model import Node, Resources, Workspace
-from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.capacity import ResourceLayout
 from outrider.core.nodes.timeline import NodeTimeline
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.scheduler import Decided, Scheduler
@@ -262,7 +262,7 @@ def test_what_may_not_move_waits_for_its_node() -> None:
 
 
 def node_row(taken: list[tuple[int, int]], capacity: int = 1) -> NodeTimeline:
-    layout = Layout(["cpus"])
+    layout = ResourceLayout(["cpus"])
     row = NodeTimeline(layout, layout.pack(Resources.of(cpus=capacity)))
     for start_s, end_s in taken:
         row.reserve(1, start_s, end_s)

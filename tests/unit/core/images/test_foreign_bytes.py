@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from outrider.core.images.foreign import NOTHING, Encumbrance, Foreign
-from outrider.core.images.reuse import Life, Pool
+from outrider.core.images.encumbrance import NOTHING, Encumbrance, ForeignHold
+from outrider.core.images.pools import Life, PlannedPool
 from outrider.core.model import Image
 
 KEYS = ("a", "b", "c")
@@ -16,8 +16,8 @@ SIZES = {"a": 3, "b": 5, "c": 4}
 
 def pool_of(
     lives: list[tuple[str, int, int]], encumbrance: Encumbrance, limit_bytes: int | None = 12
-) -> Pool:
-    pool = Pool(limit_bytes, 0)
+) -> PlannedPool:
+    pool = PlannedPool(limit_bytes, 0)
     for key, start_s, end_s in lives:
         image = Image(uri=key, size_bytes=SIZES[key], digest=key)
         pool.lives.setdefault(key, []).append(Life(image, start_s, start_s, end_s))
@@ -50,7 +50,7 @@ def test_room_beside_what_others_hold_is_that_of_every_second(seed: int) -> None
         start_s = random.randrange(0, 15)
         lives.append((random.choice(KEYS), start_s, start_s + random.randrange(1, 8)))
     holds = tuple(
-        Foreign(key=key, size_bytes=SIZES.get(key, 2), until_s=random.randrange(1, 20))
+        ForeignHold(key=key, size_bytes=SIZES.get(key, 2), until_s=random.randrange(1, 20))
         for key in random.sample(("", *KEYS), random.randrange(3))
     )
     capacity_bytes = random.choice((None, 9, 11))
@@ -66,14 +66,14 @@ def test_room_beside_what_others_hold_is_that_of_every_second(seed: int) -> None
 
 
 def test_pool_that_is_too_full_at_one_time_has_room_at_another() -> None:
-    pool = pool_of([("a", 0, 10)], Encumbrance(holds=(Foreign(key="", size_bytes=11, until_s=10),)))
+    pool = pool_of([("a", 0, 10)], Encumbrance(holds=(ForeignHold(key="", size_bytes=11, until_s=10),)))
 
     assert not pool.has_room(((5, 20, 1),), 0)
     assert pool.has_room(((10, 20, 12),), 0)
 
 
 def test_hold_of_unknown_content_is_never_taken_for_the_image() -> None:
-    pool = pool_of([], Encumbrance(holds=(Foreign(key="", size_bytes=8, until_s=10),)))
+    pool = pool_of([], Encumbrance(holds=(ForeignHold(key="", size_bytes=8, until_s=10),)))
 
     assert not pool.has_room(((0, 5, 5),), 0)
     assert not pool.has_room(((0, 5, 5),), 0, "b")

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from outrider.core.images.reuse import Life, Lingering, Pools
+from outrider.core.images.pools import Life, Lingering, Pools
 from outrider.core.model import Image, Node, Resources
 from tests.unit.core.sites import oldest_first
 

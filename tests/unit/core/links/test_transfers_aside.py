@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from outrider.core.links.links import Links, Standing
+from outrider.core.links.links import Links, TransferStanding
 from outrider.core.model import Transfer
 from outrider.core.reservations.admission import Accepted, assess
-from outrider.core.restart.kept import TransferStage, keep, keep_runs, keep_transfers
+from outrider.core.restart.snapshot import TransferStage, keep, keep_runs, keep_transfers
 from outrider.store.forms import read_transfer, write_transfer
 from tests.unit.core.books import A, B, C, accept, nodes, wanted
 from tests.unit.core.naive_checks import check_invariants
@@ -30,7 +30,7 @@ def three_transfers(links: Links) -> Site:
     for name, start_s, image in (("x", 20, A), ("y", 30, B), ("z", 40, C)):
         accept(book, wanted(name, start_s, 5, image), 0)
     waiting = [transfer for transfer, _ in book.link.latest_starts()]
-    links.resume([Standing(transfer=transfer) for transfer in waiting], 0)
+    links.resume([TransferStanding(transfer=transfer) for transfer in waiting], 0)
     return site
 
 

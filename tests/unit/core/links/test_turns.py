@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.core.links.lane import TURN_S, Lane
-from outrider.core.links.turns import NOBODY, Turns
+from outrider.core.links.best_effort import TURN_S, BestEffortLink
+from outrider.core.links.fair_shares import NOBODY, FairShares
 from outrider.core.model import Image
 
 RATE = 10
@@ -17,16 +17,16 @@ def image(name: str, size_bytes: int) -> Image:
     return Image(uri=f"http://site/{name}", size_bytes=size_bytes, digest=f"sha256:{name}")
 
 
-def filled(jobs: list[tuple[int, int]]) -> Lane:
+def filled(jobs: list[tuple[int, int]]) -> BestEffortLink:
     """A lane with an image for each of these users and sizes, in this order."""
-    lane = Lane(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=0, is_relay=True)
+    lane = BestEffortLink(rate_bytes_per_s=RATE, beside_rate_bytes_per_s=0, is_relay=True)
     for number, (user, size_bytes) in enumerate(jobs):
         ((_, cargo),) = lane.add(image(str(number), size_bytes), [number])
         lane.join(cargo, user)
     return lane
 
 
-def carried_out(lane: Lane) -> list[tuple[int, int]]:
+def carried_out(lane: BestEffortLink) -> list[tuple[int, int]]:
     """The transfers in the order in which they end, and the bytes that were sent by then."""
     found, sent_bytes = [], 0
     while lane.waiting:
@@ -45,7 +45,7 @@ def carried_out(lane: Lane) -> list[tuple[int, int]]:
 
 
 def test_who_has_had_least_is_first_and_ties_go_to_the_least_number() -> None:
-    turns = Turns()
+    turns = FairShares()
     for user in (3, 2, 1):
         turns.come(user)
     turns.charge([1], 10)
@@ -55,7 +55,7 @@ def test_who_has_had_least_is_first_and_ties_go_to_the_least_number() -> None:
 
 
 def test_who_comes_anew_is_level_with_who_has_had_least() -> None:
-    turns = Turns()
+    turns = FairShares()
     turns.come(1)
     turns.come(2)
     turns.charge([1], 100)
@@ -66,7 +66,7 @@ def test_who_comes_anew_is_level_with_who_has_had_least() -> None:
 
 
 def test_to_stop_asking_wipes_nothing_out_while_others_wait() -> None:
-    turns = Turns()
+    turns = FairShares()
     turns.come(1)
     turns.come(2)
     turns.charge([1], 100)
@@ -77,7 +77,7 @@ def test_to_stop_asking_wipes_nothing_out_while_others_wait() -> None:
 
 
 def test_what_is_had_together_is_shared() -> None:
-    turns = Turns()
+    turns = FairShares()
     turns.come(1)
     turns.come(2)
     turns.charge([1, 2], 100)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.model import Resources
-from outrider.core.nodes.capacity import LARGEST_AMOUNT, Layout
+from outrider.core.nodes.capacity import LARGEST_AMOUNT, ResourceLayout
 
 NAMES = ("cpus", "gpus", "memory_mib")
 SETTINGS = settings(max_examples=300, derandomize=True, deadline=None)
@@ -17,7 +17,7 @@ amounts = st.fixed_dictionaries({name: st.integers(0, 9) | edges for name in NAM
 @SETTINGS
 @given(amounts)
 def test_packing_loses_nothing(chosen: dict[str, int]) -> None:
-    layout, resources = Layout(NAMES), Resources.from_mapping(chosen)
+    layout, resources = ResourceLayout(NAMES), Resources.from_mapping(chosen)
 
     assert layout.unpack(layout.pack(resources)) == resources
 
@@ -25,7 +25,7 @@ def test_packing_loses_nothing(chosen: dict[str, int]) -> None:
 @SETTINGS
 @given(amounts, amounts)
 def test_a_need_fits_exactly_when_each_resource_does(need: dict[str, int], free: dict[str, int]) -> None:
-    layout = Layout(NAMES)
+    layout = ResourceLayout(NAMES)
 
     fits = layout.fits(layout.pack(Resources.from_mapping(need)), layout.pack(Resources.from_mapping(free)))
 
@@ -35,7 +35,7 @@ def test_a_need_fits_exactly_when_each_resource_does(need: dict[str, int], free:
 @SETTINGS
 @given(amounts, amounts, st.integers(0, 12))
 def test_most_is_what_counting_up_gives(need: dict[str, int], free: dict[str, int], limit: int) -> None:
-    layout = Layout(NAMES)
+    layout = ResourceLayout(NAMES)
 
     most = layout.most(
         layout.pack(Resources.from_mapping(need)), layout.pack(Resources.from_mapping(free)), limit
@@ -48,7 +48,7 @@ def test_most_is_what_counting_up_gives(need: dict[str, int], free: dict[str, in
 
 
 def test_the_sum_of_two_largest_amounts_does_not_reach_the_neighbouring_resource() -> None:
-    layout = Layout(NAMES)
+    layout = ResourceLayout(NAMES)
     largest = layout.pack(Resources.of(cpus=LARGEST_AMOUNT, gpus=LARGEST_AMOUNT))
 
     both = layout.unpack(largest + largest)
@@ -57,7 +57,7 @@ def test_the_sum_of_two_largest_amounts_does_not_reach_the_neighbouring_resource
 
 
 def test_a_resource_that_no_node_has_is_named() -> None:
-    layout = Layout(["cpus"])
+    layout = ResourceLayout(["cpus"])
 
     assert layout.unknown(Resources.of(cpus=1, gpus=1, tapes=0)) == ("gpus",)
     with pytest.raises(ValueError, match="no node has the resource gpus; known: cpus"):
@@ -66,4 +66,4 @@ def test_a_resource_that_no_node_has_is_named() -> None:
 
 def test_an_amount_that_would_touch_the_guard_is_refused() -> None:
     with pytest.raises(ValueError, match="is more than"):
-        Layout(["cpus"]).pack(Resources.of(cpus=LARGEST_AMOUNT + 1))
+        ResourceLayout(["cpus"]).pack(Resources.of(cpus=LARGEST_AMOUNT + 1))

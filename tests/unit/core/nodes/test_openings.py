@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.nodes.busy import Busy, Taken
-from outrider.core.nodes.capacity import Layout
+from outrider.core.nodes.capacity import ResourceLayout
+from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.timeline import FOREVER
 
 NODES = 12
@@ -32,8 +32,8 @@ steps = st.lists(
 )
 
 
-def site() -> Busy:
-    return Busy(Layout(["cpus"]), [CPUS] * NODES)
+def site() -> BusyForecast:
+    return BusyForecast(ResourceLayout(["cpus"]), [CPUS] * NODES)
 
 
 def once_a_node(taken: list[Taken]) -> tuple[Taken, ...]:

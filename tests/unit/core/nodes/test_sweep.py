@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.core.model import Node, Resources
-from outrider.core.nodes.timeline import Timeline
-from outrider.core.reservations.sweep import SlotSweep, next_edge
+from outrider.core.nodes.earliest_slots import SlotSweep, next_edge
+from outrider.core.nodes.timeline import SiteTimeline
 from tests.amount import examples
 from tests.unit.core.naive_slots import NaiveSlots
 
@@ -16,13 +16,13 @@ SETTINGS = settings(max_examples=examples(1200), derandomize=True, deadline=None
 
 
 @st.composite
-def booked(draw: st.DrawFn) -> tuple[Timeline, NaiveSlots, int]:
+def booked(draw: st.DrawFn) -> tuple[SiteTimeline, NaiveSlots, int]:
     """Nodes of different sizes on which things were reserved, and some ended early at `now`."""
     nodes = [
         Node(name=f"n{number}", capacity=Resources.of(cpus=cpus))
         for number, cpus in enumerate(draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)))
     ]
-    timeline, naive = Timeline(nodes), NaiveSlots(nodes, ["cpus"], HORIZON_S)
+    timeline, naive = SiteTimeline(nodes), NaiveSlots(nodes, ["cpus"], HORIZON_S)
     now_s = draw(st.integers(0, 4))
     for _ in range(draw(st.integers(0, 8))):
         node, cpus = draw(st.integers(0, len(nodes) - 1)), draw(st.integers(1, 3))
@@ -51,7 +51,7 @@ def room_at(naive: NaiveSlots, need: int, start_s: int, duration_s: int, instanc
     booked(), st.integers(1, 6), st.integers(0, 3), st.integers(1, 5), st.integers(0, 6), st.integers(0, 15)
 )
 def test_the_first_start_with_room_is_found(
-    site: tuple[Timeline, NaiveSlots, int],
+    site: tuple[SiteTimeline, NaiveSlots, int],
     instances: int,
     need: int,
     duration_s: int,
@@ -79,7 +79,7 @@ def test_the_first_start_with_room_is_found(
 @SETTINGS
 @given(booked(), st.integers(1, 6), st.integers(1, 5), st.lists(st.integers(0, 4), min_size=1, max_size=4))
 def test_the_total_is_right_wherever_the_window_is_moved(
-    site: tuple[Timeline, NaiveSlots, int], instances: int, duration_s: int, steps: list[int]
+    site: tuple[SiteTimeline, NaiveSlots, int], instances: int, duration_s: int, steps: list[int]
 ) -> None:
     timeline, naive, now_s = site
     everyone = timeline.everyone

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
 
 from outrider.core.model import Node, Resources
 from outrider.core.nodes import timeline as module
-from outrider.core.nodes.capacity import Layout
-from outrider.core.nodes.timeline import FOREVER, NodeTimeline, Timeline, numbers
+from outrider.core.nodes.capacity import ResourceLayout
+from outrider.core.nodes.timeline import FOREVER, NodeTimeline, SiteTimeline, numbers
 from tests.amount import examples
 from tests.unit.core.naive_slots import NaiveSlots, intervals
 
@@ -27,7 +27,7 @@ HORIZON_S = 5
 Booking = tuple[int, int, int]
 """A node, and from when to when one of its cpus is taken."""
 
-History = tuple[Timeline, NaiveSlots, tuple[Booking, ...]]
+History = tuple[SiteTimeline, NaiveSlots, tuple[Booking, ...]]
 
 
 def _asks_everything(
@@ -35,7 +35,7 @@ def _asks_everything(
 ) -> None:
     """Compare every answer about the present and the future."""
     end_s = naive.horizon_s + 1
-    layout = Layout(naive.names)
+    layout = ResourceLayout(naive.names)
     for at_s in range(now_s, end_s):
         assert layout.unpack(row.free_at(at_s)) == Resources.from_mapping(
             dict(zip(naive.names, naive.at(node, at_s), strict=True))
@@ -65,7 +65,7 @@ def _is_merged(row: NodeTimeline) -> bool:
 def test_one_node_is_right_in_every_state_that_any_history_reaches() -> None:
     """Every history: states met before are not entered again, so the search is complete."""
     nodes = [Node(name="n", capacity=Resources.of(cpus=2))]
-    layout = Layout.of_nodes(nodes)
+    layout = ResourceLayout.of_nodes(nodes)
     needs = [Resources.of(cpus=1), Resources.of(cpus=2)]
     first = (NodeTimeline(layout, layout.pack(nodes[0].capacity)), NaiveSlots(nodes, ["cpus"], HORIZON_S))
     left = [first]
@@ -91,7 +91,7 @@ def _after(
     row: NodeTimeline, naive: NaiveSlots, need: Resources, start_s: int, end_s: int, sign: int
 ) -> tuple[NodeTimeline, NaiveSlots] | None:
     """The next state, or None where the operation is refused, which must change nothing."""
-    amounts, packed = naive.amounts(need), Layout(naive.names).pack(need)
+    amounts, packed = naive.amounts(need), ResourceLayout(naive.names).pack(need)
     possible = naive.fits if sign < 0 else naive.can_release
     row, before = deepcopy(row), (list(row.times), list(row.free))
     operation = row.reserve if sign < 0 else row.release
@@ -107,7 +107,7 @@ def _after(
 
 
 def test_an_empty_interval_is_refused() -> None:
-    layout = Layout(["cpus"])
+    layout = ResourceLayout(["cpus"])
     row = NodeTimeline(layout, layout.pack(Resources.of(cpus=1)))
 
     with pytest.raises(ValueError, match="empty"):
@@ -116,14 +116,14 @@ def test_an_empty_interval_is_refused() -> None:
         row.release(1, 4, 3)
 
 
-def _superset_of_touched(timeline: Timeline, naive: NaiveSlots, now_s: int) -> None:
+def _superset_of_touched(timeline: SiteTimeline, naive: NaiveSlots, now_s: int) -> None:
     for start_s, end_s in intervals(now_s, naive.horizon_s + 1):
         mask = timeline.touched(start_s, end_s)
         for node in range(len(timeline.rows)):
             assert mask >> node & 1 or naive.is_untouched(node, start_s, end_s)
 
 
-def _boundaries_name_every_change(timeline: Timeline, naive: NaiveSlots, now_s: int) -> None:
+def _boundaries_name_every_change(timeline: SiteTimeline, naive: NaiveSlots, now_s: int) -> None:
     for at_s in range(now_s, naive.horizon_s):
         found = {instant_s: begin | end for instant_s, begin, end in timeline.boundaries_after(at_s)}
         assert list(found) == sorted(found)
@@ -137,7 +137,7 @@ def test_two_nodes_index_is_right_after_every_three_operations(monkeypatch: pyte
     monkeypatch.setattr(module, "BUCKET_S", 2)
     nodes = [Node(name=f"n{number}", capacity=Resources.of(cpus=1)) for number in range(2)]
     horizon_s, need = 4, 1
-    level: list[History] = [(Timeline(nodes), NaiveSlots(nodes, ["cpus"], horizon_s), ())]
+    level: list[History] = [(SiteTimeline(nodes), NaiveSlots(nodes, ["cpus"], horizon_s), ())]
     checked = 0
     for _ in range(3):
         following: list[History] = []
@@ -178,7 +178,7 @@ class SlotTable(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.timeline = Timeline(self.nodes)
+        self.timeline = SiteTimeline(self.nodes)
         self.naive = NaiveSlots(self.nodes, self.names, self.horizon_s)
         self.now_s = 0
         self.booked: list[tuple[int, Resources, int, int]] = []

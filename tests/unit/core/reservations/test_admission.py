@@ -9,7 +9,7 @@ import pytest
 from outrider.core.model import Workspace
 from outrider.core.nodes import timeline as module
 from outrider.core.reservations.admission import Accepted, Rejected, admit, assess, earliest_start
-from outrider.core.reservations.book import Book, Plan
+from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.planning import plan_at
 from tests.unit.core.books import (
     HORIZON_S,
@@ -23,7 +23,10 @@ from tests.unit.core.books import (
 def first_accepted(book: Book, workspace: Workspace, from_s: int, now_s: int) -> int | None:
     """Ask for every second."""
     instants = range(max(from_s, now_s), HORIZON_S + 60)
-    return next((at_s for at_s in instants if isinstance(plan_at(book, workspace, at_s, now_s), Plan)), None)
+    return next(
+        (at_s for at_s in instants if isinstance(plan_at(book, workspace, at_s, now_s), ReservationPlan)),
+        None,
+    )
 
 
 @pytest.mark.parametrize("bucket_s", [3600, 4])

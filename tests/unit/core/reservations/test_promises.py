@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.images.reuse import Life
+from outrider.core.images.pools import Life
 from outrider.core.model import Image, Node, Resources, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
 from outrider.core.reservations.book import Shipping

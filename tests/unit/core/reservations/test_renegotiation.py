@@ -15,7 +15,7 @@ from outrider.core.reservations.admission import Accepted, Rejected, admit, asse
 from outrider.core.reservations.book import Book, Shipping
 from outrider.core.reservations.refusal import Cause
 from outrider.core.reservations.renegotiation import change_end, renegotiate
-from outrider.core.restart.kept import keep
+from outrider.core.restart.snapshot import keep
 from tests.unit.core.books import (
     A,
     B,

@@ -11,15 +11,15 @@ from random import Random
 import pytest
 
 from outrider.core.besteffort.board import QueueRules
-from outrider.core.images.reuse import Life, Pool, Pools
+from outrider.core.images.pools import Life, PlannedPool, Pools
 from outrider.core.links.links import ExclusiveLinks, LinkEvent, Links
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Resources, Workspace
 from outrider.core.nodes import timeline as module
 from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
 from outrider.core.reservations.book import Book
-from outrider.core.restart.kept import KeptBook, TransferStage, keep, keep_runs
-from outrider.core.restart.restoring import Restored, dismiss, restore
+from outrider.core.restart.restore import Restored, dismiss, restore
+from outrider.core.restart.snapshot import KeptBook, TransferStage, keep, keep_runs
 from outrider.core.scheduler import Scheduler
 from tests.unit.core.books import A, B, C, accept, begin_next, end_running, nodes, pass_time, promises, wanted
 from tests.unit.core.driver import Driver
@@ -49,7 +49,7 @@ def copy_values(life: Life) -> object:
     return life.image, came, life.ready_s, life.expires_s, sorted(life.users.items())
 
 
-def copies(pool: Pool) -> dict[str, list[object]]:
+def copies(pool: PlannedPool) -> dict[str, list[object]]:
     return {key: [copy_values(life) for life in lives] for key, lives in pool.lives.items()}
 
 
@@ -328,7 +328,7 @@ def test_a_reservation_on_a_node_that_is_gone_is_named_and_the_rest_restored() -
 
     restored = again(replace(site, nodes=site.nodes[:1] + site.nodes[2:]), keep(book, 0), 0)
 
-    assert [(each.reservation.workspace.name, each.words) for each in restored.lost] == [
+    assert [(each.reservation.workspace.name, each.message) for each in restored.lost] == [
         ("y", "the site has no node n1 any more")
     ]
     assert list(restored.book.entries) == ["x", "z"]

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from outrider.core.images.restaging import awaited, copy_arrived, lose_copy, restage
 from outrider.core.reservations.admission import Accepted
 from outrider.core.reservations.book import Book
+from outrider.core.reservations.missing_copies import awaited, copy_arrived, lose_copy, restage
 from outrider.core.reservations.refusal import Refusal
 from outrider.core.reservations.renegotiation import change_end, renegotiate
-from outrider.core.restart.kept import keep, keep_runs
+from outrider.core.restart.snapshot import keep, keep_runs
 from outrider.store.forms import read_reservation, read_transfer, write_reservation, write_transfer
 from tests.unit.core.restart.test_restoring import again, contents, go_on, random_request, random_service
 

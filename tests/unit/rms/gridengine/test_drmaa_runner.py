@@ -11,10 +11,10 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import Submission
 from outrider.rms.commands import Account, Output
-from outrider.rms.gridengine import Settings, submitting
+from outrider.rms.gridengine import GridEngineSettings, submitting
 from outrider.rms.gridengine.drmaa_runner import DrmaaRunner, request_of
 
-SETTINGS = Settings(account="outrider", environments=((2, "two"),), checkpoint="save")
+SETTINGS = GridEngineSettings(account="outrider", environments=((2, "two"),), checkpoint="save")
 # Sessions that answer, complain, or are gone.
 ANSWERING = """import json, sys
 print(json.dumps({"said": "ready"}), flush=True)

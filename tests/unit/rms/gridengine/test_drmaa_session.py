@@ -8,14 +8,14 @@ from unittest.mock import MagicMock
 import pytest
 from pytest_mock import MockerFixture
 
-from outrider.rms.gridengine.drmaa_session import Session, answer
+from outrider.rms.gridengine.drmaa_session import DrmaaSession, answer
 
 SUBMISSION = {"submit": "sleep", "arguments": ["1 2", "it's"], "native": "-w e -N outrider"}
 
 
 @pytest.fixture
 def session(mocker: MockerFixture) -> MagicMock:
-    found: MagicMock = mocker.create_autospec(Session, instance=True)
+    found: MagicMock = mocker.create_autospec(DrmaaSession, instance=True)
     return found
 
 

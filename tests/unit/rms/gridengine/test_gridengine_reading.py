@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outrider.rms.base import RmsError
 from outrider.rms.commands import run_process
-from outrider.rms.gridengine import Commands, parsing
+from outrider.rms.gridengine import GridEngineCommands, parsing
 
 RECORDED = Path(__file__).parent / "recorded"
 JOB = """<?xml version='1.0'?><detailed_job_info><djob_info><element><JB_job_number>7</JB_job_number>
@@ -133,7 +133,7 @@ def test_nothing_that_users_write_hides_a_job(value: str, account: str) -> None:
 
 def test_text_that_cannot_be_read_is_told_once() -> None:
     told: list[str] = []
-    commands = Commands(run_process, variables={}, told=told.append)
+    commands = GridEngineCommands(run_process, variables={}, told=told.append)
 
     for _ in range(3):
         commands.told("<JB_account>")

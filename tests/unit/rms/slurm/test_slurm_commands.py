@@ -14,11 +14,11 @@ import pytest
 from outrider.core.model import Resources
 from outrider.rms.base import Refused, RmsError, Submission, Unavailable, Unknown
 from outrider.rms.commands import Account, Output, run_process
-from outrider.rms.slurm.commands import DIALECT, Commands
+from outrider.rms.slurm.commands import DIALECT, SlurmCommands
 from outrider.rms.slurm.handing import arguments, record_for, script_of
 from outrider.rms.slurm.jobs import SlurmJob, job_in
 from outrider.rms.slurm.placing import Places, led
-from outrider.rms.slurm.records import Record, Wish
+from outrider.rms.slurm.records import JobRecord, NodeWish
 from outrider.rms.slurm.reservations import checked
 from outrider.rms.slurm.version import version_in
 
@@ -91,7 +91,7 @@ def test_any_other_complaint_is_a_refusal_in_slurms_own_words(complaint: str) ->
 
 
 def test_command_that_hangs_is_killed_and_unavailable() -> None:
-    commands = Commands(run_process, timeout_s=0.2)
+    commands = SlurmCommands(run_process, timeout_s=0.2)
 
     with pytest.raises(Unavailable, match="did not answer"):
         commands.ask(sys.executable, "-c", "import time; time.sleep(600)")
@@ -99,13 +99,13 @@ def test_command_that_hangs_is_killed_and_unavailable() -> None:
 
 def test_command_that_is_not_installed_is_named_with_a_remedy() -> None:
     with pytest.raises(RmsError, match="no no-such-command: install"):
-        Commands(run_process).ask("no-such-command")
+        SlurmCommands(run_process).ask("no-such-command")
 
 
 def test_commands_have_their_own_environment_and_nothing_of_ours() -> None:
     os.environ["OUTRIDER_SECRET"] = "x"
     try:
-        printed = Commands(run_process, configuration="/c/slurm.conf", path="/usr/bin:/bin").ask("env")
+        printed = SlurmCommands(run_process, configuration="/c/slurm.conf", path="/usr/bin:/bin").ask("env")
     finally:
         del os.environ["OUTRIDER_SECRET"]
 
@@ -120,11 +120,11 @@ def test_commands_have_their_own_environment_and_nothing_of_ours() -> None:
 def test_user_is_not_given_the_services_environment_and_root_becomes_that_user() -> None:
     account = Account(user="alice", uid=61001, gid=61001, home="/srv/alice")
     recorder = Recorder()
-    Commands(recorder).ask_as(account, "sbatch", text="x")
-    Commands(recorder, own_uid=61001).ask_as(account, "sbatch", text="x")
+    SlurmCommands(recorder).ask_as(account, "sbatch", text="x")
+    SlurmCommands(recorder, own_uid=61001).ask_as(account, "sbatch", text="x")
 
     with pytest.raises(Refused, match="root"):
-        Commands(recorder, own_uid=64030).ask_as(account, "sbatch", text="x")
+        SlurmCommands(recorder, own_uid=64030).ask_as(account, "sbatch", text="x")
     assert [seen[2] for seen in recorder.seen] == [account, None]
     assert set(recorder.seen[0][1]) == {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG"}
 
@@ -133,7 +133,7 @@ def test_argument_with_a_zero_byte_reaches_no_command() -> None:
     recorder = Recorder()
 
     with pytest.raises(Refused):
-        Commands(recorder).ask("scontrol", "update", "Comment=a\0b")
+        SlurmCommands(recorder).ask("scontrol", "update", "Comment=a\0b")
     assert recorder.seen == []
 
 
@@ -194,11 +194,11 @@ def test_slurm_that_is_too_old_or_no_slurm_is_refused(words: bytes) -> None:
 
 def test_job_is_led_by_the_shorter_of_two_ways_and_keeps_its_users_wishes() -> None:
     read = waiting(node_count=2, max_nodes=2)
-    wish = replace(read, wish=Wish(required="n2", excluded="n9"))
+    wish = replace(read, wish=NodeWish(required="n2", excluded="n9"))
 
-    assert led(read, ("n1", "n2"), ("n1", "n2", "n3")) == Wish(required="n[1-2]")
-    assert led(read, ("n1", "n2", "n3"), ("n1", "n2", "n3", "n4", "n5")) == Wish(excluded="n[4-5]")
-    assert led(wish, ("n2", "n3"), ("n1", "n2", "n3")) == Wish(required="n[2-3]", excluded="n9")
+    assert led(read, ("n1", "n2"), ("n1", "n2", "n3")) == NodeWish(required="n[1-2]")
+    assert led(read, ("n1", "n2", "n3"), ("n1", "n2", "n3", "n4", "n5")) == NodeWish(excluded="n[4-5]")
+    assert led(wish, ("n2", "n3"), ("n1", "n2", "n3")) == NodeWish(required="n[2-3]", excluded="n9")
     assert led(wish, (), ("n1",)) == wish.wish
     with pytest.raises(Refused, match="has to run on n2"):
         led(wish, ("n1", "n3"), ("n1", "n2", "n3"))
@@ -212,5 +212,5 @@ def waiting(**fields: object) -> SlurmJob:
     row = {"job_id": 7, "job_state": "PENDING", "user_id": 5, "user_name": "a", "submit_time": 1, **fields}
     job = job_in(row, 100)
     assert job is not None
-    assert job.record == Record()
+    assert job.record == JobRecord()
     return job

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from outrider.rms.slurm.records import (
     MOST_COMMENT,
     NOTHING,
-    Record,
-    Wish,
+    JobRecord,
+    NodeWish,
     carried,
     comment_of,
     record_carried,
@@ -19,7 +19,7 @@ from outrider.rms.slurm.records import (
     with_ticket,
 )
 
-FULL = Record(
+FULL = JobRecord(
     sentence="image ready at 14:03",
     metadata='image: http://h/a\ndigest: "x" {"outrider":1',
     tag="t-1",
@@ -27,10 +27,10 @@ FULL = Record(
     is_stopped=True,
     is_suspended=True,
     begin_s=7,
-    wish=Wish(required="n1", excluded="n[2-3]"),
+    wish=NodeWish(required="n1", excluded="n[2-3]"),
 )
 records = st.builds(
-    Record,
+    JobRecord,
     sentence=st.text(st.characters(exclude_categories=["Cs"]), max_size=40).map(
         lambda text: " ".join(text.split())
     ),
@@ -41,22 +41,22 @@ records = st.builds(
     is_suspended=st.booleans(),
     begin_s=st.integers(0, 2**40),
     wish=st.none()
-    | st.builds(Wish, required=st.text("n[]12,-", max_size=9), excluded=st.text("n[]1", max_size=9)),
+    | st.builds(NodeWish, required=st.text("n[]12,-", max_size=9), excluded=st.text("n[]1", max_size=9)),
 )
 
 
 @given(records)
-def test_record_is_read_as_it_was_written(record: Record) -> None:
+def test_record_is_read_as_it_was_written(record: JobRecord) -> None:
     assert record_in(comment_of(record)) == record
 
 
 @given(records)
-def test_record_in_a_comment_is_what_a_submission_begins_with(record: Record) -> None:
+def test_record_in_a_comment_is_what_a_submission_begins_with(record: JobRecord) -> None:
     word = carried(record)
 
     assert " " not in word
     if len(word) <= MOST_COMMENT:
-        assert record_carried(word) == Record(
+        assert record_carried(word) == JobRecord(
             metadata=record.metadata,
             tag=record.tag,
             is_held=record.is_held,
@@ -98,7 +98,7 @@ def test_fields_of_a_wrong_kind_count_as_absent() -> None:
 
 
 def test_bomb_in_a_comment_is_not_unpacked_whole() -> None:
-    assert record_carried(carried(Record(metadata="a" * 200_000))) is None
+    assert record_carried(carried(JobRecord(metadata="a" * 200_000))) is None
 
 
 @pytest.mark.parametrize("comment", ["", "mine", "a b  c", "grüße"])

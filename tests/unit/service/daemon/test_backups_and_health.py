@@ -12,7 +12,7 @@ from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.threads.backups import Backups, copy_asked_for, copy_store
 from outrider.service.web.front import BackedUp, NotDone
 from outrider.store.errors import Full
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 from tests.unit.service.daemon.fakes import status, text_log
 
 NOON = 1_800_000_000
@@ -111,7 +111,7 @@ def test_copies_go_on_after_a_clock_that_was_ahead_whose_copies_go_first(
 
 
 def test_what_lies_where_a_copy_is_made_is_not_deleted(tmp_path: Path) -> None:
-    Store.create(tmp_path / "s.sqlite", NOON).close()
+    SqliteStore.create(tmp_path / "s.sqlite", NOON).close()
     (tmp_path / "copy.sqlite.draft").write_text("of somebody")
     with pytest.raises(NotDone, match=r"copy\.sqlite\.draft is in the way") as caught:
         copy_asked_for(tmp_path / "s.sqlite", f"{tmp_path}/copy.sqlite")
@@ -136,11 +136,11 @@ def test_failed_copy_removes_none_and_is_tried_again_soon(tmp_path: Path) -> Non
 
 
 def test_copy_of_a_store_in_use_is_a_store(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "s.sqlite", NOON):
+    with SqliteStore.create(tmp_path / "s.sqlite", NOON):
         made = copy_store(tmp_path / "s.sqlite", tmp_path / "copy.sqlite")
 
     assert made == BackedUp(path=str(tmp_path / "copy.sqlite"), reservations=0)
-    Store.open(tmp_path / "copy.sqlite", NOON).close()
+    SqliteStore.open(tmp_path / "copy.sqlite", NOON).close()
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_copy_of_a_store_in_use_is_a_store(tmp_path: Path) -> None:
     ],
 )
 def test_copy_goes_only_where_it_can(tmp_path: Path, target: str, code: str) -> None:
-    Store.create(tmp_path / "s.sqlite", NOON).close()
+    SqliteStore.create(tmp_path / "s.sqlite", NOON).close()
     with pytest.raises(NotDone) as caught:
         copy_asked_for(tmp_path / "s.sqlite", target.format(tmp_path))
 

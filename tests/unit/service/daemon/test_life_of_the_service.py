@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from outrider.service.daemon.errors import InputError, SocketError
+from outrider.service.daemon.errors import ServiceInputError, SocketError
 from outrider.service.daemon.life import create_store
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.workers import Workers
-from outrider.store.errors import Conflict, Full, Locked, Missing
-from outrider.store.store import Store
+from outrider.store.errors import Conflict, Full, Locked, StoreMissing
+from outrider.store.sqlite_store import SqliteStore
 from tests.unit.service.daemon.conftest import Running
 from tests.unit.service.daemon.fakes import PATIENCE_S, eventually, written
 
@@ -38,7 +38,7 @@ def test_service_answers_over_its_socket_and_ends_cleanly(running: Make) -> None
     assert service.fake.backend.started == service.fake.backend.stopped == 1
     assert not service.socket.exists()
     # The store was closed: it opens without its log.
-    Store.open(Path(service.config.store_path), 1).close()
+    SqliteStore.open(Path(service.config.store_path), 1).close()
 
 
 def test_systemd_is_told_of_the_whole_life(running: Make) -> None:
@@ -88,7 +88,7 @@ def test_store_is_not_made_in_silence(running: Make) -> None:
     Path(service.config.state).mkdir()
     service.start(is_new=False)
 
-    assert isinstance(service.error, Missing)
+    assert isinstance(service.error, StoreMissing)
     assert "outriderd --init" in str(service.error)
     assert not Path(service.config.store_path).exists()
     assert service.fake.backend.started == 0
@@ -105,7 +105,7 @@ def test_second_service_on_the_socket_is_refused_and_the_first_goes_on(running: 
 def test_second_service_on_the_store_is_refused(running: Make, folder: Path) -> None:
     service = running().start()
     with pytest.raises(Locked):
-        Store.open(Path(service.config.store_path), 1)
+        SqliteStore.open(Path(service.config.store_path), 1)
 
     assert service.ask("GET", "/healthz")[0] == 200
 
@@ -146,7 +146,7 @@ def test_store_that_fails_for_good_ends_the_service_with_its_error(running: Make
     service.ask("GET", "/v1/reservations/boom")
     eventually(lambda: not service.is_alive, "the end", service.stream)
 
-    assert isinstance(service.error, Missing)
+    assert isinstance(service.error, StoreMissing)
     assert not isinstance(service.error, Full)
     assert service.fake.backend.stopped == 1
 
@@ -214,7 +214,7 @@ def test_faulty_policies_at_the_start_are_an_error(running: Make, folder: Path) 
     path = written(folder / "p.yaml", "version: 2\n")
     service = running(f"policies: {path}\n").start()
 
-    assert isinstance(service.error, InputError)
+    assert isinstance(service.error, ServiceInputError)
     assert "p.yaml:1:10: version" in str(service.error)
 
 
@@ -237,7 +237,7 @@ def test_administrator_gets_a_copy_of_the_store(running: Make, folder: Path) -> 
 
     assert (status, json.loads(body)) == (200, {"path": str(target), "reservations": 0})
     assert again == 409
-    Store.open(target, 1).close()
+    SqliteStore.open(target, 1).close()
 
 
 def test_copies_are_made_while_the_service_runs(running: Make, folder: Path) -> None:
@@ -334,7 +334,7 @@ def test_folder_of_somebody_else_beside_the_socket_is_refused_at_the_start(
     (folder / "begin/notes.txt").write_text("of somebody")
     service.start()
 
-    assert isinstance(service.error, InputError)
+    assert isinstance(service.error, ServiceInputError)
     assert "holds 'notes.txt': name another folder" in str(service.error)
     assert (folder / "begin/notes.txt").read_text() == "of somebody"
 
@@ -353,5 +353,5 @@ def test_store_behind_a_link_that_is_turned_elsewhere_stays_the_same_store(
 
     assert status == 200, body
     assert service.error is None
-    Store.open(folder / "disk/real.sqlite", 1).close()
+    SqliteStore.open(folder / "disk/real.sqlite", 1).close()
     assert not (folder / "disk/other.sqlite").exists()

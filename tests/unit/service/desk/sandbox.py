@@ -47,7 +47,7 @@ from outrider.service.ports import (
 )
 from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked, Wanted
 from outrider.service.settings import Settings
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 
 ALICE = Caller(uid=1001, user="alice", gids=(100,), groups=("physics",))
 BOB = Caller(uid=1002, user="bob", gids=(100,), groups=("physics",))
@@ -182,7 +182,7 @@ class Sandbox:
             clock=self.clock,
         )
         self.path = folder / "store.sqlite"
-        self.store = Store.create(self.path, now_s)
+        self.store = SqliteStore.create(self.path, now_s)
         self.log = Silent()
         self.sizes: dict[str, int] = {"https://images.example.org/ubuntu": 10 * RATE}
         """What is at which address."""
@@ -209,7 +209,7 @@ class Sandbox:
     def restart(self) -> None:
         """The service dies and is started again."""
         self.store.close()
-        self.store = Store.open(self.path, self.now_s)
+        self.store = SqliteStore.open(self.path, self.now_s)
         self.desk = self._desk()
         self.turn()
 

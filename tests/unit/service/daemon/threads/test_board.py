@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.base.ownfolder import MARKER
-from outrider.service.daemon.errors import InputError
+from outrider.service.daemon.errors import ServiceInputError
 from outrider.service.daemon.world.board import FolderBoard
 from tests.unit.service.daemon.fakes import text_log
 
@@ -73,7 +73,7 @@ def test_folder_of_somebody_else_is_refused_and_nothing_in_it_touched(tmp_path: 
     log = io.StringIO()
     made = board(tmp_path, log)
     with pytest.raises(
-        InputError, match=f"holds '{stranger}': name another folder; or, .*echo begin > {folder}"
+        ServiceInputError, match=f"holds '{stranger}': name another folder; or, .*echo begin > {folder}"
     ):
         made.check()
     made.clear()
@@ -89,7 +89,7 @@ def test_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
     (other / "precious").touch()
     (tmp_path / "begin").symlink_to(other)
     made = board(tmp_path)
-    with pytest.raises(InputError, match="is a link, or no folder"):
+    with pytest.raises(ServiceInputError, match="is a link, or no folder"):
         made.check()
     made.clear()
     made.tell([("render-1", True), ("precious", False)])

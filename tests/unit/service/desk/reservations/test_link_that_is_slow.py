@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.installing.common.findings import Level
-from outrider.cli.installing.slurm.headchecks import link_findings
+from outrider.cli.installing.common.headchecks import link_findings
 from outrider.service.answers import Status
 from outrider.service.desk.reservations.link_rate import LinkWatch
 from outrider.service.requests import ShowStatus

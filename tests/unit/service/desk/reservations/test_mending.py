@@ -13,7 +13,7 @@ from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
 from outrider.service.requests import Caller, Explain, Modify, Plan, Reconcile, Reserve
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
-from outrider.store.store import Store
+from outrider.store.sqlite_store import SqliteStore
 from tests.unit.service.desk.sandbox import ALICE, RATE, Sandbox, digest_of, reserve, show, wanted
 
 ROOT = Caller(uid=0, user="root", is_admin=True)
@@ -276,10 +276,10 @@ def test_a_store_that_cannot_be_written_makes_no_promise_and_loses_none(
     shown = show(sandbox, "render-1")
     with monkeypatch.context() as patch:
 
-        def full(self: Store) -> object:
+        def full(self: SqliteStore) -> object:
             raise Full("store: its disk has no room: free some and try again")
 
-        patch.setattr(Store, "promise", full)
+        patch.setattr(SqliteStore, "promise", full)
         answer = sandbox.ask(Reserve(wanted=wanted(sandbox, name="other")))
         assert isinstance(answer, Trouble)
         assert "no room" in answer.message
@@ -358,7 +358,7 @@ def test_a_restart_over_the_start_is_no_alarm(sandbox: Sandbox) -> None:
     start_s = show(sandbox, "render-1").reservation.start_s
     sandbox.store.close()
     sandbox.clock.at_s = start_s + 3
-    sandbox.store = Store.open(sandbox.path, sandbox.now_s)
+    sandbox.store = SqliteStore.open(sandbox.path, sandbox.now_s)
     sandbox.restart()
     assert show(sandbox, "render-1").reservation.state == "active"
     sandbox.sleep(4000)

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.restart.kept import KeptBook, keep
+from outrider.core.restart.snapshot import KeptBook, keep
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.requests import Cancel, Modify, Plan, Reserve
 from outrider.service.settings import Settings

@@ -1,0 +1,405 @@
+"""Best-effort workspaces: placed first come, first served around what has been promised.
+
+A workspace is placed as soon as nodes are free at the moment its image can be there; from
+then on it is a `BestEffortRun` with nodes, segments and transfers of its own. What cannot be placed
+waits. How far the rest of the queue may overtake it is the backfilling rule's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
+from outrider.core.besteffort.holdings import bring_image, leave, release
+from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
+from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
+from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
+from outrider.core.model import Workspace
+from outrider.core.nodes.selection import Fit
+from outrider.core.reservations.book import Shipping
+
+
+class BestEffortQueue:
+    """The queue and what becomes of it."""
+
+    def __init__(self, board: QueueBoard) -> None:
+        self.board = board
+        self.waiting: list[WaitingWorkspace] = []
+        self._next_order = 0
+        self._next_index: dict[str, int] = {}
+        self._has_gaps = False
+
+    @property
+    def is_worth_a_look(self) -> bool:
+        """Whether a walk may place something, or start something before the time it has now."""
+        return bool(self.waiting) or self._has_gaps
+
+    def submit(self, workspace: Workspace) -> None:
+        need = self.board.everything.layout.pack(workspace.resources)
+        self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
+        self._next_order += 1
+
+    def fits_site(self, workspace: Workspace) -> bool:
+        """Whether the empty site could run the workspace at all."""
+        layout = self.board.everything.layout
+        if layout.unknown(workspace.resources):
+            return False
+        need = layout.pack(workspace.resources)
+        wanted = workspace.instances if workspace.is_parallel else 1
+        usable = self.board.nodes_for(workspace.image)
+        room = sum(
+            layout.most(need, capacity, wanted) * (nodes & usable).bit_count()
+            for capacity, nodes in self.board.everything.by_capacity.items()
+        )
+        return room >= wanted
+
+    def schedule(self, now_s: int) -> list[BestEffortRun]:
+        """Walk the queue once and place what can be placed."""
+        placed = self._reconsider(now_s) if self._has_gaps else []
+        self._has_gaps = False
+        futures = self._places_left()
+        hopeless: set[tuple[int, int, int, bool]] = set()
+        chances: dict[tuple[int, int], list[int]] = {}
+        still: list[WaitingWorkspace] = []
+        for position, waiting in enumerate(self.waiting):
+            while waiting.left:
+                if futures <= 0 and waiting.kind is not None:
+                    if waiting.kind not in chances:
+                        chances[waiting.kind] = self._longest_windows(waiting.kind, now_s)
+                    if chances[waiting.kind][waiting.least_nodes] < waiting.least_s:
+                        break
+                run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
+                if run is None:
+                    break
+                chances.clear()
+                if run.start_s > run.ready_s:
+                    futures -= 1
+                placed.append(run)
+            if waiting.left:
+                still.append(waiting)
+                if self.board.rules.backfilling is Backfilling.OFF:
+                    still += self.waiting[position + 1 :]
+                    break
+        self.waiting = still
+        return placed
+
+    def begin(self, run: BestEffortRun, now_s: int) -> None:
+        """The run starts. If it cannot be suspended, reservations must avoid it from now on."""
+        run.has_begun = True
+        if self._is_suspendable(run.workspace):
+            return
+        run.is_in_book = True
+        for segment in run.segments:
+            start_s = max(segment.start_s, now_s)
+            self.board.book.timeline.reserve_all(segment.amounts(), start_s, segment.end_s)
+
+    def finish(self, run: BestEffortRun, now_s: int) -> None:
+        """The run is over, at its planned end or before."""
+        if now_s < run.end_s:
+            release(self.board, run, now_s)
+            self._has_gaps = True
+        leave(self.board, run, now_s)
+
+    def make_room(
+        self, fits: Sequence[Fit], need: int, start_s: int, end_s: int, now_s: int
+    ) -> list[BestEffortRun]:
+        """Give a new reservation its slots; the runs that had to move, with their new segments.
+
+        Of the runs in the way the youngest move first. What cannot be placed anew goes back
+        to its place in the queue.
+        """
+        board = self.board
+        victims: dict[str, BestEffortRun] = {}
+        for chosen in fits:
+            row = board.everything.rows[chosen.node]
+            while not row.fits(need * chosen.instances, start_s, end_s):
+                victim = self._youngest(chosen.node, start_s, end_s)
+                withdraw(board, victim, start_s, now_s)
+                victims[victim.name] = victim
+        board.everything.reserve_all([(each.node, need * each.instances) for each in fits], start_s, end_s)
+        moved = sorted(victims.values(), key=lambda run: (run.order, run.index))
+        for run in moved:
+            suspend_in_time(board, run, now_s)
+        return [run for run in moved if self._place_anew(run, now_s)]
+
+    def give_back(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int) -> None:
+        """A reservation no longer needs its slots in this interval."""
+        if start_s < end_s:
+            amounts = [(each.node, need * each.instances) for each in fits]
+            self.board.everything.release_all(amounts, start_s, end_s)
+            self._has_gaps = True
+
+    def gain_node(self) -> None:
+        """A node can be used again: who waits for others may start earlier on it."""
+        self._has_gaps = True
+
+    def image_ready_s(self, run: BestEffortRun, now_s: int) -> int:
+        """When everything that brings the run its image will have ended, by what is known now."""
+        numbers = {sent.transfer.number for sent in run.transfers}
+        numbers.update(life.transfer for _, life in run.lives if life.transfer is not None)
+        links = self.board.links
+        ends = [links.end_of(number, now_s) for number in sorted(numbers)]
+        return max((end_s for end_s in ends if end_s is not None), default=now_s)
+
+    def postpone(self, run: BestEffortRun, ready_s: int, now_s: int) -> bool:
+        """The run's image is late: plan it anew from `ready_s` on. False: back to the queue."""
+        release(self.board, run, now_s)
+        run.ready_s = ready_s
+        return self._place_anew(run, now_s)
+
+    def abandon(self, run: BestEffortRun, now_s: int) -> None:
+        """The run lost a node or its place: what it did is lost and it waits again."""
+        release(self.board, run, now_s)
+        self._requeue(run, now_s)
+
+    def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> WaitingWorkspace:
+        together = workspace.instances if workspace.is_parallel else 1
+        least_nodes = -(-together // max(1, self.board.largest_room(need)))
+        image = workspace.image
+        # With one transfer a node, each further transfer is a further possible start; and what
+        # is serial is told apart in `_try`.
+        is_plain = image is None or self.board.book.terms.shipping is Shipping.RELAY or together == 1
+        return WaitingWorkspace(
+            order,
+            workspace,
+            need,
+            left,
+            least_nodes,
+            least_s=1 if self._is_suspendable(workspace) else workspace.duration_s,
+            kind=(need, 0 if image is None else image.size_bytes)
+            if is_plain and workspace.is_parallel
+            else None,
+        )
+
+    def _places_left(self) -> int:
+        rules = self.board.rules
+        if rules.backfilling is not Backfilling.RESERVING:
+            return 0
+        if rules.places is None:
+            return len(self.waiting) + 1
+        taken = sum(not run.has_begun and run.start_s > run.ready_s for run in self.board.runs.values())
+        return max(0, rules.places - taken)
+
+    def _try(
+        self,
+        waiting: WaitingWorkspace,
+        now_s: int,
+        hopeless: set[tuple[int, int, int, bool]],
+        *,
+        may_wait: bool,
+    ) -> BestEffortRun | None:
+        board, workspace = self.board, waiting.workspace
+        if workspace.is_parallel:
+            place = self._find(waiting, now_s, may_wait=may_wait)
+            return None if place is None else self._take(waiting, place, now_s)
+        image = workspace.image
+        arrival_s = now_s
+        if image is not None:
+            arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
+        # What failed once in this walk fails again, as long as nobody has a copy of the image
+        # and the link's end has not moved.
+        length_s, is_suspendable = workspace.duration_s, self._is_suspendable(workspace)
+        rules = board.rules.suspension
+        if is_suspendable and not rules.overhead_s(workspace.resources):
+            length_s = min(length_s, rules.least_run_s)
+        key = (waiting.need, arrival_s, length_s, is_suspendable)
+        is_common = image is None or not board.book.pools.mask_with(image.key)
+        if is_common and key in hopeless:
+            return None
+        place = self._find(waiting, now_s, may_wait=may_wait)
+        if place is None:
+            if is_common:
+                hopeless.add(key)
+            return None
+        return self._take(waiting, place, now_s)
+
+    def _find(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
+        board, workspace = self.board, waiting.workspace
+        if workspace.is_parallel:
+            return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+        return place_one(board, workspace, waiting.need, now_s)
+
+    def _longest_windows(self, kind: tuple[int, int], now_s: int) -> list[int]:
+        """For each number of nodes, how long so many are free from some possible start on.
+
+        That tells most of a long queue apart without looking at nodes again.
+        """
+        need, image_bytes = kind
+        board = self.board
+        instants = {now_s}
+        if image_bytes:
+            instants.add(board.links.end_if_added(image_bytes, 1, now_s))
+            instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
+        longest = [0] * (len(board.everything.nodes) + 1)
+        for at_s in sorted(instants):
+            for index, until_s in enumerate(board.free_times(need, at_s), 1):
+                longest[index] = max(longest[index], until_s - at_s)
+        return longest
+
+    def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
+        """Make a run of a place: slots, transfers, stays of its image."""
+        workspace = waiting.workspace
+        index = self._next_index.get(workspace.name, 0)
+        self._next_index[workspace.name] = index + 1
+        waiting.left -= workspace.instances if workspace.is_parallel else 1
+        run = BestEffortRun(
+            order=waiting.order,
+            index=index,
+            workspace=workspace,
+            need=waiting.need,
+            ready_s=place.ready_s,
+            segments=place.segments,
+            first_shares=place.segments[0].shares,
+            lives=[],
+            placed_s=now_s,
+        )
+        board = self.board
+        board.occupy(run)
+        board.runs[run.name] = run
+        if workspace.image is not None:
+            run.transfers = bring_image(board, run, workspace.image, place, now_s)
+        return run
+
+    def _is_suspendable(self, workspace: Workspace) -> bool:
+        return workspace.is_preemptible and self.board.rules.suspension.is_allowed
+
+    def _youngest(self, node: int, start_s: int, end_s: int) -> BestEffortRun:
+        """The run with segments on the node in the interval that came last into the queue."""
+        return max(
+            (
+                run
+                for run in self.board.runs.values()
+                if not run.is_in_book
+                and any(
+                    share.node == node and segment.start_s < end_s and start_s < segment.end_s
+                    for segment in run.segments
+                    for share in segment.shares
+                )
+            ),
+            key=lambda run: (run.order, run.index),
+        )
+
+    def _place_anew(self, run: BestEffortRun, now_s: int) -> bool:
+        """Segments for what is left of a run that was in a reservation's way. False: back to the queue."""
+        segments = self._rest(run, now_s)
+        if segments is None:
+            self.abandon(run, now_s)
+            return False
+        end_s = segments[-1].end_s if segments else run.end_s
+        pools = self.board.book.pools
+        for node, life in run.lives:
+            late = [(max(life.expires_s, now_s), end_s, life.image.size_bytes)]
+            if end_s > life.expires_s and not pools.pools[node].has_room(late, now_s):
+                self.abandon(run, now_s)
+                return False
+        done = run.segments
+        run.segments = segments
+        self.board.occupy(run)
+        run.segments = joined(done, segments)
+        run.changes += 1
+        for node, life in run.lives:
+            pools.set_user(node, life, run.name, end_s)
+        return True
+
+    def _rest(self, run: BestEffortRun, now_s: int) -> tuple[Segment, ...] | None:
+        """How the work still to be done could go on, or None."""
+        board, rules = self.board, self.board.rules.suspension.of(run.workspace)
+        overhead_s = rules.overhead_s(run.workspace.resources)
+        work_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
+        rows, disks = board.everything.rows, board.disks
+        if not run.segments:
+            shares = run.first_shares
+            start_s = next_fit(rows, shares, max(now_s, run.ready_s))
+            return plan_run(rows, disks, shares, start_s, work_s, rules, overhead_s)
+        if not work_s:
+            return ()
+        shares = run.segments[-1].shares
+        last = run.segments[-1]
+        if last.end_s == now_s and last.useful_s and not last.suspend_s:
+            # It runs at this moment: it simply goes on until it must make way.
+            segments = plan_run(rows, disks, shares, now_s, work_s, rules, overhead_s)
+            if segments is not None:
+                return segments
+        return resumed(board, run.workspace, shares, work_s, max(now_s, run.segments[-1].end_s))
+
+    def _requeue(self, run: BestEffortRun, now_s: int) -> None:
+        """Back into the queue, where it stood."""
+        leave(self.board, run, now_s)
+        same = next((waiting for waiting in self.waiting if waiting.order == run.order), None)
+        if same is not None:
+            same.left += run.together
+            return
+        self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together))
+        self.waiting.sort(key=lambda waiting: waiting.order)
+
+    def _reconsider(self, now_s: int) -> list[BestEffortRun]:
+        """Something ended before its time: let runs that wait for their nodes start earlier.
+
+        One after the other, in the order of the queue, so that nobody moves onto the place
+        that another one was promised. Those that brought an image to their nodes stay there.
+        """
+        moved: list[BestEffortRun] = []
+        late = [
+            run
+            for run in self.board.runs.values()
+            if not run.has_begun and run.ready_s <= now_s < run.start_s
+        ]
+        for run in sorted(late, key=lambda run: (run.order, run.index)):
+            if run.transfers:
+                if self._pull_forward(run, now_s):
+                    moved.append(run)
+            elif self._may_start_earlier(run, now_s):
+                anew = self._exchanged(run, now_s)
+                if anew is not None:
+                    moved.append(anew)
+        return moved
+
+    def _exchanged(self, run: BestEffortRun, now_s: int) -> BestEffortRun | None:
+        """Another run of the same, at a place that ends earlier; None if it keeps its own."""
+        old = run.segments
+        release(self.board, run, now_s)
+        waiting = self._waiting(run.order, run.workspace, run.need, run.together)
+        place = self._find(waiting, now_s, may_wait=True)
+        if place is None or place.end_s >= old[-1].end_s:
+            run.segments = old
+            self.board.occupy(run)
+            return None
+        anew = self._take(waiting, place, now_s)
+        leave(self.board, run, now_s)
+        return anew
+
+    def _may_start_earlier(self, run: BestEffortRun, now_s: int) -> bool:
+        """Whether at any instant before its start enough nodes are free."""
+        everything = self.board.everything
+        nodes = -(-run.together // self.board.largest_room(run.need))
+        if self.board.free_nodes(run.need, now_s).bit_count() >= nodes:
+            return True
+        for at_s, _, _ in everything.boundaries_after(now_s):
+            if at_s >= run.start_s:
+                return False
+            if self.board.free_nodes(run.need, at_s).bit_count() >= nodes:
+                return True
+        return False
+
+    def _pull_forward(self, run: BestEffortRun, now_s: int) -> bool:
+        """Start a run now, on its nodes, if that ends it earlier."""
+        old = run.segments
+        release(self.board, run, now_s)
+        rules = self.board.rules.suspension.of(run.workspace)
+        segments = plan_run(
+            self.board.everything.rows,
+            self.board.disks,
+            run.first_shares,
+            now_s,
+            run.workspace.duration_s,
+            rules,
+            rules.overhead_s(run.workspace.resources),
+        )
+        is_better = segments is not None and segments[-1].end_s < old[-1].end_s
+        run.segments = segments if segments is not None and is_better else old
+        self.board.occupy(run)
+        if is_better:
+            run.changes += 1
+            for node, life in run.lives:
+                self.board.book.pools.set_user(node, life, run.name, run.end_s)
+        return is_better

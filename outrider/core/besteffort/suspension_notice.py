@@ -1,0 +1,115 @@
+"""The notice that running best effort needs: it must be written to disk before a reservation.
+
+A run whose suspension takes time cannot leave its nodes at once. Until everything that runs
+on a node could have been written, no reservation may begin there; and what makes way for a
+reservation runs on until it must be written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from outrider.core.besteffort.board import BestEffortRun, QueueBoard
+from outrider.core.besteffort.suspension import Segment, free_until, suspending
+
+Hold = tuple[int, int, int, int]
+"""What is kept from reservations for a moment: node, amount, from when to when."""
+
+
+def hold_nodes(board: QueueBoard, now_s: int) -> list[Hold]:
+    """Take from the book what no reservation can have because runs could not be written before it."""
+    timeline = board.book.timeline
+    holds: list[Hold] = []
+    for node, until_s in sorted(_busy_until(board, now_s).items()):
+        free = [(node, *step) for step in timeline.rows[node].steps(now_s, until_s) if step[0]]
+        for hold in free:
+            timeline.reserve(*hold)
+        holds += free
+    return holds
+
+
+def give_back(board: QueueBoard, holds: list[Hold]) -> None:
+    """The decision has been made."""
+    for node, amount, start_s, end_s in holds:
+        board.book.timeline.release(node, amount, start_s, end_s)
+
+
+def withdraw(board: QueueBoard, run: BestEffortRun, start_s: int, now_s: int) -> None:
+    """Take back what a run has that is in the way of a reservation.
+
+    What runs and takes time to be written goes on until the reservation starts, or until the
+    suspension that it has before that; all else can be planned anew from now on.
+    """
+    current = _current(run, now_s)
+    if current is None or not _overhead_s(board, run):
+        board.vacate(run, now_s)
+        return
+    if start_s < current.end_s:
+        written_s = current.end_s - current.suspend_s
+        for node, begin_s, length_s in current.disk:
+            if begin_s >= written_s:
+                board.disks[node].give_back(begin_s, length_s)
+        disk = tuple(each for each in current.disk if each[1] < written_s)
+        unsuspended = replace(current, suspend_s=0, disk=disk)
+        run.segments = tuple(unsuspended if each is current else each for each in run.segments)
+    board.vacate(run, min(current.end_s, start_s))
+
+
+def suspend_in_time(board: QueueBoard, run: BestEffortRun, now_s: int) -> None:
+    """End what a run is doing before it is in anybody's way, with its memory written."""
+    current = _current(run, now_s)
+    if current is None or current.suspend_s:
+        return
+    rows, shares = board.everything.rows, current.shares
+    missing_s = run.workspace.duration_s - sum(segment.useful_s for segment in run.segments)
+    end_s = free_until(rows, shares, current.end_s, current.end_s + missing_s)
+    if end_s > current.end_s:
+        board.everything.reserve_all(current.amounts(), current.end_s, end_s)
+    whole = replace(current, end_s=end_s)
+    if end_s < current.end_s + missing_s:
+        written = suspending(board.disks, shares, end_s, _overhead_s(board, run), board.rules.suspension)
+        for node, begin_s, length_s in written.disk:
+            board.disks[node].take(begin_s, length_s)
+        whole = replace(whole, suspend_s=written.seconds, disk=whole.disk + written.disk)
+    run.segments = (*run.segments[:-1], whole)
+
+
+def _current(run: BestEffortRun, now_s: int) -> Segment | None:
+    return next((each for each in run.segments if each.start_s <= now_s < each.end_s), None)
+
+
+def _overhead_s(board: QueueBoard, run: BestEffortRun) -> int:
+    if run.is_in_book or not run.has_begun:
+        return 0
+    return board.rules.suspension.overhead_s(run.workspace.resources)
+
+
+def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
+    """Before when no reservation can begin on a node; of nodes that need notice only."""
+    running = [
+        (run, current)
+        for run in board.runs.values()
+        if _overhead_s(board, run) and (current := _current(run, now_s)) is not None
+    ]
+    ready_s: dict[int, int] = {}
+    lengths: dict[int, list[int]] = {}
+    for run, current in running:
+        for share in current.shares:
+            # What is being resumed is resumed first.
+            resumed_s = max(now_s, current.start_s + current.resume_s)
+            ready_s[share.node] = max(ready_s.get(share.node, now_s), resumed_s)
+            lengths.setdefault(share.node, []).append(_overhead_s(board, run) * share.instances)
+    is_serialised = board.rules.suspension.is_serialised
+    written_s = {
+        node: board.disks[node].safe_by(from_s, lengths[node])
+        if is_serialised
+        else from_s + max(lengths[node])
+        for node, from_s in ready_s.items()
+    }
+    busy: dict[int, int] = {}
+    for _, current in running:
+        nodes = [share.node for share in current.shares]
+        away_s = min(current.end_s, max(written_s[node] for node in nodes))
+        for node in nodes:
+            busy[node] = max(busy.get(node, away_s), away_s)
+    return busy

@@ -1,0 +1,145 @@
+"""The first instant from which so many instances have room for so long.
+
+As the window [t, t + duration) slides to the right, a node's room can only grow when
+something on it ends at t, and only shrink when something on it begins at t + duration. The
+sweep therefore looks at each node once and afterwards only at those with a change at an
+edge of the window, instead of fitting anew at every candidate start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from outrider.core.nodes.timeline import SiteTimeline, mask_of, numbers
+
+
+class SlotSweep:
+    """Slides a window over the timeline, which must not change meanwhile."""
+
+    def __init__(
+        self,
+        timeline: SiteTimeline,
+        *,
+        instances: int,
+        need: int,
+        duration_s: int,
+        start_s: int,
+        available: int,
+    ) -> None:
+        self._timeline = timeline
+        self._instances = instances
+        self._need = need
+        self._duration_s = duration_s
+        self._available = available
+        self.start_s = start_s
+        layout = timeline.layout
+        self._full = {capacity: layout.most(need, capacity, instances) for capacity in timeline.by_capacity}
+        # Of the nodes that have less room than when they are empty; and masks of these, and of
+        # those with no room at all.
+        self._rooms: dict[int, int] = {}
+        self._less = self._none = 0
+        self.total = self._count_all()
+
+    def roomy(self) -> int:
+        """A mask that leaves out the nodes without room for a single instance in the window."""
+        return self._available & ~self._none
+
+    def _count_all(self) -> int:
+        timeline, rooms = self._timeline, self._rooms
+        start_s, end_s = self.start_s, self.start_s + self._duration_s
+        touched = timeline.touched(start_s, end_s) & self._available
+        total = 0
+        for capacity, nodes in timeline.by_capacity.items():
+            full = self._full[capacity]
+            if full:
+                total += full * (nodes & self._available).bit_count()
+                for node in numbers(nodes & touched):
+                    room = self._room(node, full)
+                    if room != full:
+                        rooms[node] = room
+                        total -= full - room
+        count = len(timeline.rows)
+        self._less = mask_of(rooms, count)
+        self._none = mask_of((node for node, room in rooms.items() if not room), count)
+        return total
+
+    def _set(self, node: int, room: int, full: int) -> None:
+        bit = 1 << node
+        self._rooms[node] = room
+        self._less = self._less | bit if room < full else self._less & ~bit
+        self._none = self._none & ~bit if room else self._none | bit
+
+    def _room(self, node: int, full: int) -> int:
+        """How many instances a node has room for throughout the window."""
+        row = self._timeline.rows[node]
+        end_s = self.start_s + self._duration_s
+        if row.fits(self._need * full, self.start_s, end_s):
+            return full
+        return row.most(self._need, self.start_s, end_s, full - 1) if full > 1 else 0
+
+    def advance(self) -> int | None:
+        """Move to the first start, from here on, with room for all; None if there is none."""
+        if self.total >= self._instances:
+            return self.start_s
+        for start_s, ended, begun in edges(self._timeline, self.start_s, self._duration_s):
+            self.start_s = start_s
+            self._recount(ended, begun)
+            if self.total >= self._instances:
+                return start_s
+        return None
+
+    def _recount(self, ended: int, begun: int) -> None:
+        """Count the nodes anew on which something ended or began at an edge of the window."""
+        rows, rooms, end_s = self._timeline.rows, self._rooms, self.start_s + self._duration_s
+        # What ends can only give room, what begins only take it.
+        growing, shrinking = ended & self._less, begun & ~self._none
+        for node in numbers((growing | shrinking) & self._available):
+            row = rows[node]
+            full = self._full[row.capacity]
+            room = rooms.get(node, full)
+            if (shrinking >> node & 1 and not row.fits(self._need * room, self.start_s, end_s)) or (
+                growing >> node & 1 and row.fits(self._need * (room + 1), self.start_s, end_s)
+            ):
+                # Of a whole node there is one or none: what changed is known.
+                self._set(node, 1 - room if full == 1 else self._room(node, full), full)
+                self.total += rooms[node] - room
+
+
+def next_edge(timeline: SiteTimeline, nodes: int, start_s: int, duration_s: int) -> int | None:
+    """The next start of a window at which the room on any of `nodes` may change.
+
+    It is looked for in what is taken now: instants at which something that was withdrawn would
+    have begun or ended are passed over, so that the answer does not depend on the past.
+    """
+    rows = timeline.rows
+    for at_s, ended, begun in edges(timeline, start_s, duration_s):
+        if any(rows[node].grows_at(at_s) for node in numbers(ended & nodes)):
+            return at_s
+        last_s = at_s + duration_s - 1
+        if any(rows[node].shrinks_at(last_s) for node in numbers(begun & nodes)):
+            return at_s
+    return None
+
+
+def edges(timeline: SiteTimeline, start_s: int, duration_s: int) -> Iterator[tuple[int, int, int]]:
+    """Later starts of a window at which a node's room may change, in order.
+
+    With each a mask of the nodes on which something ends there, and of those on which
+    something begins within the window's last second.
+    """
+    ends = timeline.boundaries_after(start_s)
+    begins = timeline.boundaries_after(start_s + duration_s - 1)
+    end, begin = next(ends, None), next(begins, None)
+    while end is not None or begin is not None:
+        # A window that ends where something begins still has its room; it is the next second
+        # that loses it.
+        at_begin = None if begin is None else begin[0] - duration_s + 1
+        at_s = min(at for at in (None if end is None else end[0], at_begin) if at is not None)
+        ended = begun = 0
+        if end is not None and end[0] == at_s:
+            ended = end[2]
+            end = next(ends, None)
+        if begin is not None and at_begin == at_s:
+            begun = begin[1]
+            begin = next(begins, None)
+        yield at_s, ended, begun

@@ -1,0 +1,118 @@
+"""Which nodes a reservation gets (thesis, Algorithm 1).
+
+Candidates are the nodes with room for at least one instance throughout. Those where the
+image is or will be in time come first, then those with room for more than one instance;
+instances are dealt out greedily in that order. Among equal holders the site's order decides.
+Among other equals a node on which nothing is taken in the interval, nor near it (within a
+bucket of the slot table), comes before one that is not so; then the site's order decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from heapq import merge
+
+from outrider.core.nodes.timeline import SiteTimeline, numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """So many instances on the node of this number."""
+
+    node: int
+    instances: int
+
+
+def fit(
+    timeline: SiteTimeline,
+    *,
+    instances: int,
+    need: int,
+    start_s: int,
+    end_s: int,
+    holders: int = 0,
+    is_holder: Callable[[int], bool] | None = None,
+    available: int | None = None,
+    most_per_node: int | None = None,
+) -> list[Fit] | int:
+    """The nodes for `instances`, or how many instances there is room for if they do not all fit.
+
+    `holders` is a mask of the nodes that may hold the image at `start_s`; `is_holder`, if
+    given, is asked whether one really does, and only when it is about to be chosen.
+    `available` is a mask of the nodes that may be used at all.
+    """
+    allowed = timeline.everyone if available is None else available
+    at_most = instances if most_per_node is None else most_per_node
+    chosen: list[Fit] = []
+    left = instances
+    for node, room in _candidates(
+        timeline, need, start_s, end_s, holders & allowed, is_holder, allowed, max(2, instances)
+    ):
+        taken = min(room, left, at_most)
+        chosen.append(Fit(node, taken))
+        left -= taken
+        if not left:
+            return chosen
+    return instances - left
+
+
+def _candidates(
+    timeline: SiteTimeline,
+    need: int,
+    start_s: int,
+    end_s: int,
+    holders: int,
+    is_holder: Callable[[int], bool] | None,
+    allowed: int,
+    limit: int,
+) -> Iterator[tuple[int, int]]:
+    """Candidate nodes in Algorithm 1's order, each with how many instances it has room for.
+
+    Made lazily: a decision usually takes the first few of ten thousand. Rooms are counted up
+    to `limit`, which is at least 2 so that "more than one" can be told.
+    """
+    rows = timeline.rows
+    rooms: dict[int, int] = {}
+    several = one = 0
+    for capacity, nodes in timeline.by_capacity.items():
+        rooms[capacity] = timeline.layout.most(need, capacity, limit)
+        if rooms[capacity] > 1:
+            several |= nodes
+        elif rooms[capacity]:
+            one |= nodes
+    found = 0
+    ones: list[int] = []
+    for node in numbers(holders & several):
+        room = rows[node].most(need, start_s, end_s, limit)
+        if room and (is_holder is None or is_holder(node)):
+            found |= 1 << node
+            if room > 1:
+                yield node, room
+            else:
+                ones.append(node)
+    small = (
+        node
+        for node in numbers(holders & one)
+        if rows[node].fits(need, start_s, end_s) and (is_holder is None or is_holder(node))
+    )
+    for node in merge(ones, small) if ones else small:
+        found |= 1 << node
+        yield node, 1
+
+    rest = allowed & ~found
+    touched = timeline.touched(start_s, end_s)
+    for node in numbers(rest & several & ~touched):
+        yield node, rooms[rows[node].capacity]
+    ones = []
+    for node in numbers(rest & several & touched):
+        room = rows[node].most(need, start_s, end_s, limit)
+        if room > 1:
+            yield node, room
+        elif room:
+            ones.append(node)
+    for node in numbers(rest & one & ~touched):
+        yield node, 1
+    small = (node for node in numbers(rest & one & touched) if rows[node].fits(need, start_s, end_s))
+    for node in merge(ones, small) if ones else small:
+        yield node, 1

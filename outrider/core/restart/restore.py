@@ -1,0 +1,373 @@
+"""A book made anew after a restart, from what was kept of it.
+
+It answers every later request as the old one would have. What cannot be put back, because a
+node is gone or gives less than before, is named with the reason, and so is what has become
+late: a promise is met or reported, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from outrider.core.images.pools import Life, Pools
+from outrider.core.links.links import Links, TransferStanding
+from outrider.core.model import Node, NodeSlot, Reservation
+from outrider.core.nodes.selection import Fit
+from outrider.core.nodes.timeline import Lease, mask_of
+from outrider.core.reservations.book import Book, BookEntry, Terms
+from outrider.core.restart.snapshot import (
+    KeptBestEffort,
+    KeptBook,
+    KeptHold,
+    KeptPool,
+    KeptReservation,
+    KeptTransfer,
+    TransferStage,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lost:
+    """A reservation that is not in the restored book, and why."""
+
+    reservation: Reservation
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SurvivingRun:
+    """A run that goes on outside of any queue: what it holds until `dismiss`."""
+
+    name: str
+    lives: tuple[tuple[int, Life], ...]
+    slots: tuple[NodeSlot, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored:
+    """The book, and what a caller must attend to.
+
+    `late` are reservations that wait for a transfer which can no longer be there in time;
+    `overfull` are nodes whose pools are smaller than what was promised on them.
+    """
+
+    book: Book
+    lost: tuple[Lost, ...] = ()
+    late: tuple[str, ...] = ()
+    overfull: tuple[str, ...] = ()
+    guests: dict[str, SurvivingRun] = field(default_factory=dict)
+
+
+def restore(
+    nodes: Sequence[Node],
+    terms: Terms,
+    kept: KeptBook,
+    *,
+    links: Links,
+    pools: Pools | None = None,
+    doubtful: frozenset[str] = frozenset(),
+    now_s: int,
+) -> Restored:
+    """The book as it was. `links` and `pools` are new, made as for the first start.
+
+    `doubtful`: reservations whose users know that they may lose their place.
+    """
+    book = Book(nodes, terms, links=links, pools=pools)
+    number_of = book.timeline.number_of
+    # In the order in which they were planned, which is that of best effort on its link.
+    transfers = {
+        each.transfer.number: each for each in sorted(kept.transfers, key=lambda each: each.transfer.number)
+    }
+    lost: list[Lost] = []
+    sound: list[KeptReservation] = []
+    for each in kept.reservations:
+        message = _fault(book, each, transfers)
+        if message:
+            lost.append(Lost(reservation=each.reservation, message=message))
+        else:
+            sound.append(each)
+    runs = [run for run in kept.runs if _is_sound(run, number_of, transfers)]
+    sound = _put_slots(book, sound, runs, doubtful, now_s, lost)
+    book.timeline.use_lately(_mask(book, kept.used_lately), now_s)
+    book.available &= ~_mask(book, kept.unavailable)
+    book.next_transfer = max(kept.next_transfer, max(transfers, default=0) + 1)
+
+    shelf = _Shelf(book, transfers)
+    for each in sound:
+        _enter(book, each, shelf)
+    guests = {run.name: shelf.guest(run) for run in runs}
+    for transfer in transfers.values():
+        shelf.take_unwanted(transfer)
+    for each in kept.reservations:
+        if each.reservation.workspace.name not in book.entries:
+            shelf.take_lost(each)
+    shelf.put({pool.node: pool for pool in kept.pools})
+    # What could not be put back may be some other time, and its copies' numbers must be its own.
+    book.pools.number_from(
+        number for each in kept.reservations for hold in each.holds for _, number in hold.copies
+    )
+    standings = [standing for each in transfers.values() if (standing := _needed(book, each))]
+    links.resume([_ending(each, links, now_s) for each in standings], now_s)
+    return Restored(
+        book=book, lost=tuple(lost), late=_late(book, now_s), overfull=_overfull(book, now_s), guests=guests
+    )
+
+
+def dismiss(book: Book, guest: SurvivingRun, now_s: int) -> None:
+    """A run from before the restart has ended."""
+    timeline = book.timeline
+    for slot in guest.slots:
+        start_s = max(slot.start_s, now_s)
+        if start_s < slot.end_s:
+            amount = timeline.layout.pack(slot.resources)
+            timeline.release(timeline.number_of[slot.node], amount, start_s, slot.end_s)
+    for node, life in guest.lives:
+        book.pools.leave(node, life, guest.name, now_s)
+
+
+class _Shelf:
+    """The copies that are being put back, by their numbers."""
+
+    def __init__(self, book: Book, transfers: dict[int, KeptTransfer]) -> None:
+        self._book = book
+        self._transfers = transfers
+        self._number_of = book.timeline.number_of
+        self._found: dict[int, tuple[int, Life]] = {}
+
+    def hold(self, user: str, holds: Iterable[KeptHold], until_s: int) -> list[tuple[int, Life]]:
+        """The copies that `user` needs until then."""
+        held: list[tuple[int, Life]] = []
+        for hold in holds:
+            transfer = None if hold.transfer is None else self._transfers[hold.transfer]
+            for name, number in hold.copies:
+                copy = self._found.get(number)
+                if copy is None:
+                    copy = self._found[number] = (self._number_of[name], _life(hold, number, transfer))
+                life = copy[1]
+                life.users[user] = until_s
+                life.expires_s = max(life.expires_s, until_s)
+                held.append(copy)
+        return held
+
+    def guest(self, run: KeptBestEffort) -> SurvivingRun:
+        lives = tuple(self.hold(run.name, run.holds, run.until_s))
+        return SurvivingRun(name=run.name, lives=lives, slots=run.slots)
+
+    def take_unwanted(self, kept: KeptTransfer) -> None:
+        """What is under way arrives, wanted or not, and takes its space."""
+        for name, number, until_s in kept.unwanted:
+            if kept.standing is not None and name in self._number_of and number not in self._found:
+                hold = KeptHold(image=kept.transfer.image, copies=(), transfer=kept.transfer.number)
+                life = _life(hold, number, kept)
+                life.expires_s = until_s
+                self._found[number] = (self._number_of[name], life)
+
+    def take_lost(self, kept: KeptReservation) -> None:
+        """The same for what was under way to a reservation that cannot be put back."""
+        for hold in kept.holds:
+            transfer = None if hold.transfer is None else self._transfers.get(hold.transfer)
+            if transfer is not None and transfer.stage is TransferStage.RUNNING:
+                unwanted = tuple((name, number, transfer.ready_s) for name, number in hold.copies)
+                self.take_unwanted(replace(transfer, unwanted=unwanted))
+
+    def put(self, kept: dict[str, KeptPool]) -> None:
+        """Fill the pools, in the order in which they were filled first."""
+        book, pools = self._book, self._book.pools
+        for name in sorted(kept.keys() & self._number_of.keys()):
+            for left in kept[name].leaving:
+                life = Life(left.image, left.ready_s, left.ready_s, left.expires_s, number=left.number)
+                self._found.setdefault(left.number, (self._number_of[name], life))
+        arriving: dict[int, list[tuple[int, Life]]] = {}
+        for number in sorted(self._found):
+            copy = self._found[number]
+            node, life = copy
+            uses = pools.pools[node].uses
+            uses[life.image.key] = uses.get(life.image.key, 0) + len(life.users)
+            if life.transfer is not None:
+                arriving.setdefault(life.transfer, []).append(copy)
+        pools.fill(self._found[number] for number in sorted(self._found))
+        for number, lives in sorted(arriving.items()):
+            for node, life in lives:
+                book.carry(number, node, life)
+            if lives[0][1].is_firm:
+                pools.expect(number, lives[0][1])
+        for name in sorted(kept.keys() & self._number_of.keys()):
+            node = self._number_of[name]
+            pools.pools[node].uses.update(kept[name].uses)
+            for entry in kept[name].lingering:
+                pools.keep(node, entry)
+
+
+def _life(hold: KeptHold, number: int, kept: KeptTransfer | None) -> Life:
+    """A copy as it was, but for its users."""
+    if kept is None:
+        return Life(hold.image, hold.since_s, hold.since_s, hold.since_s, number=number)
+    is_firm = kept.transfer.deadline_s is None
+    is_done = kept.standing is None
+    return Life(
+        hold.image,
+        kept.on_disk_s,
+        kept.ready_s,
+        # Until its users are known.
+        kept.on_disk_s,
+        transfer=None if is_done else kept.transfer.number,
+        is_firm=is_firm,
+        number=number,
+    )
+
+
+def _needed(book: Book, kept: KeptTransfer) -> TransferStanding | None:
+    """Where a transfer stands, unless it waits for a deadline of somebody who is not there any more."""
+    has_deadline = kept.transfer.deadline_s is not None
+    if kept.stage is TransferStage.WAITING and has_deadline and not book.lives_of(kept.transfer.number):
+        return None
+    return kept.standing
+
+
+def _ending(standing: TransferStanding, links: Links, now_s: int) -> TransferStanding:
+    """The same, but what runs does not take longer from now on than it takes in all: it may have been
+    begun by a clock that was ahead, and would keep the link until that time comes."""
+    if not standing.has_begun or standing.end_s is None or standing.transfer.deadline_s is None:
+        return standing
+    latest_s = now_s + links.deadline_duration_s(standing.transfer.image.size_bytes)
+    return replace(standing, end_s=min(standing.end_s, latest_s))
+
+
+def _fault(book: Book, kept: KeptReservation, transfers: dict[int, KeptTransfer]) -> str:
+    """Why a reservation cannot be put back; nothing if it can, as far as it tells itself."""
+    number_of, reservation = book.timeline.number_of, kept.reservation
+    gone = [name for name in reservation.nodes if name not in number_of]
+    gone += [name for hold in kept.holds for name, _ in hold.copies if name not in number_of]
+    if gone:
+        return f"the site has no node {gone[0]} any more"
+    unknown = book.timeline.layout.unknown(reservation.workspace.resources)
+    if unknown:
+        return f"no node has the resource {unknown[0]} any more"
+    missing = [
+        hold.transfer for hold in kept.holds if hold.transfer is not None and hold.transfer not in transfers
+    ]
+    return f"nothing is known of transfer {missing[0]}, which it needs" if missing else ""
+
+
+def _is_sound(run: KeptBestEffort, number_of: dict[str, int], transfers: dict[int, KeptTransfer]) -> bool:
+    return all(slot.node in number_of for slot in run.slots) and all(
+        (hold.transfer is None or hold.transfer in transfers)
+        and all(name in number_of for name, _ in hold.copies)
+        for hold in run.holds
+    )
+
+
+def _put_slots(
+    book: Book,
+    kept: list[KeptReservation],
+    runs: list[KeptBestEffort],
+    doubtful: frozenset[str],
+    now_s: int,
+    lost: list[Lost],
+) -> list[KeptReservation]:
+    """Enter slots in the table: all at once or, if they do not fit any more, as many as do.
+
+    Who was promised first comes first; but what is doubtful comes last: while it had no place, others
+    may have been promised the same, and nobody has told them that they may lose it.
+    """
+    wanted = [_lease(book, each.reservation) for each in kept]
+    others = [
+        (
+            [(book.timeline.number_of[slot.node], book.timeline.layout.pack(slot.resources))],
+            slot.start_s,
+            slot.end_s,
+        )
+        for run in runs
+        for slot in run.slots
+    ]
+    try:
+        book.timeline.fill([*wanted, *others], now_s)
+    except ValueError:
+        pairs = sorted(
+            zip(kept, wanted, strict=True), key=lambda pair: pair[0].reservation.workspace.name in doubtful
+        )
+        fitting = {
+            each.reservation.workspace.name
+            for each, lease in pairs
+            if _fits_still(book, each, lease, now_s, lost)
+        }
+        kept = [each for each in kept if each.reservation.workspace.name in fitting]
+        for lease in others:
+            _reserve_if_free(book, lease, now_s)
+    return kept
+
+
+def _fits_still(book: Book, kept: KeptReservation, lease: Lease, now_s: int, lost: list[Lost]) -> bool:
+    if _reserve_if_free(book, lease, now_s):
+        return True
+    message = "its nodes do not have what it was promised any more"
+    lost.append(Lost(reservation=kept.reservation, message=message))
+    return False
+
+
+def _reserve_if_free(book: Book, lease: Lease, now_s: int) -> bool:
+    amounts, start_s, end_s = lease
+    rows = book.timeline.rows
+    if not all(rows[node].fits(need, start_s, end_s) for node, need in amounts):
+        return False
+    book.timeline.reserve_all(amounts, start_s, end_s)
+    return True
+
+
+def _lease(book: Book, reservation: Reservation) -> Lease:
+    need, number_of = book.timeline.layout.pack(reservation.workspace.resources), book.timeline.number_of
+    amounts = [(number_of[each.node], need * each.instances) for each in reservation.placements]
+    return amounts, reservation.start_s, reservation.end_s
+
+
+def _enter(book: Book, kept: KeptReservation, shelf: _Shelf) -> None:
+    reservation = kept.reservation
+    name, number_of = reservation.workspace.name, book.timeline.number_of
+    book.entries[name] = BookEntry(
+        reservation,
+        tuple(Fit(number_of[each.node], each.instances) for each in reservation.placements),
+        book.timeline.layout.pack(reservation.workspace.resources),
+        reservation.end_s,
+        shelf.hold(name, kept.holds, reservation.end_s),
+    )
+
+
+def _mask(book: Book, names: Iterable[str]) -> int:
+    number_of = book.timeline.number_of
+    return mask_of((number_of[name] for name in names if name in number_of), len(book.timeline.rows))
+
+
+def _late(book: Book, now_s: int) -> tuple[str, ...]:
+    """Who waits for a transfer that would have had to begin before now, or to have ended."""
+    link = book.link
+    free_s = max(now_s, link.busy_until_s)
+    overdue = {transfer.number for transfer, _ in link.latest_starts(free_s)}
+    running = link.running
+    if running is not None and running.deadline_s is not None and free_s > running.deadline_s:
+        overdue.add(running.number)
+    overdue.update(
+        number
+        for number, aside in link.aside.items()
+        if aside.deadline_s is not None and aside.deadline_s < now_s
+    )
+    late: set[str] = set()
+    for standing in book.links.standings(now_s):
+        number, is_firm = standing.transfer.number, standing.transfer.deadline_s is None
+        for _, life in book.lives_of(number) if is_firm or number in overdue else ():
+            for user in life.users:
+                entry = book.entries.get(user)
+                if entry is not None and (not is_firm or entry.reservation.start_s < life.ready_s):
+                    late.add(user)
+    return tuple(sorted(late))
+
+
+def _overfull(book: Book, now_s: int) -> tuple[str, ...]:
+    nodes = zip(book.timeline.nodes, book.pools.pools, strict=True)
+    return tuple(
+        node.name
+        for node, pool in nodes
+        if pool.limit_bytes is not None
+        and pool.promised_bytes > pool.limit_bytes
+        and pool.peak((), now_s) > pool.limit_bytes
+    )

@@ -1,0 +1,237 @@
+"""What is written to the SQLite file within one transaction.
+
+Progress may be lost if the power fails, because it can be found out again; somebody relies on
+what is promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from outrider.core.restart.snapshot import KeptBestEffort, KeptReservation, KeptTransfer, TransferStage
+from outrider.store import forms, rows
+from outrider.store import statements as sql
+from outrider.store.database import Database
+from outrider.store.errors import Conflict, TooMuch
+from outrider.store.records import (
+    EMPTY_DOCUMENT,
+    MOST_REASON,
+    Effect,
+    NodeRecord,
+    RecordedAnswer,
+    RecordedDecision,
+    ReservationOwner,
+    ReservationRecord,
+    check_document,
+    check_text,
+)
+from outrider.store.states import STEPS, TRANSFER_STEPS, State, TransferState
+from outrider.store.store import ProgressWrites, PromiseWrites
+
+MOST_EFFECTS = 100_000
+"""How many effects may wait. More means that the batch system has been away for very long."""
+NEXT_TRANSFER = "next_transfer"
+
+
+class SqliteProgressWrites(ProgressWrites):
+    """Rows that change by themselves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put_transfers(self, transfers: Iterable[KeptTransfer], now_s: int) -> None:
+        next_number = 0
+        for kept in transfers:
+            self._put_transfer(kept, now_s)
+            next_number = max(next_number, kept.transfer.number + 1)
+        if next_number > rows.next_transfer(self._database):
+            self._database.execute(sql.SET_SETTING, (NEXT_TRANSFER, str(next_number)))
+
+    def end_transfer(self, number: int, state: TransferState, now_s: int) -> None:
+        before, _ = self._transfer_state(number)
+        if before is not state:
+            _check_transfer_step(number, before, state)
+            self._database.execute(sql.END_TRANSFER, (state.value, now_s, number))
+
+    def put_node(self, node: NodeRecord) -> None:
+        pool = None if node.pool is None else forms.write_pool(node.pool)
+        values = (node.name, node.reported_s, node.is_available, node.report, pool)
+        self._database.execute(sql.SET_NODE, values)
+
+    def drop_node(self, name: str) -> None:
+        self._database.execute(sql.DROP_NODE, (name,))
+
+    def put_run(self, kept: KeptBestEffort) -> None:
+        """Best effort that reservations must respect from now on."""
+        check_text("a run's name", kept.name)
+        self._database.execute(sql.SET_RUN, (kept.name, forms.write_run(kept)))
+        self._database.execute(sql.DROP_RUN_NEEDS, (kept.name,))
+        for number in sorted({hold.transfer for hold in kept.holds if hold.transfer is not None}):
+            self._database.execute(sql.ADD_RUN_NEED, (kept.name, number))
+
+    def drop_run(self, name: str) -> None:
+        self._database.execute(sql.DROP_RUN, (name,))
+
+    def finish_effect(self, identity: str, now_s: int) -> bool:
+        """An effect has been carried out; False if that was known."""
+        return self._database.execute(sql.FINISH_EFFECT, (now_s, identity)) > 0
+
+    def postpone_effect(self, identity: str, trouble: str, due_s: int) -> None:
+        self._database.execute(sql.POSTPONE_EFFECT, (trouble[:MOST_REASON], due_s, identity))
+
+    def hasten_effects(self, now_s: int, latest_s: int) -> None:
+        self._database.execute(sql.HASTEN_EFFECTS, (now_s, latest_s))
+
+    def _put_transfer(self, kept: KeptTransfer, now_s: int) -> None:
+        transfer, state = kept.transfer, TransferState(kept.stage.value)
+        text = forms.write_transfer(kept)
+        if self._database.row(sql.GET_TRANSFER_STATE, (transfer.number,)) is None:
+            new = (transfer.number, TransferState.WAITING.value, now_s, transfer.image.size_bytes, text)
+            self._database.execute(sql.ADD_TRANSFER, new)
+        before, begun_s = self._transfer_state(transfer.number)
+        if before is not state:
+            _check_transfer_step(transfer.number, before, state)
+        elif before.is_final:
+            return
+        if begun_s is None and kept.stage is not TransferStage.WAITING:
+            begun_s = now_s
+        ended_s = now_s if state.is_final else None
+        changed = (state.value, begun_s, ended_s, text, transfer.number)
+        self._database.execute(sql.CHANGE_TRANSFER, changed)
+
+    def _transfer_state(self, number: int) -> tuple[TransferState, int | None]:
+        found = self._database.row(sql.GET_TRANSFER_STATE, (number,))
+        if found is None:
+            raise Conflict(f"there is no transfer {number}")
+        begun_s = found[1]
+        assert begun_s is None or isinstance(begun_s, int)
+        return TransferState(found[0]), begun_s
+
+
+class SqlitePromiseWrites(SqliteProgressWrites, PromiseWrites):
+    """Rows that change by a decision."""
+
+    def next_reservation_number(self) -> int:
+        row = self._database.row(sql.LAST_NUMBER_GIVEN)
+        last = 0 if row is None else row[0]
+        assert isinstance(last, int)
+        return last + 1
+
+    def skip_reservation_numbers(self, last: int) -> None:
+        if self._database.execute(sql.SKIP_NUMBERS, (last,)) == 0:
+            self._database.execute(sql.SKIP_FIRST_NUMBERS, (last,))
+
+    def add_reservation(
+        self, kept: KeptReservation, owner: ReservationOwner, now_s: int, *, document: str = EMPTY_DOCUMENT
+    ) -> int:
+        workspace = kept.reservation.workspace
+        check_text("a reservation's name", workspace.name)
+        check_document("what was asked for", document)
+        if self._database.row(sql.LIVE_RESERVATION, (workspace.name,)) is not None:
+            raise Conflict(f"a reservation named {workspace.name} exists already: choose another name")
+        number = self._database.add(
+            sql.ADD_RESERVATION,
+            (
+                workspace.name,
+                State.ACCEPTED.value,
+                owner.uid,
+                owner.user,
+                owner.account,
+                kept.reservation.start_s,
+                now_s,
+                now_s,
+                forms.write_reservation(kept),
+                document,
+            ),
+        )
+        self._need(number, kept)
+        return number
+
+    def change_reservation(
+        self,
+        record: ReservationRecord,
+        now_s: int,
+        *,
+        state: State | None = None,
+        kept: KeptReservation | None = None,
+        receipt: str | None = None,
+        why: str | None = None,
+        document: str | None = None,
+    ) -> None:
+        after = record.state if state is None else state
+        if after is not record.state and after not in STEPS[record.state]:
+            raise Conflict(
+                f"reservation {record.name} is {record.state.value}: it cannot become {after.value}"
+            )
+        if receipt is not None:
+            check_document("a receipt", receipt)
+        if document is not None:
+            check_document("what was asked for", document)
+        check_text("a reason", why or "", MOST_REASON)
+        kept_after = record.kept if kept is None else kept
+        if kept_after.reservation.workspace.name != record.name:
+            raise ValueError(f"reservation {record.name} cannot be renamed")
+        values = (
+            after.value,
+            kept_after.reservation.start_s,
+            now_s,
+            now_s if after.is_final else None,
+            forms.write_reservation(kept_after),
+            record.receipt if receipt is None else receipt,
+            record.why if why is None else why,
+            record.document if document is None else document,
+            record.number,
+            record.version,
+        )
+        if record.state.is_final or not self._database.execute(sql.CHANGE_RESERVATION, values):
+            raise Conflict(
+                f"reservation {record.name} has changed since version {record.version}: read it again"
+            )
+        if kept is not None:
+            self._database.execute(sql.DROP_NEEDS, (record.number,))
+            self._need(record.number, kept)
+
+    def decide(self, decision: RecordedDecision) -> int:
+        return self._database.add(sql.ADD_DECISION, rows.values(decision, sql.DECISION_COLUMNS[1:]))
+
+    def answer(self, answer: RecordedAnswer) -> None:
+        if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is not None:
+            raise Conflict(f"the idempotency key {answer.key} has been answered already: use a new one")
+        self._database.execute(sql.ADD_ANSWER, rows.values(answer, sql.ANSWER_COLUMNS))
+
+    def change_answer(self, answer: RecordedAnswer) -> None:
+        if self._database.row(sql.GET_ANSWER, (answer.uid, answer.key)) is None:
+            raise Conflict(f"nothing was answered under the idempotency key {answer.key}")
+        self._database.execute(sql.CHANGE_ANSWER, (answer.text, answer.uid, answer.key))
+
+    def todo(self, *effects: Effect) -> None:
+        for effect in effects:
+            found = self._database.row(sql.GET_EFFECT, (effect.identity,))
+            if found is None:
+                self._add_effect(effect)
+            elif (found[1], found[2], found[3]) != (effect.kind, effect.subject, effect.payload):
+                raise Conflict(f"effect {effect.identity} was asked for before, and was another one")
+
+    def set(self, name: str, value: str) -> None:
+        check_text("a setting's name", name)
+        check_text("a setting", value, MOST_REASON)
+        self._database.execute(sql.SET_SETTING, (name, value))
+
+    def _add_effect(self, effect: Effect) -> None:
+        waiting = self._database.row(sql.COUNT_EFFECTS)
+        assert waiting is not None
+        if isinstance(waiting[0], int) and waiting[0] >= MOST_EFFECTS:
+            raise TooMuch(
+                f"{waiting[0]} effects wait to be carried out: see why the batch system does not answer"
+            )
+        self._database.execute(sql.ADD_EFFECT, rows.values(effect, sql.EFFECT_COLUMNS))
+
+    def _need(self, number: int, kept: KeptReservation) -> None:
+        needed = {hold.transfer for hold in kept.holds if hold.transfer is not None}
+        for transfer in sorted(needed.union(kept.reservation.transfers)):
+            self._database.execute(sql.ADD_NEED, (number, transfer))
+
+
+def _check_transfer_step(number: int, before: TransferState, after: TransferState) -> None:
+    if after not in TRANSFER_STEPS[before]:
+        raise Conflict(f"transfer {number} is {before.value}: it cannot become {after.value}")
