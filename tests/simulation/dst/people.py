@@ -20,7 +20,6 @@ from outrider.service.requests import (
     ListReservations,
     ListTransfers,
     Modify,
-    Plan,
     Reconcile,
     Request,
     Reserve,
@@ -28,7 +27,6 @@ from outrider.service.requests import (
     ShowStatus,
     ShowTimeline,
     Ticked,
-    Wanted,
 )
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 from tests.simulation.dst.knobs import Knobs
@@ -103,7 +101,7 @@ class People:
         start_s: int,
         duration_s: int,
         finish_by_s: int | None = None,
-    ) -> Wanted:
+    ) -> Reserve:
         image = self.image(number)
         section = ImageSection.model_construct(uri=f"http://site/image{number}", digest=None, format=None)
         deployment = DeploymentSection.model_construct(
@@ -114,9 +112,9 @@ class People:
             metadata=MetadataSection.model_construct(name=f"ws{number}", image=section),
             deployment=deployment,
         )
-        return Wanted(workspace=file, image=image)
+        return Reserve(workspace=file, image=image)
 
-    def some_wish(self, *, ahead_s: int = 0) -> Wanted:
+    def some_wish(self, *, ahead_s: int = 0) -> Reserve:
         """Something that may be possible, or not; now and then for a time when all is well again."""
         random, knobs = self._random, self._knobs
         if not self.is_calm and random.random() < 0.3:
@@ -159,9 +157,9 @@ class People:
             else:
                 self.modify(told)
 
-    def reserve(self, wanted: Wanted) -> Reserve:
+    def reserve(self, wanted: Reserve) -> Reserve:
         key = self._key()
-        return Reserve(wanted=wanted, key=key, request_hash=key)
+        return replace(wanted, key=key, request_hash=key)
 
     def modify(self, told: Told) -> None:
         random = self._random
@@ -199,15 +197,15 @@ class People:
         )
         self.send(caller, random.choice(requests))
 
-    def compare_plan(self, caller: Caller, wanted: Wanted) -> None:
+    def compare_plan(self, caller: Caller, wanted: Reserve) -> None:
         """A plan, and at the same instant the same reservation, are answered alike."""
-        plan, reserved = self._at_once(caller, (Plan(wanted=wanted), self.reserve(wanted)))
+        plan, reserved = self._at_once(caller, (replace(wanted, is_plan=True), self.reserve(wanted)))
         if isinstance(plan, Decision) and isinstance(reserved, Decision):
             self._trace.note("plan and reservation compared")
             if plan != replace(reserved, name=""):
                 raise Violation(f"a plan was answered {plan}, and the reservation {reserved}")
 
-    def try_earliest(self, caller: Caller, wanted: Wanted) -> None:
+    def try_earliest(self, caller: Caller, wanted: Reserve) -> None:
         """The earliest start that a refusal names would be accepted at once."""
         (refused,) = self._at_once(caller, (self.reserve(wanted),))
         if not isinstance(refused, Decision) or refused.earliest_start_s is None:
@@ -304,7 +302,7 @@ class People:
                 raise Violation(f"{request.name} was promised, and {answer.message}")
             return
         if isinstance(request, (Reserve, Modify)) and isinstance(answer, Decision):
-            if isinstance(request, Modify) and request.is_plan:
+            if request.is_plan:
                 return
             key = (errand.caller.uid, request.key)
             before = self._answers.setdefault(key, answer)

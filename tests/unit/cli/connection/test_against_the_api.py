@@ -20,7 +20,6 @@ from outrider.service.requests import (
     ListReservations,
     ListTransfers,
     Modify,
-    Plan,
     Reconcile,
     Reserve,
     Show,
@@ -59,7 +58,7 @@ def front(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Sc
     [
         ("reserve ws.yaml", Reserve),
         ("reserve --image file:///a.img --nodes 2 -t 1h --start now+1hour", Reserve),
-        ("plan ws.yaml", Plan),
+        ("plan ws.yaml", Reserve),
         ("modify render --nodes 3", Modify),
         ("cancel render-17", Cancel),
         ("list --past --user mia --state ended", ListReservations),
@@ -89,12 +88,12 @@ def test_administration_is_understood(front: ScriptedFront, line: str, capsys: C
 def test_options_arrive_as_the_deployment_in_the_user_s_zone(front: ScriptedFront) -> None:
     main(["reserve", "ws.yaml", "--start", "2027-02-01T14:00", "-N", "3", "-t", "90", "--account", "p"])
     request = next(each for _, each in front.asked if isinstance(each, Reserve))
-    deployment = request.wanted.workspace.deployment
+    deployment = request.workspace.deployment
 
     assert deployment is not None
     assert (deployment.nodes, deployment.duration_s) == (3, 5400)
     assert deployment.start_s == 1_801_486_800
-    assert request.wanted.account == "p"
+    assert request.account == "p"
     assert request.key
 
 

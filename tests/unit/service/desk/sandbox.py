@@ -45,7 +45,7 @@ from outrider.service.ports import (
     TellUser,
     Unpin,
 )
-from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked, Wanted
+from outrider.service.requests import Asked, Caller, Request, Reserve, Show, Ticked
 from outrider.service.settings import Settings
 from outrider.store.sqlite_store import SqliteStore
 
@@ -445,7 +445,7 @@ def wanted(
     duration: str = "1h",
     is_private: bool = False,
     account: str = "",
-) -> Wanted:
+) -> Reserve:
     """What a user wants, as the API would have read it."""
     text = f"""
 version: 1
@@ -455,14 +455,14 @@ metadata:
 deployment: {{nodes: {nodes}, cpus: {cpus}, duration: {duration}, start: {start}}}
 """
     file = parse_workspace(text.encode(), Circumstances(now_s=sandbox.now_s, zone=UTC), file="ws.yaml")
-    return Wanted(
+    return Reserve(
         workspace=file, image=FoundImage(size_bytes=size_bytes, digest=digest_of(image)), account=account
     )
 
 
 def reserve(sandbox: Sandbox, caller: Caller = ALICE, **values: object) -> Decision:
     """Ask for a reservation as `wanted` describes it."""
-    answer = sandbox.ask(Reserve(wanted=wanted(sandbox, **values)), caller)  # type: ignore[arg-type]
+    answer = sandbox.ask(wanted(sandbox, **values), caller)  # type: ignore[arg-type]
     assert isinstance(answer, Decision), answer
     return answer
 

@@ -15,8 +15,6 @@ from outrider.service.requests import (
     Cancel,
     ListReservations,
     Modify,
-    Plan,
-    Reserve,
     Show,
     ShowStatus,
 )
@@ -67,9 +65,9 @@ def test_the_batch_system_has_the_reservation_for_its_owner_on_its_nodes(sandbox
 def test_a_plan_is_answered_as_the_reservation_is(sandbox: Sandbox) -> None:
     for nodes in (3, 4, 2):
         request = wanted(sandbox, nodes=nodes)
-        plan = sandbox.ask(Plan(wanted=request))
+        plan = sandbox.ask(replace(request, is_plan=True))
         before = sandbox.ask(ListReservations())
-        real = sandbox.ask(Reserve(wanted=request))
+        real = sandbox.ask(request)
 
         assert isinstance(plan, Decision)
         assert isinstance(real, Decision)
@@ -98,7 +96,7 @@ def test_nobody_gets_what_another_has(sandbox: Sandbox) -> None:
 
 
 def test_the_same_key_gets_the_same_answer_and_one_reservation(sandbox: Sandbox) -> None:
-    request = Reserve(wanted=wanted(sandbox), key="k1", request_hash="a")
+    request = replace(wanted(sandbox), key="k1", request_hash="a")
     first = sandbox.ask(request)
     sandbox.restart()
     again = sandbox.ask(request)

@@ -7,7 +7,7 @@ import pytest
 
 from cachemgr.base.steady import Reckoning
 from outrider.service.answers import Decision, Status, Trouble
-from outrider.service.requests import Cancel, Reserve, ShowStatus
+from outrider.service.requests import Cancel, ShowStatus
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import RATE, Sandbox, reserve, show, wanted
 
@@ -81,11 +81,11 @@ def test_nothing_is_over_and_nothing_promised_while_the_time_is_in_doubt(busy: S
     busy.desk.set_doubt(WORDS)
     busy.sleep(1200)
     during = states(busy)
-    refused = busy.ask(Reserve(wanted=wanted(busy, name="more")))
+    refused = busy.ask(wanted(busy, name="more"))
     cancelled = busy.ask(Cancel(name="waits-2"))
     busy.desk.set_doubt("")
     busy.sleep(10)
-    accepted = busy.ask(Reserve(wanted=wanted(busy, name="more")))
+    accepted = busy.ask(wanted(busy, name="more"))
 
     assert during["render-1"] == during["arrives-3"] == "active"
     assert isinstance(refused, Trouble)

@@ -171,7 +171,6 @@ SHARES = ShareList(
 )
 ANSWERS: Mapping[str, Answer] = {
     "Reserve": DECISION,
-    "Plan": DECISION,
     "Modify": DECISION,
     "Cancel": DETAILS,
     "Show": DETAILS,

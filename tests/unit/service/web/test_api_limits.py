@@ -271,7 +271,7 @@ def test_user_with_too_many_requests_under_way_is_told_to_wait(serve: Serve, pen
 
 def test_bodies_of_all_together_are_bounded(serve: Serve, pending: Future[Any]) -> None:
     server = serve(limits=Limits(bodies_bytes=2000))
-    server.front.answers["Plan"] = pending
+    server.front.answers["Reserve"] = pending
     waiting = threading.Thread(target=server.post, args=("/v1/plans", {"workspace": WORKSPACE + "#" * 1500}))
     waiting.start()
     wait_until(lambda: len(server.front.asked) == 1)

@@ -41,10 +41,10 @@ def test_accepted_reservation_is_created_with_its_place(api: Server, front: Scri
     assert reply.headers["content-type"] == "application/json"
     request = front.last
     assert isinstance(request, asked.Reserve)
-    assert (request.key, len(request.request_hash), request.wanted.account) == ("k1", 64, "film")
-    assert request.wanted.image.digest == DIGEST
-    assert request.wanted.workspace.deployment is not None
-    assert request.wanted.workspace.deployment.start_s == NOW_S + 3600
+    assert (request.key, len(request.request_hash), request.account) == ("k1", 64, "film")
+    assert request.image.digest == DIGEST
+    assert request.workspace.deployment is not None
+    assert request.workspace.deployment.start_s == NOW_S + 3600
     assert front.resolved[0][:3] == ("file:///images/a.qcow2", DIGEST, False)
 
 
@@ -78,8 +78,9 @@ def test_options_and_zone_are_understood_as_the_users(api: Server, front: Script
 
     assert reply.status == 200
     request = front.last
-    assert isinstance(request, asked.Plan)
-    deployment = request.wanted.workspace.deployment
+    assert isinstance(request, asked.Reserve)
+    assert request.is_plan
+    deployment = request.workspace.deployment
     assert deployment is not None
     # 2027-01-20T13:00Z is 20838 days and 13 hours after 1970.
     assert (deployment.nodes, deployment.duration_s) == (4, 5400)
@@ -91,7 +92,7 @@ def test_null_takes_an_option_out_of_the_deployment(api: Server, front: Scripted
     reply = api.post("/v1/plans", {"workspace": WORKSPACE, "options": options})
 
     assert reply.status == 200
-    deployment = front.last.wanted.workspace.deployment
+    deployment = front.last.workspace.deployment
     assert (deployment.start_s, deployment.finish_by_s) == (None, NOW_S + 8 * 3600)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from outrider.core.model import Resources
 from outrider.metadata.notation.hostlists import expand
 from outrider.rms.base import RmsReservation, Submission
 from outrider.service.answers import Decision, Explanation, Reconciled, Trouble
-from outrider.service.requests import Caller, Explain, Modify, Plan, Reconcile, Reserve
+from outrider.service.requests import Caller, Explain, Modify, Reconcile
 from outrider.service.settings import Settings
 from outrider.store.errors import Full
 from outrider.store.sqlite_store import SqliteStore
@@ -83,7 +84,7 @@ def test_a_node_that_never_got_the_image_is_not_taken_for_one_that_has_it(sandbo
     sandbox.pools["n1"].broken = "image has the wrong bytes"
     sandbox.sleep(580)
     assert nodes_of(sandbox) == "n2"
-    plan = sandbox.ask(Plan(wanted=wanted(sandbox, nodes=4, start="now+5hours")))
+    plan = sandbox.ask(replace(wanted(sandbox, nodes=4, start="now+5hours"), is_plan=True))
 
     assert isinstance(plan, Decision)
     assert "n1" not in expand(plan.nodes_with_image)
@@ -262,7 +263,7 @@ def test_a_batch_system_that_is_away_gets_its_reservation_later(sandbox: Sandbox
 def test_nothing_is_promised_when_the_batch_system_has_not_been_seen_for_long(sandbox: Sandbox) -> None:
     sandbox.rms.faults.be_unreachable_until(sandbox.now_s + 100_000)
     sandbox.sleep(sandbox.settings.most_sight_age_s + 60)
-    answer = sandbox.ask(Reserve(wanted=wanted(sandbox)))
+    answer = sandbox.ask(wanted(sandbox))
 
     assert isinstance(answer, Trouble)
     assert answer.code == "unavailable"
@@ -280,11 +281,11 @@ def test_a_store_that_cannot_be_written_makes_no_promise_and_loses_none(
             raise Full("store: its disk has no room: free some and try again")
 
         patch.setattr(SqliteStore, "promise", full)
-        answer = sandbox.ask(Reserve(wanted=wanted(sandbox, name="other")))
+        answer = sandbox.ask(wanted(sandbox, name="other"))
         assert isinstance(answer, Trouble)
         assert "no room" in answer.message
         sandbox.sleep(20)
-        refused = sandbox.ask(Plan(wanted=wanted(sandbox, name="other")))
+        refused = sandbox.ask(replace(wanted(sandbox, name="other"), is_plan=True))
         assert isinstance(refused, Trouble)
     sandbox.sleep(20)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outrider.core.restart.snapshot import KeptBook, keep
 from outrider.service.answers import Answer, Decision, Trouble
-from outrider.service.requests import Cancel, Modify, Plan, Reserve
+from outrider.service.requests import Cancel, Modify
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, GIB, RATE, Sandbox, wanted
 
@@ -49,9 +49,9 @@ def reserve_twice(sandbox: Sandbox, random: Random) -> None:
     )
     caller = random.choice((ALICE, BOB))
     before = book_of(sandbox)
-    plan = sandbox.ask(Plan(wanted=request), caller)
+    plan = sandbox.ask(replace(request, is_plan=True), caller)
     assert book_of(sandbox) == before
-    real = sandbox.ask(Reserve(wanted=request), caller)
+    real = sandbox.ask(request, caller)
     assert nameless(real) == plan
 
 
@@ -126,12 +126,12 @@ def test_a_start_that_is_named_is_accepted_at_once(seed: int) -> None:
         for number in range(10):
             nodes, size_bytes = random.randint(1, 4), random.choice((10, 300, 900)) * RATE
             request = {"nodes": nodes, "size_bytes": size_bytes, "image": f"image{number % 3}"}
-            first = sandbox.ask(Reserve(wanted=wanted(sandbox, start="now+100", **request)))  # type: ignore[arg-type]
+            first = sandbox.ask(wanted(sandbox, start="now+100", **request))  # type: ignore[arg-type]
             assert isinstance(first, Decision)
             if first.earliest_start_s is not None:
                 named += 1
                 start = f"now+{first.earliest_start_s - sandbox.now_s}"
-                again = sandbox.ask(Reserve(wanted=wanted(sandbox, start=start, **request)))  # type: ignore[arg-type]
+                again = sandbox.ask(wanted(sandbox, start=start, **request))  # type: ignore[arg-type]
                 assert isinstance(again, Decision)
                 assert (again.result, again.start_s) == ("accepted", first.earliest_start_s)
             sandbox.sleep(random.choice((0, 50, 500)))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from outrider.service.answers import Decision
 from outrider.service.desk.state.refusal_log import HOUR_S, Noted, Refusals
-from outrider.service.requests import Caller, Reserve
+from outrider.service.requests import Caller
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, wanted
 
@@ -36,7 +37,7 @@ def test_store_does_not_grow_with_what_one_user_is_refused(tmp_path: Path) -> No
     impossible = wanted(sandbox, nodes=100)
 
     def refused(caller: Caller, number: int) -> str:
-        answer = sandbox.ask(Reserve(wanted=impossible, key=f"k{number}", request_hash="h"), caller)
+        answer = sandbox.ask(replace(impossible, key=f"k{number}", request_hash="h"), caller)
         assert isinstance(answer, Decision)
         return answer.result
 

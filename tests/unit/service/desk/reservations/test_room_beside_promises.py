@@ -13,7 +13,7 @@ from outrider.metadata.notation.hostlists import expand
 from outrider.service.answers import Decision
 from outrider.service.desk.state import node_list as roster
 from outrider.service.ports import HeldBytes, NodeReport, NodeRoom, TellNode
-from outrider.service.requests import Cancel, Plan
+from outrider.service.requests import Cancel
 from outrider.service.settings import Settings
 from outrider.store.records import NodeRecord
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, digest_of, reserve, show, wanted
@@ -169,7 +169,7 @@ def test_plan_says_what_the_request_would_be_told(site: Sandbox) -> None:
     users_take(site, LIMIT, 6 * HOUR_S)
     site.sleep(121)
 
-    planned = site.ask(Plan(wanted=wanted(site, start="now+1hours")))
+    planned = site.ask(replace(wanted(site, start="now+1hours"), is_plan=True))
     asked = reserve(site, start="now+1hours")
 
     assert isinstance(planned, Decision)

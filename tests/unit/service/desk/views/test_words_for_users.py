@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from outrider.service.answers import Decision, JobDetails, ReservationDetails, Trouble
-from outrider.service.requests import Cancel, Plan, ShowJob
+from outrider.service.requests import Cancel, ShowJob
 from tests.unit.service.desk.sandbox import ADMIN, ALICE, BOB, RATE, Sandbox, reserve, show, wanted
 
 
@@ -153,7 +155,7 @@ def test_start_that_is_named_is_the_first_that_is_accepted(sandbox: Sandbox) -> 
 
     def planned(start_s: int) -> Decision:
         start = f"now+{start_s - sandbox.now_s}seconds"
-        answer = sandbox.ask(Plan(wanted=wanted(sandbox, size_bytes=100 * RATE, start=start)))
+        answer = sandbox.ask(replace(wanted(sandbox, size_bytes=100 * RATE, start=start), is_plan=True))
         assert isinstance(answer, Decision)
         return answer
 
