@@ -20,8 +20,8 @@ DEMO   := $(VENV)/demo
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-# How many files of tests run at a time.
-AT_ONCE ?= 3
+# How many files of tests run at a time: most of them wait for daemons, two processors have time for four.
+AT_ONCE ?= 4
 
 # The version from which an upgrade is tried.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
@@ -52,11 +52,13 @@ test-long: $(READY) tools
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
-	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
+	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest \
+	    -n 2 --dist loadfile tests/daemons/slurm/service || exit 1; \
 	done
-	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract tests/systemd
+	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/daemons/slurm/filter tests/daemons/slurm/adapter \
+	  tests/daemons/gridengine/adapter tests/daemons/testbed tests/daemons/systemd tests/unit/plugins/slurm tests/unit/rms tests/contract
 	@$(if $(BEFORE),echo "an upgrade from $(BEFORE) is tried",echo "no upgrade is tried: no tag, and BEFORE names no wheel and no revision")
-	OUTRIDER_TEST_VERSIONS=1 OUTRIDER_TEST_BEFORE=$(BEFORE) $(BIN)/python -m pytest tests/walks
+	OUTRIDER_TEST_VERSIONS=1 OUTRIDER_TEST_BEFORE=$(BEFORE) $(BIN)/python -m pytest tests/daemons/walks
 
 lint: $(READY)
 	$(BIN)/ruff check .

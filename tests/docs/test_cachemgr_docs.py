@@ -20,10 +20,10 @@ from cachemgr.cli.exits import meanings
 from cachemgr.cli.main import main, parser
 from cachemgr.daemon import metrics
 from cachemgr.pool.policies import POLICIES
+from tests.repository import ROOT
 from tools import manpage
 from tools.pyz import pack
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/reference/cachemgr.md").read_text()
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")

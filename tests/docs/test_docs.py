@@ -16,8 +16,8 @@ from outrider.cli.arguments import Parser
 from outrider.cli.errors import MEANINGS
 from outrider.cli.main import main, parser
 from outrider.cli.simulate import figure, table
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
     [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 )

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT
+
 ARCHITECTURE = (ROOT / "docs/explanation/architecture.md").read_text()
 WANTED = (
     "a source of images",

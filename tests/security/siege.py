@@ -29,9 +29,9 @@ from typing import Any
 import pytest
 
 from cachemgr.network.client import DaemonClient
-from tests.node.daemons import as_user
+from tests.daemons.node.daemons import as_user
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 30.0
 ALICE = pwd.getpwnam("games").pw_uid
 BOB = pwd.getpwnam("news").pw_uid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.security.siege import ROOT
+from tests.repository import ROOT
 
 PAGE = ROOT / "docs" / "explanation/security.md"
 

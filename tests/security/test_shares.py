@@ -28,8 +28,8 @@ from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.ports import ImageTrouble, Readers
 from outrider.service.requests import Caller
-from tests.node.daemons import needs_root
-from tests.ops.fakes import eventually
+from tests.daemons.node.daemons import needs_root
+from tests.unit.service.daemon.fakes import eventually
 
 MALLORY, ALICE = 1_002, 1_001
 

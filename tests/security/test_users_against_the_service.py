@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.daemons import needs_root
+from tests.daemons.node.daemons import needs_root
 from tests.security.siege import (
     ALICE,
     BOB,
