@@ -65,7 +65,7 @@ class Need:
 
 
 @dataclass(slots=True)
-class Member:
+class NodeStatus:
     """A node's pool, as far as it is known."""
 
     name: str
