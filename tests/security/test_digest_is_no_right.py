@@ -17,7 +17,7 @@ SIZE = 1_000
 
 
 class Office:
-    """The staff, and nodes that answer as a test says."""
+    """What nodes are told, and nodes that answer as a test says."""
 
     def __init__(self, *, is_public: bool) -> None:
         self.now_s = 1_000

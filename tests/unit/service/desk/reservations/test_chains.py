@@ -13,7 +13,7 @@ DIGEST = f"sha256:{'cd' * 32}"
 
 
 class Nodes:
-    """The staff, and nodes that take on whatever they are told to fetch."""
+    """What nodes are told, and nodes that take on whatever they are told to fetch."""
 
     def __init__(self) -> None:
         self.agenda = Agenda()
