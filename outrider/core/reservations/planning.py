@@ -21,12 +21,29 @@ MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan avoids before it is refused for one."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """A choice of nodes to which the image could not be brought: why, and what was planned by then."""
+
+    refusal: Refusal
+    insertion: Insertion | None = None
+    kept: tuple[int, ...] = ()
+    """Nodes on which a copy was to be kept for longer."""
+
+
 def plan_at(
-    book: Book, workspace: Workspace, start_s: int, now_s: int, *, among: int | None = None
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    *,
+    among: int | None = None,
+    attempts: list[Attempt] | None = None,
 ) -> ReservationPlan | Refusal:
     """Thesis, Algorithm 1: slots first, then the images; all or nothing.
 
-    `among` leaves out nodes that are known to have no room.
+    `among` leaves out nodes that are known to have no room. What fails for want of the link or of
+    room in pools is added to `attempts`.
 
     The thesis refuses when a node that it chose has no room for the image. Here such a node
     is left out, with all others like it, and the rest asked again.
@@ -34,7 +51,7 @@ def plan_at(
     available = book.available if among is None else book.available & among
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
-        answer = _plan_on(book, workspace, start_s, now_s, available)
+        answer = _plan_on(book, workspace, start_s, now_s, available, attempts)
         if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
@@ -49,7 +66,12 @@ def plan_at(
 
 
 def _plan_on(
-    book: Book, workspace: Workspace, start_s: int, now_s: int, available: int
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    available: int,
+    attempts: list[Attempt] | None,
 ) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)
@@ -69,7 +91,7 @@ def _plan_on(
         )
     if workspace.image is None:
         return ReservationPlan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
-    return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s)
+    return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s, attempts)
 
 
 class Stock:
@@ -140,6 +162,7 @@ def _plan_images(
     start_s: int,
     end_s: int,
     now_s: int,
+    attempts: list[Attempt] | None,
 ) -> ReservationPlan | Refusal:
     nodes = [chosen.node for chosen in fits]
     missing = [node for node in nodes if node not in stock.lives and node not in stock.lingering]
@@ -150,7 +173,9 @@ def _plan_images(
         revived=tuple(node for node in nodes if node in stock.lingering),
         missing=tuple(missing),
     )
-    return plan_copies(book, workspace, image, sources, start_s, end_s, now_s, fits=tuple(fits))
+    return plan_copies(
+        book, workspace, image, sources, start_s, end_s, now_s, fits=tuple(fits), attempts=attempts
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +197,7 @@ def plan_copies(
     now_s: int,
     *,
     fits: tuple[Fit, ...] = (),
+    attempts: list[Attempt] | None = None,
 ) -> ReservationPlan | Refusal:
     """How the image is on these nodes by `start_s` and until `end_s`: transfers, and stays in pools."""
     joined, revived = sources.joined, sources.revived
@@ -179,7 +205,7 @@ def plan_copies(
     transfers = transfers_to(book, image, names, start_s)
     insertion = book.link.plan(transfers, now_s) if transfers else None
     if transfers and insertion is None:
-        return Refusal(
+        refusal = Refusal(
             cause=Cause.LINK,
             start_s=start_s,
             end_s=end_s,
@@ -187,6 +213,9 @@ def plan_copies(
             nodes=names,
             needed_s=sum(transfer.duration_s for transfer in transfers),
         )
+        if attempts is not None:
+            attempts.append(Attempt(refusal=refusal))
+        return refusal
     lives, pushed = _stays(book, transfers, insertion, now_s)
     # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
@@ -194,7 +223,11 @@ def plan_copies(
     full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
         from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
-        return no_room(book, full, image, start_s, end_s, from_s)
+        refusal = no_room(book, full, image, start_s, end_s, from_s)
+        if attempts is not None:
+            keepers = tuple(node for node, _, _ in kept)
+            attempts.append(Attempt(refusal=refusal, insertion=insertion, kept=keepers))
+        return refusal
     return ReservationPlan(
         workspace=workspace,
         start_s=start_s,
