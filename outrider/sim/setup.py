@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from outrider.core.besteffort.board import Backfilling, QueueRules
+from outrider.core.besteffort.board import Backfilling, QueueRules, Yielding
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Pools, Rank
 from outrider.core.links.links import ExclusiveLinks, Links
@@ -44,6 +44,7 @@ class Setup:
     backfilling: Backfilling = Backfilling.RESERVING
     places: int | None = 1
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
+    yielding: Yielding = Yielding.CHEAPEST
 
     def stretched_s(self, duration_s: int) -> int:
         """A run time inside a virtual machine."""
@@ -67,7 +68,12 @@ class Setup:
             joins_any_image=self.joins_any_image,
         )
         pools = Pools(nodes, keep_bytes=self.keep_bytes, rank=self.rank)
-        rules = QueueRules(backfilling=self.backfilling, places=self.places, suspension=self.suspension)
+        rules = QueueRules(
+            backfilling=self.backfilling,
+            places=self.places,
+            suspension=self.suspension,
+            yielding=self.yielding,
+        )
         return Scheduler(Book(nodes, terms, links=self.links(), pools=pools), rules)
 
     def links(self) -> Links:
@@ -90,6 +96,7 @@ THESIS = Setup(
     is_extending=False,
     backfilling=Backfilling.GREEDY,
     suspension=SuspensionRules(makes_way_for_all=True),
+    yielding=Yielding.SITE_ORDER,
 )
 """The constants of the thesis' own simulator. 100 Mbit/s were divided by 8 as integers: 12 MB/s."""
 

@@ -25,6 +25,17 @@ class Backfilling(Enum):
     """The first few that cannot start get a place in the future; the rest may use what is left."""
 
 
+class Yielding(Enum):
+    """Which nodes a reservation gets where best effort would have to yield."""
+
+    SITE_ORDER = "site order"
+    """Those that it would get without best effort: which runs stop is not looked at."""
+    YOUNGEST = "youngest"
+    """Those on which the oldest that would stop is the youngest."""
+    CHEAPEST = "cheapest"
+    """Those on which instances lose the least time; among equals as for the youngest."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueRules:
     backfilling: Backfilling = Backfilling.GREEDY
@@ -32,6 +43,7 @@ class QueueRules:
     """With RESERVING: how many waiting workspaces have a place at a time. 1 is aggressive
     (EASY), None conservative."""
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
+    yielding: Yielding = Yielding.CHEAPEST
 
 
 @dataclass(slots=True)

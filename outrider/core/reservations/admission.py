@@ -21,6 +21,10 @@ Policy = Callable[[Workspace, int], str]
 """A site's own rule: a sentence if it refuses the workspace at this instant, else nothing."""
 
 
+Choice = Callable[[ReservationPlan], ReservationPlan]
+"""Another plan for the same start if it is better for reasons that the book does not know, or the same."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accepted:
     plan: ReservationPlan
@@ -36,10 +40,16 @@ class Rejected:
 
 
 def admit(
-    book: Book, workspace: Workspace, now_s: int, *, policy: Policy | None = None, tells_earliest: bool = True
+    book: Book,
+    workspace: Workspace,
+    now_s: int,
+    *,
+    policy: Policy | None = None,
+    tells_earliest: bool = True,
+    choice: Choice | None = None,
 ) -> Accepted | Rejected:
     """Accept the reservation and enter it in the book, or refuse it and change nothing."""
-    answer = assess(book, workspace, now_s, policy=policy, tells_earliest=tells_earliest)
+    answer = assess(book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, choice=choice)
     if isinstance(answer, Rejected):
         return answer
     return Accepted(plan=answer.plan, reservation=book.commit(answer.plan, now_s))
@@ -53,11 +63,28 @@ def assess(
     policy: Policy | None = None,
     tells_earliest: bool = True,
     is_renewal: bool = False,
+    choice: Choice | None = None,
 ) -> Accepted | Rejected:
     """What `admit` would answer, with nothing changed.
 
-    In a renewal the reservation of that name is to be replaced, and has been taken back.
+    In a renewal the reservation of that name is to be replaced, and has been taken back. The `choice`
+    is only between ways to keep what is accepted anyhow.
     """
+    answer = _assess(book, workspace, now_s, policy, tells_earliest=tells_earliest, is_renewal=is_renewal)
+    if choice is None or isinstance(answer, Rejected):
+        return answer
+    return Accepted(plan=choice(answer.plan))
+
+
+def _assess(
+    book: Book,
+    workspace: Workspace,
+    now_s: int,
+    policy: Policy | None,
+    *,
+    tells_earliest: bool,
+    is_renewal: bool,
+) -> Accepted | Rejected:
     if workspace.start_s is None:
         raise ValueError(f"workspace {workspace.name} has no start: best effort is not for admission")
     refusal = _never(book, workspace, now_s, is_renewal=is_renewal) or _refused_by(policy, workspace, now_s)

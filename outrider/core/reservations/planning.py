@@ -6,13 +6,13 @@ is a `ReservationPlan` that `Book.commit` can carry out, or the `Refusal` that s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.core.images.pools import Life
 from outrider.core.links.deadline import Insertion
 from outrider.core.model import Image, Transfer, Workspace
-from outrider.core.nodes.selection import Fit, fit
+from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -39,11 +39,13 @@ def plan_at(
     *,
     among: int | None = None,
     attempts: list[Attempt] | None = None,
+    stages: Sequence[Mapping[int, int]] | None = None,
 ) -> ReservationPlan | Refusal:
     """Thesis, Algorithm 1: slots first, then the images; all or nothing.
 
     `among` leaves out nodes that are known to have no room. What fails for want of the link or of
-    room in pools is added to `attempts`.
+    room in pools is added to `attempts`. With `stages` the rooms of the nodes are known, and so is
+    which are to be taken first.
 
     The thesis refuses when a node that it chose has no room for the image. Here such a node
     is left out, with all others like it, and the rest asked again.
@@ -51,7 +53,7 @@ def plan_at(
     available = book.available if among is None else book.available & among
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
-        answer = _plan_on(book, workspace, start_s, now_s, available, attempts)
+        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, stages)
         if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
@@ -72,19 +74,29 @@ def _plan_on(
     now_s: int,
     available: int,
     attempts: list[Attempt] | None,
+    stages: Sequence[Mapping[int, int]] | None,
 ) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)
-    fits = fit(
-        book.timeline,
-        instances=workspace.instances,
-        need=book.timeline.layout.pack(workspace.resources),
-        start_s=start_s,
-        end_s=end_s,
-        holders=stock.nodes,
-        is_holder=stock.holds,
-        available=available,
-    )
+    if stages is None:
+        fits = fit(
+            book.timeline,
+            instances=workspace.instances,
+            need=book.timeline.layout.pack(workspace.resources),
+            start_s=start_s,
+            end_s=end_s,
+            holders=stock.nodes,
+            is_holder=stock.holds,
+            available=available,
+        )
+    else:
+        fits = fit_in_stages(
+            stages,
+            instances=workspace.instances,
+            holders=stock.nodes,
+            is_holder=stock.holds,
+            available=available,
+        )
     if isinstance(fits, int):
         return Refusal(
             cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=workspace.instances, room=fits
