@@ -286,6 +286,8 @@ class Simulation:
         ready_s = self.scheduler.queue.image_ready_s(run, self.now_s)
         if ready_s <= self.now_s:
             self.scheduler.queue.begin(run, self.now_s)
+            if self.scheduler.queue.frees_place(run):
+                self._wake()
         elif self.scheduler.queue.postpone(run, ready_s, self.now_s):
             self._follow(run)
         else:

@@ -34,6 +34,11 @@ class BestEffortQueue:
         """Whether a walk may place something, or start something before the time it has now."""
         return bool(self.waiting) or self._has_gaps
 
+    def frees_place(self, run: BestEffortRun) -> bool:
+        """Whether the next that waits may have the place in the queue that this run had before it began."""
+        is_promising = self.board.rules.backfilling is Backfilling.RESERVING
+        return is_promising and run.start_s > run.ready_s
+
     def submit(self, workspace: Workspace) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
         self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
@@ -57,7 +62,7 @@ class BestEffortQueue:
         """Walk the queue once and place what can be placed."""
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
-        futures = self._places_left()
+        futures = self._places_left(now_s)
         hopeless: set[tuple[int, int, int, bool]] = set()
         chances: dict[tuple[int, int], list[int]] = {}
         still: list[WaitingWorkspace] = []
@@ -171,13 +176,16 @@ class BestEffortQueue:
             else None,
         )
 
-    def _places_left(self) -> int:
+    def _places_left(self, now_s: int) -> int:
         rules = self.board.rules
         if rules.backfilling is not Backfilling.RESERVING:
             return 0
         if rules.places is None:
             return len(self.waiting) + 1
-        taken = sum(not run.has_begun and run.start_s > run.ready_s for run in self.board.runs.values())
+        # Who begins at this very instant waits no more, though it has not been told to begin yet.
+        taken = sum(
+            not run.has_begun and run.start_s > max(run.ready_s, now_s) for run in self.board.runs.values()
+        )
         return max(0, rules.places - taken)
 
     def _try(
