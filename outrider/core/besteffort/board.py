@@ -184,12 +184,15 @@ class QueueBoard:
             self._largest[need] = room
         return room
 
-    def occupy(self, run: BestEffortRun) -> None:
-        """Enter a run's segments in the slot table and the disks' disks."""
+    def occupy(self, run: BestEffortRun, from_s: int = 0) -> None:
+        """Enter a run's segments from `from_s` on in the slot table, and what they do to disks."""
         for segment in run.segments:
-            self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
+            if segment.end_s <= from_s:
+                continue
+            self.everything.reserve_all(segment.amounts(), max(segment.start_s, from_s), segment.end_s)
             for node, start_s, length_s in segment.disk:
-                self.disks[node].take(start_s, length_s)
+                if start_s >= from_s:
+                    self.disks[node].take(start_s, length_s)
 
     def vacate(self, run: BestEffortRun, from_s: int) -> None:
         """Give back what a run has from `from_s` on; its segments are cut accordingly."""

@@ -350,10 +350,14 @@ class BestEffortQueue:
         late = [
             run
             for run in self.board.runs.values()
-            if not run.has_begun and run.ready_s <= now_s < run.start_s
+            if (run.has_begun and len(run.segments) > 1 and run.segments[-1].start_s > now_s)
+            or (not run.has_begun and run.ready_s <= now_s < run.start_s)
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
-            if run.transfers:
+            if run.has_begun:
+                if self._go_on_earlier(run, now_s):
+                    moved.append(run)
+            elif run.transfers:
                 if self._pull_forward(run, now_s):
                     moved.append(run)
             elif self._may_start_earlier(run, now_s):
@@ -361,6 +365,24 @@ class BestEffortQueue:
                 if anew is not None:
                     moved.append(anew)
         return moved
+
+    def _go_on_earlier(self, run: BestEffortRun, now_s: int) -> bool:
+        """Plan the rest of a run that is suspended, or will be, anew if that ends it earlier."""
+        board, old = self.board, run.segments
+        board.vacate(run, now_s)
+        rest = self._rest(run, now_s)
+        is_better = bool(rest) and rest is not None and rest[-1].end_s < old[-1].end_s
+        if not is_better or rest is None:
+            run.segments = old
+            board.occupy(run, now_s)
+            return False
+        done, run.segments = run.segments, rest
+        board.occupy(run)
+        run.segments = joined(done, rest)
+        run.changes += 1
+        for node, life in run.lives:
+            board.book.pools.set_user(node, life, run.name, run.end_s)
+        return True
 
     def _exchanged(self, run: BestEffortRun, now_s: int) -> BestEffortRun | None:
         """Another run of the same, at a place that ends earlier; None if it keeps its own."""
