@@ -264,7 +264,13 @@ class Simulation:
         self.outcome.late = [late for late in self.outcome.late if late is not reservation]
         if reservation.start_s >= self.now_s:
             submission = self._submissions[workspace.name]
-            anew = replace(workspace, start_s=reservation.start_s, finish_by_s=None)
+            anew = replace(
+                workspace,
+                start_s=reservation.start_s,
+                finish_by_s=None,
+                is_immediate=False,
+                ready_within_s=None,
+            )
             answer = self.scheduler.reserve(anew, self.now_s, tells_earliest=False)
             if isinstance(answer.admission, Accepted) and answer.admission.reservation is not None:
                 self._accepted(answer.admission.reservation, submission, answer.moved)

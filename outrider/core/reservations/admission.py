@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from outrider.core.model import Reservation, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
-from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.earliest import earliest_start, start_after
 from outrider.core.reservations.planning import Attempt, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -90,8 +90,8 @@ def _assess(
     refusal = _never(book, workspace, now_s, is_renewal=is_renewal) or _refused_by(policy, workspace, now_s)
     if refusal is not None:
         return Rejected(refusal=refusal)
-    if workspace.finish_by_s is not None:
-        return _assess_deadline(book, workspace, now_s)
+    if workspace.finish_by_s is not None or workspace.is_immediate:
+        return _assess_floating(book, workspace, now_s)
     attempts: list[Attempt] = []
     plan = plan_at(book, workspace, workspace.start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
@@ -102,21 +102,38 @@ def _assess(
     return Rejected(refusal=plan, earliest_start_s=earliest_s)
 
 
-def _assess_deadline(book: Book, workspace: Workspace, now_s: int) -> Accepted | Rejected:
-    """A workspace that may start at any time, as long as it ends by its deadline."""
+def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Accepted | Rejected:
+    """A workspace that may start at any time up to a last one: the earliest is taken."""
     assert workspace.start_s is not None
-    assert workspace.finish_by_s is not None
+    last_s = _last_start(book, workspace)
     start_s = earliest_start(book, workspace, workspace.start_s, now_s)
-    if start_s is not None and start_s + workspace.duration_s <= workspace.finish_by_s:
+    if start_s is not None and start_s <= last_s:
         plan = plan_at(book, workspace, start_s, now_s)
         assert isinstance(plan, ReservationPlan)
         return Accepted(plan=plan)
-    last_s = workspace.finish_by_s - workspace.duration_s
     answer = plan_at(book, workspace, last_s, now_s)
     if isinstance(answer, ReservationPlan):
         # The search gives up after so many starts.
         return Accepted(plan=answer)
     return Rejected(refusal=answer, earliest_start_s=start_s)
+
+
+def _last_start(book: Book, workspace: Workspace) -> int:
+    """The last start of a workspace that ends by a deadline, or begins as soon as its image is there."""
+    assert workspace.start_s is not None
+    last: list[int] = []
+    if workspace.finish_by_s is not None:
+        last.append(workspace.finish_by_s - workspace.duration_s)
+    if workspace.is_immediate:
+        within_s = workspace.ready_within_s
+        if within_s is None:
+            # One transfer for all nodes, or one for each, of which there are at most so many.
+            is_relay = book.terms.shipping is Shipping.RELAY
+            count = 1 if is_relay else min(workspace.instances, len(book.timeline.nodes))
+            image = workspace.image
+            within_s = 0 if image is None else count * book.deadline_duration_s(image)
+        last.append(workspace.start_s + within_s)
+    return min(last)
 
 
 def _never(book: Book, workspace: Workspace, now_s: int, *, is_renewal: bool) -> Refusal | None:
