@@ -30,6 +30,7 @@ class Setup:
     shipping: Shipping = Shipping.RELAY
     is_reusing: bool = True
     is_extending: bool = True
+    is_packing: bool = True
     joins_any_image: bool = False
     pool_bytes: int | None = None
     """The limit of the image pool of each node that has none of its own."""
@@ -65,6 +66,7 @@ class Setup:
             shipping=self.shipping,
             is_reusing=self.is_reusing,
             is_extending=self.is_extending,
+            is_packing=self.is_packing,
             joins_any_image=self.joins_any_image,
         )
         pools = Pools(nodes, keep_bytes=self.keep_bytes, rank=self.rank)
@@ -94,6 +96,7 @@ THESIS = Setup(
     shipping=Shipping.PER_NODE,
     is_reusing=False,
     is_extending=False,
+    is_packing=False,
     backfilling=Backfilling.GREEDY,
     suspension=SuspensionRules(makes_way_for_all=True),
     yielding=Yielding.SITE_ORDER,

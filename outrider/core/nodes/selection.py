@@ -64,15 +64,18 @@ def fit_in_stages(
     holders: int,
     is_holder: Callable[[int], bool],
     available: int,
+    is_packed: bool = False,
 ) -> list[Fit] | int:
     """The same where each stage says how many more instances which nodes have room for: what
-    an earlier one has is taken first, and within one Algorithm 1's order decides."""
+    an earlier one has is taken first, and within one Algorithm 1's order decides. If it `is_packed`,
+    of the nodes without the image those with most room come first, so that the fewest need it."""
     taken: dict[int, int] = {}
     left = instances
     for stage in stages:
         rooms = [(node, room) for node, room in sorted(stage.items()) if available >> node & 1]
         ranked = [
-            (not (holders >> node & 1 and is_holder(node)), room < 2, node, room) for node, room in rooms
+            (not (holders >> node & 1 and is_holder(node)), -room if is_packed else room < 2, node, room)
+            for node, room in rooms
         ]
         for _, _, node, room in sorted(ranked):
             count = min(room, left)

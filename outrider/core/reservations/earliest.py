@@ -43,7 +43,7 @@ def start_after(
         if refusal.cause is Cause.SLOTS:
             following, among = _slots_free(book, workspace, start_s)
         else:
-            following = _next_change(book, workspace, start_s, now_s, refusal, attempts)
+            following = _next_change(book, workspace, start_s, now_s, attempts)
         if following is None:
             return None
         start_s, attempts = following, []
@@ -68,13 +68,13 @@ def _slots_free(book: Book, workspace: Workspace, after_s: int) -> tuple[int | N
 
 
 def _next_change(
-    book: Book, workspace: Workspace, start_s: int, now_s: int, refusal: Refusal, attempts: list[Attempt]
+    book: Book, workspace: Workspace, start_s: int, now_s: int, attempts: list[Attempt]
 ) -> int | None:
     """The next start at which what stood in the way of the images may be gone."""
     image = workspace.image
     assert image is not None
     duration_s = workspace.duration_s
-    is_full = refusal.cause is Cause.POOL
+    is_full = any(attempt.refusal.cause is Cause.POOL for attempt in attempts)
     nodes = book.timeline.everyone
     if not is_full and book.terms.shipping is Shipping.RELAY:
         # One transfer is needed unless every instance finds a copy: only where copies are

@@ -51,9 +51,45 @@ def plan_at(
     is left out, with all others like it, and the rest asked again.
     """
     available = book.available if among is None else book.available & among
+    answer = _plan_among(book, workspace, start_s, now_s, available, attempts, stages)
+    if isinstance(answer, ReservationPlan) or stages is not None or answer.cause is Cause.SLOTS:
+        return answer
+    rooms = _rooms_to_pack(book, workspace, start_s, available)
+    if not rooms:
+        return answer
+    packed = _plan_among(book, workspace, start_s, now_s, available, attempts, (rooms,), is_packed=True)
+    return packed if isinstance(packed, ReservationPlan) else answer
+
+
+def _rooms_to_pack(book: Book, workspace: Workspace, start_s: int, available: int) -> dict[int, int]:
+    """The room of each node, if instances could share fewer nodes than Algorithm 1 gives them, and so fewer
+    transfers; nothing if not. Its order looks only at whether there is room for more than one."""
+    timeline, count = book.timeline, workspace.instances
+    need = timeline.layout.pack(workspace.resources)
+    is_relay = book.terms.shipping is Shipping.RELAY
+    largest = max(timeline.layout.most(need, capacity, count) for capacity in timeline.by_capacity)
+    if not book.terms.is_packing or is_relay or largest < 2:
+        return {}
+    end_s = start_s + workspace.duration_s
+    rooms = {node: timeline.rows[node].most(need, start_s, end_s, count) for node in numbers(available)}
+    return {node: room for node, room in rooms.items() if room}
+
+
+def _plan_among(
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    available: int,
+    attempts: list[Attempt] | None,
+    stages: Sequence[Mapping[int, int]] | None,
+    *,
+    is_packed: bool = False,
+) -> ReservationPlan | Refusal:
+    """A plan on some of these nodes, without those whose pools turn out to be full."""
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
-        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, stages)
+        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, stages, is_packed=is_packed)
         if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
@@ -75,6 +111,8 @@ def _plan_on(
     available: int,
     attempts: list[Attempt] | None,
     stages: Sequence[Mapping[int, int]] | None,
+    *,
+    is_packed: bool,
 ) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)
@@ -96,6 +134,7 @@ def _plan_on(
             holders=stock.nodes,
             is_holder=stock.holds,
             available=available,
+            is_packed=is_packed,
         )
     if isinstance(fits, int):
         return Refusal(
