@@ -24,6 +24,7 @@ COLUMNS = (
     "turnaround_time",
     "stretch",
     "allocated_resources",
+    "name",
 )
 
 
@@ -39,6 +40,8 @@ class JobRow:
     end_s: int
     allocated: Intervals
     is_success: bool = True
+    name: str = ""
+    """What a workload calls it; nothing where it has a number alone."""
 
     def __post_init__(self) -> None:
         if not self.submit_s <= self.start_s <= self.end_s:
@@ -74,6 +77,7 @@ def write_jobs(rows: Iterable[JobRow], file: TextIO) -> None:
                 wait_s + run_s,
                 slowdown(wait_s, run_s),
                 intervals_text(row.allocated),
+                row.name,
             )
         )
 
@@ -90,6 +94,7 @@ def read_jobs(file: TextIO) -> list[JobRow]:
             end_s=int(fields["finish_time"]),
             allocated=intervals_of(fields["allocated_resources"]),
             is_success=fields["success"] == "1",
+            name=fields.get("name", ""),
         )
         for fields in csv.DictReader(file)
     ]

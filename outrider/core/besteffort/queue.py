@@ -157,6 +157,17 @@ class BestEffortQueue:
         release(self.board, run, now_s)
         self._requeue(run, now_s)
 
+    def cancel(self, name: str, now_s: int) -> bool:
+        """Take back what waits and runs of a workspace. False if there is nothing left of it."""
+        runs = [run for run in self.board.runs.values() if run.workspace.name == name]
+        for run in runs:
+            release(self.board, run, now_s)
+            leave(self.board, run, now_s)
+        waiting = [each for each in self.waiting if each.workspace.name == name]
+        self.waiting = [each for each in self.waiting if each.workspace.name != name]
+        self._has_gaps = self._has_gaps or bool(runs)
+        return bool(runs or waiting)
+
     def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> WaitingWorkspace:
         together = workspace.instances if workspace.is_parallel else 1
         least_nodes = -(-together // max(1, self.board.largest_room(need)))

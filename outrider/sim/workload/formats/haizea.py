@@ -102,12 +102,13 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
             is_immediate=now is not None,
             ready_within_s=within_s,
         )
-    return TraceSubmission(
-        at_s=at_s,
-        workspace=workspace,
-        run_s=min(run_s, duration_s),
-        user=lease.attributes.get("user", ""),
-    )
+        return TraceSubmission(
+            at_s=at_s,
+            workspace=workspace,
+            run_s=min(run_s, duration_s),
+            user=lease.attributes.get("user", ""),
+            cancel_s=_seconds(request, "cancelled", where) if "cancelled" in request.attributes else None,
+        )
 
 
 def _shape(lease: Element, where: str) -> tuple[int, Resources]:

@@ -25,7 +25,7 @@ _SUBMISSION_KEYS = frozenset(
     {
         "at_s", "name", "instances", "resources", "duration_s", "run_s", "image", "start_s",
         "finish_by_s", "is_parallel", "is_preemptible", "is_immediate",
-        "ready_within_s", "user",
+        "ready_within_s", "user", "cancel_s",
     }
 )  # fmt: skip
 
@@ -171,6 +171,7 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
     is_immediate = line.truth("is_immediate", False)
     ready_within_s = line.optional_number("ready_within_s")
     user = line.text("user", "")
+    cancel_s = line.optional_number("cancel_s")
     with named_errors(line.where):
         workspace = Workspace(
             name=name,
@@ -185,7 +186,7 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
             is_immediate=is_immediate,
             ready_within_s=ready_within_s,
         )
-        return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user)
+        return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user, cancel_s=cancel_s)
 
 
 def _line(values: Mapping[str, object]) -> str:
@@ -230,5 +231,6 @@ def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, 
         "is_immediate": workspace.is_immediate or None,
         "ready_within_s": workspace.ready_within_s,
         "user": submission.user or None,
+        "cancel_s": submission.cancel_s,
     }
     return row | {key: value for key, value in optional.items() if value is not None}
