@@ -54,11 +54,10 @@ from outrider.service.requests import (
     Caller,
     ListJobs,
     ListNodes,
-    Plan,
     Request,
+    Reserve,
     ShowStatus,
     Ticked,
-    Wanted,
 )
 from outrider.service.settings import Settings
 from outrider.store.sqlite_store import SqliteStore
@@ -275,17 +274,17 @@ class SiteStory:
     def _requests(self, second: int) -> list[tuple[str, Request]]:
         found: list[tuple[str, Request]] = [("status", ShowStatus()), ("jobs", ListJobs())]
         if second % 3 == 0:
-            found += [("plan", Plan(wanted=self._wanted())), ("nodes", ListNodes())]
+            found += [("plan", replace(self._wanted(), is_plan=True)), ("nodes", ListNodes())]
         return found
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self) -> Reserve:
         text = (
             'version: 1\nmetadata: {name: probe, image: {uri: "http://images/1.qcow2"}}\n'
             f"deployment: {{nodes: {max(1, self.nodes // 50)}, cpus: 64, duration: 1h, start: now+3h}}\n"
         )
         circumstances = Circumstances(now_s=self.clock.at_s, zone=UTC)
         file = parse_workspace(text.encode(), circumstances, file="ws.yaml")
-        return Wanted(workspace=file, image=_image("http://images/1.qcow2"))
+        return Reserve(workspace=file, image=_image("http://images/1.qcow2"))
 
     def _done(self, call: Call) -> Result:
         match call:

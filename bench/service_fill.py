@@ -21,7 +21,7 @@ from outrider.service.daemon.configuration.model import settings_of
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk, Event
 from outrider.service.ports import Call, Carry, Finished, FoundImage, Look, Result, TellNode
-from outrider.service.requests import Asked, Caller, Reserve, Ticked, Wanted
+from outrider.service.requests import Asked, Caller, Reserve, Ticked
 from outrider.store.sqlite_store import SqliteStore
 
 LEAD_S = 400
@@ -113,7 +113,7 @@ def fill(place: BenchedSite, reservations: int) -> tuple[int, int]:
         wanted = wish(number, random, known)
         found = sizes[wanted["metadata"]["image"]["uri"]]
         uid = 10_000 + random.randrange(USERS)
-        request = Reserve(wanted=Wanted(workspace=understood(wanted, now_s), image=found))
+        request = Reserve(workspace=understood(wanted, now_s), image=found)
         (answer,) = filler.handle(
             Asked(ticket=number, caller=Caller(uid=uid, user=f"user{uid}"), request=request)
         )

@@ -44,8 +44,8 @@ NS_IN_MS = 1_000_000
 PACKAGES = ("outrider.", "cachemgr.")
 RESERVATION = frozenset(
     (
-        *("ReserveBody", "WorkspaceFile", "Workspace", "Wanted", "Reserve", "Asked", "Wish", "PolicyRequest"),
-        *("Plan", "Accepted", "Document", "KeptReservation", "ReservationRecord", "Live", "Reservation"),
+        *("ReserveBody", "WorkspaceFile", "Workspace", "Reserve", "Asked", "Wish", "PolicyRequest"),
+        *("Accepted", "Document", "KeptReservation", "ReservationRecord", "Live", "Reservation"),
     )
 )
 IMAGE_ORDER = frozenset(("Need", "Fetch", "TellNode", "Addition", "Order", "Origin", "Transfer", "Writer"))

@@ -18,7 +18,7 @@ from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.ports import Resolved
 from cachemgr.fetch.sources.files import FileStream
-from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.pool.records import file_name
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.bring import Reins
-    from cachemgr.fetch.ports import Sink, Source, Status
+    from cachemgr.fetch.bring import TransferTerms
+    from cachemgr.fetch.ports import FetchStatus, Sink, Source
     from cachemgr.fetch.report import Report
 
 
@@ -44,7 +44,7 @@ class FetchCarrier:
     kind of source.
     """
 
-    settings: Settings
+    settings: SourceSettings
     clock: Clock
     random: Random
     ticket: Callable[[str], str | None]
@@ -57,7 +57,7 @@ class FetchCarrier:
         ticket = self._ticket(origin)
         return resolve(origin.uri, self._settings(origin), self.clock, ticket=ticket, timeout_s=timeout_s)
 
-    def carry(self, sink: Sink, origins: Sequence[Origin], reins: Reins) -> tuple[str, ...]:
+    def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:
         # One name, one source: the same file asked for by two users is asked for once.
         by_name = {origin.name: origin for origin in reversed(origins)}
         names = list(dict.fromkeys(origin.name for origin in origins))
@@ -71,10 +71,10 @@ class FetchCarrier:
                 sources,
                 clock=self.clock,
                 random=self.random,
-                limits=reins.limits,
-                control=reins.control,
-                expected_rate_bytes_per_s=reins.expected_rate_bytes_per_s,
-                on_progress=reins.on_progress,
+                limits=terms.limits,
+                control=terms.control,
+                expected_rate_bytes_per_s=terms.expected_rate_bytes_per_s,
+                on_progress=terms.on_progress,
                 least_rate_bytes_per_s=self.least_rate_bytes_per_s,
             )
         except TransferFailed as error:
@@ -102,7 +102,7 @@ class FetchCarrier:
             return None
         return self.ticket(parse(origin.uri).digest)
 
-    def _settings(self, origin: Origin) -> Settings:
+    def _settings(self, origin: Origin) -> SourceSettings:
         if origin.is_trusted:
             return self.settings
         return replace(self.settings, web=replace(self.settings.web, netrc_file=None))
@@ -126,7 +126,7 @@ class OpenFileSource:
             raise SourceFault(f"the file has changed: it has {found.st_size} bytes now", is_final=True)
         return FileStream(os.dup(self._descriptor), offset)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
 

@@ -26,22 +26,19 @@ class Caller:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """A reservation that is asked for: a workspace with its deployment, and its image as found."""
+class Reserve:
+    """A reservation that is asked for: a workspace with its deployment, and its image as found.
+
+    With `is_plan` it is answered as it would be now, and nothing is changed. `key`: the same request
+    with the same key gets the same answer again; `request_hash` tells whether it is the same.
+    """
 
     workspace: WorkspaceFile
     image: FoundImage
     account: str = ""
     zone: tzinfo = UTC
     """In which zone a refusal's reason names times."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reserve:
-    """`key`: the same request with the same key gets the same answer again. `request_hash` tells
-    whether it is the same."""
-
-    wanted: Wanted
+    is_plan: bool = False
     key: str = ""
     request_hash: str = ""
 
@@ -70,13 +67,6 @@ class EndSubmission:
     key: str
     request_hash: str
     job: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """What `Reserve` would be answered now; nothing is changed."""
-
-    wanted: Wanted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -203,7 +193,6 @@ Request = (
     | Recall
     | BeginSubmission
     | EndSubmission
-    | Plan
     | Modify
     | Cancel
     | Show

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from cachemgr.fetch.ports import Resolved
 
     AnySource = FileSource | RelaySource | RsyncSource | SftpSource | SshSource | WebSource
-    Maker = Callable[[Location, "Settings", Clock, str | None], AnySource]
+    Maker = Callable[[Location, "SourceSettings", Clock, str | None], AnySource]
 
 RESOLVE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class SourceSettings:
     """What a site says of its sources. Without `rsync` such URIs are refused: they need scratch space."""
 
     web: WebSettings = field(default_factory=WebSettings)
@@ -37,7 +37,7 @@ class Settings:
     rsync: RsyncSettings | None = None
 
 
-def _rsync(location: Location, settings: Settings, clock: Clock, validator: str | None) -> AnySource:
+def _rsync(location: Location, settings: SourceSettings, clock: Clock, validator: str | None) -> AnySource:
     if settings.rsync is None:
         raise Unsuitable(
             f"{location.name} cannot be read: rsync needs a folder for scratch files: set rsync_scratch"
@@ -56,7 +56,12 @@ MAKERS: dict[str, Maker] = {
 
 
 def source_of(
-    uri: str, settings: Settings, clock: Clock, *, validator: str | None = None, ticket: str | None = None
+    uri: str,
+    settings: SourceSettings,
+    clock: Clock,
+    *,
+    validator: str | None = None,
+    ticket: str | None = None,
 ) -> AnySource:
     """The source that a URI names.
 
@@ -70,7 +75,12 @@ def source_of(
 
 
 def resolve(
-    uri: str, settings: Settings, clock: Clock, *, ticket: str | None = None, timeout_s: float = RESOLVE_S
+    uri: str,
+    settings: SourceSettings,
+    clock: Clock,
+    *,
+    ticket: str | None = None,
+    timeout_s: float = RESOLVE_S,
 ) -> Resolved:
     """Size, name and validator of what a URI names: bytes are reserved before they are fetched."""
     source = source_of(uri, settings, clock, ticket=ticket)

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.connect import (
     WebSettings,
     authorization,
@@ -18,7 +18,14 @@ from cachemgr.fetch.sources.connect import (
     via_http_proxy,
 )
 from cachemgr.fetch.sources.uris import Location, parse
-from cachemgr.fetch.sources.wire import Body, ChunkedBody, Head, exchange, number_in, request_bytes
+from cachemgr.fetch.sources.wire import (
+    ChunkedBody,
+    ResponseBody,
+    ResponseHead,
+    exchange,
+    number_in,
+    request_bytes,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
 
-    AnyBody = Body | ChunkedBody
+    AnyBody = ResponseBody | ChunkedBody
 
 MOST_REDIRECTS = 5
 MOST_RETRY_AFTER_S = 300
@@ -56,7 +63,7 @@ class WebSource:
         self._validator = _validator_of(head)
         return Resolved(size, self._location.path.rpartition("/")[2], self._validator)
 
-    def look_up(self, timeout_s: float, headers: Mapping[str, str] | None = None) -> tuple[Head, int]:
+    def look_up(self, timeout_s: float, headers: Mapping[str, str] | None = None) -> tuple[ResponseHead, int]:
         """What the server says of the file, and its size.
 
         By HEAD, or by a range of one byte where HEAD is refused or says nothing of the size.
@@ -92,10 +99,10 @@ class WebSource:
             raise
         return body
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
-    def _check(self, head: Head, offset: int, size_bytes: int) -> None:
+    def _check(self, head: ResponseHead, offset: int, size_bytes: int) -> None:
         """Whether the answer is about the file that was resolved, and the part that was asked for."""
         if head.status == 416:
             raise SourceFault(f"the file has changed: it ends before byte {offset}", is_final=True)
@@ -118,7 +125,9 @@ class WebSource:
             )
         self._validator = self._validator or validator
 
-    def _request(self, method: str, headers: dict[str, str], timeout_s: float) -> tuple[Head, AnyBody]:
+    def _request(
+        self, method: str, headers: dict[str, str], timeout_s: float
+    ) -> tuple[ResponseHead, AnyBody]:
         """Ask, and follow redirects: never from https to http; the password is for the first host only."""
         until_s = self._clock.monotonic_s() + timeout_s
         location, secret = self._location, authorization(self._location, self._settings)
@@ -142,7 +151,7 @@ class WebSource:
 
     def _ask(
         self, sock: socket.socket, method: str, location: Location, headers: dict[str, str], timeout_s: float
-    ) -> tuple[Head, bytes]:
+    ) -> tuple[ResponseHead, bytes]:
         host = f"[{location.host}]" if ":" in location.host else location.host
         host = host if location.port is None else f"{host}:{location.port}"
         target, extra = location.target, {}
@@ -158,7 +167,7 @@ def _origin(location: Location) -> tuple[str, str, int | None]:
     return location.scheme, location.host, location.port
 
 
-def _redirected(location: Location, head: Head) -> Location:
+def _redirected(location: Location, head: ResponseHead) -> Location:
     target = head.headers.get("location", "")
     base = f"{location.scheme}://{f'[{location.host}]' if ':' in location.host else location.host}"
     base += location.target if location.port is None else f":{location.port}{location.target}"
@@ -173,14 +182,14 @@ def _redirected(location: Location, head: Head) -> Location:
     return replace(following, user=None, password=None)
 
 
-def _body_of(sock: socket.socket, method: str, head: Head, rest: bytes) -> AnyBody:
+def _body_of(sock: socket.socket, method: str, head: ResponseHead, rest: bytes) -> AnyBody:
     is_chunked = head.headers.get("transfer-encoding", "").lower() == "chunked"
     length = 0 if method == "HEAD" else None if is_chunked else head.length_bytes()
-    body = Body(sock, rest, length, 0)
+    body = ResponseBody(sock, rest, length, 0)
     return ChunkedBody(body) if is_chunked and method != "HEAD" else body
 
 
-def _refuse(head: Head) -> None:
+def _refuse(head: ResponseHead) -> None:
     """Raise what an answer says that is not about the file's bytes."""
     if head.status in (200, 206):
         return
@@ -193,7 +202,7 @@ def _refuse(head: Head) -> None:
     raise SourceFault(said, is_final=True)
 
 
-def _refuse_encoding(head: Head) -> None:
+def _refuse_encoding(head: ResponseHead) -> None:
     encoding = head.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", ""):
         raise SourceFault(
@@ -201,12 +210,12 @@ def _refuse_encoding(head: Head) -> None:
         )
 
 
-def _content_range(head: Head) -> tuple[int, int | None]:
+def _content_range(head: ResponseHead) -> tuple[int, int | None]:
     found = CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
     if found is None:
         raise SourceFault("the server sends a part without saying which", is_final=True)
     return int(found[1]), None if found[3] == "*" else int(found[3])
 
 
-def _validator_of(head: Head) -> str | None:
+def _validator_of(head: ResponseHead) -> str | None:
     return head.headers.get("etag") or head.headers.get("last-modified")

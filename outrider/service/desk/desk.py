@@ -52,7 +52,6 @@ from outrider.service.requests import (
     Cancel,
     EndSubmission,
     Modify,
-    Plan,
     Reconcile,
     Reserve,
     ShowStatus,
@@ -212,7 +211,7 @@ class Desk:
             return self._status()
         if answering is None:
             return Trouble(code="unavailable", message="; ".join(self.troubles) or "the service is starting")
-        if isinstance(request, (Reserve, Plan, Modify)):
+        if isinstance(request, (Reserve, Modify)):
             return answering.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )

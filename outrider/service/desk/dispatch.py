@@ -34,7 +34,6 @@ from outrider.service.requests import (
     ListReservations,
     ListTransfers,
     Modify,
-    Plan,
     Recall,
     Request,
     Reserve,
@@ -45,7 +44,7 @@ from outrider.service.requests import (
 from outrider.store.errors import Conflict
 from outrider.store.records import RecordedAnswer as StoredAnswer
 
-Deciding = Reserve | Plan | Modify
+Deciding = Reserve | Modify
 
 
 class Answering:
@@ -101,7 +100,7 @@ class Answering:
     ) -> Answer | AskProgram | Doubtful:
         """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
         request, caller, admitting = asked.request, asked.caller, self._parts.admitting
-        assert isinstance(request, (Reserve, Plan, Modify))
+        assert isinstance(request, (Reserve, Modify))
         known = self._recalled(caller, request)
         if known is not None:
             return known
@@ -115,7 +114,7 @@ class Answering:
             live = found
             wish = admitting.changed(live, request, caller)
         else:
-            wish = admitting.wish(caller, request.wanted)
+            wish = admitting.wish(caller, request)
         if isinstance(wish, Trouble):
             return wish
         if policies.external is not None and not is_judged:
@@ -125,9 +124,9 @@ class Answering:
                 ticket=asked.ticket,
                 uid=caller.uid,
             )
-        if isinstance(request, Plan):
-            return admitting.plan(wish, program)
         if isinstance(request, Reserve):
+            if request.is_plan:
+                return admitting.plan(wish, program)
             found_room = self._reserve(wish, program, is_sure=is_sure)
             if isinstance(found_room, Doubtful):
                 return found_room
@@ -210,7 +209,7 @@ class Answering:
 
     def _recalled(self, caller: Caller, request: Deciding | Recall) -> Answer | None:
         """What this very request was answered before."""
-        if isinstance(request, Plan) or not request.key:
+        if not request.key:
             return None
         unwritten = self.unwritten.get((caller.uid, request.key))
         if unwritten is not None and unwritten.request_hash == request.request_hash:
@@ -246,7 +245,7 @@ class Answering:
                 image=decision.image.uri,
                 cause=decision.cause or None,
             )
-        if not request.key or is_only_counted or (isinstance(request, Modify) and request.is_plan):
+        if not request.key or is_only_counted or request.is_plan:
             # What is refused and not remembered is decided anew when it is asked again.
             return
         answer = StoredAnswer(

@@ -10,10 +10,10 @@ from typing import TypeVar
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import Answer, Decision, ShareList, Trouble
+from outrider.service.front import Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageTrouble
-from outrider.service.requests import Caller, Recall, Request, Wanted
+from outrider.service.requests import Caller, Recall, Request, Reserve
 from outrider.service.web.errors import ErrorProblem, of_trouble, refused
-from outrider.service.web.front import Front, NotDone, WantedShares
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import WorkspaceBody
 from outrider.service.web.requests.understanding import understand_reservation, understand_zone
@@ -77,11 +77,11 @@ class Asker:
             raise TypeError(f"a recalled answer is a {type(answer).__name__}")
         return answer
 
-    async def wanted(self, caller: Caller, body: WorkspaceBody) -> Wanted:
+    async def wanted(self, caller: Caller, body: WorkspaceBody) -> Reserve:
         """The reservation that a body asks for, with its image as found."""
         now_s = self.front.now_s()
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
-        return Wanted(
+        return Reserve(
             workspace=workspace,
             image=await self.resolve(caller, workspace),
             account=body.account,

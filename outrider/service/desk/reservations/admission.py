@@ -30,7 +30,7 @@ from outrider.service.desk.reservations.booked_usage import standing_of
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
 from outrider.service.desk.state.site import Live, Site
-from outrider.service.requests import Caller, Modify, Wanted
+from outrider.service.requests import Caller, Modify, Reserve
 from outrider.store.records import ReservationOwner
 from outrider.store.states import State, TransferState
 
@@ -75,13 +75,13 @@ class Admitting:
         self._site = site
         self.policies = policies
 
-    def wish(self, caller: Caller, wanted: Wanted) -> Wish | Trouble:
+    def wish(self, caller: Caller, request: Reserve) -> Wish | Trouble:
         """A request in the words of the core; the name it would be booked under is in it."""
         site = self._site
-        document = document_of(wanted, caller)
+        document = document_of(request, caller)
         name = f"{stem_of(document.workspace)}-{site.next_number}"
         try:
-            workspace = workspace_of(wanted.workspace, document.image, now_s=site.now_s, name=name)
+            workspace = workspace_of(request.workspace, document.image, now_s=site.now_s, name=name)
         except MetadataError as error:
             return Trouble(code="invalid", message=str(error))
         workspace = replace(workspace, resources=whole(workspace.resources))
@@ -92,7 +92,7 @@ class Admitting:
                 "or submit it as best effort",
             )
         return Wish(
-            caller=caller, account=wanted.account, document=document, workspace=workspace, zone=wanted.zone
+            caller=caller, account=request.account, document=document, workspace=workspace, zone=request.zone
         )
 
     def changed(self, live: Live, request: Modify, caller: Caller) -> Wish | Trouble:

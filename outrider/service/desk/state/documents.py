@@ -13,7 +13,7 @@ from typing import Any
 
 from outrider.core.model import Image
 from outrider.service.ports import Readers
-from outrider.service.requests import Caller, Wanted
+from outrider.service.requests import Caller, Reserve
 from outrider.store.errors import Damaged, TooNew
 
 VERSION = 1
@@ -60,8 +60,8 @@ def stem_of(workspace: str) -> str:
     return "job-workspace" if workspace == "job" else workspace
 
 
-def document_of(wanted: Wanted, caller: Caller) -> Document:
-    file, image = wanted.workspace, wanted.image
+def document_of(request: Reserve, caller: Caller) -> Document:
+    file, image = request.workspace, request.image
     section = file.metadata.image
     return Document(
         workspace=file.metadata.name,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from outrider.metadata.conversion import unused_keys
 from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
-from outrider.service.requests import Cancel, Explain, ListReservations, Plan, Reserve, Show, Wanted
+from outrider.service.requests import Cancel, Explain, ListReservations, Reserve, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.requests.bodies import ChangeBody, ChangeQuery, ReservationsQuery, ReserveBody
 from outrider.service.web.requests.understanding import hash_of, understand_change
@@ -38,7 +38,7 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
         decision = await asker.recalled(caller, key, hashed)
         if decision is None:
             wanted = await asker.wanted(caller, body)
-            request = Reserve(wanted=wanted, key=key, request_hash=hashed)
+            request = replace(wanted, key=key, request_hash=hashed)
             decision = _noted(await asker.ask(caller, request, Decision), wanted)
         if decision.result == "refused":
             return answered(decision)
@@ -48,10 +48,10 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
     async def plan(body: ReserveBody, caller: By) -> Response:
         """What a reservation would be answered now; nothing is changed."""
         wanted = await asker.wanted(caller, body)
-        return answered(_noted(await asker.ask(caller, Plan(wanted=wanted), Decision), wanted))
+        return answered(_noted(await asker.ask(caller, replace(wanted, is_plan=True), Decision), wanted))
 
 
-def _noted(decision: Decision, wanted: Wanted) -> Decision:
+def _noted(decision: Decision, wanted: Reserve) -> Decision:
     """With what its workspace asks for in vain."""
     return replace(decision, notes=unused_keys(wanted.workspace))
 
