@@ -80,19 +80,19 @@ def _next_change(
         # One transfer is needed unless every instance finds a copy: only where copies are
         # can slots make a difference.
         nodes = book.pools.mask_with(image.key)
-    changes = [*_copy_changes(book, workspace, now_s, is_full=is_full)]
+    changes = [*_copy_changes(book, workspace, now_s)]
     for attempt in attempts:
         if attempt.refusal.cause is Cause.LINK:
             changes.append(book.link.earliest_deadline(attempt.refusal.needed_s, now_s, start_s))
         else:
-            changes += _room_changes(book, attempt, start_s, duration_s, now_s)
+            changes += _room_changes(book, attempt, start_s, now_s)
     edge_s = next_edge(book.timeline, nodes, start_s, duration_s)
     if edge_s is not None:
         changes.append(edge_s)
     return min((at_s for at_s in changes if at_s > start_s), default=None)
 
 
-def _copy_changes(book: Book, workspace: Workspace, now_s: int, *, is_full: bool) -> Iterator[int]:
+def _copy_changes(book: Book, workspace: Workspace, now_s: int) -> Iterator[int]:
     """Starts from which on a copy of the image can be used, or cannot any more."""
     image = workspace.image
     assert image is not None
@@ -106,25 +106,22 @@ def _copy_changes(book: Book, workspace: Workspace, now_s: int, *, is_full: bool
                 certain_s = book.links.guaranteed_end_of(life.transfer, now_s)
                 if certain_s is not None:
                     yield certain_s
-        if is_full and _can_be_full(pools[node], image.size_bytes):
-            yield from (at_s - workspace.duration_s + 1 for at_s in _instants(pools[node]))
     if book.terms.joins_any_image:
         for pool in pools:
             yield from (life.ready_s for lives in pool.lives.values() for life in lives)
 
 
-def _room_changes(book: Book, attempt: Attempt, start_s: int, duration_s: int, now_s: int) -> Iterator[int]:
-    """Starts at which pools may have room, or none any more, for what was planned in an attempt.
+def _room_changes(book: Book, attempt: Attempt, start_s: int, now_s: int) -> Iterator[int]:
+    """Starts at which pools may have room for what was planned in an attempt.
 
     A later start moves a transfer back together with those that it pushes ahead, and so the
-    stays that they bring: something changes where one then begins when something else ends, or
-    ends when something else begins.
+    stays that they bring: there is more room where one then begins when something else ends. Where
+    one ends when something else begins there is only less, so such starts are passed over.
     """
     image, insertion = attempt.refusal.image, attempt.insertion
     assert image is not None
     pools, number_of, reserve_s = book.pools.pools, book.timeline.number_of, book.link.reserve_s
     full = number_of[attempt.refusal.nodes[0]]
-    nodes = {full, *attempt.kept}
     begins: list[tuple[int, int]] = []
     full_from_s: int | None = None
     if insertion is not None:
@@ -133,22 +130,21 @@ def _room_changes(book: Book, attempt: Attempt, start_s: int, duration_s: int, n
         full_from_s = next((latest_s for node, latest_s in begins if node == full), None)
         for transfer, latest_s in zip(book.link.moved(insertion), insertion.pushed, strict=True):
             begins += [(node, latest_s) for node, _ in book.lives_of(transfer.number)]
-        nodes.update(node for node, _ in begins)
         if reserve_s is not None:
             yield from _link_changes(book, attempt, full, full_from_s, start_s)
     if attempt.refusal.held_bytes or pools[full].is_encumbered:
         # Where others hold what one pool lacks, all like it were left out with it.
         alike = [node for node, pool in enumerate(pools) if pool.is_encumbered]
-        nodes.update(alike)
         begins += [(node, full_from_s) for node in alike if full_from_s is not None]
-    tight = {node: _instants(pools[node]) for node in nodes if _can_be_full(pools[node], image.size_bytes)}
-    for instants in tight.values():
-        yield from (at_s - duration_s + 1 for at_s in instants)
-    if reserve_s is not None:
-        for node, latest_s in begins:
-            from_s = latest_s - reserve_s
-            if node in tight:
-                yield from (start_s + at_s - from_s for at_s in (now_s, *tight[node]) if at_s > from_s)
+    if reserve_s is None:
+        # What is brought at once is there from now on, whenever it starts.
+        return
+    nodes = {node for node, _ in begins if _can_be_full(pools[node], image.size_bytes)}
+    tight = {node: _instants(pools[node]) for node in nodes}
+    for node, latest_s in begins:
+        from_s = latest_s - reserve_s
+        if node in tight:
+            yield from (start_s + at_s - from_s for at_s in (now_s, *tight[node]) if at_s > from_s)
 
 
 def _link_changes(

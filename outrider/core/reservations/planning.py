@@ -27,8 +27,6 @@ class Attempt:
 
     refusal: Refusal
     insertion: Insertion | None = None
-    kept: tuple[int, ...] = ()
-    """Nodes on which a copy was to be kept for longer."""
 
 
 def plan_at(
@@ -276,8 +274,7 @@ def plan_copies(
         from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
         refusal = no_room(book, full, image, start_s, end_s, from_s)
         if attempts is not None:
-            keepers = tuple(node for node, _, _ in kept)
-            attempts.append(Attempt(refusal=refusal, insertion=insertion, kept=keepers))
+            attempts.append(Attempt(refusal=refusal, insertion=insertion))
         return refusal
     return ReservationPlan(
         workspace=workspace,
