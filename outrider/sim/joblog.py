@@ -24,8 +24,9 @@ COLUMNS = (
     "turnaround_time",
     "stretch",
     "allocated_resources",
-    "name",
 )
+NAME = "name"
+"""A column of ours behind them, where a workload has names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,9 @@ class JobRow:
 def write_jobs(rows: Iterable[JobRow], file: TextIO) -> None:
     """Writes jobs.csv. Open the file with newline='', as the csv module wants it."""
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = list(rows)
+    has_names = any(row.name for row in rows)
+    writer.writerow((*COLUMNS, NAME) if has_names else COLUMNS)
     for row in rows:
         run_s = row.end_s - row.start_s
         wait_s = row.start_s - row.submit_s
@@ -77,7 +80,7 @@ def write_jobs(rows: Iterable[JobRow], file: TextIO) -> None:
                 wait_s + run_s,
                 slowdown(wait_s, run_s),
                 intervals_text(row.allocated),
-                row.name,
+                *((row.name,) if has_names else ()),
             )
         )
 
@@ -94,7 +97,7 @@ def read_jobs(file: TextIO) -> list[JobRow]:
             end_s=int(fields["finish_time"]),
             allocated=intervals_of(fields["allocated_resources"]),
             is_success=fields["success"] == "1",
-            name=fields.get("name", ""),
+            name=fields.get(NAME, ""),
         )
         for fields in csv.DictReader(file)
     ]
