@@ -15,7 +15,7 @@ from outrider.rms.base import RmsNode
 from outrider.rms.twin import Hooks, Twin
 from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 from tests.simulation.dst.invariants.safety import Safety
-from tests.simulation.dst.invariants.settling import Settling
+from tests.simulation.dst.invariants.settling import JobRelease
 from tests.simulation.dst.invariants.sharing import Sharing
 from tests.simulation.dst.jobs import PATIENCE_S, Jobs
 from tests.simulation.dst.knobs import Knobs, draw
@@ -98,7 +98,7 @@ class Simulation:
         self.rush = Rush(clock, seed, knobs, self.jobs, self.people)
         self.sharing = Sharing(clock, knobs, self.network, self.office)
         self.office.handled = self._check
-        self.settling = Settling(
+        self.settling = JobRelease(
             clock,
             self.network,
             self.twin,

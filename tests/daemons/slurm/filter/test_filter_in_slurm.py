@@ -70,7 +70,7 @@ def test_released_job_runs(slurm: Site) -> None:
     assert (slurm.folder / "jobs" / f"out.{job}").read_text() == "ran\n"
 
 
-LOOKED = {"LastSchedEval": "", "Scheduler": ""}
+LOOKED = {"LastSchedEval": "", "Scheduler": "", "AccrueTime": ""}
 
 
 @pytest.mark.parametrize("change", CHANGES)

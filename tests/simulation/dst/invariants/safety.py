@@ -108,15 +108,15 @@ class Safety:
     def _check_memory(self, record: ReservationRecord) -> None:
         """What the service has in mind is what is on the disk."""
         desk = self._office.desk
-        workings = None if desk is None else desk._parts
-        if workings is None:
+        components = None if desk is None else desk._parts
+        if components is None:
             return
-        live = workings.site.live.get(record.name)
+        live = components.site.live.get(record.name)
         if live is None:
             if not record.state.is_final:
                 raise Violation(f"{record.name} is {record.state.value}, and the service does not know it")
             return
-        if not workings.site.has_promises and live.record != replace(record, receipt=live.record.receipt):
+        if not components.site.has_promises and live.record != replace(record, receipt=live.record.receipt):
             raise Violation(f"the service has {live.record} in mind, and {record} on the disk")
 
     def _check_capacity(self) -> None:
@@ -165,10 +165,10 @@ class Safety:
 
     def _check_link(self, desk: Desk) -> None:
         """What waits for the link can still be in time, or those who wait for it have been told."""
-        workings = desk._parts
-        if workings is None:
+        components = desk._parts
+        if components is None:
             return
-        site = workings.site
+        site = components.site
         for name, entry in site.book.entries.items():
             strays = {node for node, _ in entry.lives} - {chosen.node for chosen in entry.fits}
             if strays:

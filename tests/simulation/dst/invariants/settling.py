@@ -16,7 +16,7 @@ RECOVERY_S = 200
 """Within this time an image arrives although one node passes on wrong bytes."""
 
 
-class Settling:
+class JobRelease:
     """Looks at everything at the end."""
 
     def __init__(
@@ -94,10 +94,10 @@ class Settling:
 
     def _check_memory(self) -> None:
         """Nothing is left in the service's mind either."""
-        workings = None if self._office.desk is None else self._office.desk._parts
-        if workings is None:
+        components = None if self._office.desk is None else self._office.desk._parts
+        if components is None:
             raise Violation("the service does not load its state")
-        site, troubles, lane = workings.site, workings.troubles, workings.hauling.lane
+        site, troubles, lane = components.site, components.troubles, components.best_effort.lane
         left = {
             "live": list(site.live),
             "moving": list(site.moving),
@@ -106,7 +106,7 @@ class Settling:
             "running": site.book.link.running,
             "aside": list(site.book.link.aside),
             "troubled": list(troubles),
-            "jobs": list(workings.leading.led),
+            "jobs": list(components.jobs.entries),
             "best effort": list(lane.all()),
         }
         if any(left.values()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.service.desk.nodes.events import Arrived, Moved, News
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.ports import (
@@ -42,29 +42,33 @@ def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tu
     )
 
 
-def staff_of(wanted: Need) -> Staff:
-    staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n1"], {"render-1": ["n1"]}, NOW_S)
-    staff.need("n1", wanted, NOW_S)
-    return staff
+def staff_of(wanted: Need) -> NodeOrders:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n1"], {"render-1": ["n1"]}, NOW_S)
+    node_orders.need("n1", wanted, NOW_S)
+    return node_orders
 
 
-def call_at(staff: Staff, at_s: int) -> TellNode:
-    due_s = staff.members["n1"].due_s
+def call_at(node_orders: NodeOrders, at_s: int) -> TellNode:
+    due_s = node_orders.statuses["n1"].due_s
     assert due_s is not None
-    staff.due("n1", due_s)
-    return next(call for call in staff.calls(at_s) if call.node == "n1")
+    node_orders.due("n1", due_s)
+    return next(call for call in node_orders.calls(at_s) if call.node == "n1")
 
 
 def tell(
-    staff: Staff, at_s: int, *, arriving: Arriving | None = None, owners: tuple[str, ...] | None = None
+    node_orders: NodeOrders,
+    at_s: int,
+    *,
+    arriving: Arriving | None = None,
+    owners: tuple[str, ...] | None = None,
 ) -> list[News]:
     """The node is called, and answers with what is on its way or, with `owners`, is there."""
-    return answer(staff, call_at(staff, at_s), at_s, arriving=arriving, owners=owners)
+    return answer(node_orders, call_at(node_orders, at_s), at_s, arriving=arriving, owners=owners)
 
 
 def answer(
-    staff: Staff,
+    node_orders: NodeOrders,
     call: TellNode,
     at_s: int,
     *,
@@ -84,7 +88,7 @@ def answer(
             for order in call.orders
         ),
     )
-    return staff.heard(call, report, "", at_s)
+    return node_orders.heard(call, report, "", at_s)
 
 
 def on_its_way(left_bytes: int, rate: int) -> Arriving:
@@ -94,18 +98,18 @@ def on_its_way(left_bytes: int, rate: int) -> Arriving:
 
 
 def test_node_is_asked_again_when_its_image_should_be_there() -> None:
-    staff = staff_of(need(deadline_s=NOW_S + 600))
-    news = tell(staff, NOW_S, arriving=on_its_way(20_000_000, 10_000_000))
+    node_orders = staff_of(need(deadline_s=NOW_S + 600))
+    news = tell(node_orders, NOW_S, arriving=on_its_way(20_000_000, 10_000_000))
 
     assert news == [Moved(node="n1", owner="render-1")]
-    assert staff.members["n1"].due_s == NOW_S + 2
+    assert node_orders.statuses["n1"].due_s == NOW_S + 2
 
 
 def test_node_is_asked_again_before_the_deadline() -> None:
-    staff = staff_of(need(deadline_s=NOW_S + 4))
-    tell(staff, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
+    node_orders = staff_of(need(deadline_s=NOW_S + 4))
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
 
-    assert staff.members["n1"].due_s == NOW_S + 3
+    assert node_orders.statuses["n1"].due_s == NOW_S + 3
 
 
 def test_node_is_not_asked_all_the_time_while_its_image_is_far_away_stuck_or_late() -> None:
@@ -115,25 +119,25 @@ def test_node_is_not_asked_all_the_time_while_its_image_is_far_away_stuck_or_lat
         (on_its_way(90_000_000, 0), NOW_S - 1),
         (on_its_way(90_000_000, 0), None),
     ):
-        staff = staff_of(need(deadline_s=deadline_s))
-        tell(staff, NOW_S, arriving=arriving)
+        node_orders = staff_of(need(deadline_s=deadline_s))
+        tell(node_orders, NOW_S, arriving=arriving)
 
-        assert staff.members["n1"].due_s == NOW_S + 5
+        assert node_orders.statuses["n1"].due_s == NOW_S + 5
 
 
 def test_node_is_asked_once_a_second_at_most_at_the_very_end() -> None:
-    staff = staff_of(need(deadline_s=NOW_S))
-    tell(staff, NOW_S, arriving=on_its_way(0, 10_000_000))
+    node_orders = staff_of(need(deadline_s=NOW_S))
+    tell(node_orders, NOW_S, arriving=on_its_way(0, 10_000_000))
 
-    assert staff.members["n1"].due_s == NOW_S + 1
+    assert node_orders.statuses["n1"].due_s == NOW_S + 1
 
 
 def test_pin_that_was_taken_away_is_put_there_again_at_the_next_comparison() -> None:
-    staff = staff_of(need())
-    assert tell(staff, NOW_S, owners=("render-1",)) == [Arrived(node="n1", owner="render-1")]
-    assert staff.members["n1"].due_s == NOW_S + 120
-    tell(staff, NOW_S + 120, owners=("somebody",))
-    call = call_at(staff, NOW_S + 121)
+    node_orders = staff_of(need())
+    assert tell(node_orders, NOW_S, owners=("render-1",)) == [Arrived(node="n1", owner="render-1")]
+    assert node_orders.statuses["n1"].due_s == NOW_S + 120
+    tell(node_orders, NOW_S + 120, owners=("somebody",))
+    call = call_at(node_orders, NOW_S + 121)
 
     assert [order.owner for order in call.orders if isinstance(order, Pin)] == ["render-1"]
 
@@ -141,15 +145,15 @@ def test_pin_that_was_taken_away_is_put_there_again_at_the_next_comparison() -> 
 def test_rate_that_changes_while_a_node_is_being_told_another_is_told_at_once() -> None:
     slow_bytes_per_s = 10_000
     wanted = need()
-    staff = staff_of(wanted)
-    fast = call_at(staff, NOW_S)
+    node_orders = staff_of(wanted)
+    fast = call_at(node_orders, NOW_S)
     wanted.rate_bytes_per_s, wanted.is_told = slow_bytes_per_s, False
-    staff.hurry("n1", wanted.owner, NOW_S)
-    answer(staff, fast, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
-    assert staff.members["n1"].due_s == NOW_S + 1
-    slow = call_at(staff, NOW_S + 1)
-    answer(staff, slow, NOW_S + 1, arriving=on_its_way(80_000_000, slow_bytes_per_s))
-    then = call_at(staff, NOW_S + 6)
+    node_orders.hurry("n1", wanted.owner, NOW_S)
+    answer(node_orders, fast, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
+    assert node_orders.statuses["n1"].due_s == NOW_S + 1
+    slow = call_at(node_orders, NOW_S + 1)
+    answer(node_orders, slow, NOW_S + 1, arriving=on_its_way(80_000_000, slow_bytes_per_s))
+    then = call_at(node_orders, NOW_S + 6)
 
     said = [
         [order.rate_bytes_per_s for order in call.orders if isinstance(order, Fetch)]
@@ -160,33 +164,33 @@ def test_rate_that_changes_while_a_node_is_being_told_another_is_told_at_once() 
 
 def test_need_on_a_node_that_its_owner_does_not_have_is_forgotten_and_its_pin_taken_away() -> None:
     """What the state was before it was loaded anew: a move to n1 that could not be written down."""
-    staff = staff_of(need())
-    tell(staff, NOW_S, owners=("render-1",))
-    staff.assemble(["n1", "n2"], {"render-1": ["n2"]}, NOW_S)
-    tell(staff, NOW_S + 120, owners=("render-1",))
-    call = call_at(staff, NOW_S + 121)
+    node_orders = staff_of(need())
+    tell(node_orders, NOW_S, owners=("render-1",))
+    node_orders.assemble(["n1", "n2"], {"render-1": ["n2"]}, NOW_S)
+    tell(node_orders, NOW_S + 120, owners=("render-1",))
+    call = call_at(node_orders, NOW_S + 121)
 
     assert call.orders == (Unpin(digest=DIGEST, owner="render-1"),)
 
 
-def both_on_n1(job: Need, reservation: Need) -> tuple[Staff, TellNode]:
+def both_on_n1(job: Need, reservation: Need) -> tuple[NodeOrders, TellNode]:
     """A job's image is on its way to n1 when a reservation needs the same there: what n1 is told then."""
-    staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], BOTH, NOW_S)
-    staff.need("n1", job, NOW_S - 100)
-    tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
-    staff.need("n1", reservation, NOW_S + 1)
-    return staff, call_at(staff, NOW_S + 1)
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", job, NOW_S - 100)
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.need("n1", reservation, NOW_S + 1)
+    return node_orders, call_at(node_orders, NOW_S + 1)
 
 
 def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_deadline_too() -> None:
-    staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], BOTH, NOW_S)
-    staff.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
-    under_way = call_at(staff, NOW_S)
-    staff.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
-    answer(staff, under_way, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
-    call = call_at(staff, NOW_S + 1)
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
+    under_way = call_at(node_orders, NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
+    answer(node_orders, under_way, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    call = call_at(node_orders, NOW_S + 1)
 
     assert [order.owner for order in under_way.orders if isinstance(order, Fetch)] == ["job-1"]
     assert call.orders[0] == Stop(digest=DIGEST)
@@ -214,12 +218,12 @@ def test_deadline_joins_what_comes_by_the_same_way() -> None:
 
 
 def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
-    staff = Staff(SETTINGS, Agenda())
-    staff.assemble(["n0", "n1"], BOTH, NOW_S)
-    staff.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
-    tell(staff, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
-    staff.need("n1", need(owner="job-1"), NOW_S + 1)
-    call = call_at(staff, NOW_S + 1)
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.need("n1", need(owner="job-1"), NOW_S + 1)
+    call = call_at(node_orders, NOW_S + 1)
 
     assert Stop(digest=DIGEST) not in call.orders
     assert [each.sources for each in call.orders if isinstance(each, Fetch)] == [

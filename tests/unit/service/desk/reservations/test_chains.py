@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import Arriving, Fetch, NodeReport, OrderResult, Pin
@@ -13,13 +13,13 @@ DIGEST = f"sha256:{'cd' * 32}"
 
 
 class Nodes:
-    """The staff, and nodes that take on whatever they are told to fetch."""
+    """What nodes are told, and nodes that take on whatever they are told to fetch."""
 
     def __init__(self) -> None:
         self.agenda = Agenda()
-        self.staff = Staff(Settings(), self.agenda)
+        self.node_orders = NodeOrders(Settings(), self.agenda)
         self.told: list[tuple[str, int]] = []
-        self.staff.assemble(NODES, {"job-1": NODES}, 1_000)
+        self.node_orders.assemble(NODES, {"job-1": NODES}, 1_000)
         self.turn(1_000)
 
     def turn(self, now_s: int) -> None:
@@ -28,8 +28,8 @@ class Nodes:
             while (entry := self.agenda.take(now_s)) is not None:
                 at_s, topic, node = entry
                 assert topic is Topic.NODE
-                self.staff.due(node, at_s)
-            calls = list(self.staff.calls(now_s))
+                self.node_orders.due(node, at_s)
+            calls = list(self.node_orders.calls(now_s))
             if not calls:
                 return
             for call in calls:
@@ -48,7 +48,7 @@ class Nodes:
                     arriving=(Arriving(digest=DIGEST, size_bytes=1_000, arrived_bytes=1),),
                     results=results,
                 )
-                self.staff.heard(call, report, "", now_s)
+                self.node_orders.heard(call, report, "", now_s)
 
     def need(self, place: int, now_s: int) -> None:
         need = Need(
@@ -62,7 +62,7 @@ class Nodes:
             transfer=1,
             upstream=tuple(reversed(NODES[:place])),
         )
-        self.staff.need(NODES[place], need, now_s)
+        self.node_orders.need(NODES[place], need, now_s)
 
 
 def test_whole_chain_is_told_within_one_second_and_each_node_after_the_one_before_it() -> None:
@@ -79,7 +79,7 @@ def test_node_whose_job_is_gone_is_not_told_after_the_one_before_it() -> None:
     nodes = Nodes()
     for place in range(3):
         nodes.need(place, 1_010)
-    nodes.staff.drop("n2", "job-1", 1_010)
+    nodes.node_orders.drop("n2", "job-1", 1_010)
 
     nodes.turn(1_010)
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from outrider.service.answers import Decision
-from outrider.service.desk.state.refusal_log import HOUR_S, Noted, Refusals
+from outrider.service.desk.state.refusal_log import HOUR_S, Noted, RefusalLog
 from outrider.service.requests import Caller
 from outrider.service.settings import Settings
 from tests.unit.service.desk.sandbox import ALICE, BOB, RATE, Sandbox, wanted
 
 
 def test_refusals_of_one_user_are_written_down_up_to_a_number_in_an_hour() -> None:
-    refusals = Refusals(3)
+    refusals = RefusalLog(3)
     found = [refusals.add(1_001, 100 + number)[0] for number in range(5)]
 
     assert found == [Noted.ALONE, Noted.ALONE, Noted.LAST, Noted.COUNTED, Noted.COUNTED]
@@ -23,7 +23,7 @@ def test_refusals_of_one_user_are_written_down_up_to_a_number_in_an_hour() -> No
 
 
 def test_next_hour_says_how_many_were_left_out() -> None:
-    refusals = Refusals(3)
+    refusals = RefusalLog(3)
     for number in range(10):
         refusals.add(1_001, 100 + number)
 

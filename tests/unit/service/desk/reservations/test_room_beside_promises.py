@@ -11,7 +11,7 @@ import pytest
 
 from outrider.metadata.notation.hostlists import expand
 from outrider.service.answers import Decision
-from outrider.service.desk.state import node_list as roster
+from outrider.service.desk.state import node_list
 from outrider.service.ports import HeldBytes, NodeReport, NodeRoom, TellNode
 from outrider.service.requests import Cancel
 from outrider.service.settings import Settings
@@ -335,8 +335,8 @@ def test_nodes_that_were_written_down_before_rooms_were_are_read() -> None:
     held = HeldBytes(size_bytes=3, until_s=9, digest=digest_of("ubuntu"))
     room = NodeRoom(capacity_bytes=4, held=(held,), users_bytes=2)
 
-    read = roster.read_roster([older])["n1"]
-    again = roster.read_roster([roster.record_of(replace(read, room=room), 2)])["n1"]
+    read = node_list.read_roster([older])["n1"]
+    again = node_list.read_roster([node_list.record_of(replace(read, room=room), 2)])["n1"]
 
     assert (read.limit_bytes, read.room) == (5, None)
     assert again.room == replace(room, users_bytes=0)
