@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, ClassVar, TypeVar, dataclass_transform
+    # Only mypy reads this, whatever Python runs.
+    from typing import Any, ClassVar, TypeVar, dataclass_transform  # novm
 
     Message = TypeVar("Message", bound="ProtocolMessage")
 else:
