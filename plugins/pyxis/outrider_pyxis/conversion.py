@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 
 from cachemgr.base.errors import BadRequest, SourceFailed
 from outrider_pyxis.squashfs import check_squashfs
@@ -14,7 +15,7 @@ from outrider_pyxis.squashfs import check_squashfs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import IO
+    from typing import IO, Any
 
 MOST_COMPLAINT_BYTES = 4096
 # Sets the largest file of the command, which runs in the shell's place. Its unit is 512 bytes.
@@ -38,6 +39,7 @@ def convert(
     if as_user is not None:
         ids = {"user": as_user[0], "group": as_user[1], "extra_groups": []}
     with tempfile.TemporaryFile() as log:
+        signals = _DeferredSignals()
         try:
             process = subprocess.Popen(
                 limited,
@@ -50,10 +52,12 @@ def convert(
                 **ids,  # type: ignore[call-overload]
             )
         except OSError as error:
+            signals.deliver()
             raise BadRequest(
                 f"{words[0]} cannot be run ({error.strerror}): install it, or set import_command"
             ) from error
         try:
+            signals.deliver()
             status = process.wait(timeout_s)
             if status != 0:
                 raise SourceFailed(f"{words[0]} made no image of {uri} (status {status}): {_end_of(log)}")
@@ -71,6 +75,24 @@ def convert(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+class _DeferredSignals:
+    """Signals that end this process wait until it knows the process it has started, to end that, too."""
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._handlers: dict[int, Any] = {}
+        # Python lets the main thread alone handle signals.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._handlers[number] = signal.signal(number, lambda number, _: self._came.append(number))
+
+    def deliver(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        for number in self._came:
+            signal.raise_signal(number)
 
 
 def _end_of(log: IO[bytes]) -> str:
