@@ -101,7 +101,9 @@ def read_record(text: str | None) -> Record:
 
 
 def _write(value: Document | Record) -> str:
-    return json.dumps({"version": VERSION} | asdict(value), ensure_ascii=False, separators=(",", ":"))
+    fields = {"version": VERSION} | asdict(value)
+    # `Readers` are a message of the nodes' protocol, which `asdict` does not know.
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), default=vars)
 
 
 def _read(text: str) -> dict[str, Any]:
