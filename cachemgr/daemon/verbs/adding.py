@@ -12,7 +12,8 @@ from cachemgr.daemon.transfers.places import close_files
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.shapes import image_fields, progress_fields, transfer_fields
 from cachemgr.fetch.bring import Order, Origin, bring, name_it
-from cachemgr.fetch.carrier import open_origin, origin_of, user_origin
+from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
+from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
@@ -133,6 +134,8 @@ def _read(node: Node, caller: Caller, request: Request) -> Addition:
     digest = checked_digest(digest) if digest else ""
     # Last, since it takes a descriptor that nobody would close if more could be refused.
     name, origins = _origins(node, caller, uri, sources, request.descriptors)
+    if caller.is_privileged:
+        origins = pinned(origins, digest)
     return Addition(
         name=name,
         digest=digest,
@@ -183,7 +186,10 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     image = node.pool.find(addition.digest or addition.name)
     if image is not None:
         return _present(node, caller, addition, image)
-    size_bytes = _size(node, caller, addition)
+    addition, size_bytes = _looked_up(node, caller, addition)
+    image = node.pool.find(addition.digest) if addition.digest else None
+    if image is not None:
+        return _present(node, caller, addition, image)
     want = Want(
         uri=addition.name,
         size_bytes=size_bytes,
@@ -339,7 +345,7 @@ def resume(node: Node, ingest: Ingest) -> Transfer | None:
         uri=image.uri,
         size_bytes=image.size_bytes,
         uid=image.owner_uid,
-        origins=[origin],
+        origins=pinned([origin], image.digest),
         work=_work(node, want, image.uri, is_believed=is_privileged),
         is_ordinary=not is_privileged,
         rate_bytes_per_s=node.config.transfer_rate_bytes_per_s or None,
@@ -434,17 +440,29 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
     return image_fields(node, caller, image)
 
 
-def _size(node: Node, caller: Caller, addition: Addition) -> int:
-    """How many bytes to reserve. An ordinary user's word is compared with the source's."""
-    if addition.size_bytes is not None and caller.is_privileged:
-        return addition.size_bytes
-    found = node.carrier.resolve(addition.origins[-1], node.config.resolve_timeout_s)
+def _looked_up(node: Node, caller: Caller, addition: Addition) -> tuple[Addition, int]:
+    """How many bytes to reserve, and of a registry the digest. An ordinary user's word is compared with
+    the source's."""
+    origin = addition.origins[-1]
+    is_known = addition.size_bytes is not None and (addition.digest or origin.scheme not in REGISTRIES)
+    if is_known and caller.is_privileged:
+        return addition, addition.size_bytes or 0
+    found = node.carrier.resolve(origin, node.config.resolve_timeout_s)
     if addition.size_bytes not in (None, found.size_bytes):
         raise WrongBytes(
             f"image {addition.name} was said to have {addition.size_bytes} bytes, but its source has "
             f"{found.size_bytes}: correct the size"
         )
-    return found.size_bytes
+    if not found.digest or origin.scheme not in REGISTRIES:
+        return addition, found.size_bytes
+    digest = checked_digest(found.digest)
+    if addition.digest not in ("", digest):
+        raise WrongBytes(
+            f"image {addition.name} was said to be sha256:{addition.digest}, but is {found.digest} by now: "
+            "correct the digest"
+        )
+    origins = pinned(addition.origins, digest)
+    return dataclasses.replace(addition, digest=digest, origins=origins), found.size_bytes
 
 
 def _drop_stale_name(node: Node, addition: Addition) -> None:

@@ -286,7 +286,7 @@ class Leading:
             self._jobs.refuse(led, words, RETRY_S)
         else:
             led.image = JobImage(
-                uri=lines.image,
+                uri=image.uri or lines.image,
                 digest=image.digest,
                 size_bytes=image.size_bytes,
                 format=lines.format or image.format,
