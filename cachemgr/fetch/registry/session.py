@@ -146,7 +146,8 @@ class Session:
                 return self._let_in(ask, wanted, until_s)
             except SourceFault as fault:
                 told_s = fault.retry_after_s
-                pause_s = wait_s if told_s is None else max(told_s, 0.1)
+                # What says "at once" again and again is not believed.
+                pause_s = wait_s if told_s is None else max(told_s, wait_s / 4)
                 if fault.status not in PASSING:
                     raise
                 if self._clock.monotonic_s() + pause_s >= until_s:
