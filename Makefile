@@ -3,6 +3,7 @@
 # make demo-sim   the simulator's flagship comparison
 # make bench  speed, as ratios to a baseline in one run   make lint   ruff, mypy --strict, import-linter
 # make cachemgr.pyz   the node side as one file            make man    manual pages, from the parsers
+# make docs   the documentation as a site, in build/site: a link or an anchor that leads nowhere fails
 # make spank  the option --workspace= for the installed Slurm
 # make test-long   every test in its long form, for an hour and more
 # make test-versions   what concerns Slurm, on 22.05, 24.11 and 26.05 (as root; makes two chroots), walks through
@@ -19,13 +20,13 @@ DEMO   := $(VENV)/demo
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-# How many files of tests run at a time.
-AT_ONCE ?= 3
+# How many files of tests run at a time: most of them wait for daemons, two processors have time for four.
+AT_ONCE ?= 4
 
 # The version from which an upgrade is tried.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 
-.PHONY: demo demo-embedded demo-sim test test-long test-versions lint bench tools clean man spank cachemgr.pyz
+.PHONY: demo demo-embedded demo-sim test test-long test-versions lint bench docs tools clean man spank cachemgr.pyz
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -51,11 +52,13 @@ test-long: $(READY) tools
 
 test-versions: $(READY) tools
 	for version in 22.05 24.11 26.05; do \
-	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest -n 2 --dist loadfile tests/slurm || exit 1; \
+	  OUTRIDER_TEST_VERSIONS=1 OUTRIDER_SLURM_VERSION=$$version $(BIN)/python -m pytest \
+	    -n 2 --dist loadfile tests/daemons/slurm/service || exit 1; \
 	done
-	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/plugins_slurm tests/testbed tests/rms tests/contract tests/systemd
+	OUTRIDER_TEST_VERSIONS=1 $(BIN)/python -m pytest tests/daemons/slurm/filter tests/daemons/slurm/adapter \
+	  tests/daemons/gridengine/adapter tests/daemons/testbed tests/daemons/systemd tests/unit/plugins/slurm tests/unit/rms tests/contract
 	@$(if $(BEFORE),echo "an upgrade from $(BEFORE) is tried",echo "no upgrade is tried: no tag, and BEFORE names no wheel and no revision")
-	OUTRIDER_TEST_VERSIONS=1 OUTRIDER_TEST_BEFORE=$(BEFORE) $(BIN)/python -m pytest tests/walks
+	OUTRIDER_TEST_VERSIONS=1 OUTRIDER_TEST_BEFORE=$(BEFORE) $(BIN)/python -m pytest tests/daemons/walks
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -77,6 +80,10 @@ plugins/slurm/spank_outrider.so: plugins/slurm/spank_outrider.c
 man: $(READY)
 	$(BIN)/python -m tools.manpage
 	$(BIN)/python -m tools.usermanpage
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open build/site/index.html; to search it: python3 -m http.server --directory build/site"
 
 $(READY): setup.cfg pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Outrider needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)")'

@@ -129,7 +129,7 @@ class BusyBatchSystem:
         self._free = {node.name: None for node in self.nodes}
         self._jobs: dict[str, RmsJob] = {}
         self._runs: dict[str, int] = {}
-        self._led: dict[str, tuple[str, ...]] = {}
+        self._entry: dict[str, tuple[str, ...]] = {}
         self._ends: list[tuple[int, str]] = []
         self._number = 0
         for number in range(others):
@@ -175,8 +175,8 @@ class BusyBatchSystem:
             self._free |= dict.fromkeys(self._jobs.pop(key).nodes)
         for job in list(self._jobs.values()) if self._free else ():
             if job.state is JobState.PENDING and len(self._free) >= job.nodes_wanted:
-                led = self._led.get(job.key)
-                names = [name for name in (self._free if led is None else led) if name in self._free]
+                entry = self._entry.get(job.key)
+                names = [name for name in (self._free if entry is None else entry) if name in self._free]
                 if len(names) >= job.nodes_wanted:
                     self._start(job, names[: job.nodes_wanted])
 
@@ -190,7 +190,7 @@ class BusyBatchSystem:
         job = self._jobs.get(key)
         if job is not None and job.state in (JobState.HELD, JobState.PENDING):
             is_held = call.effect.kind == "hold"
-            self._led[key] = tuple(payload.get("nodes", ()))
+            self._entry[key] = tuple(payload.get("nodes", ()))
             state = JobState.HELD if is_held else JobState.PENDING
             self._jobs[key] = replace(job, state=state, is_held_by_us=is_held)
 

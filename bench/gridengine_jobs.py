@@ -16,9 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking
+from tests.contract.gridengine_cluster import missing
 from tests.contract.gridengine_harness import GridEngineHarness, the_cluster
 from tests.contract.harness import Scene
-from tests.rms.gridengine.cluster import missing
 
 JOBS = (10, 300, 1000)
 ROUNDS = 15

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking, without_root
 from cachemgr.base.clock import SystemClock
-from tests.gridengine_hooks.node import ARGUMENTS, USER, Node, node, ticket
+from tests.daemons.gridengine.hooks.node import ARGUMENTS, USER, Node, node, ticket
 
 CLOCK = SystemClock()
 LONGEST_S = 600

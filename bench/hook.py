@@ -31,10 +31,10 @@ from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import NoDaemon
 from cachemgr.base.sizes import in_words, read_size
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.network.job_tickets import JobTicket, make_job_ticket
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool
 
 ROOT = Path(__file__).resolve().parents[1]
 HOOK = str(ROOT / "cachemgr" / "hook.py")
@@ -108,7 +108,7 @@ def mounted(kind: str, size_bytes: int) -> Iterator[Path]:
 def served(folder: Path) -> Iterator[str]:
     """A daemon for a pool in that folder; the path of its socket."""
     pool, path = folder / "pool", str(folder.parent / "s")
-    Pool.create(RealDisk(), str(pool), Settings(limit_bytes=1 << 40, policy="lfu"))
+    ImagePool.create(RealDisk(), str(pool), PoolSettings(limit_bytes=1 << 40, policy="lfu"))
     conf = folder.parent / "conf"
     key = folder.parent / "key"
     key.touch(0o600)
@@ -121,7 +121,7 @@ def served(folder: Path) -> Iterator[str]:
         until_s = CLOCK.monotonic_s() + 20
         while True:
             try:
-                Client(path).close()
+                DaemonClient(path).close()
                 break
             except NoDaemon:
                 if CLOCK.monotonic_s() > until_s:
@@ -144,7 +144,7 @@ def added(folder: Path, path: str, size_bytes: int, *, is_disk: bool = True) -> 
             block = (head + block[512:] if at == 0 and is_disk else block)[: size_bytes - at]
             digest.update(block)
             file.write(block)
-    with Client(path) as client:
+    with DaemonClient(path) as client:
         client.ask("add", {"uri": str(source), "digest": digest.hexdigest()}, on_progress=lambda told: None)
     source.unlink()
     return digest.hexdigest()
@@ -155,7 +155,7 @@ def measure(kind: str, path: str, name: str, python: str, runs: int) -> float:
     hook, bare = HookTimes([], []), HookTimes([], [])
     scripts = Scripts(Path(path).parent, path, name, python)
     method = ""
-    with Client(path) as client:
+    with DaemonClient(path) as client:
         for number in range(runs + 3):
             owner = f"job:{number}"
             until = str(CLOCK.now_s() + 600)
@@ -186,7 +186,7 @@ def measure_copies(path: str, name: str, python: str, runs: int) -> float:
     """How long a job waits for a full copy that is made then, and for one that was made before."""
     scripts = [Scripts(Path(path).parent, path, name, python) for _ in range(2)]
     made_ms = []
-    with Client(path) as client:
+    with DaemonClient(path) as client:
         for number in range(runs):
             scripts[0].run(2 * number)
             began_s = CLOCK.monotonic_s()

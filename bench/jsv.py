@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.frame import NOT_MEASURED, Arguments, lacking
-from tests.rms.gridengine.cluster import Cluster, ClusterError, missing
+from tests.contract.gridengine_cluster import Cluster, ClusterError, missing
 
 FILTER = Path(__file__).resolve().parents[1] / "plugins" / "gridengine" / "outrider_jsv.py"
 EMPTY = """#!/usr/bin/python3 -ISBWignore

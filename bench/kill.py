@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.frame import Arguments
-from tests.kill.rounds import campaign
+from tests.daemons.kill.rounds import campaign
 
 
 def main() -> int:

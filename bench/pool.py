@@ -25,26 +25,26 @@ from bench.frame import Arguments
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.errors import NoDaemon
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import BLOCK_BYTES, Ingest
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool, Want
-from cachemgr.pool.records import PUBLIC, Alias, Image, encode, file_name
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool, Want
+from cachemgr.pool.records import PUBLIC, Alias, PoolImage, encode, file_name
 
 LOOKUP_BOUND_S = 0.001
 START_BOUND_S = 2.0
 
 
-def opened(root: Path, limit_bytes: int) -> Pool:
+def opened(root: Path, limit_bytes: int) -> ImagePool:
     disk = RealDisk()
-    Pool.create(disk, str(root), Settings(limit_bytes=limit_bytes, policy="lfu"))
-    return Pool(disk, str(root), SystemClock(), SqliteIndex(f"{root}/index.sqlite"))
+    ImagePool.create(disk, str(root), PoolSettings(limit_bytes=limit_bytes, policy="lfu"))
+    return ImagePool(disk, str(root), SystemClock(), SqliteIndex(f"{root}/index.sqlite"))
 
 
-def ingested(pool: Pool, source: Path, *, shares_blocks: bool) -> float:
+def ingested(pool: ImagePool, source: Path, *, shares_blocks: bool) -> float:
     """Seconds to bring a local file in, and out again unmeasured."""
     begun_s = perf_counter()
     found = pool.want(Want(uri=str(source), size_bytes=source.stat().st_size))
@@ -120,7 +120,7 @@ def filled(root: Path, count: int) -> list[str]:
         folder = root / "images" / digest
         folder.mkdir()
         (folder / "data").write_bytes(b"x" * (number % 100))
-        image = Image(
+        image = PoolImage(
             digest=digest, size_bytes=number % 100, format="file", uri=f"http://origin/{number}",
             added_s=1_700_000_000 + number, owner_uid=0, readers=PUBLIC,
         )  # fmt: skip
@@ -146,7 +146,7 @@ def served(folder: Path, root: Path, chosen: list[str]) -> None:
     try:
         while True:
             try:
-                client = Client(str(socket))
+                client = DaemonClient(str(socket))
                 break
             except NoDaemon:
                 SystemClock().sleep(0.005)

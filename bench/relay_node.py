@@ -24,16 +24,15 @@ from cachemgr.base.disk import RealDisk  # noqa: E402
 from cachemgr.base.errors import CacheError  # noqa: E402
 from cachemgr.base.rate import RateLimit  # noqa: E402
 from cachemgr.fetch.engine import transfer  # noqa: E402
-from cachemgr.fetch.sources.sources import Settings as SourceSettings  # noqa: E402
-from cachemgr.fetch.sources.sources import source_of  # noqa: E402
+from cachemgr.fetch.sources.sources import SourceSettings, source_of  # noqa: E402
 from cachemgr.pool.hashing import ThreadedHasher  # noqa: E402
 from cachemgr.pool.holdings import PoolHoldings  # noqa: E402
 from cachemgr.pool.index import SqliteIndex  # noqa: E402
 from cachemgr.pool.ingest import Ingest, Writer  # noqa: E402
-from cachemgr.pool.layout import Settings  # noqa: E402
-from cachemgr.pool.pool import Pool, Want  # noqa: E402
-from cachemgr.relay.conversation import RelaySettings  # noqa: E402
-from cachemgr.relay.server import Relay  # noqa: E402
+from cachemgr.pool.layout import PoolSettings  # noqa: E402
+from cachemgr.pool.pool import ImagePool, Want  # noqa: E402
+from cachemgr.relay.connections import RelaySettings  # noqa: E402
+from cachemgr.relay.server import RelayServer  # noqa: E402
 from cachemgr.relay.tickets import make_ticket  # noqa: E402
 from testbed.depot import Depot, DepotFile  # noqa: E402
 
@@ -62,7 +61,7 @@ class NodeSite:
 
     def __init__(self, orders: NodeOrders, clock: SystemClock) -> None:
         self.depot: Depot | None = None
-        self.pool: Pool | None = None
+        self.pool: ImagePool | None = None
         self.writer: Writer | None = None
         if orders["sources"]:
             self.pool = opened(orders, clock)
@@ -91,10 +90,10 @@ class NodeSite:
                 each.close()
 
 
-def opened(orders: NodeOrders, clock: SystemClock) -> Pool:
+def opened(orders: NodeOrders, clock: SystemClock) -> ImagePool:
     disk = RealDisk()
-    Pool.create(disk, orders["path"], Settings(limit_bytes=2 * orders["size_bytes"], policy="lfu"))
-    return Pool(disk, orders["path"], clock, SqliteIndex(f"{orders['path']}/index.sqlite"))
+    ImagePool.create(disk, orders["path"], PoolSettings(limit_bytes=2 * orders["size_bytes"], policy="lfu"))
+    return ImagePool(disk, orders["path"], clock, SqliteIndex(f"{orders['path']}/index.sqlite"))
 
 
 def main(orders: NodeOrders) -> int:
@@ -107,7 +106,7 @@ def main(orders: NodeOrders) -> int:
         serves_public=not orders["sources"],
         most_connections=256,
     )
-    relay = Relay(site.holdings, settings, clock, RateLimit(None, clock), lambda line: None)
+    relay = RelayServer(site.holdings, settings, clock, RateLimit(None, clock), lambda line: None)
     ticket = make_ticket(KEY, orders["digest"], clock.now_s() + TICKET_S)
     sources = [source_of(uri, SourceSettings(), clock, ticket=ticket) for uri in orders["sources"]]
     writer = site.reserve(orders) if sources else None

@@ -26,16 +26,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.frame import Arguments
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import Busy, CacheError, Missing, NoRoom, WrongBytes
+from cachemgr.base.errors import CacheError, InUse, NoRoom, NotInPool, WrongBytes
 from cachemgr.pool import room
 from cachemgr.pool.check import check, check_contents
 from cachemgr.pool.hashing import InlineHasher
 from cachemgr.pool.index import SqliteIndex
 from cachemgr.pool.ingest import drop_stale
-from cachemgr.pool.instance_book import Made, Wish
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool, Want
-from cachemgr.pool.records import Alias, Image, Pin
+from cachemgr.pool.instance_book import InstanceWish, MadeInstance
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool, Want
+from cachemgr.pool.records import Alias, PoolImage, PoolPin
 
 CLOCK = SystemClock()
 LEASE_S = 3_600
@@ -58,20 +58,20 @@ CONTENTS = [content_of(number) for number in range(IMAGES)]
 DIGESTS = [hashlib.sha256(content).hexdigest() for content in CONTENTS]
 
 
-def open_pool(root: str) -> Pool:
-    return Pool(RealDisk(), root, CLOCK, SqliteIndex(f"{root}/index.sqlite"))
+def open_pool(root: str) -> ImagePool:
+    return ImagePool(RealDisk(), root, CLOCK, SqliteIndex(f"{root}/index.sqlite"))
 
 
 class NoMaker:
     """There are no instances here."""
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         raise NotImplementedError
 
-    def taken_bytes(self, method: str, image: Image) -> int:
+    def taken_bytes(self, method: str, image: PoolImage) -> int:
         raise NotImplementedError
 
-    def make(self, wish: Wish, image_path: str, folder: str) -> Made:
+    def make(self, wish: InstanceWish, image_path: str, folder: str) -> MadeInstance:
         raise NotImplementedError
 
     def hand_over(self, folder: str, other: str) -> None:
@@ -84,7 +84,7 @@ class NoMaker:
 class Worker:
     """One process: acts at random, and tells of each act before and after it."""
 
-    def __init__(self, pool: Pool, owner: str, random: Random, tell: Callable[[str], object]) -> None:
+    def __init__(self, pool: ImagePool, owner: str, random: Random, tell: Callable[[str], object]) -> None:
         self.pool = pool
         self.owner = owner
         self.random = random
@@ -104,12 +104,12 @@ class Worker:
         )
         number = self.random.randrange(IMAGES)
         act = self.random.choice(acts)
-        with suppress(NoRoom, Busy, Missing):
+        with suppress(NoRoom, InUse, NotInPool):
             act(number)
 
-    def lease(self) -> Pin:
+    def lease(self) -> PoolPin:
         now_s = self.pool.clock.now_s()
-        return Pin(owner=self.owner, kind="hold", uid=0, expires_s=now_s + LEASE_S, from_s=now_s)
+        return PoolPin(owner=self.owner, kind="hold", uid=0, expires_s=now_s + LEASE_S, from_s=now_s)
 
     def add(self, number: int) -> None:
         """Alone or together with whoever wants the same; pausing on the way now and then."""
@@ -120,13 +120,13 @@ class Worker:
         for _ in range(200):
             self.tell(f"pinning {number}")
             found = self.pool.want(want, self.lease())
-            if isinstance(found, Image):
+            if isinstance(found, PoolImage):
                 self.tell(f"added {number}")
                 if self.random.random() < 0.7:
                     # Otherwise soon everything is held and nothing evicted.
                     self.unpin(number)
                 return
-            with suppress(Missing):
+            with suppress(NotInPool):
                 writer = found.writer(InlineHasher())
                 if writer is None:
                     self.pool.clock.sleep(0.005)
@@ -268,7 +268,7 @@ def faults(root: str, told: StressAnswers) -> list[str]:
 
 
 def make_pool(root: str) -> None:
-    Pool.create(RealDisk(), root, Settings(limit_bytes=LIMIT_BYTES, policy="lfu"))
+    ImagePool.create(RealDisk(), root, PoolSettings(limit_bytes=LIMIT_BYTES, policy="lfu"))
 
 
 def main() -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench.frame import NOT_MEASURED, Arguments, judged, lacking, without_root
-from tests.plugins_slurm.slurm_site import ADA, PATH, Site, loader, missing, site
+from tests.daemons.slurm.filter.slurm_site import ADA, PATH, Site, loader, missing, site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

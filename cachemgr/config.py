@@ -340,7 +340,7 @@ TABLE = {option.name: option for option in OPTIONS}
 
 
 @dataclass(frozen=True)
-class Config:
+class NodeConfig:
     """What holds on this node: the table's options, each under its name with its unit."""
 
     pool: str
@@ -399,14 +399,14 @@ class Config:
     ca_file: str
 
 
-def config(texts: Mapping[str, str] | None = None) -> Config:
+def config(texts: Mapping[str, str] | None = None) -> NodeConfig:
     """The configuration with these texts in place of the defaults."""
     given = dict(texts or {})
     for name in given:
         if name not in TABLE:
             raise BadRequest(f"there is no option {name!r}{_suggestion(name)}")
     values = {option.field: _value(option, given.get(option.name, option.default)) for option in OPTIONS}
-    return Config(**values)  # type: ignore[arg-type]
+    return NodeConfig(**values)  # type: ignore[arg-type]
 
 
 def read_texts(path: str, *, is_required: bool) -> dict[str, str]:
@@ -451,14 +451,14 @@ def environment_texts(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def load(path: str | None, environment: Mapping[str, str] | None = None) -> Config:
+def load(path: str | None, environment: Mapping[str, str] | None = None) -> NodeConfig:
     """The file (or the usual one, if it is there), then the environment if that counts."""
     texts = read_texts(path or PATH, is_required=path is not None)
     texts.update(environment_texts(environment or {}))
     return config(texts)
 
 
-def shown(found: Config) -> str:
+def shown(found: NodeConfig) -> str:
     """The configuration as a file that says the same."""
     lines = [f"[{SECTION}]"]
     for option in OPTIONS:
@@ -473,12 +473,6 @@ def example() -> str:
     for option in OPTIONS:
         lines += [f"# {option.meaning}", f"# {option.name} = {option.default}".rstrip()]
     return "\n".join(lines) + "\n"
-
-
-def table() -> str:
-    """The options as a table for the documentation."""
-    rows = [f"| `{each.name}` | `{each.default}` | {each.meaning} |".replace("``", "") for each in OPTIONS]
-    return "\n".join(["| option | default | meaning |", "| --- | --- | --- |", *rows]) + "\n"
 
 
 def _value(option: Option, text: str) -> Value:

@@ -70,7 +70,7 @@ MOST_NODES = 256
 FIELDS = {"image": "name", "until": "until_s"}
 
 
-class Failed(Exception):
+class HookFailed(Exception):
     """An exit status and a sentence for the batch system's log."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -104,11 +104,11 @@ def main(arguments: list[str]) -> int:
         result = asked(request_line(verb, options), options)
         if result.get("state") == "prepared":
             if "mounter" not in options:
-                raise Failed(
+                raise HookFailed(
                     UNSUITABLE, "this instance needs mounts: give --mounter, or let the daemon be root"
                 )
             mounter(options, "mount", "--", result["instance"])
-    except Failed as failure:
+    except HookFailed as failure:
         sys.stderr.write(f"outrider: {failure.message}\n")
         return failure.status
     if "json" in options:
@@ -138,29 +138,29 @@ def read_options(arguments: list[str]) -> tuple[str, dict[str, str]]:
     """The verb and its options, by name."""
     verb = arguments[0] if arguments else ""
     if verb not in VERBS:
-        raise Failed(WRONG_USE, f"say what to do: {', '.join(VERBS)}")
+        raise HookFailed(WRONG_USE, f"say what to do: {', '.join(VERBS)}")
     _, known, needed = VERBS[verb]
     options: dict[str, str] = {}
     rest = arguments[1:]
     while rest:
         name = rest[0][2:] if rest[0].startswith("--") else ""
         if name not in f"{known} {COMMON}".split():
-            raise Failed(WRONG_USE, f"{verb} has no option {rest[0]!r}: it has {known} {COMMON}")
+            raise HookFailed(WRONG_USE, f"{verb} has no option {rest[0]!r}: it has {known} {COMMON}")
         if name in FLAGS:
             options[name] = "yes"
             rest = rest[1:]
             continue
         if len(rest) < 2 or not rest[1]:
-            raise Failed(WRONG_USE, f"{rest[0]} needs a value")
+            raise HookFailed(WRONG_USE, f"{rest[0]} needs a value")
         if name in NUMBERS and not (rest[1].isascii() and rest[1].isdigit()):
-            raise Failed(WRONG_USE, f"{rest[0]} needs a whole number, not {rest[1]!r}")
+            raise HookFailed(WRONG_USE, f"{rest[0]} needs a whole number, not {rest[1]!r}")
         options[name] = rest[1]
         rest = rest[2:]
     if "user" in options:
         options["uid"] = uid_of(options["user"])
     for name in needed.split():
         if name not in options:
-            raise Failed(WRONG_USE, f"{verb} needs --{name}")
+            raise HookFailed(WRONG_USE, f"{verb} needs --{name}")
     return verb, options
 
 
@@ -171,7 +171,7 @@ def uid_of(user: str) -> str:
     try:
         return str(pwd.getpwnam(user).pw_uid)
     except (KeyError, ValueError) as error:
-        raise Failed(WRONG_USE, f"there is no user {user[:60]!r} on this node") from error
+        raise HookFailed(WRONG_USE, f"there is no user {user[:60]!r} on this node") from error
 
 
 def request_line(verb: str, options: dict[str, str]) -> bytes:
@@ -225,7 +225,7 @@ def ask_patiently(line: bytes, options: dict[str, str]) -> dict[str, Any]:
     while True:
         try:
             return ask(line, {**options, "timeout": str(max(1, round(until_s - monotonic())))})
-        except Failed as failure:
+        except HookFailed as failure:
             if failure.status != NO_DAEMON or monotonic() + PAUSE_S >= until_s:
                 raise
         sleep(PAUSE_S)
@@ -246,7 +246,7 @@ def ask(line: bytes, options: dict[str, str]) -> dict[str, Any]:
             while b"\n" not in received:
                 data = connection.recv(65_536)
                 if not data or len(received) > MOST_ANSWER_BYTES:
-                    raise Failed(
+                    raise HookFailed(
                         NO_DAEMON,
                         f"the daemon at {path} hung up without an answer: look at its log, and ask again",
                     )
@@ -260,13 +260,13 @@ def ask(line: bytes, options: dict[str, str]) -> dict[str, Any]:
         result = {**answer["result"], "line": text} if answer["ok"] else {}
         status, message = int(answer.get("exit_code", 1)), str(answer.get("message"))
     except OSError as error:
-        raise Failed(NO_DAEMON, f"no daemon answers at {path}: {error}") from error
+        raise HookFailed(NO_DAEMON, f"no daemon answers at {path}: {error}") from error
     except (ValueError, LookupError, StopIteration, TypeError, AttributeError, SystemError) as error:
-        raise Failed(NO_DAEMON, f"what answers at {path} is not this daemon") from error
+        raise HookFailed(NO_DAEMON, f"what answers at {path} is not this daemon") from error
     finally:
         connection.close()
     if not result:
-        raise Failed(status, message)
+        raise HookFailed(status, message)
     return result
 
 
@@ -278,7 +278,7 @@ def mounter(options: dict[str, str], *words: str) -> None:
     _, status = posix.waitpid(pid, 0)
     if status:
         code = posix.WEXITSTATUS(status) or 1
-        raise Failed(code, f"{words[0]} by {options['mounter']} failed with exit code {code}")
+        raise HookFailed(code, f"{words[0]} by {options['mounter']} failed with exit code {code}")
 
 
 def timeval(seconds: int) -> bytes:

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from cachemgr.base.errors import Missing
+from cachemgr.base.errors import NotInPool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ class DepotFile:
         with self._changed:
             self._changed.wait_for(lambda: self.has_failed or self._offset > offset, timeout_s)
             if self.has_failed:
-                raise Missing("the image stopped arriving on this node: ask another one")
+                raise NotInPool("the image stopped arriving on this node: ask another one")
             return self._offset
 
     def written_sha256(self) -> str:

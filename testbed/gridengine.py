@@ -303,7 +303,7 @@ class GridEngineCluster(BatchCluster):
         return ElementTree.fromstring(done.stdout)
 
     def _configure(self) -> None:
-        """The objects that docs/gridengine-adapter.md asks an administrator for, and the nodes."""
+        """The objects that docs/reference/adapters.md asks an administrator for, and the nodes."""
         shown = {
             word: self.run(HEAD, ["qconf", f"-s{word}"]).stdout.replace("\\\n", " ")
             for word in ("c", "sconf", "q")

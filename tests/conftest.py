@@ -1,17 +1,38 @@
-"""What holds for all tests: which of them are run only where somebody has the time."""
+"""What holds for all tests: signals, which tests take long, and who of several workers runs what."""
 
 from __future__ import annotations
 
 import os
+import signal
+from typing import Any
 
 import pytest
 
-LONG = "OUTRIDER_TEST_LONG"
+from tests.amount import LONG
+from tests.scheduling import LongestFirst, ordered
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_configure() -> None:
+    # What a shell starts in the background ignores these, and so would everything that tests start and
+    # interrupt: they would wait for its end in vain.
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items[:] = ordered(items)
     if os.environ.get(LONG):
         return
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.skip(reason=f"takes long, and a short test is like it: {LONG}=1"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
+    if config.getvalue("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return LongestFirst(config, log)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from multiprocessing import Pool
 
-from tests.dst.simulation import Run, simulate
+from tests.simulation.dst.simulation import Run, simulate
 
 SHOWN_LINES = 40
 

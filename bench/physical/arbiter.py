@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bench.physical.site import PhysicalSite
-    from cachemgr.network.client import Client
+    from cachemgr.network.client import DaemonClient
 
 
 BUFFERS = "net.ipv4.tcp_rmem=4096 65536 131072"
@@ -44,7 +44,7 @@ class Arbiter:
         self._reservations = 0
         self._jobs: set[str] = set()
         self._limits: dict[str, int] = {}
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, DaemonClient] = {}
         self._lock = threading.Lock()
         for node in site.nodes:
             site.cluster.run(node, ["sysctl", "-q", "-w", BUFFERS])

@@ -17,14 +17,14 @@ from bench.physical.engine import Engine
 from bench.physical.events import Events, Happened, JobWord
 from bench.physical.scale import TraceTime
 from bench.physical.site import SCRATCH, PhysicalImage, PhysicalSite
-from cachemgr.base.errors import Missing
+from cachemgr.base.errors import NotInPool
 from outrider.sim.experiments.deployment import BatchRequest, DeploymentRun, Testbed, deployment_run
 from outrider.sim.experiments.dispatcher import GridDispatcher, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cachemgr.network.client import Client
+    from cachemgr.network.client import DaemonClient
 
 CHUNK_BYTES = 64 * 1024
 LEASE_S = 86_400
@@ -169,7 +169,7 @@ class RealJobs:
             try:
                 made = client.ask("instance", wish)
                 turn.is_hit = True
-            except Missing:
+            except NotInPool:
                 self._expect(client, ahead)
                 asked = {"uri": image.uri, "digest": image.digest, "size_bytes": image.size_bytes}
                 with self._lane(node):
@@ -186,7 +186,7 @@ class RealJobs:
 
         return then
 
-    def _expect(self, client: Client, ahead: Sequence[str]) -> None:
+    def _expect(self, client: DaemonClient, ahead: Sequence[str]) -> None:
         """Tell a pool which of its images those who wait will need, the next one's first."""
         places = {self._images[name].digest: place for place, name in enumerate(ahead)}
         soon_s = self._site.clock.now_s() + SOON_S

@@ -60,6 +60,16 @@ def print_all(found: Sequence[Found]) -> None:
             print(f"{each['name']:22} LEFT BEHIND: {line}")
 
 
+# What the page shows of a run; the CSV has the rest.
+ON_PAGE = (
+    "mean satisfaction",
+    "got all they asked for",
+    "mean deployment",
+    "moved by the server",
+    "lead of the pools at 3550 s",
+)
+
+
 def write_all(found: Sequence[Found], folder: Path) -> None:
     """CSV in results/ of a folder, and the tables of its page."""
     results = folder / "results"
@@ -73,14 +83,14 @@ def write_all(found: Sequence[Found], folder: Path) -> None:
             header = ("run", *some[0]["rows"][0])
             rows = ({"run": each["name"], **row} for each in some for row in each["rows"])
             _write(results / f"physical-{name}.csv", header, rows)
-    page = folder / "physical.md"
+    page = folder / "research/physical.md"
     if page.exists():
         page.write_text(_with_tables(page.read_text(), found))
 
 
 def _with_tables(text: str, found: Sequence[Found]) -> str:
     """The page with this run's tables between its marks."""
-    rows = list(summary(found))
+    rows = [row for row in summary(found) if row["quantity"] in ON_PAGE]
     for name, some in (
         ("thesis", [row for row in rows if row["figure"]]),
         ("beyond", [row for row in rows if not row["figure"]]),

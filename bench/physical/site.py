@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.physical.scale import TraceClock
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
 from testbed import hurry
 from testbed.batchcluster import HEAD, IMAGES, IMAGES_FOLDER, IMAGES_PORT
 from testbed.cluster import REPOSITORY
@@ -153,9 +153,9 @@ class PhysicalSite:
         """A host's file, as this machine reaches it without starting anything there."""
         return Path("/proc", str(self.cluster.record.hosts[host].pid), "root", path.lstrip("/"))
 
-    def client(self, node: str) -> Client:
+    def client(self, node: str) -> DaemonClient:
         """A connection to the node's own daemon."""
-        return Client(str(self.path(node, SOCKET)))
+        return DaemonClient(str(self.path(node, SOCKET)))
 
     def relay_of(self, node: str, digest: str) -> str:
         return f"relay://{self.cluster.address(node)}:{RELAY_PORT}/{digest}"

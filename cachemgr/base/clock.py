@@ -7,15 +7,27 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
+else:
+    # At run time these are names for annotations: hooks do not wait for `typing` to load.
+    Protocol = object
 
-    class Clock(Protocol):
-        """Wall time for expiries, monotonic time for durations, and a way to wait."""
 
-        def now_s(self) -> int: ...
+class WallClock(Protocol):
+    """The time of day, in seconds since the epoch: for expiries."""
 
-        def monotonic_s(self) -> float: ...
+    def now_s(self) -> int: ...
 
-        def sleep(self, seconds: float) -> None: ...
+
+class MonotonicClock(Protocol):
+    """Seconds that only run on: for durations."""
+
+    def monotonic_s(self) -> float: ...
+
+
+class Clock(WallClock, MonotonicClock, Protocol):
+    """Both, and a way to wait."""
+
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:

@@ -24,7 +24,7 @@ class BadRequest(CacheError):
     code = "bad-request"
 
 
-class Missing(CacheError):
+class NotInPool(CacheError):
     """The image, pin or instance is not in the pool."""
 
     exit_code = 3
@@ -66,7 +66,7 @@ class NotAllowed(CacheError):
     code = "not-allowed"
 
 
-class Busy(CacheError):
+class InUse(CacheError):
     """Somebody else holds it: try again."""
 
     exit_code = 9

@@ -42,7 +42,7 @@ UNITS = (("year", 31_557_600), ("day", 86_400), ("hour", 3_600), ("minute", 60),
 
 
 @dataclass(frozen=True)
-class Change:
+class ClockChange:
     """The time came into doubt, or out of it: the clock is back, or it is believed."""
 
     kind: str
@@ -101,14 +101,14 @@ class Reckoning:
             0 if self._since_s is None else max(0, -int(-(self._since_s + self._doubt_s - monotonic_s) // 1))
         )
 
-    def look(self, wall_s: int, monotonic_s: float) -> Change | None:
+    def look(self, wall_s: int, monotonic_s: float) -> ClockChange | None:
         """Both clocks were read; what has changed by that."""
         offset_s = wall_s - monotonic_s
         change = None
         if abs(offset_s - self._offset_s) <= self._step_s:
             self._offset_s = offset_s
             if self.is_doubtful:
-                self._since_s, change = None, Change(BACK, 0)
+                self._since_s, change = None, ClockChange(BACK, 0)
             self.past_s = self.now_s = max(self.now_s, wall_s)
             return change
         is_same = self.is_doubtful and abs(offset_s - self._strange_s) <= self._step_s
@@ -116,9 +116,9 @@ class Reckoning:
         if not is_same:
             # A clock that is moved again has to stay again.
             self._since_s = monotonic_s
-            change = Change(DOUBTFUL, self.off_s)
+            change = ClockChange(DOUBTFUL, self.off_s)
         elif self._since_s is not None and monotonic_s - self._since_s >= self._doubt_s:
-            change = Change(BELIEVED, self.off_s)
+            change = ClockChange(BELIEVED, self.off_s)
             self._offset_s, self._since_s = offset_s, None
             self.steps += 1
             self.past_s = self.now_s = wall_s
@@ -136,7 +136,7 @@ class SteadyClock:
         *,
         step_s: int = STEP_S,
         doubt_s: int = DOUBT_S,
-        tell: Callable[[Change], None] | None = None,
+        tell: Callable[[ClockChange], None] | None = None,
         anchor: Anchor | None = None,
     ) -> None:
         self._clock = clock

@@ -1,44 +1,27 @@
-"""Reading a verb's result: values by their types, so that printing need not doubt them."""
+"""Reading a verb's result, and how digests are shown."""
 
 from __future__ import annotations
+
+from cachemgr.base.errors import CacheError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cachemgr.network.fields import Message
+
     Result = Mapping[str, object]
 
 
-def text(result: Result, key: str) -> str:
-    """A text; empty without one."""
-    found = result.get(key)
-    return found if isinstance(found, str) else ""
+def read(kind: type[Message], result: Result) -> Message:
+    """A result as that verb's message."""
+    from cachemgr.network.fields import WrongField, read_answer
 
-
-def number(result: Result, key: str) -> int:
-    """A number; 0 without one."""
-    return optional_number(result, key) or 0
-
-
-def optional_number(result: Result, key: str) -> int | None:
-    found = result.get(key)
-    return int(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
-
-
-def truth(result: Result, key: str) -> bool:
-    return result.get(key) is True
-
-
-def rows(result: Result, key: str) -> list[Result]:
-    """A list of objects; empty without one."""
-    found = result.get(key)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
-def texts(result: Result, key: str) -> list[str]:
-    """A list of texts; empty without one."""
-    found = result.get(key)
-    return [str(each) for each in found] if isinstance(found, list) else []
+    try:
+        return read_answer(kind, result)
+    except WrongField as error:
+        words = f"the daemon answered with an unusable {error.name}: compare its version with this one"
+        raise CacheError(words) from error
 
 
 def short_digest(digest: str) -> str:

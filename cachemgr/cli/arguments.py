@@ -5,22 +5,22 @@ from __future__ import annotations
 import argparse
 import os
 
+from cachemgr.base import times
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import read_rate, read_size
-from cachemgr.cli import times
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn, TypeVar
 
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.session import VerbSession
 
-    Command = Callable[[Session, argparse.Namespace], None]
+    Command = Callable[[VerbSession, argparse.Namespace], None]
     Value = TypeVar("Value")
 
 
-class Parser(argparse.ArgumentParser):
+class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are `BadRequest`, one line each. An option has to be written out."""
 
     def __init__(self, *args: object, **options: object) -> None:
@@ -49,13 +49,13 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=min(100, _columns() - 2))
 
 
-class Commands:
+class VerbParsers:
     """Where the verbs' parsers are added, in the order in which help lists them."""
 
-    def __init__(self, below: argparse._SubParsersAction[Parser]) -> None:
+    def __init__(self, below: argparse._SubParsersAction[VerbParser]) -> None:
         self._below = below
 
-    def add(self, verb: str, command: Command, summary: str, *examples: str) -> Parser:
+    def add(self, verb: str, command: Command, summary: str, *examples: str) -> VerbParser:
         """A verb whose help begins with its summary and ends with examples."""
         epilog = "examples:\n" + "\n".join(f"  cachemgr {example}" for example in examples)
         parser = self._below.add_parser(
@@ -69,7 +69,7 @@ class Commands:
         return parser
 
 
-def add_common(parser: Parser, *, is_hidden: bool) -> None:
+def add_common(parser: VerbParser, *, is_hidden: bool) -> None:
     """What every verb understands, before or after it."""
 
     def add(*names: str, default: object, text: str, **more: object) -> None:
@@ -111,14 +111,14 @@ def until_s(arguments: argparse.Namespace, now_s: int, default_s: int | None = N
     return None if default_s is None else now_s + default_s
 
 
-def add_image(parser: Parser, *, is_optional: bool = False) -> None:
+def add_image(parser: VerbParser, *, is_optional: bool = False) -> None:
     """The image that a verb is about."""
     nargs = "?" if is_optional else None
     text = "its address, digest or a part of either"
     parser.add_argument("name", nargs=nargs, type=name, metavar="IMAGE", help=text)
 
 
-def add_no_header(parser: Parser) -> None:
+def add_no_header(parser: VerbParser) -> None:
     parser.add_argument("-n", "--noheader", action="store_true", help="print no line of column names")
 
 

@@ -7,7 +7,9 @@ import os
 from cachemgr.base.errors import NoDaemon
 from cachemgr.cli import answers
 from cachemgr.cli.identity import user_name
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain
+from cachemgr.protocol import PingAnswer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
+    from _typeshed import DataclassInstance
+
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
-    from cachemgr.config import Config
+    from cachemgr.config import NodeConfig
 
     class Asker(Protocol):
         """Who carries a verb out: the daemon, or the same code in this process."""
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
 
         def ask(
             self,
-            request: dict[str, object],
+            verb: str,
+            request: DataclassInstance,
             on_progress: Callable[[Result], None] | None = None,
             file: int | None = None,
         ) -> Result:
@@ -51,7 +56,7 @@ SLOW = {"check": 86_400.0, "evict": 3600.0, "instance": 3600.0}
 OF_DAEMON = ("ping", "transfers", "transfer", "limits", "metrics")
 
 
-def choose(arguments: argparse.Namespace, config: Config, clock: Clock) -> Asker:
+def choose(arguments: argparse.Namespace, config: NodeConfig, clock: Clock) -> Asker:
     """The daemon; without one, this process, if it may."""
     reason = "--no-daemon was given"
     if not arguments.no_daemon:
@@ -70,7 +75,7 @@ def choose(arguments: argparse.Namespace, config: Config, clock: Clock) -> Asker
     return LocalAsker(config, clock, is_verbose=bool(arguments.verbose))
 
 
-def daemon_of(config: Config) -> DaemonAsker | None:
+def daemon_of(config: NodeConfig) -> DaemonAsker | None:
     """The daemon of that pool, if one answers."""
     try:
         asker = DaemonAsker(config.socket)
@@ -87,7 +92,7 @@ class DaemonAsker:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._client = Client(path)
+        self._client = DaemonClient(path)
         self._pool: str | None = None
 
     @property
@@ -98,7 +103,7 @@ class DaemonAsker:
     def pool(self) -> str:
         """Which pool it serves."""
         if self._pool is None:
-            self._pool = answers.text(self._client.ask("ping"), "pool")
+            self._pool = answers.read(PingAnswer, self._client.ask("ping")).pool
         return self._pool
 
     @property
@@ -108,22 +113,21 @@ class DaemonAsker:
 
     def ask(
         self,
-        request: dict[str, object],
+        verb: str,
+        request: DataclassInstance,
         on_progress: Callable[[Result], None] | None = None,
         file: int | None = None,
     ) -> Result:
-        verb = str(request["do"])
-        fields = {name: value for name, value in request.items() if name not in ("v", "do")}
         return self._client.ask(
             verb,
-            fields,
+            plain(request),
             on_progress=on_progress,
             descriptors=[] if file is None else [file],
             timeout_s=SLOW.get(verb, ANSWER_S),
         )
 
     def interrupted(self, last: Result) -> str:
-        transfer = answers.text(last, "transfer")
+        transfer = last.get("transfer")
         if not transfer:
             return "interrupted before the daemon answered: `cachemgr transfers` tells whether it has begun"
         return (
@@ -135,7 +139,7 @@ class DaemonAsker:
         self._client.close()
 
 
-def _daemon(arguments: argparse.Namespace, config: Config) -> DaemonAsker:
+def _daemon(arguments: argparse.Namespace, config: NodeConfig) -> DaemonAsker:
     asker = DaemonAsker(config.socket)
     # A daemon of another pool is none, unless just that one was asked for.
     if arguments.pool is not None and arguments.socket is None and not _is_same(asker.pool, config.pool):

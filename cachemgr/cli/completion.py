@@ -6,7 +6,7 @@ import argparse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.cli.arguments import Parser
+    from cachemgr.cli.arguments import VerbParser
 
 # What a verb's first argument is completed with: images by digest, or files.
 IMAGES, FILES = "image", "file"
@@ -51,14 +51,14 @@ autoload -U +X bashcompinit && bashcompinit
 """
 
 
-def script(shell: str, parser: Parser) -> str:
+def script(shell: str, parser: VerbParser) -> str:
     if shell == "fish":
         return _fish(parser)
     bash = _bash(parser)
     return ZSH + bash if shell == "zsh" else bash
 
 
-def verbs(parser: Parser) -> dict[str, Parser]:
+def verbs(parser: VerbParser) -> dict[str, VerbParser]:
     """The verbs with their parsers, in the order of help."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return dict(below[0].choices) if below else {}
@@ -69,7 +69,7 @@ def options(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     return [each for each in parser._actions if each.option_strings and each.help != argparse.SUPPRESS]
 
 
-def _bash(parser: Parser) -> str:
+def _bash(parser: VerbParser) -> str:
     found = verbs(parser)
     common = [name for action in options(parser) for name in action.option_strings]
     option_lines = [f"            '') {_words(common)} ;;"]
@@ -101,7 +101,7 @@ def _words(words: list[str]) -> str:
     return f"COMPREPLY=($(compgen -W '{' '.join(words)}' -- \"$current\"))"
 
 
-def _of_kind(found: dict[str, Parser], kind: str) -> list[str]:
+def _of_kind(found: dict[str, VerbParser], kind: str) -> list[str]:
     return [
         verb
         for verb, below in found.items()
@@ -111,7 +111,7 @@ def _of_kind(found: dict[str, Parser], kind: str) -> list[str]:
     ]
 
 
-def _fish(parser: Parser) -> str:
+def _fish(parser: VerbParser) -> str:
     found = verbs(parser)
     is_verb = f"__fish_seen_subcommand_from {' '.join(found)}"
     lines = ["# fish completion for cachemgr", "complete -c cachemgr -f"]

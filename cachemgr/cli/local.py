@@ -13,26 +13,29 @@ from dataclasses import dataclass
 
 from cachemgr.base.disk import RealDisk
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
 from cachemgr.cli.identity import acting_as, user_name
-from cachemgr.daemon.log import Log
+from cachemgr.daemon.log import DaemonLog
 from cachemgr.daemon.main import put_together
-from cachemgr.daemon.network.peer import Caller
+from cachemgr.daemon.network.peer import NodeCaller
 from cachemgr.daemon.parts import make_maker
-from cachemgr.daemon.verbs.requests import Request
-from cachemgr.daemon.verbs.table import Dispatcher
-from cachemgr.pool.layout import Layout, disk_errors, read_settings
+from cachemgr.daemon.verbs.requests import Listener, VerbRequest
+from cachemgr.daemon.verbs.table import VerbTable
+from cachemgr.network.fields import plain
+from cachemgr.pool.layout import PoolLayout, disk_errors, read_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from _typeshed import DataclassInstance
+
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
-    from cachemgr.config import Config
-    from cachemgr.daemon.node import Node
-    from cachemgr.pool.instance_book import Made, Maker, Wish
-    from cachemgr.pool.records import Image
+    from cachemgr.config import NodeConfig
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.pool.instance_book import InstanceWish, MadeInstance, Maker
+    from cachemgr.pool.records import PoolImage
+    from cachemgr.protocol import CopyProgress, TransferProgress
 
 STOP_S = 10.0
 
@@ -42,14 +45,14 @@ class LocalAsker:
 
     opens_files = False
 
-    def __init__(self, config: Config, clock: Clock, *, is_verbose: bool) -> None:
+    def __init__(self, config: NodeConfig, clock: Clock, *, is_verbose: bool) -> None:
         with disk_errors(f"reading the pool {config.pool}"):
-            read_settings(RealDisk(), Layout(config.pool))
+            read_settings(RealDisk(), PoolLayout(config.pool))
             self._uid = os.stat(f"{config.pool}/pool.json").st_uid
-        log = Log(sys.stderr, level="info" if is_verbose else "error")
+        log = DaemonLog(sys.stderr, level="info" if is_verbose else "error")
         maker = _LaterMaker(lambda: make_maker(config, self._node.pool, log))
         with acting_as(self._uid):
-            self._node: Node = put_together(config, os.environ, log, clock=clock, maker=maker).node
+            self._node: NodeContext = put_together(config, os.environ, log, clock=clock, maker=maker).node
 
     @property
     def where(self) -> str:
@@ -57,20 +60,17 @@ class LocalAsker:
 
     def ask(
         self,
-        request: dict[str, object],
+        verb: str,
+        request: DataclassInstance,
         on_progress: Callable[[Result], None] | None = None,
         file: int | None = None,
     ) -> Result:
-        fields = {name: value for name, value in request.items() if name not in ("v", "do")}
-        caller = Caller(uid=os.getuid(), real_uid=os.getuid(), pid=os.getpid(), is_privileged=True)
+        caller = NodeCaller(uid=os.getuid(), real_uid=os.getuid(), pid=os.getpid(), is_privileged=True)
         with acting_as(self._uid):
-            if request["do"] == "stats":
+            if verb == "stats":
                 self._open_index()
-            return Dispatcher(self._node)(
-                caller,
-                Request(str(request["do"]), fields),
-                _Listener(on_progress),  # type: ignore[arg-type]
-            )
+            request_here = VerbRequest(verb, plain(request), listener=_Listener(on_progress))
+            return VerbTable(self._node)(caller, request_here)
 
     def interrupted(self, last: Result) -> str:
         """Lets the transfer note how far it has come, and says what that is worth."""
@@ -94,8 +94,8 @@ class LocalAsker:
         self._node.pool.close()
 
     def _uri(self, last: Result) -> str:
-        transfer = answers.text(last, "transfer")
-        return self._node.transfers.get(transfer).uri if transfer else ""
+        transfer = last.get("transfer")
+        return self._node.transfers.get(str(transfer)).uri if transfer else ""
 
     def _open_index(self) -> None:
         with self._node.pool.changing("looking at the pool"):
@@ -103,14 +103,14 @@ class LocalAsker:
 
 
 @dataclass(frozen=True)
-class _Listener:
+class _Listener(Listener):
     """Where a verb tells how far it is, in place of a connection."""
 
     on_progress: Callable[[Result], None] | None
 
-    def progress(self, fields: dict[str, object]) -> None:
+    def progress(self, message: TransferProgress | CopyProgress) -> None:
         if self.on_progress is not None:
-            self.on_progress(fields)
+            self.on_progress(plain(message))
 
 
 class _LaterMaker:
@@ -120,16 +120,16 @@ class _LaterMaker:
         self._make = make
         self._made: Maker | None = None
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return self._real().choose(image, wanted, is_writable=is_writable)
 
     def hand_over(self, folder: str, other: str) -> None:
         self._real().hand_over(folder, other)
 
-    def taken_bytes(self, method: str, image: Image) -> int:
+    def taken_bytes(self, method: str, image: PoolImage) -> int:
         return self._real().taken_bytes(method, image)
 
-    def make(self, wish: Wish, image_path: str, folder: str) -> Made:
+    def make(self, wish: InstanceWish, image_path: str, folder: str) -> MadeInstance:
         return self._real().make(wish, image_path, folder)
 
     def remove(self, folder: str) -> None:

@@ -11,9 +11,9 @@ import sys
 from cachemgr import __version__
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, DiskFailed
-from cachemgr.cli.arguments import Commands, Parser, add_common
+from cachemgr.cli.arguments import VerbParser, VerbParsers, add_common
 from cachemgr.cli.exits import EXIT_FAULT, EXIT_INTERRUPTED, EXIT_OK, EXIT_PIPE_CLOSED, exit_code_lines
-from cachemgr.cli.session import Session
+from cachemgr.cli.session import VerbSession
 from cachemgr.cli.verbs import adding, images, instances, leases, mounting, node, shares, transfers
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     session = None
     try:
         arguments = parser().parse_args(argv)
-        session = Session(arguments, SystemClock())
+        session = VerbSession(arguments, SystemClock())
         arguments.command(session, arguments)
     except SystemExit as finished:  # argparse, after --help and --version
         return finished.code if isinstance(finished.code, int) else EXIT_OK
@@ -86,17 +86,17 @@ def _flushed(code: int) -> int:
     return code
 
 
-def parser() -> Parser:
-    found = Parser(
+def parser() -> VerbParser:
+    found = VerbParser(
         prog="cachemgr",
         description="The pool of images on this node: what is in it, who needs it, and how it gets there.",
         epilog=EPILOG,
     )
     add_common(found, is_hidden=False)
     found.add_argument("--version", action="version", version=f"cachemgr {__version__}")
-    below = found.add_subparsers(metavar="VERB", title="verbs", parser_class=Parser)
+    below = found.add_subparsers(metavar="VERB", title="verbs", parser_class=VerbParser)
     found.set_defaults(command=_no_verb, parser=found)
-    commands = Commands(below)
+    commands = VerbParsers(below)
     for module in (adding, images, leases, instances, mounting, transfers, node, shares):
         module.add(commands)
     return found
@@ -107,5 +107,5 @@ def one_line(error: CacheError) -> str:
     return " ".join(str(error).split())
 
 
-def _no_verb(session: Session, arguments: argparse.Namespace) -> None:
+def _no_verb(session: VerbSession, arguments: argparse.Namespace) -> None:
     raise BadRequest("no verb given; try cachemgr ls, or cachemgr --help")

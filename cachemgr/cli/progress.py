@@ -7,9 +7,9 @@ import threading
 from contextlib import contextmanager
 
 from cachemgr.base.sizes import in_words
+from cachemgr.base.tables import cut, printable
+from cachemgr.base.times import span_in_words
 from cachemgr.cli import answers
-from cachemgr.cli.tables import printable, width
-from cachemgr.cli.times import span_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ TERMINAL_EVERY_S, LOG_EVERY_S, VERBOSE_EVERY_S = 0.1, 30.0, 5.0
 CLEAR = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """Told how far a transfer is, as often as anybody likes; shows it as often as is good."""
 
     def __init__(self, what: str, stream: TextIO, clock: Clock, *, volume: int = NORMAL) -> None:
@@ -91,31 +91,22 @@ def ticking(what: str, stream: TextIO, clock: Clock) -> Iterator[None]:
 
 def standing(fields: answers.Result, now_s: int) -> str:
     """`37 %, 1.5 GiB of 4.0 GiB, 112.4 MiB/s, 23 s left, from http://…`."""
-    state = answers.text(fields, "state")
-    arrived_bytes, size_bytes = answers.number(fields, "bytes"), answers.number(fields, "size_bytes")
-    parts = [] if state in ("", "running") else [state]
-    if size_bytes:
-        parts.append(f"{100 * arrived_bytes // size_bytes} %")
-        parts.append(f"{in_words(arrived_bytes)} of {in_words(size_bytes)}")
-    rate = answers.number(fields, "rate_bytes_per_s")
-    if rate and state in ("", "running"):
-        parts.append(f"{in_words(rate)}/s")
-        finish_s = answers.optional_number(fields, "finish_s")
-        if finish_s is not None:
-            parts.append(f"{span_in_words(finish_s - now_s)} left")
-    source = answers.text(fields, "source")
-    if source:
-        parts.append(f"from {printable(source)}")
+    from cachemgr.protocol import TransferProgress
+
+    told = answers.read(TransferProgress, fields)
+    is_running = told.state in ("", "running")
+    parts = [] if is_running else [told.state]
+    if told.size_bytes:
+        arrived_bytes = told.bytes or 0
+        parts.append(f"{100 * arrived_bytes // told.size_bytes} %")
+        parts.append(f"{in_words(arrived_bytes)} of {in_words(told.size_bytes)}")
+    if told.rate_bytes_per_s and is_running:
+        parts.append(f"{in_words(told.rate_bytes_per_s)}/s")
+        if told.finish_s is not None:
+            parts.append(f"{span_in_words(told.finish_s - now_s)} left")
+    if told.source:
+        parts.append(f"from {printable(told.source)}")
     return ", ".join(parts) or "waiting"
-
-
-def cut(text: str, columns: int) -> str:
-    """As much as fits on a line."""
-    if width(text) <= columns:
-        return text
-    while text and width(text) > columns - 1:
-        text = text[:-1]
-    return text + "…"
 
 
 def _columns(stream: TextIO) -> int:

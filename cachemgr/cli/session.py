@@ -7,7 +7,7 @@ import os
 import sys
 from contextlib import contextmanager
 
-from cachemgr.base.errors import BadRequest, Missing
+from cachemgr.base.errors import BadRequest, NotInPool
 from cachemgr.cli import answers, progress
 from cachemgr.cli.progress import NORMAL, QUIET, VERBOSE
 
@@ -15,11 +15,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
+    from typing import Union
+
+    from _typeshed import DataclassInstance
 
     from cachemgr.base.clock import Clock
     from cachemgr.cli.answers import Result
     from cachemgr.cli.askers import Asker
-    from cachemgr.config import Config
+    from cachemgr.config import NodeConfig
+    from cachemgr.protocol import (
+        EvictRequest,
+        InstanceRequest,
+        NameRequest,
+        PinRequest,
+    )
+
+    Named = Union[NameRequest, PinRequest, EvictRequest, InstanceRequest]
 
 
 # A part of a digest must have so many digits to stand for it.
@@ -27,7 +38,7 @@ LEAST_DIGITS = 4
 HEX = frozenset("0123456789abcdef")
 
 
-class Session:
+class VerbSession:
     """What verbs get: the answers of the pool, and a way to print."""
 
     def __init__(self, arguments: argparse.Namespace, clock: Clock) -> None:
@@ -36,10 +47,10 @@ class Session:
         self.volume = VERBOSE if arguments.verbose else QUIET if arguments.quiet else NORMAL
         self._arguments = arguments
         self._asker: Asker | None = None
-        self._config: Config | None = None
+        self._config: NodeConfig | None = None
 
     @property
-    def config(self) -> Config:
+    def config(self) -> NodeConfig:
         """The configuration, with what the command line says instead."""
         if self._config is None:
             from cachemgr import config
@@ -76,28 +87,33 @@ class Session:
 
     # -- asking ----------------------------------------------------------------------------
 
-    def ask(self, verb: str, doing: str = "", **fields: object) -> Result:
+    def ask(self, verb: str, asked: DataclassInstance | None = None, doing: str = "") -> Result:
         """A verb's result. `doing` is shown with the seconds if it takes long."""
-        with self._ticking(doing or f"{verb}: waiting for an answer"):
-            return self.asker.ask(request(verb, fields))
+        from cachemgr.protocol import NoFields
 
-    def ask_about(self, verb: str, name: str, doing: str = "", **fields: object) -> Result:
+        with self._ticking(doing or f"{verb}: waiting for an answer"):
+            return self.asker.ask(verb, asked or NoFields())
+
+    def ask_about(self, verb: str, asked: Named, doing: str = "") -> Result:
         """A verb on an image, named as people do: by address, digest, or an unmistakable part."""
         try:
-            return self.ask(verb, doing, name=name, **fields)
-        except Missing:
-            whole = self.whole_name(name)
-            if whole == name:
+            return self.ask(verb, asked, doing)
+        except NotInPool:
+            whole = self.whole_name(asked.name or "")
+            if whole == asked.name:
                 raise
-            return self.ask(verb, doing, name=whole, **fields)
+            from dataclasses import replace
+
+            return self.ask(verb, replace(asked, name=whole), doing)
 
     def whole_name(self, part: str) -> str:
         """The one image that the part of a name can mean; what is none stays as it is."""
+        from cachemgr.protocol import ListedImages
+
         found = [
-            digest
-            for each in answers.rows(self.ask("ls"), "images")
-            for digest in [answers.text(each, "digest")]
-            if _means(part, digest, answers.text(each, "uri"))
+            each.digest
+            for each in answers.read(ListedImages, self.ask("ls")).images
+            if _means(part, each.digest, each.uri)
         ]
         if not found:
             return part
@@ -134,12 +150,6 @@ class Session:
     def detail(self, text: str) -> None:
         if self.volume >= VERBOSE:
             self.say(text)
-
-
-def request(verb: str, fields: dict[str, object]) -> dict[str, object]:
-    """As the protocol wants it; what was not said is not sent."""
-    said = {name: value for name, value in fields.items() if value is not None}
-    return {"v": 1, "do": verb, **said}
 
 
 def _means(part: str, digest: str, uri: str) -> bool:

@@ -33,7 +33,7 @@ MOST_NAMED = 20
 OTHERS = "others"
 
 
-class Log:
+class DaemonLog:
     """Writes lines of at least one level. Safe for several threads.
 
     The `culprit` of a line is the user who causes it, or an address; None if nobody has to be bounded.

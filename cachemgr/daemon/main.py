@@ -17,31 +17,29 @@ from dataclasses import dataclass
 from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import FileLock, RealDisk
-from cachemgr.base.errors import BadRequest, Busy, CacheError
+from cachemgr.base.errors import BadRequest, CacheError, InUse
 from cachemgr.base.rate import RateLimit
-from cachemgr.base.steady import BACK, DOUBTFUL, Change, SteadyClock
-from cachemgr.daemon.copies import Copyist
-from cachemgr.daemon.log import Log
-from cachemgr.daemon.metrics import CountedIndex, Metrics
+from cachemgr.base.steady import BACK, DOUBTFUL, ClockChange, SteadyClock
+from cachemgr.daemon.copy_queue import CopyQueue
+from cachemgr.daemon.log import DaemonLog
+from cachemgr.daemon.metrics import CountedIndex, NodeMetrics
 from cachemgr.daemon.network import peer
-from cachemgr.daemon.network.listener import Place
+from cachemgr.daemon.network.listener import ListeningPlace
 from cachemgr.daemon.network.server import Server, UserEntrance
-from cachemgr.daemon.node import Node
+from cachemgr.daemon.node import NodeContext, UserLocks
 from cachemgr.daemon.notify import Supervisor, inherited_listener, watchdog_s
 from cachemgr.daemon.parts import make_carrier, make_control, make_maker, make_relay
 from cachemgr.daemon.timer import Timer
 from cachemgr.daemon.transfers.bounds import Bounds
-from cachemgr.daemon.transfers.tally import Tally, count_pins
+from cachemgr.daemon.transfers.tally import Holders, Tally, count_pins
 from cachemgr.daemon.transfers.transfers import Transfers
 from cachemgr.daemon.verbs import quota
-from cachemgr.daemon.verbs.access import Holders
 from cachemgr.daemon.verbs.adding import resume
-from cachemgr.daemon.verbs.making import OneAtATime
 from cachemgr.daemon.verbs.names import Names
-from cachemgr.daemon.verbs.table import Dispatcher
+from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.network.keys import is_open, read_keys
-from cachemgr.pool.layout import Layout, disk_errors
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.layout import PoolLayout, disk_errors
+from cachemgr.pool.pool import ImagePool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +47,10 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from cachemgr.base.clock import Clock
-    from cachemgr.config import Config
+    from cachemgr.config import NodeConfig
     from cachemgr.fetch.bring import Carrier
     from cachemgr.pool.instance_book import Maker
-    from cachemgr.relay.server import Relay
+    from cachemgr.relay.server import RelayServer
 
 STOP_TRANSFERS_S = 5.0
 STOP_SERVING_S = 2.0
@@ -63,9 +61,9 @@ DESCRIPTORS = 65_536
 class Daemon:
     """Everything that lives while the daemon does."""
 
-    node: Node
+    node: NodeContext
     timer: Timer
-    relay: Relay | None = None
+    relay: RelayServer | None = None
     control: Server | None = None
 
     def stop(self) -> None:
@@ -95,9 +93,9 @@ class Daemon:
                 self.node.log.warning("transfer not resumed", uri=ingest.image.uri, error=error)
 
 
-def run(config: Config, environment: Mapping[str, str], stream: TextIO) -> int:
+def run(config: NodeConfig, environment: Mapping[str, str], stream: TextIO) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
-    log = Log(stream, level=config.log_level, is_journal="JOURNAL_STREAM" in environment)
+    log = DaemonLog(stream, level=config.log_level, is_journal="JOURNAL_STREAM" in environment)
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: stopping.set())
@@ -119,14 +117,14 @@ def have_descriptors() -> None:
 
 
 def serve(
-    config: Config,
+    config: NodeConfig,
     environment: Mapping[str, str],
-    log: Log,
+    log: DaemonLog,
     stopping: threading.Event,
     make: Callable[..., Daemon] | None = None,
 ) -> None:
     """The daemon from the first lock to the last; returns after `stopping` was set."""
-    place = Place(config.socket)
+    place = ListeningPlace(config.socket)
     listener = tenancy = None
     try:
         # Before root is given up, which may be all that can write there.
@@ -165,12 +163,12 @@ def _serve(
         kept=config.connections_kept,
         most_of_user=config.user_connections,
     )
-    server = Server(listener, Dispatcher(node), entrance, clock=node.clock, log=log)
+    server = Server(listener, VerbTable(node), entrance, clock=node.clock, log=log)
     node.shared += [server.places]
     if control is not None:
         node.shared += [control.places]
     if daemon.relay is not None:
-        node.shared += [daemon.relay.doors]
+        node.shared += [daemon.relay.places]
     node.connections = lambda: server.connections() + (control.connections() if control else 0)
     server.start()
     if control is not None:
@@ -189,24 +187,24 @@ def _serve(
 
 
 def put_together(
-    config: Config,
+    config: NodeConfig,
     environment: Mapping[str, str],
-    log: Log,
+    log: DaemonLog,
     *,
     clock: Clock | None = None,
     carrier: Carrier | None = None,
     maker: Maker | None = None,
 ) -> Daemon:
     """The parts of a daemon, connected; nothing runs yet."""
-    metrics = Metrics()
+    metrics = NodeMetrics()
     clock = clock or _steady_clock(config, log, metrics)
     # Links are followed once: one that is turned elsewhere later does not lead into another pool.
     config = dataclasses.replace(config, pool=os.path.realpath(config.pool))
     log.bound(config.user_log_bytes_per_minute, clock)
     if is_open(config.relay_key):
         log.warning("every user can read the site's key", path=config.relay_key, remedy="chmod 600")
-    index = CountedIndex(Layout(config.pool).index, metrics)
-    pool = Pool(RealDisk(), config.pool, clock, index)
+    index = CountedIndex(PoolLayout(config.pool).index, metrics)
+    pool = ImagePool(RealDisk(), config.pool, clock, index)
     transfers = Transfers(
         slots=max(1, config.transfers),
         most_waiting=config.transfers_waiting,
@@ -224,7 +222,7 @@ def put_together(
             files_of_user=config.user_files,
         ),
     )
-    node = Node(
+    node = NodeContext(
         config=config,
         pool=pool,
         index=index,
@@ -241,8 +239,8 @@ def put_together(
             remedy="give some back",
         ),
         names=Names(pool, config.user_names),
-        one_at_a_time=OneAtATime(),
-        copyist=Copyist(),
+        one_at_a_time=UserLocks(),
+        copyist=CopyQueue(),
         metrics=metrics,
         clock=clock,
         log=log,
@@ -264,17 +262,17 @@ def _take_pool(root: str) -> FileLock:
     with disk_errors(f"locking the pool {root}"):
         lock = RealDisk().lock(root, is_shared=False, waits=False)
     if lock is None:
-        raise Busy(
+        raise InUse(
             f"another daemon serves the pool {root}, perhaps by another path to it: stop it, or set "
             "another pool"
         )
     return lock
 
 
-def _steady_clock(config: Config, log: Log, metrics: Metrics) -> Clock:
+def _steady_clock(config: NodeConfig, log: DaemonLog, metrics: NodeMetrics) -> Clock:
     """This machine's clock, that may be set while the daemon runs."""
 
-    def tell(change: Change) -> None:
+    def tell(change: ClockChange) -> None:
         metrics.set("outrider_clock_doubtful", change.kind == DOUBTFUL)
         say = log.info if change.kind == BACK else log.warning
         say(f"clock is {change.kind}", words=change.words, doubt_s=config.clock_doubt_s)
@@ -285,7 +283,7 @@ def _steady_clock(config: Config, log: Log, metrics: Metrics) -> Clock:
         step_s=config.clock_step_s,
         doubt_s=config.clock_doubt_s,
         tell=tell,
-        anchor=FileAnchor(Layout(os.path.realpath(config.pool)).clock),
+        anchor=FileAnchor(PoolLayout(os.path.realpath(config.pool)).clock),
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Metric:
+class NodeMetric:
     """A line of the table."""
 
     name: str
@@ -25,56 +25,64 @@ class Metric:
 
 
 METRICS = (
-    Metric("outrider_pool_limit_bytes", "gauge", "what the pool may take of the disk"),
-    Metric("outrider_pool_used_bytes", "gauge", "what images, arriving images and full copies take"),
-    Metric("outrider_pool_reserved_bytes", "gauge", "what is reserved for images that are arriving"),
-    Metric(
+    NodeMetric("outrider_pool_limit_bytes", "gauge", "what the pool may take of the disk"),
+    NodeMetric("outrider_pool_used_bytes", "gauge", "what images, arriving images and full copies take"),
+    NodeMetric("outrider_pool_reserved_bytes", "gauge", "what is reserved for images that are arriving"),
+    NodeMetric(
         "outrider_pool_capacity_bytes",
         "gauge",
         "what the pool can hold: its limit, or less if its disk is full",
     ),
-    Metric("outrider_pool_promised_bytes", "gauge", "what is held for reservations, at the last look"),
-    Metric("outrider_pool_held_bytes", "gauge", "what others hold: what cannot be evicted, at the last look"),
-    Metric("outrider_pool_images", "gauge", "images in the pool"),
-    Metric("outrider_pool_instances", "gauge", "instances of images"),
-    Metric("outrider_pool_expired_pins", "gauge", "pins whose time is over, at the last sweep"),
-    Metric(
+    NodeMetric("outrider_pool_promised_bytes", "gauge", "what is held for reservations, at the last look"),
+    NodeMetric(
+        "outrider_pool_held_bytes", "gauge", "what others hold: what cannot be evicted, at the last look"
+    ),
+    NodeMetric("outrider_pool_images", "gauge", "images in the pool"),
+    NodeMetric("outrider_pool_instances", "gauge", "instances of images"),
+    NodeMetric("outrider_pool_expired_pins", "gauge", "pins whose time is over, at the last sweep"),
+    NodeMetric(
         "outrider_image_requests_total",
         "counter",
         "requests for an image by whether it was here",
         ("result",),
     ),
-    Metric("outrider_fetched_bytes_total", "counter", "bytes brought in, by the kind of source", ("source",)),
-    Metric("outrider_evicted_images_total", "counter", "images evicted, by the reason", ("reason",)),
-    Metric("outrider_transfers", "gauge", "transfers that are remembered, by state", ("state",)),
-    Metric("outrider_late_transfers_total", "counter", "transfers that ended after their deadline"),
-    Metric(
+    NodeMetric(
+        "outrider_fetched_bytes_total", "counter", "bytes brought in, by the kind of source", ("source",)
+    ),
+    NodeMetric("outrider_evicted_images_total", "counter", "images evicted, by the reason", ("reason",)),
+    NodeMetric("outrider_transfers", "gauge", "transfers that are remembered, by state", ("state",)),
+    NodeMetric("outrider_late_transfers_total", "counter", "transfers that ended after their deadline"),
+    NodeMetric(
         "outrider_deadline_slack_seconds", "gauge", "time between the last transfer's end and its deadline"
     ),
-    Metric("outrider_requests_total", "counter", "requests on the socket", ("verb", "result")),
-    Metric("outrider_connections", "gauge", "open connections on the socket"),
-    Metric("outrider_instance_seconds", "histogram", "time from a request to a ready instance", ("method",)),
-    Metric(
+    NodeMetric("outrider_requests_total", "counter", "requests on the socket", ("verb", "result")),
+    NodeMetric("outrider_connections", "gauge", "open connections on the socket"),
+    NodeMetric(
+        "outrider_instance_seconds", "histogram", "time from a request to a ready instance", ("method",)
+    ),
+    NodeMetric(
         "outrider_share_refused_total",
         "counter",
         "how often users were refused more of a shared thing",
         ("thing",),
     ),
-    Metric(
+    NodeMetric(
         "outrider_share_largest_ratio",
         "gauge",
         "of a shared thing, what the user with most of it has, divided by what one user may have",
         ("thing",),
     ),
-    Metric("outrider_start_timestamp_seconds", "gauge", "when the daemon started"),
-    Metric("outrider_clock_doubtful", "gauge", "1 while the clock was set and is not believed yet, else 0"),
-    Metric("outrider_last_sweep_timestamp_seconds", "gauge", "when expired things were last looked for"),
+    NodeMetric("outrider_start_timestamp_seconds", "gauge", "when the daemon started"),
+    NodeMetric(
+        "outrider_clock_doubtful", "gauge", "1 while the clock was set and is not believed yet, else 0"
+    ),
+    NodeMetric("outrider_last_sweep_timestamp_seconds", "gauge", "when expired things were last looked for"),
 )
 BUCKETS_S = (0.001, 0.002, 0.005, 0.01, 0.025, 0.06, 0.1, 0.25, 0.5, 1.0, 5.0)
 KINDS = {metric.name: metric for metric in METRICS}
 
 
-class Metrics:
+class NodeMetrics:
     """Counters, gauges and histograms of this process. Safe for several threads."""
 
     def __init__(self) -> None:
@@ -152,7 +160,7 @@ class Metrics:
 class CountedIndex(SqliteIndex):
     """The pool's index, telling how many images leave it and why."""
 
-    def __init__(self, path: str, metrics: Metrics) -> None:
+    def __init__(self, path: str, metrics: NodeMetrics) -> None:
         super().__init__(path)
         self._metrics = metrics
         self.reason = threading.local()

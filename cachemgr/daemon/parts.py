@@ -9,12 +9,12 @@ from contextlib import suppress
 from cachemgr.base.errors import BadRequest, DiskFailed, Unsuitable
 from cachemgr.daemon.network.control import NetworkEntrance, listen
 from cachemgr.daemon.network.server import Server
-from cachemgr.daemon.verbs.table import Dispatcher
+from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.fetch.carrier import FetchCarrier
 from cachemgr.fetch.registry.session import RegistrySettings, own_platform
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.rsync import RsyncSettings
-from cachemgr.fetch.sources.sources import Settings
+from cachemgr.fetch.sources.sources import SourceSettings
 from cachemgr.fetch.sources.ssh import SshSettings
 from cachemgr.instances.kernel import Kernel
 from cachemgr.instances.maker import InstanceMaker
@@ -23,8 +23,8 @@ from cachemgr.instances.probing import probe
 from cachemgr.network.keys import read_keys
 from cachemgr.pool.holdings import PoolHoldings
 from cachemgr.pool.layout import disk_errors
-from cachemgr.relay.conversation import RelaySettings
-from cachemgr.relay.server import Relay
+from cachemgr.relay.connections import RelaySettings
+from cachemgr.relay.server import RelayServer
 from cachemgr.relay.tickets import make_ticket
 
 TYPE_CHECKING = False
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cachemgr.base.clock import Clock
-    from cachemgr.config import Config
-    from cachemgr.daemon.log import Log
-    from cachemgr.daemon.metrics import Metrics
-    from cachemgr.daemon.node import Node
+    from cachemgr.config import NodeConfig
+    from cachemgr.daemon.log import DaemonLog
+    from cachemgr.daemon.metrics import NodeMetrics
+    from cachemgr.daemon.node import NodeContext
     from cachemgr.pool.instance_book import Maker
-    from cachemgr.pool.pool import Pool
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.records import PoolImage
 
 TICKET_S = 86_400
 MOST_TRIES = 5
 PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
 
 
-def make_maker(config: Config, pool: Pool, log: Log) -> Maker:
+def make_maker(config: NodeConfig, pool: ImagePool, log: DaemonLog) -> Maker:
     """What makes instances here, after finding out by trying what this pool's disk allows."""
     kernel, is_root = Kernel(), os.geteuid() == 0
     denied = () if config.mount_squashfs else ("squashfs",)
@@ -62,7 +62,7 @@ def make_maker(config: Config, pool: Pool, log: Log) -> Maker:
     return PreferringMaker(made, config.methods) if config.methods else made
 
 
-def _tried(pool: Pool, mounter: Kernel | None, denied: tuple[str, ...]) -> Abilities:
+def _tried(pool: ImagePool, mounter: Kernel | None, denied: tuple[str, ...]) -> Abilities:
     disk, folder = pool.disk, pool.layout.trash(f"probe-{os.getpid()}")
     with disk_errors(f"trying what the disk of {pool.layout.root} can do"):
         for _ in range(MOST_TRIES):
@@ -88,7 +88,7 @@ class PreferringMaker:
         self.hand_over = maker.hand_over
         self.remove = maker.remove
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         reasons = []
         for method in self._methods:
             if wanted not in (None, method):
@@ -103,7 +103,7 @@ class PreferringMaker:
 
 
 def make_carrier(
-    config: Config, environment: Mapping[str, str], clock: Clock, metrics: Metrics
+    config: NodeConfig, environment: Mapping[str, str], clock: Clock, metrics: NodeMetrics
 ) -> FetchCarrier:
     """The fetch package with the site's certificates, passwords and keys."""
     proxies = {name: environment[name] for name in PROXIES if name in environment}
@@ -117,7 +117,7 @@ def make_carrier(
         return make_ticket(keys[0], digest, clock.now_s() + TICKET_S) if keys else None
 
     return FetchCarrier(
-        settings=Settings(web=web, ssh=ssh, rsync=rsync, registries=registries),
+        settings=SourceSettings(web=web, ssh=ssh, rsync=rsync, registries=registries),
         clock=clock,
         random=random.Random(),
         ticket=ticket,
@@ -126,7 +126,7 @@ def make_carrier(
     )
 
 
-def make_relay(config: Config, node: Node) -> Relay | None:
+def make_relay(config: NodeConfig, node: NodeContext) -> RelayServer | None:
     """What passes this node's images on to others, if the site wants that."""
     if not config.relay_listen:
         return None
@@ -146,7 +146,7 @@ def make_relay(config: Config, node: Node) -> Relay | None:
     )
     holdings = PoolHoldings(node.pool, node.transfers.writer_of)
     try:
-        relay = Relay(
+        relay = RelayServer(
             holdings,
             settings,
             node.clock,
@@ -160,7 +160,7 @@ def make_relay(config: Config, node: Node) -> Relay | None:
     return relay
 
 
-def make_control(config: Config, node: Node) -> Server | None:
+def make_control(config: NodeConfig, node: NodeContext) -> Server | None:
     """What lets other machines control this node, if the site wants that."""
     if not config.control_listen:
         return None
@@ -179,4 +179,4 @@ def make_control(config: Config, node: Node) -> Server | None:
     listener = listen(config.control_listen)
     host, port = listener.getsockname()[:2]
     node.log.info("control serves", address=host, port=port, keys=len(node.keys))
-    return Server(listener, Dispatcher(node), entrance, clock=node.clock, log=node.log)
+    return Server(listener, VerbTable(node), entrance, clock=node.clock, log=node.log)

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.node import NodeContext
 
 # Damage that a task meets again and again is not logged again and again.
 AFTER_FAILURE_S = 60
@@ -34,18 +34,18 @@ LOOK_S = 5
 
 
 @dataclass(frozen=True)
-class Task:
+class TimerTask:
     """One kind of things that expire. `rarely` is how many sweep intervals it may wait."""
 
     name: str
-    work: Callable[[Node], int | None]
+    work: Callable[[NodeContext], int | None]
     rarely: int = 1
 
 
 class Timer:
     """One thread that carries out the tasks when they are due."""
 
-    def __init__(self, node: Node, tasks: tuple[Task, ...] | None = None) -> None:
+    def __init__(self, node: NodeContext, tasks: tuple[TimerTask, ...] | None = None) -> None:
         self._node = node
         self._tasks = TASKS if tasks is None else tasks
         self._changed = threading.Condition()
@@ -98,12 +98,12 @@ class Timer:
         most_s = min(self._node.config.sweep_interval_s, LOOK_S)
         return min(*(self._due_in_s(task, now_s) for task in self._tasks), most_s)
 
-    def _due_in_s(self, task: Task, now_s: int) -> int:
+    def _due_in_s(self, task: TimerTask, now_s: int) -> int:
         """Nothing is ever due later than the interval says, unless the clock was set back."""
         left_s = self._due_s[task.name] - now_s
         return left_s if left_s <= task.rarely * self._node.config.sweep_interval_s else 0
 
-    def _carry_out(self, task: Task) -> int | None:
+    def _carry_out(self, task: TimerTask) -> int | None:
         node = self._node
         try:
             return task.work(node)
@@ -114,7 +114,7 @@ class Timer:
         return past_s(node.clock) + AFTER_FAILURE_S
 
 
-def sweep_images(node: Node) -> int | None:
+def sweep_images(node: NodeContext) -> int | None:
     """Evict what has outlived its promise."""
     pool = node.pool
     with pool.changing("looking for expired images"):
@@ -135,7 +135,7 @@ def sweep_images(node: Node) -> int | None:
     return min((end_s for end_s in ends if end_s > now_s), default=None)
 
 
-def _end_s(node: Node, digest: str, expires_s: int | None, now_s: int) -> int:
+def _end_s(node: NodeContext, digest: str, expires_s: int | None, now_s: int) -> int:
     """When an image may go: at its promise's end or, if it is held beyond that, at a pin's."""
     if expires_s is None or expires_s > now_s:
         return expires_s or 0
@@ -143,7 +143,7 @@ def _end_s(node: Node, digest: str, expires_s: int | None, now_s: int) -> int:
     return min(held, default=now_s + 1)
 
 
-def sweep_ingests(node: Node) -> int | None:
+def sweep_ingests(node: NodeContext) -> int | None:
     """Drop what is arriving for nobody."""
     for key in ingest.drop_stale(node.pool):
         node.log.info("ingest dropped", key=key[:13])
@@ -152,7 +152,7 @@ def sweep_ingests(node: Node) -> int | None:
     return min((lease_s for lease_s in leases if lease_s > now_s), default=None)
 
 
-def sweep_instances(node: Node) -> int | None:
+def sweep_instances(node: NodeContext) -> int | None:
     """Remove instances whose lease is over, or that an earlier boot has left."""
     pool = node.pool
     now_s = past_s(node.clock)
@@ -170,7 +170,7 @@ def sweep_instances(node: Node) -> int | None:
     return min((end_s for end_s in ends if end_s > now_s), default=None)
 
 
-def sweep_aliases(node: Node) -> int | None:
+def sweep_aliases(node: NodeContext) -> int | None:
     """Delete the files of names that are not believed any more."""
     pool, now_s = node.pool, past_s(node.clock)
     folder = pool.layout.folder("aliases")
@@ -193,7 +193,7 @@ def sweep_aliases(node: Node) -> int | None:
     return min(ends, default=None)
 
 
-def _is_gone(node: Node, alias: Alias) -> bool:
+def _is_gone(node: NodeContext, alias: Alias) -> bool:
     """Whether the image was evicted; one that is damaged is `check`'s business."""
     try:
         return node.pool.image(alias.digest) is None
@@ -201,14 +201,14 @@ def _is_gone(node: Node, alias: Alias) -> bool:
         return False
 
 
-def _remove_stale(node: Node, alias: Alias) -> None:
+def _remove_stale(node: NodeContext, alias: Alias) -> None:
     """Remove the name of an image that was evicted, unless the image comes back meanwhile."""
     with node.pool.changing(f"removing the alias {alias.name[:100]}"):
         if _is_gone(node, alias) and node.pool.remove_alias(alias.name):
             node.log.info("alias of an evicted image removed", culprit=alias.uid, alias=alias.name)
 
 
-def sweep_memory(node: Node) -> int | None:
+def sweep_memory(node: NodeContext) -> int | None:
     """Forget old transfers, end overdue ones, and bring the gauges up to date."""
     node.transfers.forget_old()
     node.transfers.end_overdue()
@@ -218,12 +218,12 @@ def sweep_memory(node: Node) -> int | None:
     return None
 
 
-def take_turns(node: Node) -> int | None:
+def take_turns(node: NodeContext) -> int | None:
     """Let other users' transfers run, if any wait."""
     return node.clock.now_s() + node.config.user_turn_s if node.transfers.take_turns() else None
 
 
-def sweep_pins(node: Node) -> int | None:
+def sweep_pins(node: NodeContext) -> int | None:
     """Pins end by themselves; how many have is only counted, and seldom, since it reads them all."""
     node.metrics.set("outrider_pool_expired_pins", count_expired_pins(node))
     gauge_held(node, account_of(node))
@@ -232,12 +232,12 @@ def sweep_pins(node: Node) -> int | None:
 
 # What frees the most comes first.
 TASKS = (
-    Task("instances", sweep_instances),
-    Task("ingests", sweep_ingests),
-    Task("stalled", sweep_stalled),
-    Task("images", sweep_images),
-    Task("aliases", sweep_aliases, rarely=10),
-    Task("memory", sweep_memory),
-    Task("turns", take_turns),
-    Task("pins", sweep_pins, rarely=10),
+    TimerTask("instances", sweep_instances),
+    TimerTask("ingests", sweep_ingests),
+    TimerTask("stalled", sweep_stalled),
+    TimerTask("images", sweep_images),
+    TimerTask("aliases", sweep_aliases, rarely=10),
+    TimerTask("memory", sweep_memory),
+    TimerTask("turns", take_turns),
+    TimerTask("pins", sweep_pins, rarely=10),
 )

@@ -15,18 +15,18 @@ from cachemgr.base.errors import (
     CacheError,
     Cancelled,
     DiskFailed,
-    Missing,
+    NotInPool,
     SourceFailed,
     Unsuitable,
     WrongBytes,
 )
-from cachemgr.fetch.report import Progress
+from cachemgr.fetch.report import FetchProgress
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.instances.formats import detect
 from cachemgr.instances.qcow2 import inspect_qcow2
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.ingest import Ingest
-from cachemgr.pool.records import Alias, Image
+from cachemgr.pool.records import Alias, PoolImage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from cachemgr.fetch.control import Control
     from cachemgr.fetch.ports import Resolved, Sink
     from cachemgr.pool.ingest import Writer
-    from cachemgr.pool.pool import Pool, Want
-    from cachemgr.pool.records import Pin
+    from cachemgr.pool.pool import ImagePool, Want
+    from cachemgr.pool.records import PoolPin
 
     class Carrier(Protocol):
         """What moves bytes from a source into a sink."""
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         def resolve(self, origin: Origin, timeout_s: float) -> Resolved:
             """Size and name of what lies there, asked of the source."""
 
-        def carry(self, sink: Sink, origins: Sequence[Origin], reins: Reins) -> tuple[str, ...]:
+        def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:
             """Fill the sink; the names of the origins that delivered something."""
 
 
@@ -75,19 +75,19 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Reins:
+class TransferTerms:
     """What others want of a running transfer."""
 
     control: Control
     limits: tuple[RateLimit, ...] = ()
-    on_progress: Callable[[Progress], None] | None = None
+    on_progress: Callable[[FetchProgress], None] | None = None
     expected_rate_bytes_per_s: int | None = None
     # Is given what is written into, whose offset tells at any time how far it is.
     on_sink: Callable[[Writer], None] | None = None
 
 
 @dataclass(frozen=True)
-class Order:
+class BringOrder:
     """One image to be brought.
 
     `origins` is asked when it matters, because others may join with sources of their own.
@@ -97,7 +97,7 @@ class Order:
 
     want: Want
     origins: Callable[[], Sequence[Origin]]
-    pin: Pin | None = None
+    pin: PoolPin | None = None
     names: tuple[str, ...] = ()
     is_believed: bool = False
     alias_lifetime_s: int | None = None
@@ -110,7 +110,7 @@ class Order:
         return None if self.alias_lifetime_s is None else now_s + self.alias_lifetime_s
 
 
-def bring(pool: Pool, order: Order, carrier: Carrier, reins: Reins) -> Image:
+def bring(pool: ImagePool, order: BringOrder, carrier: Carrier, terms: TransferTerms) -> PoolImage:
     """The image, once it is in the pool. Raises what stood in the way, with the rest tidy."""
     for _ in range(MOST_ROUNDS):
         found = pool.want(order.want, order.pin)
@@ -118,12 +118,12 @@ def bring(pool: Pool, order: Order, carrier: Carrier, reins: Reins) -> Image:
             return found
         try:
             writer = found.writer(ThreadedHasher())
-        except Missing:
+        except NotInPool:
             # Committed or dropped a moment ago: look again.
             continue
         if writer is not None:
-            return _write(pool, order, carrier, reins, writer)
-        _watch(pool, found, reins)
+            return _write(pool, order, carrier, terms, writer)
+        _watch(pool, found, terms)
     raise SourceFailed(f"image {order.want.uri} is begun and dropped again and again: look at the log")
 
 
@@ -147,21 +147,23 @@ def kind_of(declared: str) -> Callable[[bytes, int], str]:
     return inspect
 
 
-def _write(pool: Pool, order: Order, carrier: Carrier, reins: Reins, writer: Writer) -> Image:
+def _write(
+    pool: ImagePool, order: BringOrder, carrier: Carrier, terms: TransferTerms, writer: Writer
+) -> PoolImage:
     """Fill and commit. After wrong bytes once more, from whoever did not deliver them."""
     try:
         if writer.resumed_bytes and not order.want.digest:
             # Nobody could tell if the source has changed since: halves of two images.
             writer.restart()
         was_resumed = writer.resumed_bytes > 0
-        delivered = _fill(writer, order.origins(), carrier, reins)
+        delivered = _fill(writer, order.origins(), carrier, terms)
         try:
             return _commit(pool, order, writer, delivered, was_resumed=was_resumed)
         except WrongBytes as error:
             others = _others(order.origins(), delivered, was_resumed=was_resumed)
             if not others:
                 raise
-            return _once_more(pool, order, carrier, reins, writer, others, error)
+            return _once_more(pool, order, carrier, terms, writer, others, error)
     except (WrongBytes, Unsuitable, BadRequest):
         writer.abandon()
         raise
@@ -175,26 +177,26 @@ def _write(pool: Pool, order: Order, carrier: Carrier, reins: Reins, writer: Wri
 
 
 def _once_more(
-    pool: Pool,
-    order: Order,
+    pool: ImagePool,
+    order: BringOrder,
     carrier: Carrier,
-    reins: Reins,
+    terms: TransferTerms,
     writer: Writer,
     origins: Sequence[Origin],
     first: WrongBytes,
-) -> Image:
+) -> PoolImage:
     """All of it from other sources, after the first ones delivered wrong bytes."""
     writer.restart()
     try:
-        delivered = _fill(writer, origins, carrier, reins)
+        delivered = _fill(writer, origins, carrier, terms)
     except SourceFailed as error:
         raise WrongBytes(f"{first}; then from other sources: {error}") from error
     return _commit(pool, order, writer, delivered, was_resumed=False)
 
 
 def _commit(
-    pool: Pool, order: Order, writer: Writer, delivered: tuple[str, ...], *, was_resumed: bool
-) -> Image:
+    pool: ImagePool, order: BringOrder, writer: Writer, delivered: tuple[str, ...], *, was_resumed: bool
+) -> PoolImage:
     """Visible, under its names if they are believed."""
     origins = order.origins()
     is_whole = bool(origins) and delivered == (origins[0].name,) and not was_resumed
@@ -208,17 +210,19 @@ def _commit(
     )
 
 
-def name_it(pool: Pool, image: Image, order: Order) -> None:
+def name_it(pool: ImagePool, image: PoolImage, order: BringOrder) -> None:
     """Let the names stand for an image that is here, for as long as an address is believed."""
     expires_s = order.names_expire_s(pool.clock.now_s())
     for name in order.names:
         pool.add_alias(Alias(name, image.digest, expires_s, order.names_uid))
 
 
-def _fill(writer: Writer, origins: Sequence[Origin], carrier: Carrier, reins: Reins) -> tuple[str, ...]:
+def _fill(
+    writer: Writer, origins: Sequence[Origin], carrier: Carrier, terms: TransferTerms
+) -> tuple[str, ...]:
     """All bytes are in the ingest; from whom."""
-    if reins.on_sink is not None:
-        reins.on_sink(writer)
+    if terms.on_sink is not None:
+        terms.on_sink(writer)
     if writer.offset == writer.size_bytes:
         return ()
     first = origins[0] if origins else None
@@ -228,7 +232,7 @@ def _fill(writer: Writer, origins: Sequence[Origin], carrier: Carrier, reins: Re
             return (first.name,)
         except (Unsuitable, DiskFailed):
             """Another file system, or one that cannot share blocks: the bytes are copied."""
-    return carrier.carry(writer, origins, reins)
+    return carrier.carry(writer, origins, terms)
 
 
 def _others(origins: Sequence[Origin], delivered: tuple[str, ...], *, was_resumed: bool) -> Sequence[Origin]:
@@ -239,9 +243,9 @@ def _others(origins: Sequence[Origin], delivered: tuple[str, ...], *, was_resume
     return innocent
 
 
-def _watch(pool: Pool, ingest: Ingest, reins: Reins) -> None:
+def _watch(pool: ImagePool, ingest: Ingest, terms: TransferTerms) -> None:
     """Look on until the writer has finished or died, the ingest is gone, or nobody wants to wait."""
-    control = reins.control
+    control = terms.control
     since_s, before = pool.clock.monotonic_s(), ingest.arrived_bytes()
     while True:
         if control.cancelled is not None:
@@ -260,7 +264,7 @@ def _watch(pool: Pool, ingest: Ingest, reins: Reins) -> None:
         pool.clock.sleep(WATCH_S)
         now_s, arrived = pool.clock.monotonic_s(), ingest.arrived_bytes()
         rate = int((arrived - before) / (now_s - since_s)) if arrived > before and now_s > since_s else 0
-        if reins.on_progress is not None:
+        if terms.on_progress is not None:
             left = ingest.size_bytes - arrived
             finish_s = pool.clock.now_s() + -(-left // rate) if rate else None
-            reins.on_progress(Progress(arrived, ingest.size_bytes, rate, finish_s, "another process"))
+            terms.on_progress(FetchProgress(arrived, ingest.size_bytes, rate, finish_s, "another process"))

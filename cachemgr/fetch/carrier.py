@@ -20,7 +20,7 @@ from cachemgr.fetch.ports import Resolved
 from cachemgr.fetch.registry import references
 from cachemgr.fetch.registry.session import nobody
 from cachemgr.fetch.sources.files import FileStream
-from cachemgr.fetch.sources.sources import Settings, resolve, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.pool.records import file_name
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.bring import Reins
-    from cachemgr.fetch.ports import Sink, Source, Status
+    from cachemgr.fetch.bring import TransferTerms
+    from cachemgr.fetch.ports import FetchStatus, Sink, Source
     from cachemgr.fetch.report import Report
 
 
@@ -46,7 +46,7 @@ class FetchCarrier:
     kind of source.
     """
 
-    settings: Settings
+    settings: SourceSettings
     clock: Clock
     random: Random
     ticket: Callable[[str], str | None]
@@ -65,7 +65,7 @@ class FetchCarrier:
             timeout_s=timeout_s,
         )
 
-    def carry(self, sink: Sink, origins: Sequence[Origin], reins: Reins) -> tuple[str, ...]:
+    def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:
         # One name, one source: the same file asked for by two users is asked for once.
         by_name = {origin.name: origin for origin in reversed(origins)}
         names = list(dict.fromkeys(origin.name for origin in origins))
@@ -79,10 +79,10 @@ class FetchCarrier:
                 sources,
                 clock=self.clock,
                 random=self.random,
-                limits=reins.limits,
-                control=reins.control,
-                expected_rate_bytes_per_s=reins.expected_rate_bytes_per_s,
-                on_progress=reins.on_progress,
+                limits=terms.limits,
+                control=terms.control,
+                expected_rate_bytes_per_s=terms.expected_rate_bytes_per_s,
+                on_progress=terms.on_progress,
                 least_rate_bytes_per_s=self.least_rate_bytes_per_s,
             )
         except TransferFailed as error:
@@ -112,7 +112,7 @@ class FetchCarrier:
             return None
         return self.ticket(parse(origin.uri).digest)
 
-    def _settings(self, origin: Origin) -> Settings:
+    def _settings(self, origin: Origin) -> SourceSettings:
         if origin.is_trusted:
             return self.settings
         return replace(
@@ -140,7 +140,7 @@ class OpenFileSource:
             raise SourceFault(f"the file has changed: it has {found.st_size} bytes now", is_final=True)
         return FileStream(os.dup(self._descriptor), offset)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
 

@@ -1,4 +1,4 @@
-"""The reins of a running transfer: pause, resume, cancel, deadline. Any thread may pull them."""
+"""The terms of a running transfer: pause, resume, cancel, deadline. Any thread may pull them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from cachemgr.fetch.faults import DeadlinePassed, SourceFault, TransferFailed
 from cachemgr.fetch.job import Job
 from cachemgr.fetch.ledger import Ledger
 from cachemgr.fetch.pump import Pump
-from cachemgr.fetch.report import Attempt, Log
+from cachemgr.fetch.report import Attempt, FetchLog
 from cachemgr.fetch.sources.inquiry import Beside
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
     from cachemgr.base.rate import RateLimit
-    from cachemgr.fetch.ledger import Entry
+    from cachemgr.fetch.ledger import SourceRecord
     from cachemgr.fetch.ports import Sink, Source
-    from cachemgr.fetch.report import Progress, Report
+    from cachemgr.fetch.report import FetchProgress, Report
     from cachemgr.fetch.sources.inquiry import Asker
 
 OPEN_RELAY_S = 3.0
@@ -46,7 +46,7 @@ def transfer(
     limits: Sequence[RateLimit] = (),
     control: Control | None = None,
     expected_rate_bytes_per_s: int | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[FetchProgress], None] | None = None,
     excluding: Collection[str] = (),
     early_s: float = EARLY_S,
     least_rate_bytes_per_s: int = 0,
@@ -64,7 +64,7 @@ def transfer(
     if len(set(names)) < len(names):
         raise ValueError(f"two sources have one name, so a report could not tell them apart: {names}")
     useful = [source for source in sources if source.name not in excluding]
-    log = Log()
+    log = FetchLog()
     ledger = Ledger(useful, random, early_s, clock.monotonic_s())
     job = Job(
         sink,
@@ -100,7 +100,7 @@ class _Transfer:
                 target = self._use(entry)
         return self._report()
 
-    def _use(self, entry: Entry) -> Entry | None:
+    def _use(self, entry: SourceRecord) -> SourceRecord | None:
         """One stream of this source; gives whom to ask next, if that is decided."""
         job = self._job
         offset, begin_s = job.sink.offset, job.clock.monotonic_s()
@@ -122,14 +122,14 @@ class _Transfer:
             job.trial = None
         return ending.target
 
-    def _attempted(self, entry: Entry, offset: int, begin_s: float, reason: str) -> None:
+    def _attempted(self, entry: SourceRecord, offset: int, begin_s: float, reason: str) -> None:
         job = self._job
         since_s, until_s = begin_s - self._begin_s, job.clock.monotonic_s() - self._begin_s
         job.log.attempted(
             Attempt(entry.source.name, since_s, until_s, offset, job.sink.offset, reason or "complete")
         )
 
-    def _patience_s(self, entry: Entry) -> float:
+    def _patience_s(self, entry: SourceRecord) -> float:
         """How long a source may take to answer: never beyond the deadline."""
         most_s = OPEN_RELAY_S if entry.source.is_relay else OPEN_S
         deadline_s = self._job.control.deadline_s

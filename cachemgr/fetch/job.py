@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.pace import Odometer
-from cachemgr.fetch.report import Progress
+from cachemgr.fetch.report import FetchProgress
 from cachemgr.fetch.sources.inquiry import Beside
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.control import Control
-    from cachemgr.fetch.ledger import Entry, Ledger
+    from cachemgr.fetch.ledger import Ledger, SourceRecord
     from cachemgr.fetch.ports import Sink
-    from cachemgr.fetch.report import Log
+    from cachemgr.fetch.report import FetchLog
     from cachemgr.fetch.sources.inquiry import Asker
 
 ROOM_BYTES = 256 * 1024
@@ -29,7 +29,7 @@ LEARN_S = 2.0
 class Trial:
     """Somebody else is being tried: whom to go back to, and how fast that one was."""
 
-    back: Entry
+    back: SourceRecord
     rate_bytes_per_s: float
     # The one that is tried is nearer in the plan than the one left for it: so long may it take to catch up.
     patience_s: float | None = None
@@ -42,12 +42,12 @@ class Job:
         self,
         sink: Sink,
         ledger: Ledger,
-        log: Log,
+        log: FetchLog,
         limits: Sequence[RateLimit],
         control: Control,
         clock: Clock,
         expected_rate_bytes_per_s: int | None,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: Callable[[FetchProgress], None] | None,
         least_rate_bytes_per_s: int = 0,
         ask: Asker = Beside,
     ) -> None:
@@ -84,7 +84,7 @@ class Job:
             most = min(most, limit.step_bytes(ROOM_BYTES))
         return self._buffer[:most]
 
-    def keep(self, entry: Entry, count: int) -> None:
+    def keep(self, entry: SourceRecord, count: int) -> None:
         """Hand to the sink what was read."""
         self._take(count)
         offset = self.sink.offset
@@ -115,19 +115,19 @@ class Job:
         rate = self._odometer.rate_bytes_per_s()
         left = self.sink.size_bytes - offset
         finish_s = self.clock.now_s() + -(-left // rate) if rate else None
-        self._on_progress(Progress(offset, self.sink.size_bytes, rate, finish_s, self._source))
+        self._on_progress(FetchProgress(offset, self.sink.size_bytes, rate, finish_s, self._source))
 
-    def other(self, entry: Entry) -> Entry | None:
+    def other(self, entry: SourceRecord) -> SourceRecord | None:
         return self.ledger.other(entry, self.clock.monotonic_s())
 
-    def begin_trial(self, back: Entry, rate: float, *, homeward_s: float | None = None) -> None:
+    def begin_trial(self, back: SourceRecord, rate: float, *, homeward_s: float | None = None) -> None:
         self.trial = Trial(back, rate, homeward_s)
 
     def expect_at_most(self, rate: float) -> None:
         """Nobody is faster than this, so it is no reason to leave anybody."""
         self._most_rate = rate if self._most_rate is None else min(rate, self._most_rate)
 
-    def expected(self, entry: Entry) -> float | None:
+    def expected(self, entry: SourceRecord) -> float | None:
         """The rate that a good source would have: planned or learned, and no more than is allowed."""
         if self._planned_rate is None:
             self._learn(entry)
@@ -137,7 +137,7 @@ class Job:
         caps = [limit.rate_bytes_per_s for limit in self.limits]
         return min([rate, *(cap for cap in (*caps, self._most_rate) if cap is not None)])
 
-    def _learn(self, entry: Entry) -> None:
+    def _learn(self, entry: SourceRecord) -> None:
         """Without a plan: what this relay and the one above it receive is what can be had."""
         now_s = self.clock.monotonic_s()
         if now_s < self._learn_at_s:

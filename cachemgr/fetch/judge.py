@@ -23,7 +23,7 @@ LEAST_AHEAD_BYTES = 512 * 1024
 AHEAD_S = 0.3
 
 
-class Verdict(Enum):
+class SourceVerdict(Enum):
     """What to do about the present source."""
 
     STAY = "stay"
@@ -35,7 +35,7 @@ class Verdict(Enum):
 class Judgement:
     """The verdict, which of the others to go to (counted from the next one upstream), and why."""
 
-    verdict: Verdict
+    verdict: SourceVerdict
     target: int = 0
     reason: str = ""
 
@@ -65,11 +65,11 @@ class Search:
         """The judgement, if this answer decides it."""
         index, self._heard = self._heard - 1, self._heard + 1
         if have is None:
-            return Judgement(Verdict.GO, 0, "it does not answer") if index < 0 else None
+            return Judgement(SourceVerdict.GO, 0, "it does not answer") if index < 0 else None
         more, self._below = have - self._below, have
         if more <= self._margin_bytes:
             return None
         if index < 0:
-            return Judgement(Verdict.GO, 0, f"it has {more} bytes more than it sends")
-        verdict = Verdict.GO if index == 0 else Verdict.WAIT
+            return Judgement(SourceVerdict.GO, 0, f"it has {more} bytes more than it sends")
+        verdict = SourceVerdict.GO if index == 0 else SourceVerdict.WAIT
         return Judgement(verdict, index, f"those above it have {more} bytes more than it has")

@@ -21,7 +21,7 @@ MOST_FAILURES_IN_ALL = 100
 REDEEMING_BYTES = 8 * 1024 * 1024
 
 
-class Entry:
+class SourceRecord:
     """One source and its record."""
 
     def __init__(self, source: Source, place: int) -> None:
@@ -39,7 +39,7 @@ class Ledger:
     """Sources in the order of preference; a bad one is avoided for growing times."""
 
     def __init__(self, sources: Sequence[Source], random: Random, early_s: float, now_s: float) -> None:
-        self.entries = [Entry(source, place) for place, source in enumerate(sources)]
+        self.entries = [SourceRecord(source, place) for place, source in enumerate(sources)]
         self._random = random
         self._early_until_s = now_s + early_s
         self._failures = 0
@@ -47,7 +47,7 @@ class Ledger:
     def is_hopeless(self) -> bool:
         return self._failures >= MOST_FAILURES_IN_ALL or all(entry.is_out for entry in self.entries)
 
-    def choose(self, now_s: float) -> Entry | None:
+    def choose(self, now_s: float) -> SourceRecord | None:
         """The first that is not avoided now. A relay that has just not begun yet is waited for."""
         for entry in () if self.is_hopeless() else self.entries:
             if entry.is_out:
@@ -62,33 +62,33 @@ class Ledger:
         """When the next choice may be different."""
         return min(entry.avoided_until_s for entry in self.entries if not entry.is_out)
 
-    def above(self, entry: Entry, now_s: float) -> list[Entry]:
+    def above(self, entry: SourceRecord, now_s: float) -> list[SourceRecord]:
         """Those further upstream that may be asked now, the nearest first."""
         following = self.entries[entry.place + 1 :]
         return [each for each in following if not each.is_out and each.avoided_until_s <= now_s]
 
-    def nearer(self, entry: Entry, now_s: float) -> Entry | None:
+    def nearer(self, entry: SourceRecord, now_s: float) -> SourceRecord | None:
         """The relay that would come first and may be asked again."""
         for each in self.entries[: entry.place]:
             if each.source.is_relay and not each.is_out and each.avoided_until_s <= now_s:
                 return each
         return None
 
-    def other(self, entry: Entry, now_s: float) -> Entry | None:
+    def other(self, entry: SourceRecord, now_s: float) -> SourceRecord | None:
         """The best of the others that may be asked now."""
         for each in self.entries:
             if each is not entry and not each.is_out and each.avoided_until_s <= now_s:
                 return each
         return None
 
-    def delivered(self, entry: Entry, size_bytes: int) -> None:
+    def delivered(self, entry: SourceRecord, size_bytes: int) -> None:
         entry.early_answers = 0
         entry.has_delivered = True
         entry.delivered_bytes += size_bytes
         if entry.delivered_bytes >= REDEEMING_BYTES:
             entry.failures = 0
 
-    def failed(self, entry: Entry, fault: SourceFault, now_s: float) -> None:
+    def failed(self, entry: SourceRecord, fault: SourceFault, now_s: float) -> None:
         """Avoid a source after a fault: for good, for a moment, or for growing times."""
         if fault.is_final:
             entry.is_out = True
@@ -106,7 +106,7 @@ class Ledger:
         entry.is_out = entry.failures >= MOST_FAILURES
         self.avoid(entry, now_s, fault.retry_after_s or 0)
 
-    def left(self, entry: Entry, now_s: float) -> None:
+    def left(self, entry: SourceRecord, now_s: float) -> None:
         """It was too slow: nothing wrong with it, but not again soon."""
         entry.failures += 1
         entry.delivered_bytes = 0
@@ -114,7 +114,7 @@ class Ledger:
         entry.failures = min(entry.failures, MOST_FAILURES - 1)
         self.avoid(entry, now_s, 4 * FIRST_AVOIDANCE_S)
 
-    def avoid(self, entry: Entry, now_s: float, least_s: float) -> None:
+    def avoid(self, entry: SourceRecord, now_s: float, least_s: float) -> None:
         wait_s = min(LONGEST_AVOIDANCE_S, FIRST_AVOIDANCE_S * 2 ** (entry.failures - 1))
         # Spread by up to a half, so that nodes that failed together do not come back together.
         wait_s *= 1 + 0.5 * self._random.uniform(0, 1)

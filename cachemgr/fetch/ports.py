@@ -39,7 +39,7 @@ class Held(Protocol):
     def wait(self, offset: int, timeout_s: float) -> int:
         """Block until there are more than `offset` valid bytes, or the time is over.
 
-        Gives the valid bytes; raises `Missing` when the ingest was given up.
+        Gives the valid bytes; raises `NotInPool` when the ingest was given up.
         """
 
     def read(self, offset: int, most: int) -> bytes: ...
@@ -58,7 +58,7 @@ class Holdings(Protocol):
 
 
 @dataclass(frozen=True)
-class Status:
+class FetchStatus:
     """What a node says of an image: how much of it is there."""
 
     have_bytes: int
@@ -106,5 +106,5 @@ class Source(Protocol):
 
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> Stream: ...
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         """How much it has; None if it does not answer in time or cannot tell."""

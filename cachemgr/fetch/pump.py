@@ -19,18 +19,18 @@ from cachemgr.fetch.judge import (
     DETOUR_SHARE,
     HOME_FACTOR,
     Judgement,
-    Verdict,
+    SourceVerdict,
     ahead_bytes,
     is_slow,
 )
 from cachemgr.fetch.pace import MINUTE_S, Pace
-from cachemgr.fetch.sources.inquiry import STATUS_S, Inquiry
+from cachemgr.fetch.sources.inquiry import STATUS_S, SourceInquiry
 
 if TYPE_CHECKING:
     from cachemgr.fetch.job import Job
-    from cachemgr.fetch.ledger import Entry
+    from cachemgr.fetch.ledger import SourceRecord
     from cachemgr.fetch.ports import Stream
-    from cachemgr.fetch.sources.inquiry import Found, Question
+    from cachemgr.fetch.sources.inquiry import InquiryAnswer, Question
 
 # The longest that a read blocks: so soon is a cancellation noticed.
 POLL_S = 0.2
@@ -65,14 +65,14 @@ LAG_SHARE = 0.5
 class Ending:
     """Why a stream was left without a fault, and for whom."""
 
-    target: Entry | None = None
+    target: SourceRecord | None = None
     reason: str = ""
 
 
 class Pump:
     """Moves bytes from a stream to the sink of a job."""
 
-    def __init__(self, job: Job, entry: Entry, stream: Stream) -> None:
+    def __init__(self, job: Job, entry: SourceRecord, stream: Stream) -> None:
         self._job = job
         self._entry = entry
         self._stream = stream
@@ -81,9 +81,9 @@ class Pump:
         self._ask_at_s = LEAST_ASK_S
         self._judge_at_s = 0.0
         self._deferred_s: float | None = None
-        self._inquiry: Inquiry | None = None
+        self._inquiry: SourceInquiry | None = None
         self._is_about_silence = False
-        self._home: tuple[Entry, Question] | None = None
+        self._home: tuple[SourceRecord, Question] | None = None
         # Silent because it had nothing itself: that time says nothing about its speed.
         self._is_excused = False
 
@@ -188,7 +188,7 @@ class Pump:
         patience_s = DEFER_S * (1 + judgement.target)
         if self._job.trial is not None:
             patience_s += self._job.trial.patience_s or 0.0
-        if judgement.verdict is Verdict.STAY or pace.quiet_s < patience_s:
+        if judgement.verdict is SourceVerdict.STAY or pace.quiet_s < patience_s:
             return None
         return self._leave(judgement)
 
@@ -220,7 +220,7 @@ class Pump:
             if not self._is_time():
                 return None
             if not self._entry.source.is_relay:
-                return self._leave(Judgement(Verdict.GO, 0, "it is slow"), rate)
+                return self._leave(Judgement(SourceVerdict.GO, 0, "it is slow"), rate)
             self._inquire(ahead_bytes(expected))
         found = self._found()
         return None if found is None else self._weigh(found.judgement, rate)
@@ -236,9 +236,9 @@ class Pump:
     def _weigh(self, found: Judgement, rate: float) -> Ending | None:
         """Leave a slow source, unless whoever is nearer to the trouble has yet to mend it."""
         now_s = self._job.clock.monotonic_s()
-        if found.verdict is Verdict.WAIT and self._deferred_s is None:
+        if found.verdict is SourceVerdict.WAIT and self._deferred_s is None:
             self._deferred_s = now_s
-        if found.verdict is Verdict.STAY:
+        if found.verdict is SourceVerdict.STAY:
             self._deferred_s = None
             return None
         if self._deferred_s is not None and now_s - self._deferred_s < DEFER_S * (1 + found.target):
@@ -289,7 +289,7 @@ class Pump:
 
     def _inquire(self, margin_bytes: int) -> None:
         job, now_s = self._job, self._job.clock.monotonic_s()
-        self._inquiry = Inquiry(
+        self._inquiry = SourceInquiry(
             job.ask,
             self._entry.source,
             [each.source for each in job.ledger.above(self._entry, now_s)[:MOST_ASKED]],
@@ -298,7 +298,7 @@ class Pump:
             margin_bytes=margin_bytes,
         )
 
-    def _found(self) -> Found | None:
+    def _found(self) -> InquiryAnswer | None:
         """What the inquiry has found, which ends it."""
         found = None if self._inquiry is None else self._inquiry.poll()
         if found is not None:

@@ -57,7 +57,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Progress:
+class FetchProgress:
     """How far a transfer is. The finish is None as long as nothing moves."""
 
     offset_bytes: int
@@ -67,7 +67,7 @@ class Progress:
     source: str
 
 
-class Log:
+class FetchLog:
     """Collects what a report will say."""
 
     def __init__(self) -> None:

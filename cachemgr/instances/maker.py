@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachemgr.instances.context import attach, checked_context
-from cachemgr.instances.making import Order, hand_over, make
+from cachemgr.instances.making import BuildOrder, hand_over, make
 from cachemgr.instances.methods import choose
 from cachemgr.instances.mounts import carry_out
 from cachemgr.instances.removal import remove
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from cachemgr.base.disk import Disk
     from cachemgr.instances.kernel import Mounter
     from cachemgr.instances.methods import Abilities
-    from cachemgr.pool.instance_book import Wish
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.instance_book import InstanceWish
+    from cachemgr.pool.records import PoolImage
 
 VIRTUAL_DISKS = ("raw", "qcow2")
 
@@ -38,16 +38,16 @@ class InstanceMaker:
         self._mounter = mounter
         self._mounts_itself = mounts_itself
 
-    def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+    def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
         return choose(image.format, self._abilities, wanted, is_writable=is_writable)
 
-    def taken_bytes(self, method: str, image: Image) -> int:
+    def taken_bytes(self, method: str, image: PoolImage) -> int:
         return image.size_bytes if method == "copy" else 0
 
-    def make(self, wish: Wish, image_path: str, folder: str) -> instance_book.Made:
+    def make(self, wish: InstanceWish, image_path: str, folder: str) -> instance_book.MadeInstance:
         # First what a user can have got wrong, then what takes time.
         context = checked_context(wish.context) if wish.context else None
-        order = Order(
+        order = BuildOrder(
             image_path=image_path,
             image_format=wish.image.format,
             size_bytes=wish.image.size_bytes,
@@ -66,7 +66,9 @@ class InstanceMaker:
         if self._mounts_itself:
             carry_out(mounts, pool=self._pool, mounter=self._mounter)
             mounts = ()
-        return instance_book.Made(path=made.path, mounts=tuple(each.encode() for each in mounts), seed=seed)
+        return instance_book.MadeInstance(
+            path=made.path, mounts=tuple(each.encode() for each in mounts), seed=seed
+        )
 
     def hand_over(self, folder: str, other: str) -> None:
         hand_over(self._disk, folder, other)

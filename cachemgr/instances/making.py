@@ -32,7 +32,7 @@ MADE_BEFORE = ".disk.made"
 
 
 @dataclass(frozen=True)
-class Made:
+class BuiltInstance:
     """An instance: ready once root has carried out its mounts.
 
     Whoever opens it must name `format` and not guess it: a guest can write another format's
@@ -45,7 +45,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Order:
+class BuildOrder:
     """What is to be made of what, for whom."""
 
     image_path: str
@@ -58,7 +58,7 @@ class Order:
     """Told how many bytes are copied, again and again; what it raises ends the making."""
 
 
-def make(disk: Disk, method: str, order: Order) -> Made:
+def make(disk: Disk, method: str, order: BuildOrder) -> BuiltInstance:
     """Make an instance, or finish what a crash left of it, or find it complete."""
     if method not in METHODS:
         raise BadRequest(f"there is no method {method!r}: choose one of {', '.join(METHODS)}")
@@ -81,10 +81,10 @@ def make(disk: Disk, method: str, order: Order) -> Made:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoRoom(f"{what} failed: {error.strerror}; remove instances or images") from error
         raise DiskFailed(f"{what} failed: {error.strerror} ({error.filename})") from error
-    return Made(path, row.gives.get(order.image_format, order.image_format), mounts)
+    return BuiltInstance(path, row.gives.get(order.image_format, order.image_format), mounts)
 
 
-def _checked_size(disk: Disk, method: str, order: Order) -> int:
+def _checked_size(disk: Disk, method: str, order: BuildOrder) -> int:
     """How large a disk the image describes; refuses what would make a hypervisor read the node's files."""
     if order.image_format == "folder":
         return 0
@@ -105,7 +105,7 @@ def _checked_size(disk: Disk, method: str, order: Order) -> int:
     return found.virtual_bytes
 
 
-def _confine(disk: Disk, method: str, order: Order) -> None:
+def _confine(disk: Disk, method: str, order: BuildOrder) -> None:
     """Let nobody but the job's user into the folder.
 
     Its name can be guessed, and a mounted tree shows a private image to whoever reaches it.
@@ -118,7 +118,7 @@ def _confine(disk: Disk, method: str, order: Order) -> None:
             raise
 
 
-def _file(disk: Disk, method: str, order: Order, virtual_bytes: int) -> str:
+def _file(disk: Disk, method: str, order: BuildOrder, virtual_bytes: int) -> str:
     path, new = f"{order.folder}/{DISK}", f"{order.folder}/{NEW}"
     if disk.exists(path):
         return path
@@ -149,7 +149,7 @@ def _write(disk: Disk, path: str, mode: int, pieces: list[tuple[int, bytes]]) ->
         handle.close()
 
 
-def _copy(disk: Disk, order: Order, path: str, mode: int) -> None:
+def _copy(disk: Disk, order: BuildOrder, path: str, mode: int) -> None:
     """All bytes; what is zero stays a hole, as most of a raw image is."""
     source = disk.open(order.image_path)
     try:
@@ -162,7 +162,7 @@ def _copy(disk: Disk, order: Order, path: str, mode: int) -> None:
         source.close()
 
 
-def _copy_bytes(source: Handle, target: Handle, order: Order) -> None:
+def _copy_bytes(source: Handle, target: Handle, order: BuildOrder) -> None:
     zeros = bytes(CHUNK_BYTES)
     for offset in range(0, order.size_bytes, CHUNK_BYTES):
         wanted_bytes = min(CHUNK_BYTES, order.size_bytes - offset)
@@ -183,7 +183,7 @@ def hand_over(disk: Disk, folder: str, other: str) -> None:
     disk.rename(f"{folder}/{DISK}", f"{other}/{MADE_BEFORE}")
 
 
-def _mount_points(disk: Disk, method: str, order: Order) -> tuple[str, tuple[Mount, ...]]:
+def _mount_points(disk: Disk, method: str, order: BuildOrder) -> tuple[str, tuple[Mount, ...]]:
     """Empty folders or files, and what root is to mount there."""
     root, lower = f"{order.folder}/{TREE}", f"{order.folder}/{LOWER}"
     if method == "readonly":

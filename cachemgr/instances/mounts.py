@@ -16,7 +16,7 @@ import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, InUse, NotAllowed, Unsuitable
 from cachemgr.instances import kernel
 from cachemgr.instances.walk import entered, held, opened
 
@@ -227,7 +227,7 @@ def _check_same(mount: _Checked, here: MountPoint, source_fd: int, target_fd: in
         wanted = {name for name, flag in OPTIONS.items() if mount.flags & flag}
         is_same = here.kind == mount.kind and wanted <= set(here.options)
     if not is_same:
-        raise Busy(f"{here.path} already shows something else: remove the instance first")
+        raise InUse(f"{here.path} already shows something else: remove the instance first")
 
 
 def _mount_of(fd: int, parent_fd: int, mounter: Mounter) -> MountPoint | None:

@@ -7,7 +7,7 @@ import os
 import stat
 from contextlib import suppress
 
-from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, InUse, NotAllowed, NotInPool
 from cachemgr.instances.context import FOLDER, SEED
 from cachemgr.instances.making import MADE_BEFORE, NEW
 from cachemgr.instances.mounts import DISK, INSTANCE, LOWER, TREE
@@ -35,7 +35,7 @@ def remove(mounter: Mounter, folder: str, *, pool: str) -> None:
     """
     undo(mounter, folder, pool=pool)
     try:
-        with suppress(Missing), opened(folder, is_folder=True) as folder_fd:
+        with suppress(NotInPool), opened(folder, is_folder=True) as folder_fd:
             for name in PARTS:
                 if name in (DISK, NEW, MADE_BEFORE):
                     empty(folder_fd, name)
@@ -84,7 +84,7 @@ def undo(mounter: Mounter, folder: str, *, pool: str) -> int:
         if not paths:
             return done
         if len(paths) > MOST_UNMOUNTS:
-            raise Busy(f"{len(paths)} mounts lie below {folder}: unmount them by hand, the deepest first")
+            raise InUse(f"{len(paths)} mounts lie below {folder}: unmount them by hand, the deepest first")
         for path in paths:
             try:
                 _unmount(mounter, path)
@@ -96,7 +96,7 @@ def undo(mounter: Mounter, folder: str, *, pool: str) -> int:
         return done
     if isinstance(failure, OSError) and failure.errno in (errno.EPERM, errno.EACCES):
         raise NotAllowed(f"{left[0]} is mounted: {BY_ROOT}") from failure
-    raise Busy(f"{left[0]} cannot be unmounted: {failure}; unmount it by hand") from failure
+    raise InUse(f"{left[0]} cannot be unmounted: {failure}; unmount it by hand") from failure
 
 
 def _mounted_below(mounter: Mounter, folder: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
-from cachemgr.base.errors import Busy
+from cachemgr.base.errors import InUse
 
 ROUNDS = 64
 """How often the folder may turn out not to be empty because somebody still writes to it."""
@@ -37,14 +37,14 @@ def remove_tree(parent_fd: int, name: str) -> None:
         return
     try:
         if _mount_of(top_fd) != _mount_of(parent_fd):
-            raise Busy(f"something is mounted on {name}: unmount it first")
+            raise InUse(f"something is mounted on {name}: unmount it first")
         for _ in range(ROUNDS):
             names = os.listdir(top_fd)
             if not names:
                 break
             _empty(top_fd, names)
         else:
-            raise Busy(f"{name} fills as fast as it is emptied: end the job's processes first")
+            raise InUse(f"{name} fills as fast as it is emptied: end the job's processes first")
     finally:
         os.close(top_fd)
     _remove_folder(parent_fd, name)
@@ -69,7 +69,7 @@ def _empty(top_fd: int, waiting: list[str]) -> None:
             continue
         try:
             if _mount_of(fd) != mount:
-                raise Busy(f"something is mounted on {name}: unmount it first")
+                raise InUse(f"something is mounted on {name}: unmount it first")
             for inner in _unlink_files(fd):
                 moves = _move_up(fd, inner, top_fd, moves)
                 waiting.append(_moved(moves))

@@ -10,7 +10,7 @@ import os
 import stat
 from contextlib import contextmanager
 
-from cachemgr.base.errors import BadRequest, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, NotAllowed, NotInPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def step(folder_fd: int, name: str, *, is_folder: bool | None) -> int:
     try:
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder_fd)
     except FileNotFoundError as error:
-        raise Missing(
+        raise NotInPool(
             f"{os.readlink(held(folder_fd))}/{name} does not exist: make the instance first"
         ) from error
     mode = os.fstat(fd).st_mode

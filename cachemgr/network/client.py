@@ -1,6 +1,6 @@
 """Asking the daemon: for the command, and for every program that may import a library.
 
-Hooks use `hook`, which starts faster and knows three verbs.
+Hooks use `hook`, which starts faster and knows a few verbs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, NoDaemon, by_code
+from cachemgr.protocol import VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ RECEIVED_BYTES = 256 << 10
 AGAIN = "look at its log, and ask again"
 
 
-class Client:
+class DaemonClient:
     """One connection to a daemon: ask as often as needed, one thing at a time."""
 
     def __init__(
@@ -66,7 +67,7 @@ class Client:
             raise NoDaemon(f"no daemon answers at {path} ({reason}): start cachemgr.service") from error
         return made
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> DaemonClient:
         return self
 
     def __exit__(
@@ -93,7 +94,7 @@ class Client:
         given = {name: value for name, value in (fields or {}).items() if value is not None}
         if on_progress is not None:
             given["wait"] = True
-        line = json.dumps({"v": 1, "do": verb, **given}).encode() + b"\n"
+        line = json.dumps({"v": VERSION, "do": verb, **given}).encode() + b"\n"
         self._send(line, descriptors)
         while True:
             answer = self._receive(timeout_s if on_progress is None else PROGRESS_S)
@@ -123,10 +124,9 @@ class Client:
         except OSError as error:
             raise BadRequest(f"{path} cannot be opened: {error.strerror}") from error
         try:
-            uri = f"file://{quote(full)}"
-            return self.ask(
-                "add", {"uri": uri, **(fields or {})}, on_progress=on_progress, descriptors=[descriptor]
-            )
+            # The fields of an `AddRequest`.
+            wanted = {"uri": f"file://{quote(full)}", **(fields or {})}
+            return self.ask("add", wanted, on_progress=on_progress, descriptors=[descriptor])
         finally:
             os.close(descriptor)
 

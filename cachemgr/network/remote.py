@@ -11,7 +11,7 @@ import socket
 
 from cachemgr.base.errors import BadRequest, NoDaemon
 from cachemgr.network import channel
-from cachemgr.network.client import AGAIN, Client
+from cachemgr.network.client import AGAIN, DaemonClient
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ AWAY = {
 }
 
 
-class RemoteClient(Client):
+class RemoteClient(DaemonClient):
     """One connection to a daemon at HOST:PORT, as the pool's own user.
 
     `node` is the name of the node that is meant: one that knows itself to be another refuses.

@@ -16,8 +16,8 @@ from cachemgr.base.disk import BESIDE
 from cachemgr.base.errors import CacheError, DiskFailed, PoolDamaged
 from cachemgr.base.steady import past_s
 from cachemgr.pool import ingest, instance_book, pins, room
+from cachemgr.pool.held import PROMISED_FILE
 from cachemgr.pool.layout import FOLDERS, disk_errors
-from cachemgr.pool.promised import FILE
 from cachemgr.pool.records import (
     MOST_BYTES,
     decode_alias,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cachemgr.pool.instance_book import Maker
-    from cachemgr.pool.pool import Pool
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.records import PoolImage
 
 BLOCK_BYTES = 1 << 20
 OUR_FILES = {
@@ -43,7 +43,7 @@ OUR_FILES = {
     "lock",
     "pool.json",
     "clock.json",
-    FILE,
+    PROMISED_FILE,
     "index.sqlite",
     "index.sqlite-wal",
     "index.sqlite-shm",
@@ -53,7 +53,7 @@ EXPIRED_PIN = "an expired pin of "
 
 
 @dataclass(frozen=True)
-class Finding:
+class PoolFinding:
     """One thing that is not as it should be.
 
     `is_ordinary`: time brings it, nothing went wrong, and it is tidied up in passing.
@@ -66,7 +66,7 @@ class Finding:
     is_ordinary: bool = False
 
 
-def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
+def check(pool: ImagePool, maker: Maker, *, fix: bool) -> list[PoolFinding]:
     """What is wrong with the pool's folders; mended, if asked, as far as that is safe."""
     found = []
     for key in instance_book.leftovers(pool):
@@ -76,11 +76,13 @@ def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
         except CacheError as error:
             remedy = str(error)  # one that only root can remove keeps nothing else from being mended
         path = pool.layout.instance(key)
-        found.append(Finding("an instance that nobody uses", path, remedy, is_fixed))
+        found.append(PoolFinding("an instance that nobody uses", path, remedy, is_fixed))
     if fix:
         for key in ingest.drop_stale(pool):
             path = pool.layout.ingest(key)
-            found.append(Finding("an ingest that nobody wants any more", path, "remove it", is_fixed=True))
+            found.append(
+                PoolFinding("an ingest that nobody wants any more", path, "remove it", is_fixed=True)
+            )
     # Looked at before the lock is taken, because taking it may mend this.
     with pool.changing("checking the pool"):
         for part in (_strangers, _trash, _images, _pins, _ingests, _aliases, _index):
@@ -88,7 +90,9 @@ def check(pool: Pool, maker: Maker, *, fix: bool) -> list[Finding]:
     return found
 
 
-def _gathered(part: Callable[[Pool, bool], Iterator[Finding]], pool: Pool, fix: bool) -> list[Finding]:
+def _gathered(
+    part: Callable[[ImagePool, bool], Iterator[PoolFinding]], pool: ImagePool, fix: bool
+) -> list[PoolFinding]:
     """What one part finds; what belongs to another user ends that part, and no other."""
     found = []
     try:
@@ -100,11 +104,13 @@ def _gathered(part: Callable[[Pool, bool], Iterator[Finding]], pool: Pool, fix: 
             raise
         remedy = "give it to the pool's user with `chown -R`, and check again"
         path = str(cause.filename or pool.layout.root)
-        found.append(Finding("out of reach for the pool's user", path, remedy, is_fixed=False))
+        found.append(PoolFinding("out of reach for the pool's user", path, remedy, is_fixed=False))
     return found
 
 
-def check_contents(pool: Pool, *, fix: bool, on_bytes: Callable[[int], None] | None = None) -> list[Finding]:
+def check_contents(
+    pool: ImagePool, *, fix: bool, on_bytes: Callable[[int], None] | None = None
+) -> list[PoolFinding]:
     """Read every image and compare its digest. `on_bytes` is told of each block read."""
     found = []
     for image in pool.images():
@@ -129,11 +135,11 @@ def check_contents(pool: Pool, *, fix: bool, on_bytes: Callable[[int], None] | N
         finally:
             file.release()
         if is_there:
-            found.append(Finding(f"wrong bytes: their sha256 is {digest}", path, "remove the image", fix))
+            found.append(PoolFinding(f"wrong bytes: their sha256 is {digest}", path, "remove the image", fix))
     return found
 
 
-def hide(pool: Pool, image: Image) -> None:
+def hide(pool: ImagePool, image: PoolImage) -> None:
     """Let nobody find an image whose bytes are wrong; delete it if no instance uses it."""
     folder = pool.layout.image(image.digest)
     if not pool.disk.exists(f"{folder}/image.json"):
@@ -147,7 +153,7 @@ def hide(pool: Pool, image: Image) -> None:
         room.discard(pool, folder, f"damaged-{image.digest}")
 
 
-def _strangers(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _strangers(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     """What nobody of ours made, and drafts of small files whose writers are dead."""
     places = [
         pool.layout.root,
@@ -160,12 +166,14 @@ def _strangers(pool: Pool, fix: bool) -> Iterator[Finding]:
             if draft and not pool.disk.is_process(int(draft[1])):
                 if fix:
                     pool.disk.remove(path)
-                yield Finding("a draft whose writer died", path, "remove it", fix)
+                yield PoolFinding("a draft whose writer died", path, "remove it", fix)
             elif not draft and not _is_ours(pool, place, name):
-                yield Finding("not of this pool", path, "look at it and move it elsewhere", is_fixed=False)
+                yield PoolFinding(
+                    "not of this pool", path, "look at it and move it elsewhere", is_fixed=False
+                )
 
 
-def _is_ours(pool: Pool, place: str, name: str) -> bool:
+def _is_ours(pool: ImagePool, place: str, name: str) -> bool:
     if place == pool.layout.root:
         return name in OUR_FILES or name == "lost+found"
     if place == pool.layout.folder("aliases"):
@@ -175,14 +183,14 @@ def _is_ours(pool: Pool, place: str, name: str) -> bool:
     return is_ingest_key(name) if place == pool.layout.folder("ingest") else digest_of(name) is not None
 
 
-def _trash(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _trash(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     for name in pool.disk.names(pool.layout.folder("trash")):
         if fix:
             pool.disk.remove_all(pool.layout.trash(name))
-        yield Finding("a deletion that a crash stopped", pool.layout.trash(name), "finish it", fix)
+        yield PoolFinding("a deletion that a crash stopped", pool.layout.trash(name), "finish it", fix)
 
 
-def _images(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _images(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     for digest in pool.disk.names(pool.layout.folder("images")):
         if digest_of(digest) is None:
             continue
@@ -195,10 +203,10 @@ def _images(pool: Pool, fix: bool) -> Iterator[Finding]:
         if fix and may_go:
             room.discard(pool, folder, f"damaged-{digest}")
         remedy = "remove it" if may_go else "an instance uses it: remove it when that is released"
-        yield Finding(fault, folder, remedy, fix and may_go)
+        yield PoolFinding(fault, folder, remedy, fix and may_go)
 
 
-def _fault_of(pool: Pool, digest: str, folder: str) -> str | None:
+def _fault_of(pool: ImagePool, digest: str, folder: str) -> str | None:
     """What is wrong with an image's folder, but for its bytes."""
     disk = pool.disk
     if disk.exists(f"{folder}/damaged.json"):
@@ -217,7 +225,7 @@ def _fault_of(pool: Pool, digest: str, folder: str) -> str | None:
     return None
 
 
-def _image_drafts(pool: Pool, folder: str, fix: bool) -> Iterator[Finding]:
+def _image_drafts(pool: ImagePool, folder: str, fix: bool) -> Iterator[PoolFinding]:
     for name in pool.disk.names(folder):
         path = f"{folder}/{name}"
         draft = BESIDE.fullmatch(name)
@@ -225,12 +233,12 @@ def _image_drafts(pool: Pool, folder: str, fix: bool) -> Iterator[Finding]:
         if name in room.SCAFFOLD or is_dead:
             if fix:
                 pool.disk.remove(path)
-            yield Finding("what is left of an ingest", path, "remove it", fix)
+            yield PoolFinding("what is left of an ingest", path, "remove it", fix)
         elif name not in IMAGE_FILES and draft is None:
-            yield Finding("not of this pool", path, "look at it and move it elsewhere", is_fixed=False)
+            yield PoolFinding("not of this pool", path, "look at it and move it elsewhere", is_fixed=False)
 
 
-def _pins(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _pins(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     """Pins that cannot be read, have expired, or are of an instance that is gone."""
     now_s = past_s(pool.clock)
     for place in ("images", "ingest"):
@@ -245,10 +253,10 @@ def _pins(pool: Pool, fix: bool) -> Iterator[Finding]:
                 fault = _fault_of_pin(pool, path, file, now_s)
                 if fault is None or (fix and not _remove_pin(pool, path, file, now_s)):
                     continue
-                yield Finding(fault, path, "remove it", fix, is_ordinary=fault.startswith(EXPIRED_PIN))
+                yield PoolFinding(fault, path, "remove it", fix, is_ordinary=fault.startswith(EXPIRED_PIN))
 
 
-def _remove_pin(pool: Pool, path: str, file: str, now_s: int) -> bool:
+def _remove_pin(pool: ImagePool, path: str, file: str, now_s: int) -> bool:
     """Remove a pin, unless it was renewed meanwhile or is gone."""
     try:
         lock = pool.disk.lock(path.rpartition("/pins/")[0], is_shared=False, waits=True)
@@ -264,7 +272,7 @@ def _remove_pin(pool: Pool, path: str, file: str, now_s: int) -> bool:
     return True
 
 
-def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
+def _fault_of_pin(pool: ImagePool, path: str, file: str, now_s: int) -> str | None:
     draft = BESIDE.fullmatch(file)
     if draft:
         return None if pool.disk.is_process(int(draft[1])) else "a draft whose writer died"
@@ -287,7 +295,7 @@ def _fault_of_pin(pool: Pool, path: str, file: str, now_s: int) -> str | None:
     return None
 
 
-def _ingests(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _ingests(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     for key in filter(is_ingest_key, pool.disk.names(pool.layout.folder("ingest"))):
         folder = pool.layout.ingest(key)
         found = None
@@ -302,10 +310,10 @@ def _ingests(pool: Pool, fix: bool) -> Iterator[Finding]:
         if fix:
             room.discard(pool, folder, f"ingest-{key}")
             pool.index.give_back(f"ingest:{key}")
-        yield Finding(found, folder, "remove it", fix)
+        yield PoolFinding(found, folder, "remove it", fix)
 
 
-def _aliases(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _aliases(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     """Aliases that cannot be read, have expired, or stand for what is not here."""
     folder = pool.layout.folder("aliases")
     now_s = past_s(pool.clock)
@@ -328,10 +336,10 @@ def _aliases(pool: Pool, fix: bool) -> Iterator[Finding]:
             continue
         if fix:
             pool.disk.remove(path)
-        yield Finding(fault, path, "remove it", fix, is_ordinary=is_ordinary)
+        yield PoolFinding(fault, path, "remove it", fix, is_ordinary=is_ordinary)
 
 
-def _index(pool: Pool, fix: bool) -> Iterator[Finding]:
+def _index(pool: ImagePool, fix: bool) -> Iterator[PoolFinding]:
     """The index against the folders, as they are after what was mended."""
     entries, taken = room.scan(pool)
     there = {entry.key: entry.size_bytes for entry in entries}
@@ -342,10 +350,10 @@ def _index(pool: Pool, fix: bool) -> Iterator[Finding]:
     if fix:
         room.rescan(pool)
     about = f"an index that differs from the folders, {len(wrong)} times, first at {wrong[0][0]}"
-    yield Finding(about, pool.layout.index, "make it anew", fix)
+    yield PoolFinding(about, pool.layout.index, "make it anew", fix)
 
 
-def _is_in_use(pool: Pool, digest: str) -> bool:
+def _is_in_use(pool: ImagePool, digest: str) -> bool:
     """Whether an instance is built on it."""
     found = pins.read_pins(pool.disk, pool.layout.image(digest))
     return any(
@@ -354,7 +362,7 @@ def _is_in_use(pool: Pool, digest: str) -> bool:
     )
 
 
-def _hashed(pool: Pool, digest: str, on_bytes: Callable[[int], None] | None) -> str | None:
+def _hashed(pool: ImagePool, digest: str, on_bytes: Callable[[int], None] | None) -> str | None:
     """The digest of what is there; None if it goes away meanwhile."""
     sha256 = hashlib.sha256()
     with disk_errors(f"reading image {digest[:12]}"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachemgr.base.errors import Missing
+from cachemgr.base.errors import NotInPool
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import digest_of
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from cachemgr.base.disk import Handle
-    from cachemgr.pool.pool import Pool
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.records import PoolImage
 
     class Arriving(Protocol):
         """Who writes an ingest."""
@@ -37,7 +37,7 @@ class PoolHoldings:
     what those note on the disk is coarser, and a chain of nodes would wait for it at each.
     """
 
-    def __init__(self, pool: Pool, writer_of: Callable[[str], Arriving | None]) -> None:
+    def __init__(self, pool: ImagePool, writer_of: Callable[[str], Arriving | None]) -> None:
         self._pool = pool
         self._writer_of = writer_of
 
@@ -52,12 +52,12 @@ class PoolHoldings:
 class HeldImage:
     """An image of the pool, open for reading until it is closed, whatever becomes of it."""
 
-    def __init__(self, pool: Pool, digest: str, writer_of: Callable[[str], Arriving | None]) -> None:
+    def __init__(self, pool: ImagePool, digest: str, writer_of: Callable[[str], Arriving | None]) -> None:
         self._pool = pool
         self._digest = digest
         self._writer_of = writer_of
         self._data: Handle | None = None
-        self._image: Image | None = None
+        self._image: PoolImage | None = None
         self._is_whole = False
 
     def find(self) -> bool:
@@ -102,7 +102,7 @@ class HeldImage:
             return ingest.arrived_bytes()
         # All of it is here or it is gone; another file may have taken the place of what was open.
         if not self.find():
-            raise Missing(f"image {self._digest[:12]} is not arriving any more")
+            raise NotInPool(f"image {self._digest[:12]} is not arriving any more")
         return self.size_bytes if self._is_whole or offset is not None else 0
 
     def wait(self, offset: int, timeout_s: float) -> int:
@@ -121,7 +121,7 @@ class HeldImage:
 
     def read(self, offset: int, most: int) -> bytes:
         if self._data is None:
-            raise Missing(f"image {self._digest[:12]} was closed")
+            raise NotInPool(f"image {self._digest[:12]} was closed")
         with disk_errors(f"reading image {self._digest[:12]}"):
             return self._data.read_at(offset, most)
 
@@ -133,7 +133,7 @@ class HeldImage:
             self._data.close()
             self._data = None
 
-    def _found(self) -> Image:
+    def _found(self) -> PoolImage:
         if self._image is None:
-            raise Missing(f"image {self._digest[:12]} is not here")
+            raise NotInPool(f"image {self._digest[:12]} is not here")
         return self._image

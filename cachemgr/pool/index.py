@@ -13,7 +13,7 @@ import sqlite3
 import threading
 from contextlib import contextmanager, suppress
 
-from cachemgr.pool.policies import Entry
+from cachemgr.pool.policies import PolicyEntry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
         def open(self, boot_id: str) -> bool:
             """Whether what it holds can be believed; otherwise `refill` comes next."""
 
-        def refill(self, boot_id: str, entries: Iterable[Entry], taken: dict[str, int]) -> None: ...
+        def refill(self, boot_id: str, entries: Iterable[PolicyEntry], taken: dict[str, int]) -> None: ...
 
-        def put(self, entry: Entry) -> None: ...
+        def put(self, entry: PolicyEntry) -> None: ...
 
         def drop(self, key: str) -> None: ...
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
         def used_bytes(self) -> int: ...
 
-        def entries(self) -> list[Entry]: ...
+        def entries(self) -> list[PolicyEntry]: ...
 
         def close(self) -> None: ...
 
@@ -105,7 +105,7 @@ class SqliteIndex:
             except sqlite3.DatabaseError:
                 return False
 
-    def refill(self, boot_id: str, entries: Iterable[Entry], taken: dict[str, int]) -> None:
+    def refill(self, boot_id: str, entries: Iterable[PolicyEntry], taken: dict[str, int]) -> None:
         """Make the index anew; called with the pool's lock held.
 
         As a new file: what others have open is never changed under them, and they see by
@@ -128,7 +128,7 @@ class SqliteIndex:
                     do(TAKE, (what, size_bytes))
                 do("INSERT INTO about VALUES (?)", (boot_id,))
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: PolicyEntry) -> None:
         with self._guard, self._change() as do:
             do(DROP, (entry.key,))
             do(PUT, _row(entry))
@@ -158,11 +158,13 @@ class SqliteIndex:
         with self._guard:
             return int(self._rows("SELECT bytes FROM total")[0][0])
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[PolicyEntry]:
         with self._guard:
             rows = self._rows("SELECT * FROM image ORDER BY key")
         return [
-            Entry(key=key, size_bytes=size, added_s=added, uses=uses, last_use_s=last, expires_s=expires)
+            PolicyEntry(
+                key=key, size_bytes=size, added_s=added, uses=uses, last_use_s=last, expires_s=expires
+            )
             for key, size, added, uses, last, expires in rows
         ]
 
@@ -229,5 +231,5 @@ class SqliteIndex:
             raise
 
 
-def _row(entry: Entry) -> tuple[str, int, int, int, int, int | None]:
+def _row(entry: PolicyEntry) -> tuple[str, int, int, int, int, int | None]:
     return (entry.key, entry.size_bytes, entry.added_s, entry.uses, entry.last_use_s, entry.expires_s)

@@ -14,19 +14,29 @@ import threading
 from contextlib import closing, suppress
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import Busy, CacheError, Cancelled, Missing, PoolDamaged, WrongBytes
+from cachemgr.base.errors import CacheError, Cancelled, InUse, NotInPool, PoolDamaged, WrongBytes
 from cachemgr.base.steady import past_s
 from cachemgr.pool import pins, room
+from cachemgr.pool.files import readable
 from cachemgr.pool.layout import disk_errors
-from cachemgr.pool.records import MOST_BYTES, Alias, Image, decode, decode_image, encode, file_name
+from cachemgr.pool.records import (
+    MOST_BYTES,
+    Alias,
+    PoolImage,
+    decode,
+    decode_image,
+    encode,
+    file_name,
+    is_ingest_key,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cachemgr.base.disk import Disk, Handle, Lock
+    from cachemgr.pool.files import PoolFiles
     from cachemgr.pool.hashing import Hasher
-    from cachemgr.pool.pool import Pool
 
 # After so many bytes they are synced and a crash costs no more than that.
 CHECKPOINT_BYTES = 256 << 20
@@ -42,7 +52,7 @@ HEAD_BYTES = 72 << 10
 class Ingest:
     """An image that is arriving. Anybody may look at it; one at a time may write."""
 
-    def __init__(self, pool: Pool, key: str, image: Image) -> None:
+    def __init__(self, pool: PoolFiles, key: str, image: PoolImage) -> None:
         self.pool = pool
         self.key = key
         self.image = image
@@ -58,22 +68,22 @@ class Ingest:
             return valid_bytes(self.pool.disk, self.folder)
 
     def is_there(self) -> bool:
-        return self.pool.ingest(self.key) is not None
+        return ingest_of(self.pool, self.key) is not None
 
     def writer(self, hasher: Hasher) -> Writer | None:
-        """The right to write, if nobody has it; `Missing` if the ingest is over."""
+        """The right to write, if nobody has it; `NotInPool` if the ingest is over."""
         disk = self.pool.disk
         with disk_errors(f"opening the ingest of {self.image.short}"):
             path = f"{self.folder}/writer"
             try:
                 lock = disk.lock(path, is_shared=False, waits=False)
             except FileNotFoundError as error:
-                raise Missing(f"image {self.image.short} is not arriving any more") from error
+                raise NotInPool(f"image {self.image.short} is not arriving any more") from error
             if lock is None:
                 return None
             try:
                 if not lock.is_of(path) or not self.is_there():
-                    raise Missing(f"image {self.image.short} is not arriving any more")
+                    raise NotInPool(f"image {self.image.short} is not arriving any more")
                 return Writer(self, lock, hasher)
             except BaseException:
                 lock.release()
@@ -192,7 +202,7 @@ class Writer:
         names_expire_s: int | None = None,
         names_uid: int | None = None,
         promised: str = "",
-    ) -> Image:
+    ) -> PoolImage:
         """Make the image visible, if its size and digest are right; it stays so from then on.
 
         `promised` is the digest of what is not kept under it while it arrives.
@@ -225,7 +235,7 @@ class Writer:
             data.set_mode(image.data_mode)
             self._sync()
             replace_file(disk, f"{ingest.folder}/image.json", encode(image), mode=0o644)
-        with self.pool.changing(f"committing image {image.short}"):
+        with room.changing(self.pool, f"committing image {image.short}"):
             self._make_visible(image)
             for name in names:
                 self.pool.add_alias(Alias(name, digest, names_expire_s, names_uid))
@@ -235,7 +245,7 @@ class Writer:
     def abandon(self) -> None:
         """Give up: nothing of it stays."""
         try:
-            with self.pool.changing(f"dropping the ingest of {self.ingest.image.short}"):
+            with room.changing(self.pool, f"dropping the ingest of {self.ingest.image.short}"):
                 drop(self.ingest)
         finally:
             self.close()
@@ -254,7 +264,7 @@ class Writer:
         finally:
             self.close()
 
-    def _make_visible(self, image: Image) -> None:
+    def _make_visible(self, image: PoolImage) -> None:
         pool, disk, layout = self.pool, self.pool.disk, self.pool.layout
         target = layout.image(image.digest)
         if self._is_whole(image.digest):
@@ -299,7 +309,7 @@ class Writer:
             both = pins.longer(pin, there[pin.owner]) if pin.owner in there else pin
             pins.write_pin(disk, target, both, is_durable=True)
 
-    def _as_now_recorded(self) -> Image:
+    def _as_now_recorded(self) -> PoolImage:
         """The image's record, which others may have changed since the ingest began."""
         path = f"{self.ingest.folder}/image.json"
         return decode_image(self.pool.disk.read(path, MOST_BYTES), path)
@@ -354,6 +364,25 @@ class Writer:
             self._grown.notify_all()
 
 
+def ingest_of(pool: PoolFiles, key: str) -> Ingest | None:
+    """What is arriving under that key."""
+    folder = pool.layout.ingest(key)
+    path = f"{folder}/image.json"
+    with disk_errors(f"reading {path}"):
+        try:
+            image = decode_image(pool.disk.read(path, MOST_BYTES), path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    return Ingest(pool, key, image)
+
+
+def ingests(pool: PoolFiles) -> list[Ingest]:
+    """All that is arriving."""
+    with disk_errors("listing what is arriving"):
+        keys = pool.disk.names(pool.layout.folder("ingest"))
+    return readable(lambda key: ingest_of(pool, key), filter(is_ingest_key, keys))
+
+
 def read_progress(disk: Disk, folder: str) -> tuple[int, int, str]:
     """Bytes that a power cut spares, bytes that a crash spares, and during which boot."""
     try:
@@ -381,30 +410,27 @@ def drop(ingest: Ingest, may_go: Callable[[], bool] = lambda: True) -> bool:
     return is_dropped
 
 
-def drop_stale(pool: Pool) -> list[str]:
+def drop_stale(pool: PoolFiles) -> list[str]:
     """Drop what is arriving for nobody: its lease is over and nobody writes it."""
-    stale = [ingest for ingest in pool.ingests() if _is_stale(ingest)]
+    stale = [ingest for ingest in ingests(pool) if _is_stale(ingest)]
     return [ingest.key for ingest in stale if drop_unwritten(ingest, _is_stale)]
 
 
-def cancel(pool: Pool, key: str, owner: str) -> None:
+def cancel(pool: PoolFiles, key: str, owner: str) -> None:
     """Withdraw one owner's interest in what is arriving; dropped once nobody has any."""
-    ingest = pool.ingest(key)
+    ingest = ingest_of(pool, key)
     if ingest is None:
-        raise Missing(f"nothing is arriving under {key[:12]}")
+        raise NotInPool(f"nothing is arriving under {key[:12]}")
     with disk_errors("removing a pin"):
         pins.remove_pin(pool.disk, ingest.folder, owner)
     if _is_unpinned(ingest) and not drop_unwritten(ingest, _is_unpinned) and _is_unpinned(ingest):
-        raise Busy(f"image {ingest.image.short} is being written: cancel its transfer")
+        raise InUse(f"image {ingest.image.short} is being written: cancel its transfer")
 
 
 def drop_unwritten(ingest: Ingest, may_go: Callable[[Ingest], bool]) -> bool:
     """Whether it was dropped: nobody writes it, and at the last moment it still may go."""
-    with ingest.pool.changing(f"dropping the ingest of {ingest.image.short}"):
-        try:
-            lock = ingest.pool.disk.lock(f"{ingest.folder}/writer", is_shared=False, waits=False)
-        except FileNotFoundError:
-            return False
+    with room.changing(ingest.pool, f"dropping the ingest of {ingest.image.short}"):
+        lock = room.writer_lock(ingest.pool, ingest.folder)
         if lock is None:
             return False
         try:

@@ -17,11 +17,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import Busy, Missing, PoolDamaged
+from cachemgr.base.errors import InUse, NotInPool, PoolDamaged
 from cachemgr.base.steady import past_s
 from cachemgr.pool import room
 from cachemgr.pool.layout import SEARCHABLE, disk_errors
-from cachemgr.pool.records import MOST_BYTES, Pin, checked_name, decode, encode, file_name, is_instance_key
+from cachemgr.pool.records import (
+    MOST_BYTES,
+    PoolPin,
+    checked_name,
+    decode,
+    encode,
+    file_name,
+    is_instance_key,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,19 +37,19 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from cachemgr.base.disk import Lock
-    from cachemgr.pool.pool import Pool
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.records import PoolImage
 
     class Maker(Protocol):
         """What makes and removes the files of an instance."""
 
-        def choose(self, image: Image, wanted: str | None, *, is_writable: bool) -> str:
+        def choose(self, image: PoolImage, wanted: str | None, *, is_writable: bool) -> str:
             """The method, or `Unsuitable` with what would work."""
 
-        def taken_bytes(self, method: str, image: Image) -> int:
+        def taken_bytes(self, method: str, image: PoolImage) -> int:
             """What this method takes of the pool's limit."""
 
-        def make(self, wish: Wish, image_path: str, folder: str) -> Made:
+        def make(self, wish: InstanceWish, image_path: str, folder: str) -> MadeInstance:
             """Fill the folder; what an earlier attempt left there may be in it."""
 
         def hand_over(self, folder: str, other: str) -> None:
@@ -55,10 +63,10 @@ MOST_MOVES = 20
 
 
 @dataclass(frozen=True)
-class Wish:
+class InstanceWish:
     """What is to be made, after everything about it was decided."""
 
-    image: Image
+    image: PoolImage
     method: str
     uid: int
     is_writable: bool
@@ -68,7 +76,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeInstance:
     """What was made: where the job finds it, what root has still to mount, its seed."""
 
     path: str
@@ -105,9 +113,9 @@ def key_of(owner: str, label: str) -> str:
 
 
 def make_instance(
-    pool: Pool,
+    pool: ImagePool,
     maker: Maker,
-    image: Image,
+    image: PoolImage,
     *,
     owner: str,
     label: str = "",
@@ -131,11 +139,11 @@ def make_instance(
         there = read_instance(pool, key_of(owner, label))
         if there is not None and there.is_ready and there.boot_id == pool.disk.boot_id():
             if there.digest != image.digest:
-                raise Busy(
+                raise InUse(
                     f"{owner} has an instance of image {there.digest[:12]} here already: release it first"
                 )
             if _was_moved(pool, there):
-                raise Busy(
+                raise InUse(
                     f"{owner} has one at {there.path} from before the pool was moved: release it first"
                 )
             return _renewed(pool, there, until_s)
@@ -155,7 +163,7 @@ def make_instance(
             is_ready=False,
             path="",
         )
-        wish = Wish(
+        wish = InstanceWish(
             image=image,
             method=chosen,
             uid=uid,
@@ -170,7 +178,7 @@ def make_instance(
             raise
 
 
-def renew(pool: Pool, key: str, until_s: int) -> bool:
+def renew(pool: ImagePool, key: str, until_s: int) -> bool:
     """Let an instance that is ready last until then, if it may still be used; whether it may."""
     folder = pool.layout.instance(key)
     with disk_errors(f"renewing instance {key}"):
@@ -187,34 +195,34 @@ def renew(pool: Pool, key: str, until_s: int) -> bool:
             lock.release()
 
 
-def remove_instances(pool: Pool, maker: Maker, owner: str, label: str | None = None) -> int:
+def remove_instances(pool: ImagePool, maker: Maker, owner: str, label: str | None = None) -> int:
     """Remove one of an owner's instances, or all of them; how many there were."""
     keys = [key_of(owner, label)] if label is not None else keys_of(pool, owner)
     return sum(remove_instance(pool, maker, key) for key in keys)
 
 
-def remove_instance(pool: Pool, maker: Maker, key: str) -> bool:
+def remove_instance(pool: ImagePool, maker: Maker, key: str) -> bool:
     """Whether there was one. What another process is just making is waited for."""
     return _remove_if(pool, maker, key, lambda instance: True)
 
 
-def remove_leftover(pool: Pool, maker: Maker, key: str) -> bool:
+def remove_leftover(pool: ImagePool, maker: Maker, key: str) -> bool:
     """Remove an instance if still nobody can be using it; whether it was removed."""
     return _remove_if(pool, maker, key, lambda instance: _is_over(pool, instance))
 
 
-def instances(pool: Pool) -> list[Instance]:
+def instances(pool: ImagePool) -> list[Instance]:
     """Every instance with a record, by key."""
     with disk_errors("listing the instances"):
         keys = pool.disk.names(pool.layout.folder("instances"))
         return [found for found in (read_instance(pool, key) for key in keys) if found is not None]
 
 
-def keys_of(pool: Pool, owner: str) -> list[str]:
+def keys_of(pool: ImagePool, owner: str) -> list[str]:
     return [each.key for each in instances(pool) if each.owner == owner]
 
 
-def read_instance(pool: Pool, key: str) -> Instance | None:
+def read_instance(pool: ImagePool, key: str) -> Instance | None:
     """The record of an instance; None without one, or with one that a power cut tore."""
     path = f"{pool.layout.instance(key)}/instance.json"
     try:
@@ -225,7 +233,7 @@ def read_instance(pool: Pool, key: str) -> Instance | None:
         return None
 
 
-def leftovers(pool: Pool) -> list[str]:
+def leftovers(pool: ImagePool) -> list[str]:
     """Instances that nobody can be using: of an earlier boot, or their lease is over.
 
     A folder whose instance is not ready counts if nobody holds its lock: its maker died.
@@ -235,7 +243,7 @@ def leftovers(pool: Pool) -> list[str]:
         return [key for key in keys if is_instance_key(key) and _is_left(pool, key)]
 
 
-def _is_left(pool: Pool, key: str) -> bool:
+def _is_left(pool: ImagePool, key: str) -> bool:
     instance = read_instance(pool, key)
     if not _is_over(pool, instance):
         return False
@@ -250,13 +258,13 @@ def _is_left(pool: Pool, key: str) -> bool:
     return True
 
 
-def _was_moved(pool: Pool, instance: Instance) -> bool:
+def _was_moved(pool: ImagePool, instance: Instance) -> bool:
     """Whether it was made when the pool lay elsewhere: its path, and what refers to it, are wrong."""
     root, inside, _ = instance.path.rpartition(f"/instances/{instance.key}/")
     return bool(inside) and os.path.realpath(root) != os.path.realpath(pool.layout.root)
 
 
-def _is_over(pool: Pool, instance: Instance | None) -> bool:
+def _is_over(pool: ImagePool, instance: Instance | None) -> bool:
     return (
         instance is None
         or not instance.is_ready
@@ -265,7 +273,7 @@ def _is_over(pool: Pool, instance: Instance | None) -> bool:
     )
 
 
-def _remove_if(pool: Pool, maker: Maker, key: str, may_go: Callable[[Instance | None], bool]) -> bool:
+def _remove_if(pool: ImagePool, maker: Maker, key: str, may_go: Callable[[Instance | None], bool]) -> bool:
     folder = pool.layout.instance(key)
     with disk_errors(f"removing instance {key}"):
         lock = _lock_there(pool, folder)
@@ -284,7 +292,7 @@ def _remove_if(pool: Pool, maker: Maker, key: str, may_go: Callable[[Instance | 
     return True
 
 
-def _start_over(pool: Pool, maker: Maker, key: str, there: Instance | None, folder: str) -> None:
+def _start_over(pool: ImagePool, maker: Maker, key: str, there: Instance | None, folder: str) -> None:
     """Take away what an earlier attempt, or a removal that died, left of an instance."""
     maker.remove(folder)
     if pool.disk.exists(f"{folder}/bytes"):
@@ -294,10 +302,15 @@ def _start_over(pool: Pool, maker: Maker, key: str, there: Instance | None, fold
 
 
 def _filled(
-    pool: Pool, maker: Maker, draft: Instance, wish: Wish, folder: str, made_before: Sequence[str]
+    pool: ImagePool,
+    maker: Maker,
+    draft: Instance,
+    wish: InstanceWish,
+    folder: str,
+    made_before: Sequence[str],
 ) -> Instance:
     _write(pool, draft, folder)
-    pin = Pin(
+    pin = PoolPin(
         owner=draft.pin_owner,
         kind="instance",
         uid=draft.uid,
@@ -315,14 +328,14 @@ def _filled(
     return ready
 
 
-def _reserve(pool: Pool, draft: Instance, folder: str, size_bytes: int) -> None:
+def _reserve(pool: ImagePool, draft: Instance, folder: str, size_bytes: int) -> None:
     with pool.changing(f"reserving bytes for a copy of image {draft.digest[:12]}"):
         room.make_room(pool, size_bytes, f"a full copy of image {draft.digest[:12]}")
         replace_file(pool.disk, f"{folder}/bytes", b"%d\n" % size_bytes, is_durable=False)
         pool.index.take(f"instance:{draft.key}", size_bytes)
 
 
-def _take_over(pool: Pool, maker: Maker, draft: Instance, folder: str, key: str) -> bool:
+def _take_over(pool: ImagePool, maker: Maker, draft: Instance, folder: str, key: str) -> bool:
     """Take the full copy of another instance with its bytes, and end that one; whether it had one.
 
     It is nobody's before it changes its folder: what a crash leaves of either is removed as usual.
@@ -351,12 +364,12 @@ def _take_over(pool: Pool, maker: Maker, draft: Instance, folder: str, key: str)
         lock.release()
 
 
-def _renewed(pool: Pool, instance: Instance, until_s: int) -> Instance:
+def _renewed(pool: ImagePool, instance: Instance, until_s: int) -> Instance:
     """The same instance, its lease extended, never shortened."""
     if until_s <= instance.expires_s:
         return instance
     longer = dataclasses.replace(instance, expires_s=until_s)
-    pin = Pin(
+    pin = PoolPin(
         owner=instance.pin_owner,
         kind="instance",
         uid=instance.uid,
@@ -368,7 +381,7 @@ def _renewed(pool: Pool, instance: Instance, until_s: int) -> Instance:
     return longer
 
 
-def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
+def _clear(pool: ImagePool, maker: Maker, instance: Instance, folder: str) -> None:
     """The way back: the copy, its bytes, the pin, the record, the folder."""
     if instance.is_ready:
         # From here on nobody is given it again.
@@ -384,7 +397,7 @@ def _clear(pool: Pool, maker: Maker, instance: Instance, folder: str) -> None:
     _remove_folder(pool, folder)
 
 
-def _clear_unknown(pool: Pool, maker: Maker, key: str, folder: str) -> None:
+def _clear_unknown(pool: ImagePool, maker: Maker, key: str, folder: str) -> None:
     """A folder without a record. Its pin, if it has one, ends by itself."""
     maker.remove(folder)
     if pool.disk.exists(f"{folder}/bytes"):
@@ -392,13 +405,13 @@ def _clear_unknown(pool: Pool, maker: Maker, key: str, folder: str) -> None:
     _remove_folder(pool, folder)
 
 
-def _give_back(pool: Pool, key: str, folder: str) -> None:
+def _give_back(pool: ImagePool, key: str, folder: str) -> None:
     with pool.changing("giving the bytes of a copy back"):
         pool.disk.remove(f"{folder}/bytes")
         pool.index.give_back(f"instance:{key}")
 
 
-def _remove_folder(pool: Pool, folder: str) -> None:
+def _remove_folder(pool: ImagePool, folder: str) -> None:
     for name in pool.disk.names(folder):
         if name != "instance.json":
             pool.disk.remove(f"{folder}/{name}")
@@ -407,13 +420,13 @@ def _remove_folder(pool: Pool, folder: str) -> None:
     pool.disk.remove_folder(folder)
 
 
-def _write(pool: Pool, instance: Instance, folder: str) -> None:
+def _write(pool: ImagePool, instance: Instance, folder: str) -> None:
     data = encode(dataclasses.asdict(instance))
     replace_file(pool.disk, f"{folder}/instance.json", data, is_durable=False)
 
 
 @contextmanager
-def _locked(pool: Pool, folder: str) -> Iterator[None]:
+def _locked(pool: ImagePool, folder: str) -> Iterator[None]:
     """The folder, made if missing, for this process alone."""
     for _ in range(MOST_MOVES):
         try:
@@ -421,7 +434,7 @@ def _locked(pool: Pool, folder: str) -> Iterator[None]:
         except FileExistsError:
             pass
         except FileNotFoundError as error:
-            raise Missing(f"the pool {pool.layout.root} has no folder for instances: run `init`") from error
+            raise NotInPool(f"the pool {pool.layout.root} has no folder for instances: run `init`") from error
         lock = _lock_there(pool, folder)
         if lock is None:
             continue
@@ -430,10 +443,10 @@ def _locked(pool: Pool, folder: str) -> Iterator[None]:
         finally:
             lock.release()
         return
-    raise Busy(f"the instance {folder} comes and goes too fast: try again")
+    raise InUse(f"the instance {folder} comes and goes too fast: try again")
 
 
-def _lock_there(pool: Pool, folder: str) -> Lock | None:
+def _lock_there(pool: ImagePool, folder: str) -> Lock | None:
     """An exclusive lock on what stands at that path when it is got; None if nothing does."""
     try:
         lock = pool.disk.lock(folder, is_shared=False, waits=True)

@@ -6,7 +6,7 @@ import errno
 import json
 from contextlib import contextmanager
 
-from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, Missing, PoolDamaged
+from cachemgr.base.errors import BadRequest, CacheError, DiskFailed, NotInPool, PoolDamaged
 from cachemgr.pool.policies import POLICIES
 from cachemgr.pool.records import MOST_BYTES, decode, file_name
 
@@ -23,7 +23,7 @@ SEARCHABLE = 0o711
 PRIVATE = 0o700
 
 
-class Layout:
+class PoolLayout:
     """The paths of one pool."""
 
     __slots__ = ("root",)
@@ -68,7 +68,7 @@ class Layout:
         return f"{self.root}/trash/{name}"
 
 
-class Settings:
+class PoolSettings:
     """What `init` was told of a pool: its limit and which image leaves first."""
 
     __slots__ = ("limit_bytes", "policy")
@@ -89,18 +89,18 @@ class Settings:
 REMEDY = "write it again with `cachemgr init --limit SIZE --policy POLICY`; the images stay"
 
 
-def read_settings(disk: Disk, layout: Layout) -> Settings:
+def read_settings(disk: Disk, layout: PoolLayout) -> PoolSettings:
     try:
         data = disk.read(layout.settings, MOST_BYTES)
     except FileNotFoundError as error:
-        raise Missing(
+        raise NotInPool(
             f"{layout.root} is no pool: make one with `cachemgr --pool {layout.root} init --limit SIZE`"
         ) from error
     found = decode(data, layout.settings, remedy=REMEDY)
     if found.get("format") != FORMAT:
         raise PoolDamaged(f"{layout.settings} does not describe a pool: {REMEDY}")
     try:
-        return Settings(limit_bytes=int(found["limit_bytes"]), policy=str(found["policy"]))
+        return PoolSettings(limit_bytes=int(found["limit_bytes"]), policy=str(found["policy"]))
     except (KeyError, TypeError, ValueError) as error:
         raise PoolDamaged(f"{layout.settings} lacks {error}: {REMEDY}") from error
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from cachemgr.base.disk import replace_file
 from cachemgr.base.errors import BadRequest, PoolDamaged
-from cachemgr.pool.records import MOST_BYTES, PIN_KINDS, Pin, checked_name, decode_pin, encode, file_name
+from cachemgr.pool.records import MOST_BYTES, PIN_KINDS, PoolPin, checked_name, decode_pin, encode, file_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ LONGEST_LEASE_S = 366 * 86_400
 FOR_EVER_S = 1 << 62
 
 
-def checked_pin(pin: Pin, now_s: int) -> Pin:
+def checked_pin(pin: PoolPin, now_s: int) -> PoolPin:
     checked_name(pin.owner, "a pin's owner")
     if pin.kind not in PIN_KINDS:
         raise BadRequest(f"there is no kind of pin {pin.kind!r}: choose one of {', '.join(PIN_KINDS)}")
@@ -32,7 +32,7 @@ def checked_pin(pin: Pin, now_s: int) -> Pin:
     return pin
 
 
-def write_pin(disk: Disk, folder: str, pin: Pin, *, is_durable: bool) -> None:
+def write_pin(disk: Disk, folder: str, pin: PoolPin, *, is_durable: bool) -> None:
     """Put a pin on what lies in that folder; the same owner's pin is replaced."""
     pins = f"{folder}/pins"
     try:
@@ -44,7 +44,7 @@ def write_pin(disk: Disk, folder: str, pin: Pin, *, is_durable: bool) -> None:
     replace_file(disk, pin_path(folder, pin.owner), encode(pin), is_durable=is_durable)
 
 
-def renewed(disk: Disk, folder: str, pin: Pin) -> Pin:
+def renewed(disk: Disk, folder: str, pin: PoolPin) -> PoolPin:
     """The pin, with its owner's expiry there if that is later: an order that was under way for long does
     not shorten a lease that was renewed meanwhile. Whoever needs it for less time gives it back.
 
@@ -78,7 +78,7 @@ def pin_path(folder: str, owner: str) -> str:
     return f"{folder}/pins/{file_name(owner)[:32]}.json"
 
 
-def read_pins(disk: Disk, folder: str) -> list[Pin]:
+def read_pins(disk: Disk, folder: str) -> list[PoolPin]:
     """Every pin there, expired ones too, by owner. A pin that vanishes meanwhile is none."""
     try:
         names = disk.names(f"{folder}/pins")
@@ -99,7 +99,9 @@ def read_pins(disk: Disk, folder: str) -> list[Pin]:
             found.append(decode_pin(data, path))
         except PoolDamaged:
             # Somebody's lease, only we cannot tell whose: it holds until `check --fix`.
-            found.append(Pin(owner=f"unreadable:{name}", kind="hold", uid=0, expires_s=FOR_EVER_S, from_s=0))
+            found.append(
+                PoolPin(owner=f"unreadable:{name}", kind="hold", uid=0, expires_s=FOR_EVER_S, from_s=0)
+            )
     return sorted(found, key=lambda pin: pin.owner)
 
 
@@ -109,17 +111,17 @@ def is_torn(data: bytes) -> bool:
     return not data.endswith(b"\n") or b"\0" in data
 
 
-def holds(pin: Pin, now_s: int) -> bool:
+def holds(pin: PoolPin, now_s: int) -> bool:
     """Whether this pin keeps its image from being evicted now."""
     return pin.kind != "expect" and pin.expires_s > now_s
 
 
-def next_use_s(pins: list[Pin], now_s: int) -> int | None:
+def next_use_s(pins: list[PoolPin], now_s: int) -> int | None:
     """When somebody is known to need the image next."""
     return min((max(now_s, pin.from_s) for pin in pins if pin.expires_s > now_s), default=None)
 
 
-def longer(pin: Pin, other: Pin) -> Pin:
+def longer(pin: PoolPin, other: PoolPin) -> PoolPin:
     """One lease in place of two of the same owner."""
     return dataclasses.replace(
         pin, expires_s=max(pin.expires_s, other.expires_s), from_s=min(pin.from_s, other.from_s)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     Key = tuple[int, ...]
-    Policy = Callable[["Entry", int], Key]
+    Policy = Callable[["PolicyEntry", int], Key]
 
 # A day without use halves what an image's uses count for. Within an experiment of hours
 # this is the thesis' plain LFU; in a pool of years last term's favourite does not stay.
@@ -25,7 +25,7 @@ HALF_LIFE_S = 86_400
 MAX_VICTIMS = 256
 
 
-class Entry:
+class PolicyEntry:
     """An image in a pool and its statistics: a value, to be replaced rather than changed.
 
     `expires_s` is until when it was promised (thesis, Algorithm 4), `next_use_s` when an
@@ -70,9 +70,9 @@ class Entry:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
         return f"Entry({fields})"
 
-    def used(self, now_s: int) -> Entry:
+    def used(self, now_s: int) -> PolicyEntry:
         """The same image after one more use."""
-        return Entry(
+        return PolicyEntry(
             key=self.key,
             size_bytes=self.size_bytes,
             added_s=self.added_s,
@@ -84,30 +84,30 @@ class Entry:
         )
 
 
-def lfu(entry: Entry, now_s: int) -> Key:
+def lfu(entry: PolicyEntry, now_s: int) -> Key:
     """The least frequently used first, a use counting half after each idle half-life."""
     idle_s = max(0, now_s - entry.last_use_s)
     return (entry.uses >> (idle_s // HALF_LIFE_S), entry.last_use_s)
 
 
-def lru(entry: Entry, now_s: int) -> Key:
+def lru(entry: PolicyEntry, now_s: int) -> Key:
     """The longest unused first."""
     return (entry.last_use_s,)
 
 
-def timeout(entry: Entry, now_s: int) -> Key:
+def timeout(entry: PolicyEntry, now_s: int) -> Key:
     """The soonest expired first (thesis, Algorithm 4); what has no expiry last, by use."""
     if entry.expires_s is None:
         return (1, entry.last_use_s)
     return (0, entry.expires_s)
 
 
-def largest_first(entry: Entry, now_s: int) -> Key:
+def largest_first(entry: PolicyEntry, now_s: int) -> Key:
     """The largest first, so that as few images as possible leave."""
     return (-entry.size_bytes, entry.last_use_s)
 
 
-def calendar(entry: Entry, now_s: int) -> Key:
+def calendar(entry: PolicyEntry, now_s: int) -> Key:
     """What no reservation needs first, by LFU; then what is needed furthest ahead."""
     if entry.next_use_s is None:
         return (0, *lfu(entry, now_s))
@@ -123,7 +123,9 @@ POLICIES: dict[str, Policy] = {
 }
 
 
-def victims(entries: Iterable[Entry], need_bytes: int, policy: Policy, now_s: int) -> list[Entry] | None:
+def victims(
+    entries: Iterable[PolicyEntry], need_bytes: int, policy: Policy, now_s: int
+) -> list[PolicyEntry] | None:
     """What to evict for `need_bytes` more room, in order; None if that cannot be had.
 
     Never a pinned image. Equal keys are told apart by the image's key. An image that
@@ -135,7 +137,7 @@ def victims(entries: Iterable[Entry], need_bytes: int, policy: Policy, now_s: in
         return None
     evictable.sort(key=lambda entry: (policy(entry, now_s), entry.key))
 
-    chosen: list[Entry] = []
+    chosen: list[PolicyEntry] = []
     freed_bytes = 0
     for entry in evictable[:MAX_VICTIMS]:
         if freed_bytes >= need_bytes:
@@ -145,7 +147,7 @@ def victims(entries: Iterable[Entry], need_bytes: int, policy: Policy, now_s: in
     return _without_the_needless(chosen, freed_bytes - need_bytes)
 
 
-def expired(entries: Iterable[Entry], now_s: int) -> list[Entry]:
+def expired(entries: Iterable[PolicyEntry], now_s: int) -> list[PolicyEntry]:
     """What has outlived its promise and is not pinned, the soonest expired first."""
     due = [
         (entry.expires_s, entry.key, entry)
@@ -155,9 +157,9 @@ def expired(entries: Iterable[Entry], now_s: int) -> list[Entry]:
     return [entry for _, _, entry in sorted(due, key=lambda item: item[:2])][:MAX_VICTIMS]
 
 
-def _without_the_needless(chosen: list[Entry], surplus_bytes: int) -> list[Entry]:
+def _without_the_needless(chosen: list[PolicyEntry], surplus_bytes: int) -> list[PolicyEntry]:
     """Spare what the surplus covers, starting with the image that is worth most."""
-    kept: list[Entry] = []
+    kept: list[PolicyEntry] = []
     for entry in reversed(chosen):
         if entry.size_bytes <= surplus_bytes:
             surplus_bytes -= entry.size_bytes

@@ -15,45 +15,35 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 
 from cachemgr.base.disk import replace_file
-from cachemgr.base.errors import BadRequest, Busy, CacheError, DiskFailed, Missing, NotAllowed, PoolDamaged
-from cachemgr.base.steady import past_s
+from cachemgr.base.errors import BadRequest, InUse, NotInPool
 from cachemgr.pool import pins, room
-from cachemgr.pool.ingest import Ingest, want_file
-from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, Layout, Settings, disk_errors, read_settings
+from cachemgr.pool.files import PoolFiles
+from cachemgr.pool.ingest import Ingest, ingest_of, ingests, want_file
+from cachemgr.pool.layout import FOLDERS, PRIVATE, SEARCHABLE, PoolLayout, PoolSettings, disk_errors
 from cachemgr.pool.records import (
     FORMATS,
-    MOST_BYTES,
     PUBLIC,
     Alias,
-    Image,
-    Pin,
-    Readers,
+    ImageAccess,
+    PoolImage,
+    PoolPin,
     checked_digest,
     checked_name,
-    decode_alias,
-    decode_image,
     digest_of,
     encode,
     file_name,
-    is_alias_file,
-    is_ingest_key,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import TypeVar
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    Found = TypeVar("Found")
-
-    from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
-    from cachemgr.pool.index import Index
 
 # How often something is looked for again because it moved while it was being locked.
 MOST_MOVES = 20
@@ -70,7 +60,7 @@ class Want:
     digest: str = ""
     format: str = "file"
     owner_uid: int = 0
-    readers: Readers = PUBLIC
+    readers: ImageAccess = PUBLIC
     expires_s: int | None = None
     # Names that will stand for its digest. Only who may be believed about them gives any.
     aliases: tuple[str, ...] = ()
@@ -90,23 +80,13 @@ class Want:
         return self.digest or "u" + file_name(self.uri)
 
 
-class Pool:
-    """One pool as one process sees it. Safe for several threads."""
-
-    def __init__(self, disk: Disk, root: str, clock: Clock, index: Index) -> None:
-        self.disk = disk
-        self.layout = Layout(root)
-        self.clock = clock
-        self.index = index
-        # Between reading a lease and writing the longer of two.
-        self._renewing = threading.Lock()
-        with disk_errors(f"reading the pool {root}"):
-            self.settings = read_settings(disk, self.layout)
+class ImagePool(PoolFiles):
+    """One pool: images come in, are held, and go. Safe for several threads."""
 
     @staticmethod
-    def create(disk: Disk, root: str, settings: Settings) -> None:
+    def create(disk: Disk, root: str, settings: PoolSettings) -> None:
         """Make a pool, finish one half made, or change the settings of one that is there."""
-        layout = Layout(root)
+        layout = PoolLayout(root)
         with disk_errors(f"making the pool {root}"):
             if not disk.exists(layout.root):
                 disk.make_folder(layout.root, SEARCHABLE)
@@ -124,69 +104,9 @@ class Pool:
             disk.sync_folder(layout.root)
             replace_file(disk, layout.settings, settings.encode(), mode=0o644)
 
-    def close(self) -> None:
-        self.index.close()
-
-    # -- looking ---------------------------------------------------------------------------
-
-    def find(self, name: str) -> Image | None:
-        """The image of that digest or alias, if it is here, whole."""
-        digest = digest_of(name)
-        if digest is None:
-            alias = self.alias(name)
-            if alias is None:
-                return None
-            digest = alias.digest
-        return self.image(digest)
-
-    def image(self, digest: str) -> Image | None:
-        path = f"{self.layout.image(digest)}/image.json"
-        with disk_errors(f"reading {path}"):
-            try:
-                return decode_image(self.disk.read(path, MOST_BYTES), path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-
-    def alias(self, name: str) -> Alias | None:
-        path = self.layout.alias(name)
-        with disk_errors(f"reading the alias {name[:100]}"):
-            try:
-                alias = decode_alias(self.disk.read(path, MOST_BYTES), path)
-            except FileNotFoundError:
-                return None
-        is_over = alias.expires_s is not None and alias.expires_s <= past_s(self.clock)
-        return None if is_over else alias
-
-    def images(self) -> list[Image]:
-        """Every image, by digest. One that is damaged is left out: `check` names it."""
-        with disk_errors("listing the pool"):
-            digests = [name for name in self.disk.names(self.layout.folder("images")) if digest_of(name)]
-        return _readable(self.image, digests)
-
-    def aliases(self) -> list[Alias]:
-        """Every alias that has not expired, by name."""
-        found = []
-        folder = self.layout.folder("aliases")
-        with disk_errors("listing the aliases"):
-            for name in filter(is_alias_file, self.disk.names(folder)):
-                try:
-                    found.append(decode_alias(self.disk.read(f"{folder}/{name}", MOST_BYTES), name))
-                except (FileNotFoundError, PoolDamaged):
-                    continue
-        now_s = past_s(self.clock)
-        found = [alias for alias in found if alias.expires_s is None or alias.expires_s > now_s]
-        return sorted(found, key=lambda alias: alias.name)
-
-    def pins(self, digest: str) -> list[Pin]:
-        with disk_errors("reading pins"):
-            return pins.read_pins(self.disk, self.layout.image(digest))
-
-    def data_path(self, digest: str) -> str:
-        return f"{self.layout.image(digest)}/data"
-
     # -- bringing in -----------------------------------------------------------------------
 
-    def want(self, want: Want, pin: Pin | None = None) -> Image | Ingest:
+    def want(self, want: Want, pin: PoolPin | None = None) -> PoolImage | Ingest:
         """The image, if it is here; otherwise its ingest, begun or joined, its bytes reserved.
 
         The pin is on the disk before this returns, hence before the first byte.
@@ -211,31 +131,23 @@ class Pool:
             self._compare(want, ingest.image)
             if pin is None or self._pin_in(ingest.folder, pin):
                 return ingest
-        raise Busy(f"image {want.uri} comes and goes too fast to be held: try again")
+        raise InUse(f"image {want.uri} comes and goes too fast to be held: try again")
 
     def ingest(self, key: str) -> Ingest | None:
         """What is arriving under that key."""
-        folder = self.layout.ingest(key)
-        path = f"{folder}/image.json"
-        with disk_errors(f"reading {path}"):
-            try:
-                image = decode_image(self.disk.read(path, MOST_BYTES), path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        return Ingest(self, key, image)
+        return ingest_of(self, key)
 
     def ingests(self) -> list[Ingest]:
-        with disk_errors("listing what is arriving"):
-            keys = self.disk.names(self.layout.folder("ingest"))
-        return _readable(self.ingest, filter(is_ingest_key, keys))
+        """All that is arriving."""
+        return ingests(self)
 
-    def _begin(self, want: Want, pin: Pin | None) -> Ingest:
+    def _begin(self, want: Want, pin: PoolPin | None) -> Ingest:
         """Reserve the bytes; made in the trash and renamed, so that it is whole or not there."""
         is_trusted = want.owner_uid in (0, os.geteuid())
         room.make_room(self, want.size_bytes, f"image {want.uri}", drops_abandoned=is_trusted)
         now_s = self.clock.now_s()
         lease_s = max(now_s + INGEST_LEASE_S, pin.expires_s if pin else 0)
-        image = Image(
+        image = PoolImage(
             digest=want.digest,
             size_bytes=want.size_bytes,
             format=want.format,
@@ -260,7 +172,9 @@ class Pool:
         self.index.take(f"ingest:{want.key}", want.size_bytes)
         return Ingest(self, want.key, image)
 
-    def _write_draft(self, draft: str, want: Want, image: Image, pin: Pin | None, lease_s: int) -> None:
+    def _write_draft(
+        self, draft: str, want: Want, image: PoolImage, pin: PoolPin | None, lease_s: int
+    ) -> None:
         self.disk.make_folder(draft, SEARCHABLE)
         # Now and synced with the rest: a pin's own sync would not make this name safe.
         self.disk.make_folder(f"{draft}/pins", PRIVATE)
@@ -274,7 +188,7 @@ class Pool:
         if pin is not None:
             pins.write_pin(self.disk, draft, pin, is_durable=True)
 
-    def _compare(self, want: Want, image: Image) -> None:
+    def _compare(self, want: Want, image: PoolImage) -> None:
         if want.digest and image.size_bytes != want.size_bytes:
             raise BadRequest(
                 f"image {want.uri} is said to have {want.size_bytes} bytes, but the content of that digest "
@@ -283,40 +197,16 @@ class Pool:
 
     # -- names and leases ------------------------------------------------------------------
 
-    def add_alias(self, alias: Alias) -> None:
-        """Let a name stand for a digest, from now on and durably. The last one wins."""
-        checked_name(alias.name, "an alias")
-        if digest_of(alias.name):
-            if checked_digest(alias.name) == alias.digest:
-                return
-            raise BadRequest(f"the digest {alias.name} cannot be the name of another image")
-        with disk_errors(f"writing the alias {alias.name[:100]}"):
-            if self.alias(alias.name) == alias:
-                # Whoever wrote it may have died before syncing it.
-                self.disk.sync_folder(self.layout.folder("aliases"))
-            else:
-                replace_file(self.disk, self.layout.alias(alias.name), encode(alias))
-
-    def remove_alias(self, name: str) -> bool:
-        """Forget a name; other names of the same image stay, and so does the image."""
-        with disk_errors(f"removing the alias {name[:100]}"):
-            try:
-                self.disk.remove(self.layout.alias(name))
-            except FileNotFoundError:
-                return False
-            self.disk.sync_folder(self.layout.folder("aliases"))
-        return True
-
-    def pin(self, name: str, pin: Pin, *, is_durable: bool = True) -> Image:
+    def pin(self, name: str, pin: PoolPin, *, is_durable: bool = True) -> PoolImage:
         """Lease an image that is here: from the return on it stays until the pin ends."""
         pins.checked_pin(pin, self.clock.now_s())
         for _ in range(MOST_MOVES):
             image = self.find(name)
             if image is None:
-                raise Missing(f"image {name} is not in the pool: add it first")
+                raise NotInPool(f"image {name} is not in the pool: add it first")
             if self._pin_in(self.layout.image(image.digest), pin, is_durable=is_durable):
                 return image
-        raise Busy(f"image {name} comes and goes too fast to be held: try again")
+        raise InUse(f"image {name} comes and goes too fast to be held: try again")
 
     def unpin(self, name: str, owner: str) -> bool:
         """Give a lease back; whether there was one. What is arriving may be meant as well."""
@@ -355,7 +245,7 @@ class Pool:
         finally:
             lock.release()
 
-    def _pin_in(self, folder: str, pin: Pin, *, is_durable: bool = True) -> bool:
+    def _pin_in(self, folder: str, pin: PoolPin, *, is_durable: bool = True) -> bool:
         """Whether the pin is on what lies there; False if that moved meanwhile."""
         with disk_errors(f"pinning for {pin.owner}"):
             try:
@@ -383,71 +273,21 @@ class Pool:
 
     # -- changing --------------------------------------------------------------------------
 
-    @contextmanager
-    def changing(self, doing: str) -> Iterator[None]:
-        """Hold the pool's lock, with an index that can be believed.
+    def changing(self, doing: str) -> AbstractContextManager[None]:
+        """Hold the pool's lock, with an index that can be believed."""
+        return room.changing(self, doing)
 
-        The lock file says "busy" meanwhile. Who finds it so knows that the last holder
-        died on the way, and looks at the folders again before it goes on.
-        """
-        with disk_errors(doing):
-            lock = self.disk.lock(self.layout.lock, is_shared=False, waits=True)
-            if lock is None:
-                raise Busy(f"the pool {self.layout.root} is locked")
-            try:
-                with self._marked():
-                    yield
-            finally:
-                lock.release()
-
-    @contextmanager
-    def _marked(self) -> Iterator[None]:
-        marker = self.disk.open(self.layout.lock, for_writing=True)
-        try:
-            was_busy = marker.read_at(0, 4) == b"busy"
-            marker.write_at(0, b"busy")
-            if was_busy or not self.index.open(self.disk.boot_id()):
-                room.rescan(self)
-            try:
-                yield
-            except DiskFailed:
-                raise
-            except CacheError:
-                # A refusal, made before anything was changed.
-                marker.write_at(0, b"idle")
-                raise
-            marker.write_at(0, b"idle")
-        finally:
-            marker.close()
-
-    # -- who may ---------------------------------------------------------------------------
-
-    def authorise(self, digest: str, uid: int, gids: frozenset[int] = frozenset()) -> Image:
-        """The image, if that user may use it; asked anew for every consumer."""
-        image = self.image(digest)
-        if image is None:
-            raise Missing(f"image {digest[:12]} is not in the pool: add it first")
-        readers = image.readers
-        if not (
-            readers.is_public
-            or uid in (0, image.owner_uid)
-            or uid in readers.uids
-            or not gids.isdisjoint(readers.gids)
-        ):
-            raise NotAllowed(f"image {image.short} is private: ask its owner (uid {image.owner_uid}) for it")
-        return image
-
-    def change_image(self, image: Image) -> None:
+    def change_image(self, image: PoolImage) -> None:
         """Write what is known of an image anew: its readers, its expiry."""
         self._change_image(image.digest, lambda there: image)
 
-    def _change_image(self, digest: str, changed: Callable[[Image], Image]) -> Image:
+    def _change_image(self, digest: str, changed: Callable[[PoolImage], PoolImage]) -> PoolImage:
         """What is known of it, changed from what it is when nobody else can change it."""
         folder = self.layout.image(digest)
         with self.changing(f"changing image {digest[:12]}"):
             there = self.image(digest)
             if there is None:
-                raise Missing(f"image {digest[:12]} is not in the pool any more")
+                raise NotInPool(f"image {digest[:12]} is not in the pool any more")
             image = changed(there)
             # In this order, so that it is never more readable than its record says.
             if there.readers.is_public and not image.readers.is_public:
@@ -458,15 +298,15 @@ class Pool:
             self.index.put(room.entry_of(self, image))
         return image
 
-    def _set_data_mode(self, image: Image) -> None:
+    def _set_data_mode(self, image: PoolImage) -> None:
         with closing(self.disk.open(self.data_path(image.digest))) as data:
             data.set_mode(image.data_mode)
             data.sync()
 
-    def allow(self, image: Image, uid: int) -> Image:
+    def allow(self, image: PoolImage, uid: int) -> PoolImage:
         """Let one more user use a private image."""
 
-        def admit(there: Image) -> Image:
+        def admit(there: PoolImage) -> PoolImage:
             readers = dataclasses.replace(there.readers, uids=tuple(sorted({*there.readers.uids, uid})))
             return dataclasses.replace(there, readers=readers)
 
@@ -477,14 +317,3 @@ def _is_left_by_init(name: str) -> bool:
     """Whether an `init` that died, or a pool that lost its settings, can have left that."""
     ours = {*FOLDERS, "lock", "lost+found"}
     return name in ours or name.startswith((".pool.json.", "index.sqlite", "clock.json", ".clock.json."))
-
-
-def _readable(read: Callable[[str], Found | None], names: Iterable[str]) -> list[Found]:
-    """What can be read of these, in their order."""
-    found = []
-    for name in names:
-        with suppress(PoolDamaged):
-            each = read(name)
-            if each is not None:
-                found.append(each)
-    return found

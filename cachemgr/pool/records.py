@@ -28,7 +28,7 @@ PIN_KINDS = ("hold", "expect", "instance")
 
 
 @dataclass(frozen=True)
-class Readers:
+class ImageAccess:
     """Who may use an image: everybody, or these users and groups (and always its owner)."""
 
     is_public: bool = True
@@ -36,11 +36,11 @@ class Readers:
     gids: tuple[int, ...] = ()
 
 
-PUBLIC = Readers()
+PUBLIC = ImageAccess()
 
 
 @dataclass(frozen=True)
-class Image:
+class PoolImage:
     """An image in the pool. Without a digest it is still arriving and its digest unknown."""
 
     digest: str
@@ -49,7 +49,7 @@ class Image:
     uri: str
     added_s: int
     owner_uid: int
-    readers: Readers
+    readers: ImageAccess
     expires_s: int | None = None
 
     @property
@@ -64,7 +64,7 @@ class Image:
 
 
 @dataclass(frozen=True)
-class Pin:
+class PoolPin:
     """A lease: its image stays until it expires or is given back.
 
     `expect` is the weak kind: it says when the image is likely to be needed next, which
@@ -127,7 +127,7 @@ def file_name(*names: str) -> str:
     return hashlib.sha256("\0".join(names).encode()).hexdigest()
 
 
-def encode(value: Image | Pin | Alias | dict[str, Any]) -> bytes:
+def encode(value: PoolImage | PoolPin | Alias | dict[str, Any]) -> bytes:
     plain = value if isinstance(value, dict) else dataclasses.asdict(value)
     return json.dumps({"version": VERSION, **plain}, sort_keys=True).encode() + b"\n"
 
@@ -145,15 +145,15 @@ def decode(data: bytes, path: str, remedy: str = "run `cachemgr check --fix`") -
     return found
 
 
-def decode_image(data: bytes, path: str) -> Image:
+def decode_image(data: bytes, path: str) -> PoolImage:
     found = decode(data, path)
     try:
-        readers = Readers(
+        readers = ImageAccess(
             is_public=bool(found["readers"]["is_public"]),
             uids=tuple(int(uid) for uid in found["readers"]["uids"]),
             gids=tuple(int(gid) for gid in found["readers"]["gids"]),
         )
-        return Image(
+        return PoolImage(
             digest=str(found["digest"]),
             size_bytes=int(found["size_bytes"]),
             format=str(found["format"]),
@@ -167,10 +167,10 @@ def decode_image(data: bytes, path: str) -> Image:
         raise PoolDamaged(f"{path} lacks {error}: run `cachemgr check --fix`") from error
 
 
-def decode_pin(data: bytes, path: str) -> Pin:
+def decode_pin(data: bytes, path: str) -> PoolPin:
     found = decode(data, path)
     try:
-        return Pin(
+        return PoolPin(
             owner=str(found["owner"]),
             kind=str(found["kind"]),
             uid=int(found["uid"]),

@@ -1,27 +1,28 @@
 """Room in the pool: what takes bytes, what may go, and in which order.
 
-Everything here runs with the pool's lock held. Which image goes is the policy's choice
-(`policies`); that nothing goes which somebody holds is decided here, from the files, with
-the image's folder locked.
+`changing` takes the pool's lock, and everything else here runs with it held. Which image goes is the
+policy's choice (`policies`); that nothing goes which somebody holds is decided here, from the files,
+with the image's folder locked.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
-from cachemgr.base.errors import Busy, NeverFits, NoRoom, PoolDamaged
+from cachemgr.base.errors import CacheError, DiskFailed, InUse, NeverFits, NoRoom, PoolDamaged
 from cachemgr.base.sizes import in_words
 from cachemgr.base.steady import past_s
 from cachemgr.pool import pins, policies
-from cachemgr.pool.policies import Entry
-from cachemgr.pool.records import MOST_BYTES, Alias, Image, decode, decode_image, digest_of, is_ingest_key
+from cachemgr.pool.layout import disk_errors
+from cachemgr.pool.policies import PolicyEntry
+from cachemgr.pool.records import MOST_BYTES, Alias, PoolImage, decode, decode_image, digest_of, is_ingest_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
-    from cachemgr.base.disk import Disk
-    from cachemgr.pool.pool import Pool
+    from cachemgr.base.disk import Disk, Lock
+    from cachemgr.pool.files import PoolFiles
 
 # Left free on the disk for the pool's own small files.
 SPARE_BYTES = 1 << 20
@@ -30,7 +31,7 @@ SPARE_BYTES = 1 << 20
 SCAFFOLD = ("data.new", "writer", "progress", "want.json")
 
 
-def make_room(pool: Pool, need_bytes: int, what: str, *, drops_abandoned: bool = False) -> list[str]:
+def make_room(pool: PoolFiles, need_bytes: int, what: str, *, drops_abandoned: bool = False) -> list[str]:
     """Evict until there are that many bytes free, within the limit; the evicted digests.
 
     Nothing is evicted unless it suffices. Before somebody who `drops_abandoned` is refused, what is
@@ -52,7 +53,7 @@ def make_room(pool: Pool, need_bytes: int, what: str, *, drops_abandoned: bool =
             return evicted
         chosen = choose(pool, missing_bytes, locked)
         if chosen is None and locked:
-            raise Busy(f"the images that could make room for {what} are just being pinned: try again")
+            raise InUse(f"the images that could make room for {what} are just being pinned: try again")
         if chosen is None and drops_abandoned and _drop_abandoned(pool):
             continue
         if chosen is None:
@@ -65,7 +66,7 @@ def make_room(pool: Pool, need_bytes: int, what: str, *, drops_abandoned: bool =
                 locked.add(entry.key)
 
 
-def choose(pool: Pool, need_bytes: int, spared: Collection[str] = ()) -> list[Entry] | None:
+def choose(pool: PoolFiles, need_bytes: int, spared: Collection[str] = ()) -> list[PolicyEntry] | None:
     """What the policy would evict for that many bytes; None if that cannot be had."""
     now_s = past_s(pool.clock)
     entries = [entry for entry in pool.index.entries() if entry.key not in spared]
@@ -74,7 +75,7 @@ def choose(pool: Pool, need_bytes: int, spared: Collection[str] = ()) -> list[En
     return policies.victims(candidates, need_bytes, policy, now_s)
 
 
-def evict(pool: Pool, digest: str) -> bool:
+def evict(pool: PoolFiles, digest: str) -> bool:
     """Hide an image and delete it; False if somebody holds it or it is gone."""
     folder = pool.layout.image(digest)
     try:
@@ -97,7 +98,7 @@ def evict(pool: Pool, digest: str) -> bool:
     return True
 
 
-def discard(pool: Pool, folder: str, name: str, may_go: Callable[[], bool] = lambda: True) -> bool:
+def discard(pool: PoolFiles, folder: str, name: str, may_go: Callable[[], bool] = lambda: True) -> bool:
     """Take a folder out of sight at once, then delete it; False if it is gone or may not go.
 
     `may_go` is asked when nobody can be pinning what is in the folder: who waits for its
@@ -118,7 +119,7 @@ def discard(pool: Pool, folder: str, name: str, may_go: Callable[[], bool] = lam
     return True
 
 
-def _hide(pool: Pool, folder: str, name: str) -> str:
+def _hide(pool: PoolFiles, folder: str, name: str) -> str:
     """Rename into the trash, and sync that before anything is deleted: otherwise a power cut
     could bring the name back without the content."""
     hidden = pool.layout.trash(name)
@@ -129,38 +130,40 @@ def _hide(pool: Pool, folder: str, name: str) -> str:
     return hidden
 
 
-def is_abandoned(pool: Pool, folder: str) -> bool:
+def writer_lock(pool: PoolFiles, folder: str) -> Lock | None:
+    """The right to write what arrives in that folder; None if somebody has it, or it is gone."""
+    try:
+        return pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def is_abandoned(pool: PoolFiles, folder: str) -> bool:
     """Whether what lies in that folder is arriving for nobody: no pin holds it and nobody writes it."""
     if not _is_unpinned(pool, folder):
         return False
-    try:
-        lock = pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    lock = writer_lock(pool, folder)
     if lock is None:
         return False
     lock.release()
     return True
 
 
-def _is_unpinned(pool: Pool, folder: str) -> bool:
+def _is_unpinned(pool: PoolFiles, folder: str) -> bool:
     now_s = pool.clock.now_s()
     return not any(pins.holds(pin, now_s) for pin in pins.read_pins(pool.disk, folder))
 
 
-def _drop_abandoned(pool: Pool) -> bool:
+def _drop_abandoned(pool: PoolFiles) -> bool:
     """Drop one ingest that is for nobody: its bytes would be kept until its lease ends, so that it could be
     resumed. Whether there was any. Its transfer, if one is waiting, reserves them anew."""
     keys = [key for key in pool.disk.names(pool.layout.folder("ingest")) if is_ingest_key(key)]
     return any(_drop_if_abandoned(pool, key) for key in keys)
 
 
-def _drop_if_abandoned(pool: Pool, key: str) -> bool:
+def _drop_if_abandoned(pool: PoolFiles, key: str) -> bool:
     folder = pool.layout.ingest(key)
-    try:
-        lock = pool.disk.lock(f"{folder}/writer", is_shared=False, waits=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    lock = writer_lock(pool, folder)
     if lock is None:
         return False
     try:
@@ -173,14 +176,53 @@ def _drop_if_abandoned(pool: Pool, key: str) -> bool:
     return True
 
 
-def evict_expired(pool: Pool) -> list[str]:
+@contextmanager
+def changing(pool: PoolFiles, doing: str) -> Iterator[None]:
+    """Hold the pool's lock, with an index that can be believed.
+
+    The lock file says "busy" meanwhile. Who finds it so knows that the last holder
+    died on the way, and looks at the folders again before it goes on.
+    """
+    with disk_errors(doing):
+        lock = pool.disk.lock(pool.layout.lock, is_shared=False, waits=True)
+        if lock is None:
+            raise InUse(f"the pool {pool.layout.root} is locked")
+        try:
+            with _marked(pool):
+                yield
+        finally:
+            lock.release()
+
+
+@contextmanager
+def _marked(pool: PoolFiles) -> Iterator[None]:
+    marker = pool.disk.open(pool.layout.lock, for_writing=True)
+    try:
+        was_busy = marker.read_at(0, 4) == b"busy"
+        marker.write_at(0, b"busy")
+        if was_busy or not pool.index.open(pool.disk.boot_id()):
+            rescan(pool)
+        try:
+            yield
+        except DiskFailed:
+            raise
+        except CacheError:
+            # A refusal, made before anything was changed.
+            marker.write_at(0, b"idle")
+            raise
+        marker.write_at(0, b"idle")
+    finally:
+        marker.close()
+
+
+def evict_expired(pool: PoolFiles) -> list[str]:
     """Evict what has outlived its promise (thesis, Algorithm 4); the evicted digests."""
     now_s = past_s(pool.clock)
     due = policies.expired([_with_pins(pool, entry, now_s) for entry in pool.index.entries()], now_s)
     return [entry.key for entry in due if evict(pool, entry.key)]
 
 
-def rescan(pool: Pool) -> None:
+def rescan(pool: PoolFiles) -> None:
     """Fill the index from the folders, after sweeping up what a crash left."""
     sweep_trash(pool)
     for digest in filter(digest_of, pool.disk.names(pool.layout.folder("images"))):
@@ -189,7 +231,7 @@ def rescan(pool: Pool) -> None:
     pool.index.refill(pool.disk.boot_id(), *scan(pool))
 
 
-def sweep_trash(pool: Pool) -> list[str]:
+def sweep_trash(pool: PoolFiles) -> list[str]:
     """Delete what was on its way out; its names.
 
     Whoever renamed it may have died before that was safe, hence the syncs: first its name
@@ -203,7 +245,7 @@ def sweep_trash(pool: Pool) -> list[str]:
     return names
 
 
-def settle(pool: Pool, digest: str) -> None:
+def settle(pool: PoolFiles, digest: str) -> None:
     """Finish a commit: give the visible image its names, then take the scaffold away.
 
     The names come after the image: a name that stood for another one must not stand for
@@ -220,7 +262,7 @@ def settle(pool: Pool, digest: str) -> None:
         disk.sync_folder(folder)
 
 
-def add_names(pool: Pool, folder: str, digest: str) -> bool:
+def add_names(pool: PoolFiles, folder: str, digest: str) -> bool:
     """Write the aliases that an ingest was asked for; whether there were any."""
     path = f"{folder}/want.json"
     try:
@@ -232,7 +274,7 @@ def add_names(pool: Pool, folder: str, digest: str) -> bool:
     return bool(names)
 
 
-def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:
+def scan(pool: PoolFiles) -> tuple[list[PolicyEntry], dict[str, int]]:
     """What the folders say: the images, and what else takes bytes."""
     disk, layout = pool.disk, pool.layout
     taken: dict[str, int] = {}
@@ -257,10 +299,10 @@ def scan(pool: Pool) -> tuple[list[Entry], dict[str, int]]:
     return entries, taken
 
 
-def entry_of(pool: Pool, image: Image) -> Entry:
+def entry_of(pool: PoolFiles, image: PoolImage) -> PolicyEntry:
     """An image as the policies see it, without its pins."""
     uses, last_use_s = read_uses(pool.disk, f"{pool.layout.image(image.digest)}/uses")
-    return Entry(
+    return PolicyEntry(
         key=image.digest,
         size_bytes=image.size_bytes,
         added_s=image.added_s,
@@ -299,11 +341,11 @@ def _data_bytes(disk: Disk, folder: str) -> int:
         return 0
 
 
-def _with_pins(pool: Pool, entry: Entry, now_s: int) -> Entry:
+def _with_pins(pool: PoolFiles, entry: PolicyEntry, now_s: int) -> PolicyEntry:
     found = pins.read_pins(pool.disk, pool.layout.image(entry.key))
     if not found:
         return entry
-    return Entry(
+    return PolicyEntry(
         key=entry.key,
         size_bytes=entry.size_bytes,
         added_s=entry.added_s,
@@ -315,7 +357,7 @@ def _with_pins(pool: Pool, entry: Entry, now_s: int) -> Entry:
     )
 
 
-def _why(pool: Pool, need_bytes: int, over_bytes: int, short_bytes: int, what: str) -> str:
+def _why(pool: PoolFiles, need_bytes: int, over_bytes: int, short_bytes: int, what: str) -> str:
     """Why there is no room, in a sentence with a remedy."""
     if short_bytes > over_bytes:
         return (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cachemgr.base.errors import CacheError
 from cachemgr.base.steady import past_s
-from cachemgr.relay.request import Refused, Request, parse_request
+from cachemgr.relay.request import RelayRequest, RequestRefused, parse_request
 from cachemgr.relay.sending import GaveUp, Sender
 from cachemgr.relay.tickets import SCHEME, refusal
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.base.rate import RateLimit
     from cachemgr.fetch.ports import Held, Holdings
-    from cachemgr.relay.doors import Doors
+    from cachemgr.relay.connections import RelayConnections, RelaySettings
 
 MOST_HEAD_BYTES = 8192
 MOST_REQUESTS = 1000
@@ -39,28 +39,7 @@ REASONS = {
 
 
 @dataclass(frozen=True)
-class RelaySettings:
-    """Where the relay listens, whom it admits, and its limits."""
-
-    host: str = "0.0.0.0"
-    port: int = 0
-    keys: tuple[bytes, ...] = ()
-    serves_public: bool = False
-    # With a ticket; those who have public images without one get half as many.
-    most_connections: int = 64
-    most_connections_a_host: int = 16
-    # Who has not shown yet what admits them.
-    most_strangers: int = 64
-    most_strangers_a_host: int = 48
-    # So long they are waited for, in all.
-    stranger_s: float = 5
-    head_s: int = 10
-    idle_s: int = 30
-    starved_s: int = 120
-
-
-@dataclass(frozen=True)
-class Site:
+class RelayContext:
     """What all connections of a relay share."""
 
     holdings: Holdings
@@ -70,13 +49,13 @@ class Site:
     # Given a line, and the host that is to blame for it if that has shown no ticket.
     log: Callable[[str, str], None]
     is_stopped: Callable[[], bool]
-    doors: Doors
+    places: RelayConnections
 
 
 class Conversation:
     """One connection: requests and answers, one after the other."""
 
-    def __init__(self, site: Site, sock: socket.socket, host: str) -> None:
+    def __init__(self, site: RelayContext, sock: socket.socket, host: str) -> None:
         self._site = site
         self._clock = site.clock
         self._settings = site.settings
@@ -101,17 +80,17 @@ class Conversation:
             if head is None:
                 return False
             request = parse_request(head)
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(refused, None, begin_s)
             return False
         try:
             held = self._find(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(refused, request, begin_s)
             return not request.is_last
         try:
             return self._answer(request, held, begin_s) and not request.is_last
-        except Refused as refused:
+        except RequestRefused as refused:
             self._refuse(refused, request, begin_s, {"Content-Range": f"bytes */{held.size_bytes}"})
             return not request.is_last
         finally:
@@ -122,7 +101,7 @@ class Conversation:
         until_s = self._until_s(self._settings.head_s)
         while (end := self._received.find(b"\r\n\r\n")) < 0:
             if len(self._received) > MOST_HEAD_BYTES:
-                raise Refused(431, f"the head of the request is longer than {MOST_HEAD_BYTES} bytes")
+                raise RequestRefused(431, f"the head of the request is longer than {MOST_HEAD_BYTES} bytes")
             left_s = until_s - self._clock.monotonic_s()
             try:
                 self._sock.settimeout(max(0.001, left_s))
@@ -130,55 +109,55 @@ class Conversation:
             except OSError:
                 left_s, more = 0, b""
             if not more and self._received and left_s <= 0:
-                raise Refused(408, "the head of the request did not come in time")
+                raise RequestRefused(408, "the head of the request did not come in time")
             if not more:
                 return None
             self._received += more
         if self._stranger_until_s is not None:
-            self._site.doors.strangers.hear(self._sock)
+            self._site.places.strangers.hear(self._sock)
         head = bytes(self._received[:end])
         del self._received[: end + 4]
         return head
 
-    def _find(self, request: Request) -> Held:
+    def _find(self, request: RelayRequest) -> Held:
         """The image, if there is one and this client may have it."""
         digest = request.digest()
         authorization = request.headers.get("authorization", "")
         reason = refusal(self._settings.keys, digest, authorization, past_s(self._clock))
         if reason is not None and (authorization or not self._settings.serves_public):
-            raise Refused(401, reason)
+            raise RequestRefused(401, reason)
         try:
             held = self._site.holdings.open(digest)
         except CacheError as error:
-            raise Refused(503, str(error)) from error
+            raise RequestRefused(503, str(error)) from error
         if reason is not None and (held is None or not held.is_public):
             # Whether there is such an image is nobody's business without a ticket.
             if held is not None:
                 held.close()
-            raise Refused(401, reason)
+            raise RequestRefused(401, reason)
         try:
             self._let_in(has_ticket=reason is None)
-        except Refused:
+        except RequestRefused:
             if held is not None:
                 held.close()
             raise
         if held is None:
-            raise Refused(404, "this node neither holds nor receives the image")
+            raise RequestRefused(404, "this node neither holds nor receives the image")
         return held
 
     def _let_in(self, *, has_ticket: bool) -> None:
         """A place among those who have shown what admits them, instead of one among strangers."""
         if self._stranger_until_s is None:
             return
-        if not self._site.doors.let_in(self._sock, self._host, has_ticket=has_ticket):
-            raise Refused(503, "this node serves as many as it can: try again")
+        if not self._site.places.let_in(self._sock, self._host, has_ticket=has_ticket):
+            raise RequestRefused(503, "this node serves as many as it can: try again")
         self._stranger_until_s = None
 
     def _until_s(self, patience_s: float) -> float:
         until_s = self._clock.monotonic_s() + patience_s
         return until_s if self._stranger_until_s is None else min(until_s, self._stranger_until_s)
 
-    def _answer(self, request: Request, held: Held, begin_s: float) -> bool:
+    def _answer(self, request: RelayRequest, held: Held, begin_s: float) -> bool:
         """Send the image or its head; whether it went well."""
         digest = request.digest()
         tag = f'"{digest}"'
@@ -188,7 +167,7 @@ class Conversation:
             have_bytes = held.valid_bytes()
         except CacheError as error:
             # It went the moment it was found.
-            raise Refused(404, str(error)) from error
+            raise RequestRefused(404, str(error)) from error
         headers = {
             "Content-Length": str(end - start),
             "Content-Type": "application/octet-stream",
@@ -224,7 +203,11 @@ class Conversation:
         return True
 
     def _refuse(
-        self, refused: Refused, request: Request | None, begin_s: float, more: dict[str, str] | None = None
+        self,
+        refused: RequestRefused,
+        request: RelayRequest | None,
+        begin_s: float,
+        more: dict[str, str] | None = None,
     ) -> None:
         text = b"" if request is not None and request.method == "HEAD" else f"{refused}\n".encode()
         headers = {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(text))}
@@ -242,7 +225,7 @@ class Conversation:
         self._note(request, refused.status, begin_s, 0, str(refused))
 
     def _note(
-        self, request: Request | None, status: int, begin_s: float, sent_bytes: int = 0, reason: str = ""
+        self, request: RelayRequest | None, status: int, begin_s: float, sent_bytes: int = 0, reason: str = ""
     ) -> None:
         method, target = ("-", "-") if request is None else (request.method, request.target[:100])
         duration_ms = int((self._clock.monotonic_s() - begin_s) * 1000)

@@ -15,7 +15,7 @@ IMAGE = re.compile(r"/v1/images/(sha256:[0-9a-f]{64})")
 RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The request is answered with this status and sentence."""
 
     def __init__(self, status: int, sentence: str) -> None:
@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class RelayRequest:
     """A request's head. Names of headers are in lower case."""
 
     method: str
@@ -35,10 +35,10 @@ class Request:
     def digest(self) -> str:
         """The image that is asked for."""
         if self.method not in ("GET", "HEAD"):
-            raise Refused(405, "only GET and HEAD are known")
+            raise RequestRefused(405, "only GET and HEAD are known")
         found = IMAGE.fullmatch(self.target)
         if found is None:
-            raise Refused(404, "there are only /v1/images/sha256:<64 hexadecimal digits>")
+            raise RequestRefused(404, "there are only /v1/images/sha256:<64 hexadecimal digits>")
         return found[1]
 
     def span(self, size_bytes: int, tag: str) -> tuple[int, int] | None:
@@ -58,30 +58,30 @@ class Request:
             if found[2] and int(found[2]) < start:
                 return None
         if start >= end:
-            raise Refused(416, f"the image has {size_bytes} bytes")
+            raise RequestRefused(416, f"the image has {size_bytes} bytes")
         return start, end
 
 
-def parse_request(head: bytes) -> Request:
+def parse_request(head: bytes) -> RelayRequest:
     """The request in these bytes, up to and without the empty line."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not TOKEN.fullmatch(words[0]) or not words[1].startswith("/"):
-        raise Refused(400, "the first line is not METHOD /path HTTP/1.1")
+        raise RequestRefused(400, "the first line is not METHOD /path HTTP/1.1")
     if words[2] not in ("HTTP/1.0", "HTTP/1.1"):
-        raise Refused(505, "only HTTP/1.0 and HTTP/1.1 are spoken")
+        raise RequestRefused(505, "only HTTP/1.0 and HTTP/1.1 are spoken")
     if len(lines) - 1 > MOST_HEADERS:
-        raise Refused(431, f"there are more than {MOST_HEADERS} headers")
+        raise RequestRefused(431, f"there are more than {MOST_HEADERS} headers")
     headers: dict[str, str] = {}
     for line in lines[1:]:
         name, colon, value = line.partition(":")
         if not colon or not TOKEN.fullmatch(name) or any(letter in value for letter in "\r\n\0"):
-            raise Refused(400, "a header is malformed")
+            raise RequestRefused(400, "a header is malformed")
         if name.lower() in headers:
-            raise Refused(400, f"the header {name} is given twice")
+            raise RequestRefused(400, f"the header {name} is given twice")
         headers[name.lower()] = value.strip()
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise Refused(400, "a request has no body here")
+        raise RequestRefused(400, "a request has no body here")
     connection = headers.get("connection", "").lower()
     is_last = connection == "close" or (words[2] == "HTTP/1.0" and connection != "keep-alive")
-    return Request(words[0], words[1], headers, is_last)
+    return RelayRequest(words[0], words[1], headers, is_last)

@@ -12,8 +12,8 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
-from cachemgr.relay.conversation import Conversation, RelaySettings, Site, head_of
-from cachemgr.relay.doors import Doors
+from cachemgr.relay.connections import RelayConnections, RelaySettings
+from cachemgr.relay.conversation import Conversation, RelayContext, head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cachemgr.fetch.ports import Holdings
 
 
-class Relay:
+class RelayServer:
     """A running relay; it listens as soon as it exists. `log` is given one line a request, or `log_of` the
     line and, if it has shown no ticket, the host that is to blame for it."""
 
@@ -36,9 +36,11 @@ class Relay:
         log: Callable[[str], None],
         log_of: Callable[[str, str], None] | None = None,
     ) -> None:
-        self.doors = Doors(settings)
+        self.places = RelayConnections(settings)
         self._log = log_of or (lambda line, culprit: log(line))
-        self._site = Site(holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.doors)
+        self._site = RelayContext(
+            holdings, settings, clock, limit, self._log, lambda: self._is_closed, self.places
+        )
         # Those whose threads have yet to hear that they have to go are bounded, too.
         self._most_open = 2 * settings.most_connections + 2 * settings.most_strangers
         self._clock = clock
@@ -86,11 +88,11 @@ class Relay:
         thread = threading.Thread(target=self._serve, args=(sock, host), name=f"relay {host}", daemon=True)
         with self._lock:
             is_full = len(self._open) >= self._most_open or self._is_closed
-            if not is_full and self.doors.strangers.enter(sock, host):
+            if not is_full and self.places.strangers.enter(sock, host):
                 if self._is_started(thread):
                     self._open[sock] = thread
                     return
-                self.doors.leave(sock)
+                self.places.leave(sock)
         with contextlib.suppress(OSError):
             # Nobody is waited for here: others wait to be accepted.
             sock.setblocking(False)
@@ -112,5 +114,5 @@ class Relay:
         finally:
             with self._lock:
                 del self._open[sock]
-            self.doors.leave(sock)
+            self.places.leave(sock)
             sock.close()

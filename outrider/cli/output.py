@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 
-from cachemgr.cli.tables import printable
+from cachemgr.base.tables import printable
 from outrider.cli.errors import OutputError
 
 

@@ -15,17 +15,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share, Shares
+from outrider.service.front import Busy
 from outrider.service.turns import Turns
-from outrider.service.web.front import Busy
 
 T = TypeVar("T")
 SERVICE = "the service"
 """Under this name the service's own tasks are counted."""
-
-
-class MonotonicClock(Protocol):
-    def monotonic_s(self) -> float: ...
 
 
 class Traces(Protocol):

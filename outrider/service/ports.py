@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from cachemgr.base.shares import Share
+from cachemgr.protocol import JOB_OWNER as JOB_OWNER
+from cachemgr.protocol import Readers as Readers
 from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight
@@ -24,14 +26,6 @@ class NodeTrouble(Exception):
     def __init__(self, words: str, *, is_away: bool = True) -> None:
         super().__init__(words)
         self.is_away = is_away
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Readers:
-    """Who may use a private image."""
-
-    uids: tuple[int, ...] = ()
-    gids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,7 +61,7 @@ def _shown(asked: argparse.Namespace) -> int:
     if asked.keep:
         _say(BY_HAND.format(python=sys.executable, name=stage.cluster.name))
     else:
-        _say("\nAll of it is gone again. Explained step by step: docs/walkthrough.md")
+        _say("\nAll of it is gone again. Explained step by step: docs/tutorial/walkthrough.md")
     return 0
 
 

@@ -28,8 +28,7 @@ from outrider.rms.gridengine import (
     submitting,
 )
 from outrider.rms.gridengine.drmaa_runner import DrmaaRunner, start_process
-from tests.contract.harness import ONE_LOOK_S, Lags, Person
-from tests.rms.gridengine.cluster import (
+from tests.contract.gridengine_cluster import (
     DURATION_OFFSET_S,
     NODES,
     PEOPLE,
@@ -39,6 +38,7 @@ from tests.rms.gridengine.cluster import (
     ClusterError,
     missing,
 )
+from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 FACTOR = 20
 SETTINGS = GridEngineSettings(

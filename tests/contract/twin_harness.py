@@ -25,6 +25,9 @@ class SetClock:
     def now_s(self) -> int:
         return self._now_s
 
+    def monotonic_s(self) -> float:
+        return float(self._now_s)
+
     def sleep(self, seconds: float) -> None:
         self._now_s += int(seconds)
 

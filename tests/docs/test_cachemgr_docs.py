@@ -1,4 +1,4 @@
-"""docs/cachemgr.md and the manual page against the program: every verb, option, key, code and metric once."""
+"""The pages of cachemgr and its daemon against the program: every verb, option, key, code and metric."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from cachemgr.cli.exits import meanings
 from cachemgr.cli.main import main, parser
 from cachemgr.daemon import metrics
 from cachemgr.pool.policies import POLICIES
+from tests.repository import ROOT
 from tools import manpage
 from tools.pyz import pack
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/cachemgr.md").read_text()
+PAGE = (ROOT / "docs/reference/cachemgr.md").read_text()
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 VERBS = verbs(parser())
@@ -39,7 +39,7 @@ def section(heading: str) -> str:
 
 def verb_section(verb: str) -> str:
     found = re.search(rf"^(### cachemgr {verb}\b.*)$", PAGE, re.MULTILINE)
-    assert found, f"docs/cachemgr.md has no heading for {verb}"
+    assert found, f"docs/reference/cachemgr.md has no heading for {verb}"
     return section(found[1])
 
 
@@ -76,7 +76,7 @@ def test_every_option_of_a_verb_is_documented_once(verb: str) -> None:
 
 
 def test_common_options_are_documented_once() -> None:
-    documented = option_names(section("## How it is spoken to"))
+    documented = option_names(section("## How to call it"))
 
     assert sorted(documented) == sorted([*names_of(parser()), "-h", "--help"])
 
@@ -104,16 +104,16 @@ def test_example_of_a_configuration_is_one() -> None:
 
 def test_options_and_metrics_are_where_the_page_sends_its_reader() -> None:
     told = section("## Configuration and metrics")
-    daemon = (ROOT / "docs/daemon.md").read_text()
+    daemon = (ROOT / "docs/reference/daemon.md").read_text()
 
     assert "daemon.md#configuration" in told
     assert "daemon.md#metrics" in told
-    assert config.table() in daemon.split("## Configuration\n")[1]
+    assert '--8<-- "cachemgr/units/cachemgr.conf"' in daemon.split("## Configuration\n")[1]
     assert metrics.table() in daemon.split("## Metrics\n")[1]
 
 
 def test_policies_are_described_where_the_page_says() -> None:
-    described = (ROOT / "docs/pool.md").read_text().split("## What goes first")[1]
+    described = (ROOT / "docs/explanation/durability.md").read_text().split("## What goes first")[1]
 
     assert [name for name in POLICIES if f"| `{name}` |" not in described] == []
 

@@ -14,8 +14,9 @@ import pytest
 from outrider.cli.asking.reservations import STATES
 from outrider.cli.completion import options, verbs
 from outrider.cli.main import main, parser
-from tests.cli.canned import serving
-from tests.cli.samples import (
+from tests.repository import ROOT
+from tests.unit.cli.canned import serving
+from tests.unit.cli.samples import (
     ACCEPTED,
     DETAILS,
     LIST,
@@ -28,8 +29,7 @@ from tests.cli.samples import (
 )
 from tools import usermanpage
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs/outrider.md").read_text()
+PAGE = (ROOT / "docs/reference/outrider.md").read_text()
 LEAVES = [each for each in verbs(parser()) if each.words and not each.below]
 SCREENS = [
     (command, screen)

@@ -28,10 +28,10 @@ from typing import Any
 
 import pytest
 
-from cachemgr.network.client import Client
-from tests.node.daemons import as_user
+from cachemgr.network.client import DaemonClient
+from tests.daemons.node.daemons import as_user
+from tests.repository import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 30.0
 ALICE = pwd.getpwnam("games").pw_uid
 BOB = pwd.getpwnam("news").pw_uid
@@ -224,7 +224,7 @@ class Siege:
         path = str(self.folder / "s" / "embedded" / "nodes" / node / "s")
 
         def work() -> Any:
-            with Client(path) as client:
+            with DaemonClient(path) as client:
                 return client.ask(verb, fields, timeout_s=PATIENCE_S)
 
         return as_user(uid, work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.service.desk.nodes.events import Arrived, News
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.ports import Fetch, NodeImage, NodeReport, OrderResult, Pin, Readers, Relay, TellNode
@@ -17,17 +17,17 @@ SIZE = 1_000
 
 
 class Office:
-    """The staff, and nodes that answer as a test says."""
+    """What nodes are told, and nodes that answer as a test says."""
 
     def __init__(self, *, is_public: bool) -> None:
         self.now_s = 1_000
-        self.staff = Staff(Settings(), Agenda())
-        self.staff.assemble(("n1", "n2"), {"bob-1": ("n1", "n2")}, self.now_s)
+        self.node_orders = NodeOrders(Settings(), Agenda())
+        self.node_orders.assemble(("n1", "n2"), {"bob-1": ("n1", "n2")}, self.now_s)
         held = NodeImage(digest=DIGEST, size_bytes=SIZE, is_public=is_public)
         self.held: dict[str, tuple[NodeImage, ...]] = {"n1": (held,), "n2": ()}
         for name in self.held:
-            self.staff.due(name, self.staff.members[name].due_s or 0)
-        for call in self.staff.calls(self.now_s):
+            self.node_orders.due(name, self.node_orders.statuses[name].due_s or 0)
+        for call in self.node_orders.calls(self.now_s):
             self.hear(call)
 
     def need(self, node: str, *, transfer: int | None = 7, upstream: tuple[str, ...] = ()) -> None:
@@ -42,16 +42,16 @@ class Office:
             transfer=transfer,
             upstream=upstream,
         )
-        self.staff.need(node, wanted, self.now_s)
+        self.node_orders.need(node, wanted, self.now_s)
 
     def turn(self, code: str, pin_code: str = "missing", node: str = "n2") -> tuple[Fetch, list[News]]:
         """Tell a node what is due; what it was told to fetch, and what follows from its answer."""
         for _ in range(50):
-            member = self.staff.members[node]
-            assert member.due_s is not None
-            self.now_s = max(self.now_s, member.due_s)
-            self.staff.due(node, member.due_s)
-            for call in self.staff.calls(self.now_s):
+            status = self.node_orders.statuses[node]
+            assert status.due_s is not None
+            self.now_s = max(self.now_s, status.due_s)
+            self.node_orders.due(node, status.due_s)
+            for call in self.node_orders.calls(self.now_s):
                 fetches = [each for each in call.orders if isinstance(each, Fetch)]
                 news = self.hear(call, code=code, pin_code=pin_code)
                 if fetches:
@@ -71,7 +71,7 @@ class Office:
             images=self.held[call.node] if call.wants_images else None,
             results=results,
         )
-        return self.staff.heard(call, heard, "", self.now_s)
+        return self.node_orders.heard(call, heard, "", self.now_s)
 
 
 def relays(fetch: Fetch) -> list[str]:
@@ -110,7 +110,7 @@ def test_node_that_refuses_its_private_copy_passes_it_to_nobody_of_that_reservat
 def test_private_copy_that_was_only_pinned_is_passed_to_nobody(private: Office) -> None:
     private.need("n1", transfer=None)
     private.need("n2")
-    private.staff.members["n1"].needs["bob-1"].is_there = True
+    private.node_orders.statuses["n1"].needs["bob-1"].is_there = True
     asked = [private.turn("source-failed")[0] for _ in range(2)]
 
     assert [relays(each) for each in asked] == [[], []]
@@ -121,4 +121,4 @@ def test_image_that_is_refused_is_not_ready_because_it_could_be_pinned(private: 
     _, news = private.turn("not-allowed", pin_code="", node="n1")
 
     assert not any(isinstance(each, Arrived) for each in news)
-    assert not private.staff.members["n1"].needs["bob-1"].is_there
+    assert not private.node_orders.statuses["n1"].needs["bob-1"].is_there

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from tests.node.daemons import needs_root
+from tests.daemons.node.daemons import needs_root
 from tests.security.siege import ALICE, BOB, NAMELESS, Siege, Web, eventually, siege, workspace
 
 LOOK = r"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.node.daemons import needs_root
+from tests.daemons.node.daemons import needs_root
 from tests.security.siege import ALICE, BOB, Siege, Web, eventually, image_of, siege, workspace
 
 CONTENT = b"the same bytes " * 5_000

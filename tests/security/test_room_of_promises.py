@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.daemons import CLOCK, needs_root
+from tests.daemons.node.daemons import CLOCK, needs_root
 from tests.security.siege import ALICE, BOB, Siege, Web, eventually, image_of, siege, workspace
 
 MB = 1_000_000

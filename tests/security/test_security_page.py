@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tests.security.siege import ROOT
+from tests.repository import ROOT
 
-PAGE = ROOT / "docs" / "security.md"
+PAGE = ROOT / "docs" / "explanation/security.md"
 
 
 def test_each_test_that_the_page_names_is_there() -> None:

@@ -24,12 +24,12 @@ from outrider.service.crew import Crew
 from outrider.service.daemon.threads.backups import copy_asked_for
 from outrider.service.daemon.threads.inbox import Inbox
 from outrider.service.daemon.threads.reception import MOST_KEYS, Reception
+from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.ports import ImageTrouble, Readers
 from outrider.service.requests import Caller
-from outrider.service.web.front import Busy, NotDone, Submit
-from tests.node.daemons import needs_root
-from tests.ops.fakes import eventually
+from tests.daemons.node.daemons import needs_root
+from tests.unit.service.daemon.fakes import eventually
 
 MALLORY, ALICE = 1_002, 1_001
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.node.daemons import needs_root
+from tests.daemons.node.daemons import needs_root
 from tests.security.siege import (
     ALICE,
     BOB,
@@ -302,7 +302,7 @@ def test_user_cannot_reach_a_private_image_through_a_nodes_own_socket(
     service.node(BOB, node, "unpin", name=digest, owner=secret[0])
     stolen = service.node(BOB, node, "find", name=f"file://{secret[2]}")
 
-    assert (show.get("raises"), stolen.get("raises")) == ("Missing", "Missing")
+    assert (show.get("raises"), stolen.get("raises")) == ("NotInPool", "NotInPool")
     assert "gives" not in instance
     assert listed["gives"]["images"] == []
     found = service.node(ALICE, node, "show", name=digest)["gives"]

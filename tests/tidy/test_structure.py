@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.repository import ROOT
 from tools.structure import crowded
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_no_folder_has_more_entries_than_somebody_takes_in_at_a_glance() -> None:

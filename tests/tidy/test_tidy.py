@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.repository import ROOT
+
 MOST_LINES_OF_A_FILE = 500
 MOST_LINES_OF_A_FUNCTION = 70
 FOLDERS = ("outrider", "cachemgr", "plugins", "testbed", "tools", "tests", "bench")
@@ -21,7 +22,7 @@ TEXTS = sorted(
     [
         *SOURCES,
         *ROOT.glob("*.md"),
-        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("*.cfg"),
         *ROOT.glob("*.toml"),
         ROOT / "Makefile",

@@ -8,29 +8,28 @@ from contextlib import contextmanager
 
 from cachemgr.base.errors import BadRequest, NotAllowed, SourceFailed
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
+from cachemgr.base.times import read_time, span_in_words
 from cachemgr.cli import arguments as args
-from cachemgr.cli.progress import Progress
-from cachemgr.cli.session import request
-from cachemgr.cli.times import read_time, span_in_words
+from cachemgr.cli.answers import read, short_digest
+from cachemgr.cli.progress import ProgressLine
 from cachemgr.cli.verbs.images import title
-from cachemgr.cli.verbs.leases import PIN_KINDS, victims
+from cachemgr.cli.verbs.leases import PIN_KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
+    from cachemgr.protocol import AddRequest, DryRun, PinFields
 
 FORMATS = ("raw", "qcow2", "squashfs", "sif", "file")
 # Long enough for a weekend's queue; whoever needs it longer says so.
 PIN_S = 7 * 86_400
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     parser = commands.add(
         "add",
         _add,
@@ -74,83 +73,94 @@ def _add_image_options(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _add(session: Session, arguments: argparse.Namespace) -> None:
-    fields = _wish(session, arguments)
+def _add(session: VerbSession, arguments: argparse.Namespace) -> None:
+    wanted = _wanted(session, arguments)
     if arguments.dry_run:
-        _dry_run(session, fields)
+        _dry_run(session, wanted)
     else:
-        _bring(session, fields, is_waiting=not arguments.no_wait)
+        _bring(session, wanted, is_waiting=not arguments.no_wait)
 
 
-def _wish(session: Session, arguments: argparse.Namespace) -> dict[str, object]:
-    """The request's fields, from the options."""
+def _wanted(session: VerbSession, arguments: argparse.Namespace) -> AddRequest:
+    """The request, from the options."""
+    from cachemgr.protocol import AddRequest, Readers
+
     readers = None
     if arguments.reader or arguments.reader_group:
-        readers = {"uids": arguments.reader or [], "gids": arguments.reader_group or []}
+        readers = Readers(tuple(arguments.reader or ()), tuple(arguments.reader_group or ()))
     deadline = arguments.deadline
-    return {
-        "uri": arguments.uri,
-        "digest": arguments.digest,
-        "size_bytes": arguments.size,
-        "format": arguments.format,
-        "sources": [*arguments.source, arguments.uri] if arguments.source else None,
-        "pin": _pin(session, arguments),
-        "private": True if arguments.private or readers else None,
-        "readers": readers,
-        "deadline_s": None if deadline is None else read_time(deadline, session.clock.now_s()),
-        "rate_bytes_per_s": arguments.rate or None,
-    }
+    return AddRequest(
+        uri=arguments.uri,
+        digest=arguments.digest,
+        size_bytes=arguments.size,
+        format=arguments.format,
+        sources=(*arguments.source, arguments.uri) if arguments.source else None,
+        pin=_pin(session, arguments),
+        private=True if arguments.private or readers else None,
+        readers=readers,
+        deadline_s=None if deadline is None else read_time(deadline, session.clock.now_s()),
+        rate_bytes_per_s=arguments.rate or None,
+        dry_run=arguments.dry_run,
+    )
 
 
-def _pin(session: Session, arguments: argparse.Namespace) -> dict[str, object] | None:
+def _pin(session: VerbSession, arguments: argparse.Namespace) -> PinFields | None:
+    from cachemgr.protocol import PinFields
+
     has_time = arguments.for_s is not None or arguments.until is not None
     if arguments.pin is None:
         if has_time or arguments.kind != "hold":
             raise BadRequest("--for, --until and --kind are about a pin: say whose it is with --pin OWNER")
         return None
-    until_s = args.until_s(arguments, session.clock.now_s(), PIN_S)
-    return {"owner": arguments.pin, "until_s": until_s, "kind": arguments.kind}
+    until_s = args.until_s(arguments, session.clock.now_s(), PIN_S) or 0
+    return PinFields(arguments.pin, until_s, arguments.kind)
 
 
-def _bring(session: Session, fields: dict[str, object], *, is_waiting: bool) -> None:
+def _bring(session: VerbSession, wanted: AddRequest, *, is_waiting: bool) -> None:
     """Ask for the image; wait for it, or tell the number of its transfer."""
-    uri = str(fields["uri"])
-    shown = Progress(uri.rpartition("/")[2] or uri, sys.stderr, session.clock, volume=session.volume)
+    from dataclasses import replace
+
+    from cachemgr.protocol import ImageEntry, TransferEntry
+
+    uri = wanted.uri
+    shown = ProgressLine(uri.rpartition("/")[2] or uri, sys.stderr, session.clock, volume=session.volume)
     began_s = session.clock.monotonic_s()
     asker = session.asker
     try:
         with opened(uri, is_needed=asker.opens_files) as file:
-            wish = request("add", {**fields, "wait": is_waiting})
-            found = asker.ask(wish, shown if is_waiting else None, file)
+            found = asker.ask("add", replace(wanted, wait=is_waiting), shown if is_waiting else None, file)
     except KeyboardInterrupt as interrupt:
         shown.end()
         raise KeyboardInterrupt(asker.interrupted(shown.last)) from interrupt
     finally:
         shown.end()
     if "transfer" in found:
-        session.show(found, answers.text(found, "transfer"))
+        session.show(found, read(TransferEntry, found).transfer)
         return
-    session.show(found, answers.text(found, "digest"))
+    image = read(ImageEntry, found)
+    session.show(found, image.digest)
     took_s = session.clock.monotonic_s() - began_s
     after = f" after {span_in_words(took_s)}" if took_s >= 1 else ""
-    session.say(f"{title(found)}, {in_words(answers.number(found, 'size_bytes'))}, is in the pool{after}")
+    session.say(f"{title(image)}, {in_words(image.size_bytes)}, is in the pool{after}")
 
 
-def _dry_run(session: Session, fields: dict[str, object]) -> None:
+def _dry_run(session: VerbSession, wanted: AddRequest) -> None:
     """Whether it would fit and what would be evicted; nothing changes."""
+    from cachemgr.protocol import DryRun
+
     asker = session.asker
-    with opened(str(fields["uri"]), is_needed=asker.opens_files) as file:
-        found = asker.ask(request("add", {**fields, "dry_run": True}), None, file)
-    session.show(found, "\n".join(_would(found)))
+    with opened(wanted.uri, is_needed=asker.opens_files) as file:
+        found = asker.ask("add", wanted, None, file)
+    session.show(found, "\n".join(_would(read(DryRun, found))))
 
 
-def _would(found: Result) -> list[str]:
-    if answers.truth(found, "is_present"):
+def _would(found: DryRun) -> list[str]:
+    if found.is_present:
         return ["it is in the pool already"]
-    evicted = victims(found)
-    if not evicted:
+    if not found.evicted:
         return ["it would fit, and nothing would be evicted"]
-    return ["it would fit after evicting", *(f"  {line}" for line in evicted)]
+    lines = [f"  {short_digest(each.digest)}  {in_words(each.size_bytes)}" for each in found.evicted]
+    return ["it would fit after evicting", *lines]
 
 
 def local_path(uri: str) -> str | None:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
+from cachemgr.base.tables import facts, table
+from cachemgr.base.times import ago_in_words, time_in_words
 from cachemgr.cli import arguments as args
+from cachemgr.cli.answers import read, short_digest
 from cachemgr.cli.identity import user_name
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import ago_in_words, time_in_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
+    from cachemgr.protocol import ArrivingEntry, ImageEntry, ShownImage
 
 HEADER = ("DIGEST", "STATE", ">SIZE", "FORMAT", ">PINS", ">USES", ">IDLE", "ADDRESS")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     ls = commands.add(
         "ls", _ls, "list the images, and what is arriving", "ls", "ls -n | awk '{print $1}'", "ls --json"
     )
@@ -35,46 +35,48 @@ def add(commands: Commands) -> None:
     args.add_image(find)
 
 
-def title(image: Result) -> str:
+def title(image: ImageEntry) -> str:
     """An image in a sentence: the last part of its address, and its digest's beginning."""
-    uri = answers.text(image, "uri")
-    return f"{uri.rpartition('/')[2] or uri} ({answers.short_digest(answers.text(image, 'digest'))})"
+    return f"{image.uri.rpartition('/')[2] or image.uri} ({short_digest(image.digest)})"
 
 
-def _find(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask_about("find", arguments.name)
-    session.show(found, answers.text(found, "path") or answers.text(found, "digest"))
+def _find(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ImageEntry, NameRequest
+
+    found = session.ask_about("find", NameRequest(arguments.name))
+    image = read(ImageEntry, found)
+    session.show(found, image.path or image.digest)
 
 
-def _ls(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask("ls", "listing the images")
+def _ls(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ListedImages
+
+    found = session.ask("ls", doing="listing the images")
+    listed = read(ListedImages, found)
     now_s = session.clock.now_s()
-    rows = [_row(each, now_s) for each in answers.rows(found, "images")]
-    rows += [_arriving_row(each) for each in answers.rows(found, "arriving")]
+    rows = [_row(each, now_s) for each in listed.images]
+    rows += [_arriving_row(each) for each in listed.arriving]
     rows.sort(key=lambda row: str(row[-1]))
     session.show(found, table(HEADER, rows, has_header=not arguments.noheader))
 
 
-def _row(image: Result, now_s: int) -> tuple[object, ...]:
-    last_use_s = answers.number(image, "last_use_s") or answers.number(image, "added_s")
+def _row(image: ImageEntry, now_s: int) -> tuple[object, ...]:
     return (
-        answers.short_digest(answers.text(image, "digest")),
-        "here" if answers.truth(image, "is_public") else "private",
-        _word(in_words(answers.number(image, "size_bytes"))),
-        answers.text(image, "format"),
-        answers.number(image, "pins"),
-        answers.number(image, "uses"),
-        _word(ago_in_words(last_use_s, now_s)),
-        answers.text(image, "uri"),
+        short_digest(image.digest),
+        "here" if image.is_public else "private",
+        _word(in_words(image.size_bytes)),
+        image.format,
+        image.pins,
+        image.uses,
+        _word(ago_in_words(image.last_use_s or image.added_s, now_s)),
+        image.uri,
     )
 
 
-def _arriving_row(image: Result) -> tuple[object, ...]:
-    arrived_bytes, size_bytes = answers.number(image, "arrived_bytes"), answers.number(image, "size_bytes")
-    share = 100 * arrived_bytes // size_bytes if size_bytes else 0
-    digest = answers.short_digest(answers.text(image, "digest"))
-    size = _word(in_words(size_bytes))
-    return (digest, f"{share}%", size, "", "", "", "", answers.text(image, "uri"))
+def _arriving_row(image: ArrivingEntry) -> tuple[object, ...]:
+    share = 100 * image.arrived_bytes // image.size_bytes if image.size_bytes else 0
+    size = _word(in_words(image.size_bytes))
+    return (short_digest(image.digest or ""), f"{share}%", size, "", "", "", "", image.uri)
 
 
 def _word(text: str) -> str:
@@ -82,50 +84,47 @@ def _word(text: str) -> str:
     return text.replace(" ", "")
 
 
-def _show(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask_about("show", arguments.name)
-    session.show(found, facts([*_facts(found), *_leases(found)]))
+def _show(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import NameRequest, ShownImage
+
+    found = session.ask_about("show", NameRequest(arguments.name))
+    image = read(ShownImage, found)
+    session.show(found, facts([*_facts(image), *_leases(image)]))
 
 
-def _facts(image: Result) -> list[tuple[str, object]]:
-    size_bytes, uses = answers.number(image, "size_bytes"), answers.number(image, "uses")
-    last = f", last {time_in_words(answers.number(image, 'last_use_s'))}" if uses else ""
+def _facts(image: ShownImage) -> list[tuple[str, object]]:
+    last = f", last {time_in_words(image.last_use_s)}" if image.uses else ""
     return [
-        ("digest", answers.text(image, "digest")),
-        ("address", answers.text(image, "uri")),
-        ("size", f"{in_words(size_bytes)} ({size_bytes} bytes)"),
-        ("format", answers.text(image, "format")),
-        ("added", time_in_words(answers.number(image, "added_s"))),
-        ("owner", user_name(answers.number(image, "owner_uid"))),
+        ("digest", image.digest),
+        ("address", image.uri),
+        ("size", f"{in_words(image.size_bytes)} ({image.size_bytes} bytes)"),
+        ("format", image.format),
+        ("added", time_in_words(image.added_s)),
+        ("owner", user_name(image.owner_uid or 0)),
         ("readers", _readers(image)),
-        ("uses", f"{uses}{last}"),
-        ("path", answers.text(image, "path")),
+        ("uses", f"{image.uses}{last}"),
+        ("path", image.path),
     ]
 
 
-def _readers(image: Result) -> str:
-    if answers.truth(image, "is_public"):
+def _readers(image: ShownImage) -> str:
+    if image.is_public:
         return "everybody"
-    readers = image.get("readers")
-    if not isinstance(readers, dict):
+    if image.readers is None:
         return "some"
-    uids, gids = answers.texts(readers, "uids"), answers.texts(readers, "gids")
-    names = [user_name(int(uid)) for uid in uids] + [f"group {gid}" for gid in gids]
+    names = [user_name(uid) for uid in image.readers.uids] + [f"group {gid}" for gid in image.readers.gids]
     return ", ".join(["its owner", *names])
 
 
-def _leases(found: Result) -> list[tuple[str, object]]:
+def _leases(image: ShownImage) -> list[tuple[str, object]]:
     """The other names, pins and instances of an image, a line each."""
-    address = answers.text(found, "uri")
-    names = [answers.text(each, "name") for each in answers.rows(found, "aliases")]
-    pairs: list[tuple[str, object]] = [("also called", name) for name in names if name != address]
-    for pin in answers.rows(found, "pin_list"):
+    names = [each.name for each in image.aliases or ()]
+    pairs: list[tuple[str, object]] = [("also called", name) for name in names if name != image.uri]
+    for pin in image.pin_list or ():
         # An instance's own pin is told with the instance.
-        if answers.text(pin, "kind") != "instance":
-            until = time_in_words(answers.number(pin, "until_s"))
-            pairs.append(("pin", f"{answers.text(pin, 'owner')} ({answers.text(pin, 'kind')}) until {until}"))
-    for each in answers.rows(found, "instances"):
-        until = time_in_words(answers.number(each, "until_s"))
-        whose = " ".join(filter(None, [answers.text(each, "owner"), answers.text(each, "label")]))
-        pairs.append(("instance", f"{whose} ({answers.text(each, 'method')}) until {until}"))
+        if pin.kind != "instance":
+            pairs.append(("pin", f"{pin.owner} ({pin.kind}) until {time_in_words(pin.until_s)}"))
+    for each in image.instances or ():
+        whose = " ".join(filter(None, [each.owner, each.label]))
+        pairs.append(("instance", f"{whose} ({each.method}) until {time_in_words(each.until_s or 0)}"))
     return pairs

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 
 from cachemgr.base.errors import BadRequest
-from cachemgr.cli import answers
+from cachemgr.base.tables import table
+from cachemgr.base.times import time_in_words
 from cachemgr.cli import arguments as args
-from cachemgr.cli.tables import table
-from cachemgr.cli.times import time_in_words
+from cachemgr.cli.answers import read, short_digest
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 # What a context may have in a file; the daemon's own limit for a request is below it.
 MOST_CONTEXT_BYTES = 1 << 20
@@ -23,7 +23,7 @@ METHODS = "reflink, qcow2, overlay, readonly, shared or copy"
 HEADER = ("INSTANCE", "OWNER", "LABEL", ">UID", "METHOD", "IMAGE", "UNTIL", "PATH")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     instance = commands.add(
         "instance",
         _instance,
@@ -58,25 +58,26 @@ def add(commands: Commands) -> None:
     release.add_argument("--label", help="this instance alone, and no pin")
 
 
-def _instance(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask_about(
-        "instance",
-        arguments.name,
-        "making the instance",
+def _instance(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import InstanceEntry, InstanceRequest
+
+    wanted = InstanceRequest(
+        name=arguments.name,
         owner=arguments.owner,
         label=arguments.label,
-        until_s=args.until_s(arguments, session.clock.now_s()),
+        until_s=args.until_s(arguments, session.clock.now_s()) or 0,
         method=arguments.method,
         is_writable=_is_writable(arguments),
         uid=arguments.uid,
         context=_context(arguments.context),
     )
-    session.show(found, answers.text(found, "path"))
-    seed = answers.text(found, "seed")
-    if seed:
-        session.say(f"its contextualisation is in {seed}")
-    if answers.text(found, "state") == "prepared":
-        session.say(f"root has still to mount it: cachemgr mount {answers.text(found, 'instance')}")
+    found = session.ask_about("instance", wanted, "making the instance")
+    made = read(InstanceEntry, found)
+    session.show(found, made.path)
+    if made.seed:
+        session.say(f"its contextualisation is in {made.seed}")
+    if made.state == "prepared":
+        session.say(f"root has still to mount it: cachemgr mount {made.instance}")
 
 
 def _is_writable(arguments: argparse.Namespace) -> bool | None:
@@ -99,28 +100,33 @@ def _context(path: str | None) -> dict[str, object] | None:
     return found
 
 
-def _instances(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask("instances", "listing the instances")
+def _instances(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ListedInstances
+
+    found = session.ask("instances", doing="listing the instances")
     rows = [
         (
-            answers.text(each, "instance")[:12],
-            answers.text(each, "owner"),
-            answers.text(each, "label"),
-            answers.number(each, "uid"),
-            answers.text(each, "method"),
-            answers.short_digest(answers.text(each, "digest")),
-            time_in_words(answers.number(each, "until_s")).replace(" ", "T"),
-            answers.text(each, "path"),
+            each.instance[:12],
+            each.owner,
+            each.label,
+            each.uid,
+            each.method,
+            short_digest(each.digest),
+            time_in_words(each.until_s or 0).replace(" ", "T"),
+            each.path,
         )
-        for each in answers.rows(found, "instances")
+        for each in read(ListedInstances, found).instances
     ]
     session.show(found, table(HEADER, rows, has_header=not arguments.noheader))
 
 
-def _release(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask("release", "removing", owner=arguments.owner, label=arguments.label)
-    removed, pins = answers.number(found, "removed"), answers.number(found, "pins")
-    text = f"{removed} instance{_s(removed)} and {pins} pin{_s(pins)} of {arguments.owner} removed"
+def _release(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import Released, ReleaseRequest
+
+    found = session.ask("release", ReleaseRequest(arguments.owner, arguments.label), "removing")
+    gone = read(Released, found)
+    instances, pins = f"{gone.removed} instance{_s(gone.removed)}", f"{gone.pins} pin{_s(gone.pins)}"
+    text = f"{instances} and {pins} of {arguments.owner} removed"
     session.show(found, text)
 
 

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from cachemgr.base.errors import BadRequest
-from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
+from cachemgr.base.times import read_time, time_in_words
 from cachemgr.cli import arguments as args
-from cachemgr.cli.times import read_time, time_in_words
+from cachemgr.cli.answers import read, short_digest
 from cachemgr.cli.verbs.images import title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 PIN_KINDS = ("hold", "expect")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     pin = commands.add(
         "pin",
         _pin,
@@ -63,53 +61,47 @@ def add(commands: Commands) -> None:
     forget.add_argument("alias", type=args.name, metavar="ALIAS", help="the address or tag")
 
 
-def _pin(session: Session, arguments: argparse.Namespace) -> None:
+def _pin(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ImageEntry, PinRequest
+
     now_s = session.clock.now_s()
-    until_s = args.until_s(arguments, now_s)
-    image = session.ask_about(
-        "pin",
-        arguments.name,
-        owner=arguments.owner,
-        kind=arguments.kind,
-        until_s=until_s,
-        from_s=None if arguments.from_ is None else read_time(arguments.from_, now_s),
-    )
+    until_s = args.until_s(arguments, now_s) or 0
+    from_s = None if arguments.from_ is None else read_time(arguments.from_, now_s)
+    wanted = PinRequest(arguments.name, arguments.owner, until_s, arguments.kind, from_s)
+    image = session.ask_about("pin", wanted)
     said = "is pinned" if arguments.kind == "hold" else "is expected"
-    until = time_in_words(until_s or 0)
-    session.show(image, f"{title(image)} {said} for {arguments.owner} until {until}")
+    until = time_in_words(until_s)
+    session.show(image, f"{title(read(ImageEntry, image))} {said} for {arguments.owner} until {until}")
 
 
-def _unpin(session: Session, arguments: argparse.Namespace) -> None:
+def _unpin(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import Unpinned, UnpinRequest
+
     name = session.whole_name(arguments.name)
-    found = session.ask("unpin", name=name, owner=arguments.owner)
-    was_pinned = answers.truth(found, "was_pinned")
+    found = session.ask("unpin", UnpinRequest(name, arguments.owner))
+    was_pinned = read(Unpinned, found).was_pinned
     text = f"the pin of {arguments.owner} is gone" if was_pinned else f"{arguments.owner} had no pin on it"
     session.show(found, text)
 
 
-def _evict(session: Session, arguments: argparse.Namespace) -> None:
+def _evict(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import Evicted, EvictRequest
+
     if (arguments.name is None) == (arguments.need is None):
         raise BadRequest("say either which image to evict or how much room: evict IMAGE, evict --need SIZE")
     if arguments.name is not None:
-        found = session.ask_about("evict", arguments.name, "evicting")
+        found = session.ask_about("evict", EvictRequest(arguments.name), "evicting")
     else:
-        found = session.ask("evict", "evicting", need_bytes=arguments.need)
-    lines = [f"evicted {answers.short_digest(digest)}" for digest in answers.texts(found, "evicted")]
+        found = session.ask("evict", EvictRequest(need_bytes=arguments.need), "evicting")
+    lines = [f"evicted {short_digest(digest)}" for digest in read(Evicted, found).evicted]
     session.show(found, "\n".join(lines) or "nothing had to go")
 
 
-def victims(found: Result) -> list[str]:
-    """What would be evicted, a line each."""
-    return [
-        f"{answers.short_digest(answers.text(each, 'digest'))}  {size}"
-        for each in answers.rows(found, "evicted")
-        for size in [in_words(answers.number(each, "size_bytes"))]
-    ]
+def _forget(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ForgetRequest, Forgotten
 
-
-def _forget(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask("forget", alias=arguments.alias)
-    was_known = answers.truth(found, "was_known")
+    found = session.ask("forget", ForgetRequest(arguments.alias))
+    was_known = read(Forgotten, found).was_known
     session.show(
         found, f"{arguments.alias} {'stands for no image any more' if was_known else 'was no alias'}"
     )

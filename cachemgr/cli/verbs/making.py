@@ -7,30 +7,30 @@ import os
 from contextlib import closing
 
 from cachemgr.base.disk import RealDisk
-from cachemgr.base.errors import BadRequest, Missing, PoolDamaged
+from cachemgr.base.errors import BadRequest, NotInPool, PoolDamaged
 from cachemgr.base.sizes import in_words
 from cachemgr.cli.identity import acting_as, group_id, user_id, user_name
 from cachemgr.pool import room
 from cachemgr.pool.index import SqliteIndex
-from cachemgr.pool.layout import SEARCHABLE, Layout, Settings, disk_errors, read_settings
-from cachemgr.pool.pool import Pool
+from cachemgr.pool.layout import SEARCHABLE, PoolLayout, PoolSettings, disk_errors, read_settings
+from cachemgr.pool.pool import ImagePool
 from cachemgr.pool.records import MOST_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.session import VerbSession
 
 POLICY = "lfu"
 
 
-def init(session: Session, *, limit_bytes: int | None, policy: str | None, user: str | None) -> None:
+def init(session: VerbSession, *, limit_bytes: int | None, policy: str | None, user: str | None) -> None:
     """Make the pool, or change it; only what is said changes."""
     root = os.path.realpath(session.config.pool)
     uid = _owner(root, user or session.config.user)
     before = _settings(root)
     if before is None and limit_bytes is None:
         raise BadRequest(f"how large may the pool {root} become? say --limit 50GiB, for instance")
-    settings = Settings(
+    settings = PoolSettings(
         limit_bytes=limit_bytes if limit_bytes is not None else before.limit_bytes if before else 0,
         policy=policy or (before.policy if before else POLICY),
     )
@@ -38,7 +38,7 @@ def init(session: Session, *, limit_bytes: int | None, policy: str | None, user:
         _make_root(root, uid)
     with acting_as(uid):
         if before is None or _text(before) != _text(settings):
-            Pool.create(RealDisk(), root, settings)
+            ImagePool.create(RealDisk(), root, settings)
         used_bytes = _used_bytes(session, root)
     result = {
         "pool": root,
@@ -66,13 +66,13 @@ def _owner(root: str, user: str) -> int:
     return there
 
 
-def _settings(root: str) -> Settings | None:
+def _settings(root: str) -> PoolSettings | None:
     """What the pool is set to; None if there is none, or if that cannot be read any more."""
-    layout = Layout(root)
+    layout = PoolLayout(root)
     with disk_errors(f"reading the pool {root}"):
         try:
             return read_settings(RealDisk(), layout)
-        except Missing:
+        except NotInPool:
             return None
         except PoolDamaged:
             if _is_json(RealDisk().read(layout.settings, MOST_BYTES)):
@@ -102,18 +102,18 @@ def _make_root(root: str, uid: int) -> None:
             os.chown(root, uid, group_id(uid))
 
 
-def _used_bytes(session: Session, root: str) -> int:
-    pool = Pool(RealDisk(), root, session.clock, SqliteIndex(Layout(root).index))
+def _used_bytes(session: VerbSession, root: str) -> int:
+    pool = ImagePool(RealDisk(), root, session.clock, SqliteIndex(PoolLayout(root).index))
     with closing(pool), disk_errors(f"looking at the pool {root}"):
         entries, taken = room.scan(pool)
     return sum(entry.size_bytes for entry in entries) + sum(taken.values())
 
 
-def _text(settings: Settings) -> str:
+def _text(settings: PoolSettings) -> str:
     return f"{in_words(settings.limit_bytes)}, {settings.policy}"
 
 
-def _said(root: str, uid: int, before: Settings | None, settings: Settings) -> str:
+def _said(root: str, uid: int, before: PoolSettings | None, settings: PoolSettings) -> str:
     if before is None:
         return (
             f"made the pool {root} of {user_name(uid)}: "
@@ -128,7 +128,7 @@ def _said(root: str, uid: int, before: Settings | None, settings: Settings) -> s
 
 
 def _remark(
-    session: Session, root: str, before: Settings | None, settings: Settings, used_bytes: int
+    session: VerbSession, root: str, before: PoolSettings | None, settings: PoolSettings, used_bytes: int
 ) -> None:
     """What follows, for whoever would not expect it."""
     over_bytes = used_bytes - settings.limit_bytes

@@ -10,20 +10,20 @@ from __future__ import annotations
 import os
 import re
 
-from cachemgr.base.errors import BadRequest, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, NotAllowed, NotInPool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
-    from cachemgr.pool.pool import Pool
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
+    from cachemgr.pool.pool import ImagePool
 
 KEY = re.compile(r"[0-9a-f]{32}")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     mount = commands.add(
         "mount", _mount, "as root: carry out the mounts of an instance that is prepared", "mount INSTANCE"
     )
@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
     unmount.add_argument("--label", help="this instance alone")
 
 
-def _mount(session: Session, arguments: argparse.Namespace) -> None:
+def _mount(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.instances.kernel import Kernel
     from cachemgr.instances.mounts import KINDS, carry_out, decode_mounts
     from cachemgr.pool.instance_book import read_instance
@@ -49,14 +49,14 @@ def _mount(session: Session, arguments: argparse.Namespace) -> None:
         raise BadRequest(f"{arguments.instance[:60]!r} is not an instance: those have 32 digits 0-9a-f")
     instance = read_instance(pool, arguments.instance)
     if instance is None or not instance.is_ready:
-        raise Missing(f"there is no instance {arguments.instance}: ask for it first")
+        raise NotInPool(f"there is no instance {arguments.instance}: ask for it first")
     kinds = [kind for kind in KINDS if session.config.mount_squashfs or kind != "squashfs"]
     mounts = decode_mounts([dict(each) for each in instance.mounts])
     carry_out(mounts, pool=pool.layout.root, mounter=Kernel(), allowed_kinds=kinds)
     session.show({"path": instance.path, "mounts": len(mounts)}, instance.path)
 
 
-def _unmount(session: Session, arguments: argparse.Namespace) -> None:
+def _unmount(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.instances.kernel import Kernel
     from cachemgr.instances.removal import remove
     from cachemgr.pool.instance_book import key_of, keys_of
@@ -72,14 +72,14 @@ def _unmount(session: Session, arguments: argparse.Namespace) -> None:
     session.show({"instances": len(there)}, f"{len(there)} undone")
 
 
-def _pool(session: Session) -> Pool:
+def _pool(session: VerbSession) -> ImagePool:
     """The pool's folders, with nothing opened that root would leave behind as its own."""
     from cachemgr.base.disk import RealDisk
     from cachemgr.pool.index import SqliteIndex
-    from cachemgr.pool.layout import Layout
-    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.layout import PoolLayout
+    from cachemgr.pool.pool import ImagePool
 
     if os.geteuid() != 0:
         raise NotAllowed("only root may mount: run this as root, as a prolog does")
     root = os.path.realpath(session.config.pool)
-    return Pool(RealDisk(), root, session.clock, SqliteIndex(Layout(root).index))
+    return ImagePool(RealDisk(), root, session.clock, SqliteIndex(PoolLayout(root).index))

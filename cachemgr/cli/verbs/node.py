@@ -5,23 +5,25 @@ from __future__ import annotations
 from cachemgr import __version__
 from cachemgr.base.errors import PoolDamaged
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
+from cachemgr.base.tables import facts, table
+from cachemgr.base.times import span_in_words, time_in_words
 from cachemgr.cli import arguments as args
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import span_in_words, time_in_words
+from cachemgr.cli.answers import read
 from cachemgr.pool.policies import POLICIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.answers import Result
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     init = commands.add(
         "init",
         _init,
@@ -69,24 +71,19 @@ def add(commands: Commands) -> None:
     completion.add_argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish")
 
 
-def _init(session: Session, arguments: argparse.Namespace) -> None:
+def _init(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.verbs.making import init
 
     init(session, limit_bytes=arguments.limit, policy=arguments.policy, user=arguments.user)
 
 
-def _check(session: Session, arguments: argparse.Namespace) -> None:
+def _check(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import Checked, CheckRequest
+
     doing = "reading every image" if arguments.digests else "checking the pool"
-    found = session.ask("check", doing, fix=arguments.fix, digests=arguments.digests)
-    findings = answers.rows(found, "findings")
-    rows = [
-        (
-            _state(each),
-            answers.text(each, "path"),
-            answers.text(each, "what"),
-        )
-        for each in findings
-    ]
+    found = session.ask("check", CheckRequest(arguments.fix, arguments.digests), doing)
+    findings = read(Checked, found).findings
+    rows = [(_state(each), each["path"], each["what"]) for each in findings]
     text = (
         table(("STATE", "PATH", "WHAT"), rows, has_header=not arguments.noheader)
         if rows
@@ -98,21 +95,19 @@ def _check(session: Session, arguments: argparse.Namespace) -> None:
         raise PoolDamaged(_left(left, is_fixing=arguments.fix))
 
 
-def _state(finding: answers.Result) -> str:
-    if answers.truth(finding, "is_fixed"):
-        return "mended"
-    return "stale" if answers.truth(finding, "is_ordinary") else "found"
+def _state(finding: Result) -> str:
+    return "mended" if finding["is_fixed"] else "stale" if finding["is_ordinary"] else "found"
 
 
-def _left(left: list[answers.Result], *, is_fixing: bool) -> str:
+def _left(left: Sequence[Result], *, is_fixing: bool) -> str:
     what = "1 finding is" if len(left) == 1 else f"{len(left)} findings are"
     if not is_fixing:
         return f"{what} not mended: run `cachemgr check --fix`"
-    remedies = sorted({answers.text(each, "remedy") for each in left})
+    remedies = sorted({str(each["remedy"]) for each in left})
     return f"{what} left: {'; '.join(remedies)}"
 
 
-def _stats(session: Session, arguments: argparse.Namespace) -> None:
+def _stats(session: VerbSession, arguments: argparse.Namespace) -> None:
     found = session.ask("stats")
     session.show(
         found, facts([(_words(name), _shown(name, value)) for name, value in found.items() if value])
@@ -139,28 +134,29 @@ def _shown(name: str, value: object) -> object:
     return int(value) if value == int(value) else value
 
 
-def _metrics(session: Session, arguments: argparse.Namespace) -> None:
+def _metrics(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import MetricsText
+
     found = session.ask("metrics")
-    session.show(found, answers.text(found, "text").rstrip("\n"))
+    session.show(found, read(MetricsText, found).text.rstrip("\n"))
 
 
-def _ping(session: Session, arguments: argparse.Namespace) -> None:
+def _ping(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import PingAnswer
+
     found = session.ask("ping")
-    uptime = span_in_words(answers.number(found, "uptime_s"))
-    session.show(
-        found,
-        f"cachemgr {answers.text(found, 'version')} (pid {answers.number(found, 'pid')}) has served "
-        f"{answers.text(found, 'pool')} for {uptime}",
-    )
+    told = read(PingAnswer, found)
+    uptime = span_in_words(told.uptime_s or 0)
+    session.show(found, f"cachemgr {told.version} (pid {told.pid}) has served {told.pool} for {uptime}")
 
 
-def _serve(session: Session, arguments: argparse.Namespace) -> None:
+def _serve(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.verbs.serving import serve
 
     serve(session, arguments)
 
 
-def _config(session: Session, arguments: argparse.Namespace) -> None:
+def _config(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr import config
 
     if arguments.example:
@@ -172,11 +168,11 @@ def _config(session: Session, arguments: argparse.Namespace) -> None:
     session.show(result, config.shown(found).rstrip("\n"))
 
 
-def _version(session: Session, arguments: argparse.Namespace) -> None:
+def _version(session: VerbSession, arguments: argparse.Namespace) -> None:
     session.show({"version": __version__}, f"cachemgr {__version__}")
 
 
-def _completion(session: Session, arguments: argparse.Namespace) -> None:
+def _completion(session: VerbSession, arguments: argparse.Namespace) -> None:
     from cachemgr.cli.completion import script
 
     text = script(arguments.shell, arguments.parser)

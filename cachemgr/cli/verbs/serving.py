@@ -14,10 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.session import VerbSession
 
 
-def serve(session: Session, arguments: argparse.Namespace) -> None:
+def serve(session: VerbSession, arguments: argparse.Namespace) -> None:
     """Until SIGTERM or Ctrl-C. The file, then the environment, then the command line count."""
     texts = session.texts
     texts.update(config.environment_texts(os.environ))

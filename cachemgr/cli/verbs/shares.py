@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
+from cachemgr.base.tables import table
 from cachemgr.cli import arguments as args
+from cachemgr.cli.answers import read
 from cachemgr.cli.identity import user_name
-from cachemgr.cli.tables import table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.base.shares import Share
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
 
 HEADER = ("THING", "USER", ">HELD", ">MOST", ">REFUSED")
-BYTES = "bytes"
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     shares = commands.add(
         "shares",
         _shares,
@@ -31,24 +30,26 @@ def add(commands: Commands) -> None:
     args.add_no_header(shares)
 
 
-def _shares(session: Session, arguments: argparse.Namespace) -> None:
+def _shares(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ListedShares
+
     found = session.ask("shares")
-    rows = [_row(each) for each in answers.rows(found, "shares")]
+    rows = [_row(each) for each in read(ListedShares, found).shares]
     session.show(found, table(HEADER, rows, has_header=not arguments.noheader))
 
 
-def _row(each: Result) -> tuple[object, ...]:
-    most = answers.number(each, "most")
-    user = answers.text(each, "user")
+def _row(each: Share) -> tuple[object, ...]:
     return (
-        answers.text(each, "thing").replace(" ", "-"),
+        each.thing.replace(" ", "-"),
         # An address, where no user is known.
-        user_name(int(user)) if user.isdecimal() else user,
-        _amount(each, answers.number(each, "held")),
-        _amount(each, most) if most else "",
-        answers.number(each, "refused"),
+        user_name(int(each.user)) if each.user.isdecimal() else each.user,
+        _amount(each, each.held),
+        _amount(each, each.most) if each.most else "",
+        each.refused,
     )
 
 
-def _amount(each: Result, amount: int) -> str:
-    return in_words(amount).replace(" ", "") if answers.text(each, "unit") == BYTES else str(amount)
+def _amount(each: Share, amount: int) -> str:
+    from cachemgr.base.shares import BYTES
+
+    return in_words(amount).replace(" ", "") if each.unit == BYTES else str(amount)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import in_words
-from cachemgr.cli import answers
+from cachemgr.base.tables import facts, table
+from cachemgr.base.times import read_time, span_in_words, time_in_words
 from cachemgr.cli import arguments as args
-from cachemgr.cli.tables import facts, table
-from cachemgr.cli.times import read_time, span_in_words, time_in_words
+from cachemgr.cli.answers import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
-    from cachemgr.cli.answers import Result
-    from cachemgr.cli.arguments import Commands
-    from cachemgr.cli.session import Session
+    from cachemgr.cli.arguments import VerbParsers
+    from cachemgr.cli.session import VerbSession
+    from cachemgr.protocol import TransferEntry
 
 HEADER = ("TRANSFER", "STATE", ">ARRIVED", ">SIZE", ">RATE", ">LEFT", "DEADLINE", "ADDRESS")
 
 
-def add(commands: Commands) -> None:
+def add(commands: VerbParsers) -> None:
     listed = commands.add(
         "transfers",
         _transfers,
@@ -60,64 +60,55 @@ def add(commands: Commands) -> None:
     )
 
 
-def _transfers(session: Session, arguments: argparse.Namespace) -> None:
+def _transfers(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import ListedTransfers
+
     found = session.ask("transfers")
     now_s = session.clock.now_s()
-    rows = [_row(each, now_s) for each in answers.rows(found, "transfers")]
+    rows = [_row(each, now_s) for each in read(ListedTransfers, found).transfers]
     session.show(found, table(HEADER, rows, has_header=not arguments.noheader))
 
 
-def _row(each: Result, now_s: int) -> tuple[object, ...]:
-    rate, finish_s = answers.number(each, "rate_bytes_per_s"), answers.optional_number(each, "finish_s")
-    deadline_s = answers.optional_number(each, "deadline_s")
-    state = answers.text(each, "state")
-    is_running = state == "running"
-    error = answers.text(each, "error")
+def _row(each: TransferEntry, now_s: int) -> tuple[object, ...]:
+    is_running, rate = each.state == "running", each.rate_bytes_per_s
     return (
-        answers.text(each, "transfer"),
-        state + (f"({error})" if error not in ("", state) else ""),
-        _column(in_words(answers.number(each, "bytes"))),
-        _column(in_words(answers.number(each, "size_bytes"))),
+        each.transfer,
+        each.state + (f"({each.error})" if each.error not in (None, each.state) else ""),
+        _column(in_words(each.bytes)),
+        _column(in_words(each.size_bytes)),
         _column(f"{in_words(rate)}/s") if rate and is_running else "",
-        _column(span_in_words(finish_s - now_s)) if finish_s is not None and is_running else "",
-        time_in_words(deadline_s).replace(" ", "T") if deadline_s is not None else "",
-        answers.text(each, "uri"),
+        _column(span_in_words(each.finish_s - now_s)) if each.finish_s is not None and is_running else "",
+        time_in_words(each.deadline_s).replace(" ", "T") if each.deadline_s is not None else "",
+        each.uri,
     )
 
 
-def _transfer(session: Session, arguments: argparse.Namespace) -> None:
+def _transfer(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import TransferChange, TransferEntry
+
     deadline_s = None if arguments.deadline is None else read_time(arguments.deadline, session.clock.now_s())
-    said = {
-        "pause": arguments.pause or None,
-        "resume": arguments.resume or None,
-        "cancel": arguments.cancel or None,
-        "rate_bytes_per_s": arguments.rate,
-        "deadline_s": deadline_s,
-    }
-    if all(value is None for value in said.values()):
+    change = TransferChange(
+        arguments.transfer, arguments.rate, deadline_s, arguments.cancel, arguments.pause, arguments.resume
+    )
+    if change == TransferChange(arguments.transfer):
         raise BadRequest("say what to change: --pause, --resume, --cancel, --rate or --deadline")
-    found = session.ask("transfer-set", transfer=arguments.transfer, **said)
-    state = answers.text(found, "state")
+    found = session.ask("transfer-set", change)
+    state = read(TransferEntry, found).state
     if arguments.cancel and state != "cancelled":
         state = "is being cancelled"  # what it waits for may take a moment to hear of it
     session.show(found, f"{arguments.transfer} {state}".strip())
 
 
-def _limits(session: Session, arguments: argparse.Namespace) -> None:
-    found = session.ask(
-        "limits", rate_bytes_per_s=arguments.rate, relay_rate_bytes_per_s=arguments.relay_rate
-    )
-    session.show(
-        found,
-        facts([
-            ("rate", _rate(found, "rate_bytes_per_s")),
-            ("relay rate", _rate(found, "relay_rate_bytes_per_s")),
-        ]),
-    )  # fmt: skip
+def _limits(session: VerbSession, arguments: argparse.Namespace) -> None:
+    from cachemgr.protocol import NodeRates, RateChange
+
+    found = session.ask("limits", RateChange(arguments.rate, arguments.relay_rate))
+    rates = read(NodeRates, found)
+    shown = [("rate", _rate(rates.rate_bytes_per_s)), ("relay rate", _rate(rates.relay_rate_bytes_per_s))]
+    session.show(found, facts(shown))
 
 
-def _rate(found: Result, key: str) -> str:
-    rate = answers.number(found, key)
+def _rate(rate: int) -> str:
     return f"{in_words(rate)}/s" if rate else "no limit"
 
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from cachemgr.base.errors import BadRequest, NotAllowed
 from cachemgr.base.shares import Shares
-from cachemgr.daemon.network.line import Gone, Line
-from cachemgr.daemon.network.peer import Caller
-from cachemgr.daemon.network.server import BACKLOG, Guest
+from cachemgr.daemon.network.line import Gone, LineConnection
+from cachemgr.daemon.network.peer import NodeCaller
+from cachemgr.daemon.network.server import BACKLOG, ConnectionGuest
 from cachemgr.daemon.verbs.requests import MOST_BYTES, answer
 from cachemgr.network import channel
 from cachemgr.network.strangers import Strangers, unread
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cachemgr.base.clock import Clock
-    from cachemgr.daemon.log import Log
+    from cachemgr.daemon.log import DaemonLog
 
 MOST_CONNECTIONS = 128
 # A caller that has vanished without a word is noticed after half a minute.
@@ -54,7 +54,7 @@ class NetworkEntrance:
         node: str,
         service_uid: int,
         clock: Clock,
-        log: Log,
+        log: DaemonLog,
         strangers: int = 64,
         handshake_s: float = 5,
         most: int = MOST_CONNECTIONS,
@@ -76,13 +76,13 @@ class NetworkEntrance:
             has_spoken=lambda connection: b"\n" in unread(connection, channel.MOST_GREETING_BYTES),
         )
 
-    def guest(self, connection: socket.socket) -> Guest:
+    def guest(self, connection: socket.socket) -> ConnectionGuest:
         host = str(connection.getpeername()[0])
         if not self.strangers.enter(connection, host):
             raise OSError("too many connections that have proved nothing yet")
-        return Guest(host, is_privileged=True)
+        return ConnectionGuest(host, is_privileged=True)
 
-    def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
+    def let_in(self, connection: socket.socket, guest: ConnectionGuest) -> tuple[LineConnection, NodeCaller]:
         try:
             line = self._sealed(connection, guest)
         finally:
@@ -90,15 +90,15 @@ class NetworkEntrance:
         if not was_there:
             raise Gone
         uid = self._service_uid
-        return line, Caller(uid=uid, real_uid=uid, pid=0, is_privileged=True)
+        return line, NodeCaller(uid=uid, real_uid=uid, pid=0, is_privileged=True)
 
-    def turn_away(self, connection: socket.socket, guest: Guest) -> None:
+    def turn_away(self, connection: socket.socket, guest: ConnectionGuest) -> None:
         self.strangers.leave(connection)
         connection.setblocking(False)
         with suppress(OSError):
             connection.send(channel.refused("room"))
 
-    def _sealed(self, connection: socket.socket, guest: Guest) -> Line:
+    def _sealed(self, connection: socket.socket, guest: ConnectionGuest) -> LineConnection:
         make_lively(connection)
         stranger = _Stranger(connection, self._clock.monotonic_s() + self._handshake_s, self._clock)
         nonce = secrets.token_bytes(channel.NONCE_BYTES)
@@ -130,13 +130,18 @@ class NetworkEntrance:
         return said
 
 
-class SealedLine(Line):
+class SealedLine(LineConnection):
     """A connection on which each line is signed. No open files come along."""
 
     most_bytes = MOST_BYTES + channel.MAC_LETTERS + 1
 
     def __init__(
-        self, connection: socket.socket, clock: Clock, ours: channel.Seal, theirs: channel.Seal, log: Log
+        self,
+        connection: socket.socket,
+        clock: Clock,
+        ours: channel.Seal,
+        theirs: channel.Seal,
+        log: DaemonLog,
     ) -> None:
         super().__init__(connection, clock)
         self._ours = ours

@@ -8,11 +8,13 @@ import select
 import socket
 
 from cachemgr.base.errors import BadRequest
-from cachemgr.daemon.verbs.requests import MOST_BYTES, answer
+from cachemgr.daemon.verbs.requests import MOST_BYTES, Listener, answer
+from cachemgr.network.fields import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
+    from cachemgr.protocol import CopyProgress, TransferProgress
 
 REQUEST_S = 10.0
 IDLE_S = 300.0
@@ -25,7 +27,7 @@ class Gone(Exception):
     """The other side has closed the connection, or is too slow to be waited for."""
 
 
-class Line:
+class LineConnection(Listener):
     """One connection: requests come in, answers go out, each as one line."""
 
     most_bytes = MOST_BYTES
@@ -68,9 +70,9 @@ class Line:
     def send(self, fields: dict[str, object]) -> None:
         self._send_bytes(answer(fields))
 
-    def progress(self, fields: dict[str, object]) -> None:
+    def progress(self, message: TransferProgress | CopyProgress) -> None:
         """Tell how far it is; `Gone` if nobody listens any more."""
-        self.send({"progress": fields})
+        self.send({"progress": plain(message)})
         self.check_is_heard()
 
     def check_is_heard(self) -> None:

@@ -8,14 +8,14 @@ import socket
 import stat
 from contextlib import suppress
 
-from cachemgr.base.errors import BadRequest, Busy
+from cachemgr.base.errors import BadRequest, InUse
 from cachemgr.daemon.network.server import BACKLOG
 
 MODE = 0o666
 LONGEST_PATH = 107
 
 
-class Place:
+class ListeningPlace:
     """The right to listen at a path: a lock beside it, which the kernel releases with its holder.
 
     A socket's file outlives its daemon, so it says nothing about whether one lives.
@@ -36,7 +36,7 @@ class Place:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(self._lock)
-            raise Busy(f"another daemon listens at {path}: stop it first, or set another socket") from error
+            raise InUse(f"another daemon listens at {path}: stop it first, or set another socket") from error
 
     def listen(self) -> socket.socket:
         """A socket at the path, in place at once and open for everybody: who calls is asked of the kernel."""

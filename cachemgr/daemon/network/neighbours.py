@@ -10,18 +10,22 @@ from __future__ import annotations
 import queue
 import threading
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from cachemgr.base.errors import BadRequest, CacheError, NoDaemon, NotAllowed
+from cachemgr.network.fields import plain, read_answer
 from cachemgr.network.remote import RemoteClient
+from cachemgr.protocol import CONTROL_PORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
-    from cachemgr.daemon.node import Node
+    from _typeshed import DataclassInstance
 
-PORT = 7011
+    from cachemgr.daemon.node import NodeContext
+
+Answer = TypeVar("Answer", bound="DataclassInstance")
 MOST_AT_ONCE = 64
 CONNECT_S = 5.0
 ANSWER_S = 20.0
@@ -29,10 +33,10 @@ ALL_S = 30.0
 
 
 @dataclass(frozen=True)
-class Answers:
+class Answers(Generic[Answer]):
     """What each node has answered, by its name."""
 
-    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    results: dict[str, Answer] = field(default_factory=dict)
     errors: dict[str, CacheError] = field(default_factory=dict)
 
     def check(self) -> None:
@@ -46,16 +50,18 @@ class Answers:
         raise type(error)(f"node {name}{more}: {error}") from error
 
 
-def ask_all(node: Node, names: Sequence[str], verb: str, fields: Mapping[str, object]) -> Answers:
+def ask_all(
+    node: NodeContext, names: Sequence[str], verb: str, request: DataclassInstance, kind: type[Answer]
+) -> Answers[Answer]:
     """Ask the same of all these nodes; who does not answer in time has an error."""
     if not node.keys:
         raise BadRequest("a job on several nodes needs the site's key on each: set relay_key")
-    port = _port(node.config.control_listen)
+    port, fields = _port(node.config.control_listen), plain(request)
     until_s = node.clock.monotonic_s() + ALL_S
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in names:
         waiting.put(name)
-    told: queue.SimpleQueue[tuple[str, dict[str, Any] | CacheError]] = queue.SimpleQueue()
+    told: queue.SimpleQueue[tuple[str, Answer | CacheError]] = queue.SimpleQueue()
 
     def work() -> None:
         while node.clock.monotonic_s() < until_s:
@@ -63,21 +69,12 @@ def ask_all(node: Node, names: Sequence[str], verb: str, fields: Mapping[str, ob
                 name = waiting.get_nowait()
             except queue.Empty:
                 return
-            told.put((name, _asked(node, name, port, verb, fields)))
+            told.put((name, _asked(node, name, port, verb, fields, kind)))
 
     for _ in range(min(len(names), MOST_AT_ONCE)):
         # What hangs is left behind, and ends with its own limits of time.
         threading.Thread(target=work, daemon=True).start()
-    return _collected(node, names, told, until_s)
-
-
-def _collected(
-    node: Node,
-    names: Sequence[str],
-    told: queue.SimpleQueue[tuple[str, dict[str, Any] | CacheError]],
-    until_s: float,
-) -> Answers:
-    found = Answers(errors={name: NoDaemon(f"no answer in {ALL_S:g} s") for name in names})
+    found = Answers[Answer](errors={name: NoDaemon(f"no answer in {ALL_S:g} s") for name in names})
     for _ in names:
         try:
             name, answer = told.get(timeout=max(0.0, until_s - node.clock.monotonic_s()))
@@ -92,11 +89,11 @@ def _collected(
 
 
 def _asked(
-    node: Node, name: str, port: int, verb: str, fields: Mapping[str, object]
-) -> dict[str, Any] | CacheError:
+    node: NodeContext, name: str, port: int, verb: str, fields: Mapping[str, object], kind: type[Answer]
+) -> Answer | CacheError:
     try:
         with RemoteClient(name, port, node.keys, node=name, connect_s=CONNECT_S, clock=node.clock) as client:
-            return client.ask(verb, fields, timeout_s=ANSWER_S)
+            return read_answer(kind, client.ask(verb, fields, timeout_s=ANSWER_S))
     except CacheError as error:
         return error
     except (OSError, UnicodeError) as error:
@@ -111,4 +108,4 @@ def _rank(error: CacheError) -> int:
 def _port(listen: str) -> int:
     """Where the others listen, which is where this one does: a site has one configuration."""
     text = listen.rpartition(":")[2]
-    return int(text) if text.isdigit() and int(text) else PORT
+    return int(text) if text.isdigit() and int(text) else CONTROL_PORT

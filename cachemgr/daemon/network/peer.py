@@ -7,6 +7,8 @@ import pwd
 import socket
 import struct
 
+from cachemgr.protocol import USER_OWNER
+
 CREDENTIALS = struct.Struct("3i")
 # Not in the socket module; the numbers are Linux'.
 SO_PEERGROUPS = 59
@@ -14,7 +16,7 @@ SO_PEERGROUPS = 59
 MOST_ANSWER_BYTES = 1024
 
 
-class Caller:
+class NodeCaller:
     """A user of this node, and for whom a privileged one acts. Groups are looked up when asked for."""
 
     __slots__ = ("_gids", "is_privileged", "pid", "real_uid", "uid")
@@ -33,9 +35,9 @@ class Caller:
             self._gids = groups_of(self.uid)
         return self._gids
 
-    def acting_for(self, uid: int) -> Caller:
+    def acting_for(self, uid: int) -> NodeCaller:
         """A privileged caller in place of a user: what that user may not, this one may not."""
-        return Caller(uid=uid, real_uid=self.real_uid, pid=self.pid, is_privileged=True)
+        return NodeCaller(uid=uid, real_uid=self.real_uid, pid=self.pid, is_privileged=True)
 
     @property
     def sees_all(self) -> bool:
@@ -48,17 +50,17 @@ class Caller:
 
     def owner(self, owner: str) -> str:
         """The name under which an owner's things are kept: nobody can write another's."""
-        return owner if self.is_privileged else f"uid:{self.uid}:{owner}"
+        return owner if self.is_privileged else f"{USER_OWNER}{self.uid}:{owner}"
 
 
-def caller_of(connection: socket.socket, service_uid: int) -> Caller:
+def caller_of(connection: socket.socket, service_uid: int) -> NodeCaller:
     pid, uid, gid = CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     )
     others = _peer_groups(connection)
     gids = None if others is None else frozenset({gid, *others})
     is_privileged = uid in (0, service_uid)
-    return Caller(uid=uid, real_uid=uid, pid=pid, is_privileged=is_privileged, gids=gids)
+    return NodeCaller(uid=uid, real_uid=uid, pid=pid, is_privileged=is_privileged, gids=gids)
 
 
 def groups_of(uid: int) -> frozenset[int]:

@@ -14,9 +14,9 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 
-from cachemgr.base.errors import BadRequest, Busy, CacheError
+from cachemgr.base.errors import BadRequest, CacheError, InUse
 from cachemgr.base.shares import Shares
-from cachemgr.daemon.network.line import Gone, Line
+from cachemgr.daemon.network.line import Gone, LineConnection
 from cachemgr.daemon.network.peer import caller_of
 from cachemgr.daemon.transfers.places import refusal as refused_place
 from cachemgr.daemon.verbs.requests import answer, parse
@@ -27,24 +27,26 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from cachemgr.base.clock import Clock
-    from cachemgr.daemon.log import Log
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.log import DaemonLog
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.verbs.requests import VerbRequest
 
-    Handler = Callable[["Caller", "Request", "Line"], dict[str, object]]
+    Handler = Callable[["NodeCaller", "VerbRequest"], dict[str, object]]
 
     class Entrance(Protocol):
         """How connections of one kind get in."""
 
         places: Shares
 
-        def guest(self, connection: socket.socket) -> Guest:
+        def guest(self, connection: socket.socket) -> ConnectionGuest:
             """Under whose name it is counted; OSError if it is not let in. Does not wait."""
 
-        def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
+        def let_in(
+            self, connection: socket.socket, guest: ConnectionGuest
+        ) -> tuple[LineConnection, NodeCaller]:
             """The conversation, and who speaks; may wait. OSError, `Gone` or `CacheError`: not let in."""
 
-        def turn_away(self, connection: socket.socket, guest: Guest) -> None:
+        def turn_away(self, connection: socket.socket, guest: ConnectionGuest) -> None:
             """Say why there is no room. Does not wait."""
 
 
@@ -54,12 +56,12 @@ BACKLOG = 512
 
 
 @dataclass(frozen=True)
-class Guest:
+class ConnectionGuest:
     """Whoever has connected: under which name it is counted, and whether kept places are for it."""
 
     key: Hashable
     is_privileged: bool
-    caller: Caller | None = None
+    caller: NodeCaller | None = None
 
 
 class UserEntrance:
@@ -73,17 +75,17 @@ class UserEntrance:
             "connections", most=most, most_of_one=most_of_user, kept=min(kept, most - 1), portion=PORTION
         )
 
-    def guest(self, connection: socket.socket) -> Guest:
+    def guest(self, connection: socket.socket) -> ConnectionGuest:
         caller = caller_of(connection, self._service_uid)
-        return Guest(caller.uid, caller.is_privileged, caller)
+        return ConnectionGuest(caller.uid, caller.is_privileged, caller)
 
-    def let_in(self, connection: socket.socket, guest: Guest) -> tuple[Line, Caller]:
+    def let_in(self, connection: socket.socket, guest: ConnectionGuest) -> tuple[LineConnection, NodeCaller]:
         assert guest.caller is not None
-        return Line(connection, self._clock), guest.caller
+        return LineConnection(connection, self._clock), guest.caller
 
-    def turn_away(self, connection: socket.socket, guest: Guest) -> None:
+    def turn_away(self, connection: socket.socket, guest: ConnectionGuest) -> None:
         if guest.caller is None or guest.is_privileged:
-            reason: CacheError = Busy("the daemon has too many connections: try again")
+            reason: CacheError = InUse("the daemon has too many connections: try again")
         else:
             reason = refused_place(
                 self.places, guest.caller.uid, option="user_connections", remedy="close some of them"
@@ -97,7 +99,7 @@ class Server:
     """Accepts connections and has each request handled; one of them cannot disturb another."""
 
     def __init__(
-        self, listener: socket.socket, handle: Handler, entrance: Entrance, *, clock: Clock, log: Log
+        self, listener: socket.socket, handle: Handler, entrance: Entrance, *, clock: Clock, log: DaemonLog
     ) -> None:
         self._listener = listener
         self._handle = handle
@@ -190,8 +192,8 @@ class Server:
             return False
         return True
 
-    def _serve(self, connection: socket.socket, guest: Guest) -> None:
-        line: Line | None = None
+    def _serve(self, connection: socket.socket, guest: ConnectionGuest) -> None:
+        line: LineConnection | None = None
         try:
             line, caller = self._entrance.let_in(connection, guest)
             while self._serve_one(line, caller) and not self._is_stopping:
@@ -206,12 +208,12 @@ class Server:
                 line.close()
             connection.close()
 
-    def _drop(self, connection: socket.socket, guest: Guest, thread: threading.Thread) -> None:
+    def _drop(self, connection: socket.socket, guest: ConnectionGuest, thread: threading.Thread) -> None:
         del self._open[id(connection)]
         self.places.give(guest.key)
         self._threads.discard(thread)
 
-    def _serve_one(self, line: Line, caller: Caller) -> bool:
+    def _serve_one(self, line: LineConnection, caller: NodeCaller) -> bool:
         """Whether the connection may go on."""
         try:
             received = line.receive()
@@ -223,7 +225,7 @@ class Server:
             return False
         text, descriptors = received
         try:
-            result = self._handle(caller, parse(text, descriptors), line)
+            result = self._handle(caller, parse(text, descriptors, line))
         except CacheError as error:
             line.send(refusal(error))
         except Gone:

@@ -30,7 +30,7 @@ class Bounds:
     remembered_of_user: int = 100
 
 
-class Turns:
+class UserTurns:
     """How long each user's transfers have run, so that who has had less goes first.
 
     Only differences count: who comes later begins with the least that anybody has who is there.

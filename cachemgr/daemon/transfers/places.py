@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from cachemgr.base.errors import Busy, CacheError, NotAllowed
+from cachemgr.base.errors import CacheError, InUse, NotAllowed
 from cachemgr.base.shares import Shares
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ ENOUGH = "wait for one of them to end, or cancel one"
 
 @dataclass(frozen=True)
 class Admission:
-    """What `Places.admit` has set aside for a user's transfer: to be used, or given back."""
+    """What `TransferPlaces.admit` has set aside for a user's transfer: to be used, or given back."""
 
     uid: int
     is_ordinary: bool
@@ -31,7 +31,7 @@ class Admission:
     files: int = 0
 
 
-class Places:
+class TransferPlaces:
     """Who has which place and which files. Any thread may call."""
 
     def __init__(self, most: int, bounds: Bounds) -> None:
@@ -123,7 +123,7 @@ class Places:
             return
         if is_ordinary:
             raise refusal(self.transfers, uid, option="user_transfers_waiting", remedy=ENOUGH)
-        raise Busy(f"all {self.transfers.most} places for transfers are taken already: try again later")
+        raise InUse(f"all {self.transfers.most} places for transfers are taken already: try again later")
 
 
 def refusal(shares: Shares, user: int, *, option: str, remedy: str) -> CacheError:
@@ -132,7 +132,7 @@ def refusal(shares: Shares, user: int, *, option: str, remedy: str) -> CacheErro
     mine = f"you have {held} {shares.thing} and may have {shares.most_of_one}"
     if held >= shares.most_of_one:
         return NotAllowed(f"{mine}: {remedy}, or ask the administrator for {option}")
-    return Busy(
+    return InUse(
         f"{mine}, but all users together have {shares.in_all} of {shares.most}, and what is left is for "
         f"those with fewer and for root: {remedy}, or try again later"
     )

@@ -27,7 +27,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class ScheduledTransfer:
     """A transfer as the choice sees it."""
 
     number: int
@@ -60,7 +60,7 @@ def checked_change(before: str, after: str) -> str:
 
 
 def choose(
-    standings: Iterable[Standing],
+    standings: Iterable[ScheduledTransfer],
     slots: int,
     *,
     most_of_user: int | None = None,
@@ -88,13 +88,13 @@ def choose(
 
 
 def _in_turns(
-    queue: Sequence[Standing], places: int, most_of_user: int, turns: Mapping[int, int]
+    queue: Sequence[ScheduledTransfer], places: int, most_of_user: int, turns: Mapping[int, int]
 ) -> dict[int, int]:
     """Each user's first transfer, then each one's second and so on; first who has had the fewest turns.
 
     What several users want runs in the turn of the first of them.
     """
-    of_user: dict[int, list[Standing]] = {}
+    of_user: dict[int, list[ScheduledTransfer]] = {}
     for each in queue:
         for uid in each.users or (NOBODY,):
             of_user.setdefault(uid, []).append(each)
@@ -116,7 +116,7 @@ def _in_turns(
     return chosen
 
 
-def _urgency(standing: Standing) -> tuple[bool, bool, int, bool, int]:
+def _urgency(standing: ScheduledTransfer) -> tuple[bool, bool, int, bool, int]:
     deadline_s = standing.deadline_s
     is_running = standing.state == RUNNING
     return (deadline_s is None, standing.is_late, deadline_s or 0, not is_running, standing.number)

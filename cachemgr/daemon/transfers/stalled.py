@@ -7,8 +7,8 @@ room, by a pin for a month, without any bytes having come.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
+from cachemgr.daemon.node import LastAdvance
 from cachemgr.daemon.transfers.schedule import PAUSED, WAITING
 from cachemgr.daemon.verbs.shapes import arrived_bytes
 from cachemgr.pool import pins
@@ -17,26 +17,18 @@ from cachemgr.pool.ingest import drop_unwritten
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.transfers.transfer import Transfer
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.transfers.transfer import PoolTransfer
     from cachemgr.pool.ingest import Ingest
 
 # Less than this is next to nothing, unless it is all that was missing.
 LEAST_BYTES = 256 << 10
 
 
-@dataclass(frozen=True)
-class Seen:
-    """How far an ingest was, and since when it has not come further than by next to nothing."""
-
-    arrived_bytes: int
-    since_s: float
-
-
-def sweep_stalled(node: Node) -> int | None:
+def sweep_stalled(node: NodeContext) -> int | None:
     """Give up what has stalled; when to look next."""
     now_s = node.clock.monotonic_s()
-    watched: dict[str, Seen] = {}
+    watched: dict[str, LastAdvance] = {}
     for ingest in node.pool.ingests():
         if not _is_ordinary(node, ingest):
             continue
@@ -48,7 +40,7 @@ def sweep_stalled(node: Node) -> int | None:
             or _is_moving(seen, arrived)
             or (transfer is not None and _waits_for_others(transfer))
         ):
-            seen = Seen(arrived, now_s)
+            seen = LastAdvance(arrived, now_s)
         elif now_s - seen.since_s >= node.config.user_stall_s:
             _give_up(node, ingest, transfer)
         watched[ingest.key] = seen
@@ -60,7 +52,7 @@ def sweep_stalled(node: Node) -> int | None:
     return node.clock.now_s() + max(1, left_s)
 
 
-def _give_up(node: Node, ingest: Ingest, transfer: Transfer | None) -> None:
+def _give_up(node: NodeContext, ingest: Ingest, transfer: PoolTransfer | None) -> None:
     """End its transfer, and then drop what it has: at this look or, while its thread ends, at the next."""
     words = f"next to nothing has come for {node.config.user_stall_s} s: look at its source, and add it again"
     if transfer is not None:
@@ -75,12 +67,12 @@ def _give_up(node: Node, ingest: Ingest, transfer: Transfer | None) -> None:
         )
 
 
-def _is_moving(seen: Seen, arrived: int) -> bool:
+def _is_moving(seen: LastAdvance, arrived: int) -> bool:
     """Whether more than next to nothing has come, or it was begun anew."""
     return arrived - seen.arrived_bytes >= LEAST_BYTES or arrived < seen.arrived_bytes
 
 
-def _is_ordinary(node: Node, ingest: Ingest) -> bool:
+def _is_ordinary(node: NodeContext, ingest: Ingest) -> bool:
     """Whether only ordinary users want it: what is promised waits for its source as long as it may."""
     trusted, now_s = {0, os.geteuid()}, node.clock.now_s()
     if ingest.image.owner_uid in trusted:
@@ -89,10 +81,10 @@ def _is_ordinary(node: Node, ingest: Ingest) -> bool:
     return not any(pins.holds(pin, now_s) and is_promise(pin, trusted) for pin in found)
 
 
-def _brings(transfer: Transfer, ingest: Ingest) -> bool:
+def _brings(transfer: PoolTransfer, ingest: Ingest) -> bool:
     return transfer.key == ingest.key and not transfer.has_ended
 
 
-def _waits_for_others(transfer: Transfer) -> bool:
+def _waits_for_others(transfer: PoolTransfer) -> bool:
     """Whether it stands still because others have the slots, and not because somebody wants it so."""
     return transfer.state in (WAITING, PAUSED) and not transfer.is_held

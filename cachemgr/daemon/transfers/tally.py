@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from cachemgr.base.errors import NotAllowed
+from cachemgr.base.errors import CacheError, NotAllowed
 from cachemgr.base.shares import PLACES, Share
 from cachemgr.pool import pins
 from cachemgr.pool.layout import disk_errors
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cachemgr.base.clock import Clock
-    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.pool import ImagePool
 
 # The folders are not read more often than this, whatever users try.
 AGAIN_S = 1.0
@@ -84,7 +84,7 @@ class Tally:
         return self._known
 
 
-def count_pins(pool: Pool) -> dict[int, int]:
+def count_pins(pool: ImagePool) -> dict[int, int]:
     """Pins that have not expired, by user; those of instances are counted with them."""
     now_s, found = pool.clock.now_s(), Counter[int]()
     with disk_errors("counting pins"):
@@ -99,3 +99,31 @@ def count_pins(pool: Pool) -> dict[int, int]:
                 if pin.expires_s > now_s and pin.kind != "instance":
                     found[pin.uid] += 1
     return found
+
+
+class Holders:
+    """Whose images are in the pool, so that a quota need not read every record each time."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, pool: ImagePool, uid: int) -> int:
+        """How many images a user has brought, arriving ones included."""
+        with disk_errors("counting images"):
+            names = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
+        known: dict[str, int] = {}
+        for name in names:
+            found = self._known.get(name)
+            found = self._looked_up(pool, name) if found is None else found
+            if found is not None:
+                known[name] = found
+        self._known = known
+        arriving = [ingest.image.owner_uid for ingest in pool.ingests()]
+        return [*known.values(), *arriving].count(uid)
+
+    def _looked_up(self, pool: ImagePool, digest: str) -> int | None:
+        try:
+            image = pool.image(digest)
+        except CacheError:
+            return None
+        return None if image is None else image.owner_uid

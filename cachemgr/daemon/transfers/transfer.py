@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
     from cachemgr.base.errors import CacheError
     from cachemgr.base.rate import RateLimit
-    from cachemgr.fetch.bring import Origin, Reins
-    from cachemgr.fetch.report import Progress
+    from cachemgr.fetch.bring import Origin, TransferTerms
+    from cachemgr.fetch.report import FetchProgress
     from cachemgr.pool.ingest import Writer
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.records import PoolImage
 
-    Work = Callable[["Transfer", Reins], Image]
+    Work = Callable[["PoolTransfer", TransferTerms], PoolImage]
 
 
 @dataclass
-class Transfer:
+class PoolTransfer:
     """Changed with the table's lock only."""
 
     number: int
@@ -52,9 +52,9 @@ class Transfer:
     names: set[str] = field(default_factory=set)
     origins: list[Origin] = field(default_factory=list)
     expected_rate_bytes_per_s: int | None = None
-    progress: Progress | None = None
+    progress: FetchProgress | None = None
     sink: Writer | None = None
-    image: Image | None = None
+    image: PoolImage | None = None
     error: CacheError | None = None
     ended_s: int | None = None
     has_thread: bool = False

@@ -11,12 +11,12 @@ import threading
 import traceback
 from collections import Counter
 
-from cachemgr.base.errors import Busy, CacheError, Cancelled, Missing
+from cachemgr.base.errors import CacheError, Cancelled, InUse, NotInPool
 from cachemgr.base.rate import RateLimit
 from cachemgr.base.shares import PLACES, Share
 from cachemgr.daemon.transfers import schedule
-from cachemgr.daemon.transfers.bounds import Bounds, Remembered, Turns
-from cachemgr.daemon.transfers.places import Places
+from cachemgr.daemon.transfers.bounds import Bounds, Remembered, UserTurns
+from cachemgr.daemon.transfers.places import TransferPlaces
 from cachemgr.daemon.transfers.schedule import (
     CANCELLED,
     DONE,
@@ -24,22 +24,22 @@ from cachemgr.daemon.transfers.schedule import (
     PAUSED,
     RUNNING,
     WAITING,
-    Standing,
+    ScheduledTransfer,
 )
-from cachemgr.daemon.transfers.transfer import Transfer
+from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.transfers.users_rate import OfUsers
-from cachemgr.fetch.bring import Reins
+from cachemgr.fetch.bring import TransferTerms
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cachemgr.base.clock import Clock
-    from cachemgr.daemon.log import Log
+    from cachemgr.daemon.log import DaemonLog
     from cachemgr.daemon.transfers.places import Admission
     from cachemgr.daemon.transfers.transfer import Work
     from cachemgr.fetch.bring import Origin
-    from cachemgr.fetch.report import Progress
+    from cachemgr.fetch.report import FetchProgress
     from cachemgr.pool.ingest import Writer
 
 RUNNING_NOW = "running transfers"
@@ -56,22 +56,22 @@ class Transfers:
         most_waiting: int,
         rate_bytes_per_s: int | None,
         clock: Clock,
-        log: Log,
+        log: DaemonLog,
         bounds: Bounds | None = None,
     ) -> None:
         self.limit = RateLimit(rate_bytes_per_s, clock)
         self._slots = slots
         self._bounds = bounds = bounds or Bounds()
         self.users_limit = RateLimit(bounds.rate_bytes_per_s, clock)
-        self.places = Places(slots + most_waiting, bounds)
-        self._turns = Turns(bounds.turn_s)
+        self.places = TransferPlaces(slots + most_waiting, bounds)
+        self._turns = UserTurns(bounds.turn_s)
         self._in_turn_of: Mapping[int, int] = {}
         self._charged_s = clock.monotonic_s()
         self._remembered = Remembered(bounds.remembered, bounds.remembered_of_user)
         self._clock = clock
         self._log = log
         self._changed = threading.Condition()
-        self._all: dict[int, Transfer] = {}
+        self._all: dict[int, PoolTransfer] = {}
         self._last = 0
         self._is_stopping = False
         self._threads: dict[int, threading.Thread] = {}
@@ -93,7 +93,7 @@ class Transfers:
         expected_rate_bytes_per_s: int | None = None,
         names: Iterable[str] = (),
         admission: Admission | None = None,
-    ) -> tuple[Transfer, bool]:
+    ) -> tuple[PoolTransfer, bool]:
         """The transfer of that key, begun or joined; whether it was there before.
 
         Of several deadlines the earliest holds. Who joins brings its own origins along; the
@@ -108,7 +108,7 @@ class Transfers:
             if found is None:
                 self._last += 1
                 limit = RateLimit(rate_bytes_per_s, self._clock)
-                found = Transfer(
+                found = PoolTransfer(
                     self._last,
                     key,
                     uri,
@@ -162,16 +162,16 @@ class Transfers:
     def refused(self) -> dict[str, int]:
         return self.places.refused()
 
-    def all(self) -> list[Transfer]:
+    def all(self) -> list[PoolTransfer]:
         with self._changed:
             return sorted(self._all.values(), key=lambda each: each.number)
 
-    def get(self, name: str) -> Transfer:
+    def get(self, name: str) -> PoolTransfer:
         with self._changed:
             number = int(name[1:]) if name[:1] == "t" and name[1:].isdecimal() else 0
             found = self._all.get(number)
         if found is None:
-            raise Missing(f"there is no transfer {name[:40]!r}: it may have ended long ago")
+            raise NotInPool(f"there is no transfer {name[:40]!r}: it may have ended long ago")
         return found
 
     def writer_of(self, key: str) -> Writer | None:
@@ -180,13 +180,13 @@ class Transfers:
             found = self._alive(key)
             return found.sink if found else None
 
-    def wait(self, transfer: Transfer, seen: int, timeout_s: float) -> int:
+    def wait(self, transfer: PoolTransfer, seen: int, timeout_s: float) -> int:
         """Until something about it has changed since `seen`, or the time is over; how it is numbered."""
         with self._changed:
             self._changed.wait_for(lambda: transfer.changes != seen or transfer.has_ended, timeout_s)
             return transfer.changes
 
-    def hold(self, transfer: Transfer, *, is_held: bool, is_by_waiting: bool = False) -> None:
+    def hold(self, transfer: PoolTransfer, *, is_held: bool, is_by_waiting: bool = False) -> None:
         """Pause it until it is resumed, or resume it.
 
         What one of those who wait for it has paused goes on when somebody else joins.
@@ -203,7 +203,7 @@ class Transfers:
             self._schedule()
         self._close_unused()
 
-    def set_deadline(self, transfer: Transfer, deadline_s: int, *, is_ordinary: bool) -> None:
+    def set_deadline(self, transfer: PoolTransfer, deadline_s: int, *, is_ordinary: bool) -> None:
         with self._changed:
             transfer.deadline_s = deadline_s
             if not is_ordinary:
@@ -211,7 +211,7 @@ class Transfers:
             self._schedule()
         self._close_unused()
 
-    def cancel(self, transfer: Transfer, reason: str) -> None:
+    def cancel(self, transfer: PoolTransfer, reason: str) -> None:
         """End it. What has arrived stays until its lease ends."""
         with self._changed:
             if transfer.has_ended:
@@ -222,7 +222,7 @@ class Transfers:
                 self._end(transfer, CANCELLED)
         self._close_unused()
 
-    def leave(self, transfer: Transfer, uid: int, reason: str) -> bool:
+    def leave(self, transfer: PoolTransfer, uid: int, reason: str) -> bool:
         """One user's interest ends; whether that ended the transfer."""
         with self._changed:
             transfer.wanted_by.discard(uid)
@@ -282,17 +282,17 @@ class Transfers:
         self._close_unused()
         return waiting
 
-    def _alive(self, key: str) -> Transfer | None:
+    def _alive(self, key: str) -> PoolTransfer | None:
         """Whom to join. Not what was cancelled and has not noticed yet: that brings nobody anything."""
         alive = (each for each in self._all.values() if each.key == key and not each.has_ended)
         return next((each for each in alive if each.control.cancelled is None), None)
 
     def _check_going(self) -> None:
         if self._is_stopping:
-            raise Busy("the daemon is stopping: ask the next one")
+            raise InUse("the daemon is stopping: ask the next one")
 
     def _widen(
-        self, transfer: Transfer, uid: int, rate_bytes_per_s: int | None, *, is_ordinary: bool
+        self, transfer: PoolTransfer, uid: int, rate_bytes_per_s: int | None, *, is_ordinary: bool
     ) -> None:
         """One more wants it: nobody is bound by another's rate, and the service takes its own place."""
         before = transfer.limit.rate_bytes_per_s
@@ -303,7 +303,7 @@ class Transfers:
             transfer.place_of = self.places.taken_over(transfer.place_of, uid)
         transfer.is_ordinary = transfer.is_ordinary and is_ordinary
 
-    def _release(self, transfer: Transfer) -> None:
+    def _release(self, transfer: PoolTransfer) -> None:
         transfer.is_held = False
         if transfer.state == PAUSED and not transfer.has_thread:
             self._to(transfer, WAITING)
@@ -344,7 +344,7 @@ class Transfers:
             self._turns.charge(uid, now_s - self._charged_s)
         self._charged_s = now_s
 
-    def _start(self, transfer: Transfer) -> bool:
+    def _start(self, transfer: PoolTransfer) -> bool:
         """A thread for it, or its end: who has no thread must not keep a slot."""
         thread = threading.Thread(
             target=self._run, args=(transfer,), name=f"transfer {transfer.name}", daemon=True
@@ -355,14 +355,14 @@ class Transfers:
         except RuntimeError as error:
             self._log.warning("cannot start a transfer", transfer=transfer.name, reason=error)
             del self._threads[transfer.number]
-            transfer.error = Busy("this node has too many processes to begin a transfer: try again")
+            transfer.error = InUse("this node has too many processes to begin a transfer: try again")
             self._note_end(transfer, FAILED)
             return False
         transfer.has_thread = True
         return True
 
-    def _run(self, transfer: Transfer) -> None:
-        def on_progress(progress: Progress) -> None:
+    def _run(self, transfer: PoolTransfer) -> None:
+        def on_progress(progress: FetchProgress) -> None:
             with self._changed:
                 transfer.progress = progress
                 transfer.changes += 1
@@ -371,7 +371,7 @@ class Transfers:
         def on_sink(sink: Writer) -> None:
             transfer.sink = sink
 
-        reins = Reins(
+        terms = TransferTerms(
             control=transfer.control,
             limits=(
                 transfer.limit,
@@ -384,7 +384,7 @@ class Transfers:
         )
         state = DONE
         try:
-            transfer.image = transfer.work(transfer, reins)
+            transfer.image = transfer.work(transfer, terms)
         except Cancelled as error:
             state, transfer.error = CANCELLED, error
         except CacheError as error:
@@ -398,12 +398,12 @@ class Transfers:
             self._threads.pop(transfer.number, None)
         self._close_unused()
 
-    def _end(self, transfer: Transfer, state: str) -> None:
+    def _end(self, transfer: PoolTransfer, state: str) -> None:
         self._note_end(transfer, state)
         self._schedule()
         self._changed.notify_all()
 
-    def _note_end(self, transfer: Transfer, state: str) -> None:
+    def _note_end(self, transfer: PoolTransfer, state: str) -> None:
         self._to(transfer, state)
         transfer.ended_s = self._clock.now_s()
         self._unused += transfer.origins
@@ -420,14 +420,14 @@ class Transfers:
             origins, self._unused = self._unused, []
         self.places.close(origins)
 
-    def _to(self, transfer: Transfer, state: str) -> None:
+    def _to(self, transfer: PoolTransfer, state: str) -> None:
         transfer.state = schedule.checked_change(transfer.state, state)
         transfer.changes += 1
 
 
-def _standing(transfer: Transfer, now_s: int) -> Standing:
+def _standing(transfer: PoolTransfer, now_s: int) -> ScheduledTransfer:
     deadline_s = transfer.deadline_s if transfer.is_ordinary else transfer.promised_s
-    return Standing(
+    return ScheduledTransfer(
         transfer.number,
         transfer.state,
         deadline_s,
@@ -438,7 +438,7 @@ def _standing(transfer: Transfer, now_s: int) -> Standing:
     )
 
 
-def _hasten(transfer: Transfer, deadline_s: int | None, *, is_ordinary: bool) -> None:
+def _hasten(transfer: PoolTransfer, deadline_s: int | None, *, is_ordinary: bool) -> None:
     if deadline_s is None:
         return
     transfer.deadline_s = min(deadline_s, transfer.deadline_s or deadline_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed, SourceFailed, Unsuitable
+from cachemgr.base.errors import BadRequest, NotAllowed, NotInPool, SourceFailed, Unsuitable
 from cachemgr.base.steady import past_s
 from cachemgr.fetch.carrier import address_of, origin_of, own_name
 from cachemgr.instances.acl import READ, grant
@@ -19,19 +19,19 @@ from cachemgr.pool.records import PUBLIC, digest_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
     from cachemgr.fetch.bring import Origin
-    from cachemgr.pool.pool import Pool
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.pool import ImagePool
+    from cachemgr.pool.records import PoolImage
 
 
-def require_privilege(caller: Caller, what: str) -> None:
+def require_privilege(caller: NodeCaller, what: str) -> None:
     if not caller.is_privileged:
         raise NotAllowed(f"{what} is for root and the pool's own user")
 
 
-def names_meant(caller: Caller, text: str) -> list[str]:
+def names_meant(caller: NodeCaller, text: str) -> list[str]:
     """What a name may mean for this caller, the most special first.
 
     An address is looked for among the caller's own first: only of those is it known that they
@@ -49,19 +49,19 @@ def names_meant(caller: Caller, text: str) -> list[str]:
     return [*own, origin.name]
 
 
-def may_use(pool: Pool, caller: Caller, image: Image) -> bool:
+def may_use(pool: ImagePool, caller: NodeCaller, image: PoolImage) -> bool:
     if caller.sees_all or image.readers.is_public:
         return True
     # A user's groups may be far away (a directory service), so they are asked only if it matters.
     gids = caller.gids() if image.readers.gids else frozenset()
     try:
         pool.authorise(image.digest, caller.uid, gids)
-    except (NotAllowed, Missing):
+    except (NotAllowed, NotInPool):
         return False
     return True
 
 
-def may_see_arriving(caller: Caller, image: Image) -> bool:
+def may_see_arriving(caller: NodeCaller, image: PoolImage) -> bool:
     """Whether what is arriving is this caller's business; there is no digest yet to ask the pool by."""
     readers = image.readers
     if caller.sees_all or readers.is_public or caller.uid in (0, image.owner_uid, *readers.uids):
@@ -69,16 +69,16 @@ def may_see_arriving(caller: Caller, image: Image) -> bool:
     return bool(readers.gids) and not caller.gids().isdisjoint(readers.gids)
 
 
-def find_visible(node: Node, caller: Caller, text: str) -> Image:
+def find_visible(node: NodeContext, caller: NodeCaller, text: str) -> PoolImage:
     """The image of that name, if it is here and this caller may use it."""
     for name in names_meant(caller, text):
         image = node.pool.find(name)
         if image is not None and may_use(node.pool, caller, image):
             return image
-    raise Missing(f"image {text} is not in the pool: add it first")
+    raise NotInPool(f"image {text} is not in the pool: add it first")
 
 
-def prove(node: Node, caller: Caller, image: Image, origin: Origin) -> Image:
+def prove(node: NodeContext, caller: NodeCaller, image: PoolImage, origin: Origin) -> PoolImage:
     """Let a user use a private image who can reach its source; otherwise `NotAllowed`.
 
     The source must be the very address from which it came: being able to reach any other
@@ -104,7 +104,7 @@ def prove(node: Node, caller: Caller, image: Image, origin: Origin) -> Image:
     return image
 
 
-def allow(node: Node, image: Image, uids: set[int]) -> Image:
+def allow(node: NodeContext, image: PoolImage, uids: set[int]) -> PoolImage:
     """Add users to a private image's readers, on the record and on the file."""
     known = {0, os.geteuid(), image.owner_uid, *image.readers.uids}
     for uid in sorted(uids - known):
@@ -113,7 +113,7 @@ def allow(node: Node, image: Image, uids: set[int]) -> Image:
     return image
 
 
-def share(node: Node, image: Image) -> None:
+def share(node: NodeContext, image: PoolImage) -> None:
     """Let a private image's readers open its file by its path, where the file system can say so."""
     readers = image.readers
     if readers.is_public:
@@ -130,42 +130,14 @@ def share(node: Node, image: Image) -> None:
         )
 
 
-def publish(node: Node, image: Image) -> Image:
+def publish(node: NodeContext, image: PoolImage) -> PoolImage:
     """Make a private image everybody's: its owner or somebody privileged wants it so."""
     changed = dataclasses.replace(image, readers=PUBLIC)
     node.pool.change_image(changed)
     return changed
 
 
-class Holders:
-    """Whose images are in the pool, so that a quota need not read every record each time."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, int] = {}
-
-    def of(self, pool: Pool, uid: int) -> int:
-        """How many images a user has brought, arriving ones included."""
-        with disk_errors("counting images"):
-            names = [name for name in pool.disk.names(pool.layout.folder("images")) if digest_of(name)]
-        known: dict[str, int] = {}
-        for name in names:
-            found = self._known.get(name)
-            found = self._looked_up(pool, name) if found is None else found
-            if found is not None:
-                known[name] = found
-        self._known = known
-        arriving = [ingest.image.owner_uid for ingest in pool.ingests()]
-        return [*known.values(), *arriving].count(uid)
-
-    def _looked_up(self, pool: Pool, digest: str) -> int | None:
-        try:
-            image = pool.image(digest)
-        except CacheError:
-            return None
-        return None if image is None else image.owner_uid
-
-
-def check_image_quota(node: Node, caller: Caller) -> None:
+def check_image_quota(node: NodeContext, caller: NodeCaller) -> None:
     """Refuse more images than a user may bring. Called with the admission's lock."""
     most = node.config.user_images
     if caller.is_privileged or not most:
@@ -178,7 +150,7 @@ def check_image_quota(node: Node, caller: Caller) -> None:
         )
 
 
-def check_instance_quota(node: Node, caller: Caller, owner: str, label: str) -> None:
+def check_instance_quota(node: NodeContext, caller: NodeCaller, owner: str, label: str) -> None:
     most = node.config.user_instances
     if caller.is_privileged or not most:
         return
@@ -188,7 +160,7 @@ def check_instance_quota(node: Node, caller: Caller, owner: str, label: str) -> 
         raise NotAllowed(f"you have {len(mine)} instances and may have {most}: release some")
 
 
-def check_pin_quota(node: Node, caller: Caller, folder: str, owner: str) -> None:
+def check_pin_quota(node: NodeContext, caller: NodeCaller, folder: str, owner: str) -> None:
     """Refuse more than a few pins of a user on one image, and on all: each is a file that everybody's
     requests read."""
     if caller.is_privileged:
@@ -214,7 +186,7 @@ def check_pin_quota(node: Node, caller: Caller, folder: str, owner: str) -> None
         )
 
 
-def checked_until(node: Node, caller: Caller, until_s: int) -> int:
+def checked_until(node: NodeContext, caller: NodeCaller, until_s: int) -> int:
     """A user's lease ends some time; who is privileged is bound by the pool's own limit only."""
     longest_s = node.config.user_lease_s
     if not caller.is_privileged and until_s > node.clock.now_s() + longest_s:

@@ -5,29 +5,39 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NeverFits, NoRoom, NotAllowed, WrongBytes
+from cachemgr.base.errors import BadRequest, CacheError, NeverFits, NoRoom, NotAllowed, NotInPool, WrongBytes
 from cachemgr.base.sizes import in_words
 from cachemgr.config import SCHEMES
 from cachemgr.daemon.transfers.places import close_files
+from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.verbs import access, quota
-from cachemgr.daemon.verbs.shapes import image_fields, progress_fields, transfer_fields
-from cachemgr.fetch.bring import Order, Origin, bring, name_it
+from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_progress
+from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
 from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
 from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
-from cachemgr.pool.records import PIN_KINDS, PUBLIC, Image, Pin, Readers, checked_digest
+from cachemgr.pool.records import PIN_KINDS, PUBLIC, ImageAccess, PoolImage, PoolPin, checked_digest
+from cachemgr.protocol import (
+    AddRequest,
+    DryRun,
+    EvictedImage,
+    ImageEntry,
+    PinFields,
+    PinRequest,
+    Readers,
+    TransferEntry,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
     from cachemgr.daemon.transfers.places import Admission
-    from cachemgr.daemon.transfers.transfer import Transfer, Work
-    from cachemgr.daemon.verbs.requests import Request
-    from cachemgr.fetch.bring import Reins
+    from cachemgr.daemon.transfers.transfer import Work
+    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.fetch.bring import TransferTerms
     from cachemgr.pool.ingest import Ingest
 
 # Who waits hears at least this often that the daemon is alive.
@@ -43,10 +53,10 @@ class Addition:
     size_bytes: int | None
     format: str
     origins: tuple[Origin, ...]
-    pin: Pin | None
+    pin: PoolPin | None
     # None: the request does not say whether it is private.
     is_private: bool | None
-    readers: Readers
+    readers: ImageAccess
     deadline_s: int | None
     rate_bytes_per_s: int | None
     expected_rate_bytes_per_s: int | None
@@ -55,48 +65,46 @@ class Addition:
     is_dry_run: bool
 
     @property
-    def effective_readers(self) -> Readers:
+    def effective_readers(self) -> ImageAccess:
         return self.readers if self.is_private else PUBLIC
 
 
-def add(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def add(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry | TransferEntry | DryRun:
     addition = _read(node, caller, request)
     try:
         found = _begin(node, caller, addition)
     except BaseException:
         close_files(addition.origins)
         raise
-    if isinstance(found, dict):
+    if not isinstance(found, PoolTransfer):
         close_files(addition.origins)
         return found
     if not addition.waits:
-        return transfer_fields(node, found)
+        return transfer_entry(node, found)
     seen = -1
     while not found.has_ended:
-        line.progress(progress_fields(node, found))
+        request.listener.progress(transfer_progress(found))
         seen = node.transfers.wait(found, seen, TELL_S)
     if found.error is not None or found.image is None:
         raise found.error or CacheError(f"the transfer {found.name} ended without an image")
-    return image_fields(node, caller, node.pool.image(found.image.digest) or found.image)
+    return image_entry(node, caller, node.pool.image(found.image.digest) or found.image)
 
 
-def read_pin(node: Node, caller: Caller, request: Request) -> Pin:
-    """A pin's fields, which `add` and `pin` have in common."""
-    now_s = node.clock.now_s()
-    kind = request.optional_text("kind") or "hold"
+def checked_pin(node: NodeContext, caller: NodeCaller, given: PinFields | PinRequest) -> PoolPin:
+    """The pin that `add` and `pin` are asked for."""
+    kind = given.kind or "hold"
     if kind not in PIN_KINDS or kind == "instance":
         raise BadRequest(f"there is no kind of pin {kind!r}: choose hold or expect")
-    from_s = request.optional_number("from_s")
-    return Pin(
-        owner=caller.owner(request.text("owner")),
+    return PoolPin(
+        owner=caller.owner(given.owner),
         kind=kind,
         uid=caller.uid,
-        expires_s=access.checked_until(node, caller, request.number("until_s")),
-        from_s=now_s if from_s is None else from_s,
+        expires_s=access.checked_until(node, caller, given.until_s),
+        from_s=node.clock.now_s() if given.from_s is None else given.from_s,
     )
 
 
-def pin_image(node: Node, caller: Caller, image: Image, pin: Pin) -> None:
+def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: PoolPin) -> None:
     """Put the pin on an image that is here, if this user may hold so much."""
     if pin.kind != "hold":
         node.pool.pin(image.digest, pin)
@@ -105,57 +113,38 @@ def pin_image(node: Node, caller: Caller, image: Image, pin: Pin) -> None:
         node.pool.pin(image.digest, pin)
 
 
-def _read(node: Node, caller: Caller, request: Request) -> Addition:
-    uri = request.text("uri")
-    sources = request.texts("sources")
-    digest = request.optional_text("digest")
-    part = request.part("pin")
-    pin = read_pin(node, caller, part) if part else None
-    if part is not None:
-        part.finish()
-    is_private = request.truth("private") if "private" in request else None
-    named = request.part("readers")
-    readers = Readers(
-        is_public=False,
-        uids=named.numbers("uids") if named else (),
-        gids=named.numbers("gids") if named else (),
-    )
-    if named is not None:
-        named.finish()
-        is_private = True
-    deadline_s, rate = request.optional_number("deadline_s"), request.optional_number("rate_bytes_per_s", 1)
-    expected = request.optional_number("expected_rate_bytes_per_s", 1)
-    size_bytes, expires_s = request.optional_number("size_bytes"), request.optional_number("expires_s")
-    image_format = request.optional_text("format") or "file"
-    waits, is_dry_run = request.truth("wait"), request.truth("dry_run")
-    request.finish()
-    if (sources or expires_s is not None or expected is not None) and not caller.is_privileged:
+def _read(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Addition:
+    wanted = request.read(AddRequest)
+    pin = checked_pin(node, caller, wanted.pin) if wanted.pin else None
+    readers = wanted.readers or Readers()
+    is_ours = wanted.sources or wanted.expires_s is not None or wanted.expected_rate_bytes_per_s is not None
+    if is_ours and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
-    digest = checked_digest(digest) if digest else ""
+    digest = checked_digest(wanted.digest) if wanted.digest else ""
     # Last, since it takes a descriptor that nobody would close if more could be refused.
-    name, origins = _origins(node, caller, uri, sources, request.descriptors)
+    name, origins = _origins(node, caller, wanted.uri, wanted.sources or (), request.descriptors)
     if caller.is_privileged:
         origins = pinned(origins, digest)
     return Addition(
         name=name,
         digest=digest,
-        size_bytes=size_bytes,
-        format=image_format,
+        size_bytes=wanted.size_bytes,
+        format=wanted.format or "file",
         origins=origins,
         pin=pin,
-        is_private=is_private,
-        readers=readers,
-        deadline_s=deadline_s,
-        rate_bytes_per_s=rate or node.config.transfer_rate_bytes_per_s or None,
-        expected_rate_bytes_per_s=expected,
-        expires_s=expires_s,
-        waits=waits,
-        is_dry_run=is_dry_run,
+        is_private=wanted.private if wanted.readers is None else True,
+        readers=ImageAccess(is_public=False, uids=readers.uids, gids=readers.gids),
+        deadline_s=wanted.deadline_s,
+        rate_bytes_per_s=wanted.rate_bytes_per_s or node.config.transfer_rate_bytes_per_s or None,
+        expected_rate_bytes_per_s=wanted.expected_rate_bytes_per_s,
+        expires_s=wanted.expires_s,
+        waits=wanted.wait,
+        is_dry_run=wanted.dry_run,
     )
 
 
 def _origins(
-    node: Node, caller: Caller, uri: str, sources: list[str], descriptors: tuple[int, ...]
+    node: NodeContext, caller: NodeCaller, uri: str, sources: tuple[str, ...], descriptors: tuple[int, ...]
 ) -> tuple[str, tuple[Origin, ...]]:
     """The image's name, and where its bytes are to come from."""
     if caller.is_privileged:
@@ -165,7 +154,7 @@ def _origins(
             name = origin_of(uri, is_trusted=True).name
         if descriptors:
             raise BadRequest("root and the pool's own user name a file by its path, not as an open file")
-        return name, tuple(origin_of(each, is_trusted=True) for each in sources or [uri])
+        return name, tuple(origin_of(each, is_trusted=True) for each in sources or (uri,))
     origin = user_origin(uri, caller.uid)
     allowed = node.config.user_schemes
     if origin.scheme not in allowed:
@@ -180,7 +169,7 @@ def _origins(
     return origin.name, (origin,)
 
 
-def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] | Transfer:
+def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> ImageEntry | DryRun | PoolTransfer:
     """The answer, if it is known at once, or the transfer that brings the image."""
     _drop_stale_name(node, addition)
     image = node.pool.find(addition.digest or addition.name)
@@ -205,7 +194,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     want, found, admission = _reserved(node, caller, addition, want)
     node.poke("stalled", node.clock.now_s() + node.config.user_stall_s)
     node.poke("ingests", addition.pin.expires_s if addition.pin else node.clock.now_s() + INGEST_LEASE_S)
-    if isinstance(found, Image):
+    if isinstance(found, PoolImage):
         node.transfers.turn_back(admission)
         return _present(node, caller, addition, found)
     transfer, is_joined = node.transfers.join(
@@ -237,7 +226,7 @@ def _begin(node: Node, caller: Caller, addition: Addition) -> dict[str, object] 
     return transfer
 
 
-def _check_hold(node: Node, caller: Caller, want: Want, pin: Pin | None) -> None:
+def _check_hold(node: NodeContext, caller: NodeCaller, want: Want, pin: PoolPin | None) -> None:
     """Refuse a user's reservation of bytes that are beyond their share, or promised."""
     until_s = node.clock.now_s() if pin is None else pin.expires_s
     what = f"image {want.uri}"
@@ -245,8 +234,8 @@ def _check_hold(node: Node, caller: Caller, want: Want, pin: Pin | None) -> None
 
 
 def _reserved(
-    node: Node, caller: Caller, addition: Addition, want: Want
-) -> tuple[Want, Image | Ingest, Admission]:
+    node: NodeContext, caller: NodeCaller, addition: Addition, want: Want
+) -> tuple[Want, PoolImage | Ingest, Admission]:
     """What is wanted, with its bytes and a place for its transfer; or the image, if it has come meanwhile."""
     while True:
         want, is_arriving = _joinable(node, caller, addition, want)
@@ -274,7 +263,7 @@ def _reserved(
             return want, found, admission
 
 
-def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tuple[Want, bool]:
+def _joinable(node: NodeContext, caller: NodeCaller, addition: Addition, want: Want) -> tuple[Want, bool]:
     """What to want, and whether that is arriving already; refuses who may not join what is."""
     arriving = node.pool.ingest(want.key)
     if arriving is not None and _is_anothers_claim(caller, addition, arriving.image):
@@ -287,7 +276,7 @@ def _joinable(node: Node, caller: Caller, addition: Addition, want: Want) -> tup
     return want, arriving is not None
 
 
-def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
+def _drop_outdated(node: NodeContext, arriving: Ingest, size_bytes: int) -> bool:
     """Give up what nobody brings any more, if its source has another size by now: it could never end."""
     if arriving.image.digest or arriving.size_bytes == size_bytes:
         return False
@@ -296,7 +285,7 @@ def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
         return False
     try:
         writer = arriving.writer(ThreadedHasher())
-    except Missing:
+    except NotInPool:
         return True
     if writer is None:
         return False
@@ -304,7 +293,7 @@ def _drop_outdated(node: Node, arriving: Ingest, size_bytes: int) -> bool:
     return True
 
 
-def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> bool:
+def _is_anothers_claim(caller: NodeCaller, addition: Addition, arriving: PoolImage) -> bool:
     """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
 
     Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
@@ -313,7 +302,7 @@ def _is_anothers_claim(caller: Caller, addition: Addition, arriving: Image) -> b
     return bool(addition.digest) and not is_own and arriving.uri != addition.name
 
 
-def resume(node: Node, ingest: Ingest) -> Transfer | None:
+def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
     """Go on with what a daemon before this one began, if it is pinned and its address says all.
 
     Other sources, and credentials, died with that daemon; who needs them asks again, and
@@ -354,11 +343,11 @@ def resume(node: Node, ingest: Ingest) -> Transfer | None:
     return transfer
 
 
-def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
+def _work(node: NodeContext, want: Want, name: str, *, is_believed: bool, promised: str = "") -> Work:
     """What a transfer's thread does."""
 
-    def work(transfer: Transfer, reins: Reins) -> Image:
-        order = Order(
+    def work(transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
+        order = BringOrder(
             want=want,
             origins=lambda: list(transfer.origins),
             names=(name,),
@@ -367,18 +356,18 @@ def _work(node: Node, want: Want, name: str, *, is_believed: bool, promised: str
             names_uid=None if is_believed else transfer.begun_by,
             promised=promised,
         )
-        return _bring(node, order, transfer, reins)
+        return _bring(node, order, transfer, terms)
 
     return work
 
 
-def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
+def _bring(node: NodeContext, order: BringOrder, transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
     """A transfer's thread: the image in the pool, its names and readers, and the counts."""
     begin_s = node.clock.monotonic_s()
     culprit = transfer.begun_by if transfer.is_ordinary else None
     node.log.info("transfer started", culprit=culprit, transfer=transfer.name, uri=transfer.uri)
     try:
-        image = bring(node.pool, order, node.carrier, reins)
+        image = bring(node.pool, order, node.carrier, terms)
     except CacheError as error:
         node.log.warning(
             "transfer ended", culprit=culprit, transfer=transfer.name, uri=transfer.uri, error=error
@@ -412,7 +401,9 @@ def _bring(node: Node, order: Order, transfer: Transfer, reins: Reins) -> Image:
     return image
 
 
-def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> dict[str, object]:
+def _present(
+    node: NodeContext, caller: NodeCaller, addition: Addition, image: PoolImage
+) -> ImageEntry | DryRun:
     """It is here already: check the caller's right, pin it, and name it if that is believed."""
     if not access.may_use(node.pool, caller, image):
         access.prove(node, caller, image, addition.origins[0])
@@ -421,7 +412,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
     if addition.size_bytes not in (None, image.size_bytes):
         raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {addition.size_bytes}")
     if addition.is_dry_run:
-        return {"fits": True, "is_present": True, "evicted": []}
+        return DryRun(fits=True, is_present=True, evicted=())
     is_owner = caller.is_privileged or caller.uid == image.owner_uid
     if addition.is_private is False and is_owner and not image.readers.is_public:
         image = access.publish(node, image)
@@ -429,7 +420,7 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
         access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
         pin_image(node, caller, image, addition.pin)
     if caller.is_privileged and node.pool.find(addition.name) is None:
-        order = Order(
+        order = BringOrder(
             want=Want(uri=addition.name, size_bytes=image.size_bytes),
             origins=list,
             names=(addition.name,),
@@ -437,10 +428,10 @@ def _present(node: Node, caller: Caller, addition: Addition, image: Image) -> di
         )
         name_it(node.pool, image, order)
     node.metrics.count("outrider_image_requests_total", "hit")
-    return image_fields(node, caller, image)
+    return image_entry(node, caller, image)
 
 
-def _looked_up(node: Node, caller: Caller, addition: Addition) -> tuple[Addition, int]:
+def _looked_up(node: NodeContext, caller: NodeCaller, addition: Addition) -> tuple[Addition, int]:
     """How many bytes to reserve, and of a registry the digest. An ordinary user's word is compared with
     the source's."""
     origin = addition.origins[-1]
@@ -465,7 +456,7 @@ def _looked_up(node: Node, caller: Caller, addition: Addition) -> tuple[Addition
     return dataclasses.replace(addition, digest=digest, origins=origins), found.size_bytes
 
 
-def _drop_stale_name(node: Node, addition: Addition) -> None:
+def _drop_stale_name(node: NodeContext, addition: Addition) -> None:
     """A user's file that has changed since is another image: its name must not find the old one."""
     origin = addition.origins[0]
     if origin.descriptor is None or addition.digest:
@@ -478,10 +469,10 @@ def _drop_stale_name(node: Node, addition: Addition) -> None:
         node.pool.remove_alias(addition.name)
 
 
-def dry_run(node: Node, size_bytes: int, *, is_arriving: bool = False) -> dict[str, object]:
+def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> DryRun:
     """Whether that many bytes would find room, and what would have to leave."""
     if is_arriving:
-        return {"fits": True, "is_present": False, "evicted": []}
+        return DryRun(fits=True, is_present=False, evicted=())
     limit_bytes = node.pool.settings.limit_bytes
     if size_bytes > limit_bytes:
         raise NeverFits(f"{in_words(size_bytes)} never fit into the pool of {in_words(limit_bytes)}")
@@ -492,5 +483,5 @@ def dry_run(node: Node, size_bytes: int, *, is_arriving: bool = False) -> dict[s
         chosen = [] if missing_bytes <= 0 else room.choose(node.pool, missing_bytes)
     if chosen is None:
         raise NoRoom(f"{in_words(size_bytes)} find no room: too much is pinned or arriving")
-    evicted = [{"digest": f"sha256:{each.key}", "size_bytes": each.size_bytes} for each in chosen]
-    return {"fits": True, "is_present": False, "evicted": evicted}
+    evicted = tuple(EvictedImage(f"sha256:{each.key}", each.size_bytes) for each in chosen)
+    return DryRun(fits=True, is_present=False, evicted=evicted)

@@ -7,59 +7,61 @@ or nothing but its number, if the service has pinned an image here for it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
-from cachemgr.base.errors import BadRequest, CacheError, Missing, NotAllowed, Unsuitable
+from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
 from cachemgr.base.steady import past_s
 from cachemgr.daemon.copies import Telling
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.network.line import Gone
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.leasing import instance_of
-from cachemgr.daemon.verbs.shapes import instance_fields
+from cachemgr.daemon.verbs.shapes import instance_entry
 from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.network.channel import NODE
 from cachemgr.network.job_tickets import JOB, checked_ticket
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.records import digest_of
+from cachemgr.protocol import (
+    JOB_OWNER,
+    RESERVATION_OWNER,
+    ClaimedElsewhere,
+    ClaimRequest,
+    InstanceEntry,
+    Released,
+    ReleaseRequest,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
-    from cachemgr.pool.records import Image
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import Listener, VerbRequest
+    from cachemgr.pool.records import PoolImage
 
 # The epilog takes the instance away, or a later boot does, or the service, which compares: this
 # end is for nodes that have lost all of them. A job must not lose its disk while it runs.
 LONGEST_S = pins.LONGEST_LEASE_S - 60
-OWNER = "job-"
-RESERVATION = "reservation:"
 
 
-def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> InstanceEntry | ClaimedElsewhere:
     begin_s = node.clock.monotonic_s()
     access.require_privilege(caller, "claiming a job's image")
-    job, attempt = request.text("job"), request.optional_number("attempt")
-    task = request.optional_number("task", least=1)
-    ticket, reservation = request.optional_text("ticket"), request.optional_text("reservation")
-    is_pinned = request.truth("pinned")
-    until_s, nodes = request.optional_number("until_s"), request.texts("nodes")
-    request.finish()
+    wanted = request.read(ClaimRequest)
+    job, ticket, reservation = wanted.job, wanted.ticket, wanted.reservation
     if not JOB.fullmatch(job):
         raise BadRequest(f"{job[:60]!r} is no number of a job")
-    if ticket is None and reservation is None and not is_pinned:
+    if ticket is None and reservation is None and not wanted.pinned:
         raise BadRequest("a claim needs a ticket or a reservation")
     # A prolog that was killed meanwhile is followed by the epilog, which may be there already.
-    line.check_is_heard()
+    request.listener.check_is_heard()
     # Each task of an array has a copy of its own; their tickets and pins are the array's.
-    name = job if task is None else f"{job}.{task}"
-    owner, label = f"{OWNER}{name}", "" if attempt is None else f"attempt-{attempt}"
-    if nodes:
-        fields = {"job": job, "task": task, "attempt": attempt, "until_s": until_s, "uid": caller.uid}
-        promise = {"ticket": ticket, "reservation": reservation, "pinned": is_pinned or None}
-        return _claim_elsewhere(node, nodes, owner, {**fields, **promise}, line)
+    name = job if wanted.task is None else f"{job}.{wanted.task}"
+    owner, label = f"{JOB_OWNER}{name}", "" if wanted.attempt is None else f"attempt-{wanted.attempt}"
+    if wanted.nodes:
+        there = dataclasses.replace(wanted, uid=caller.uid, nodes=None)
+        return _claim_elsewhere(node, wanted.nodes, owner, there, request.listener)
     image = _promised(node, caller, job, (name, job), ticket, reservation)
     _clear_earlier(node, owner, label)
     made = instance_of(
@@ -68,46 +70,46 @@ def claim(node: Node, caller: Caller, request: Request, line: Line) -> dict[str,
         image,
         owner=owner,
         label=label,
-        until_s=until_s or node.clock.now_s() + LONGEST_S,
+        until_s=wanted.until_s or node.clock.now_s() + LONGEST_S,
         begin_s=begin_s,
         is_writable=is_writable_unasked(image.format),
         made_for=_pins_of({name, job}, reservation),
-        watch=Telling(node, line, image.size_bytes),
+        watch=Telling(node, request.listener, image.size_bytes),
     )
-    return instance_fields(made)
+    return instance_entry(made)
 
 
 def _claim_elsewhere(
-    node: Node, names: list[str], owner: str, fields: dict[str, object], line: Line
-) -> dict[str, object]:
+    node: NodeContext, names: tuple[str, ...], owner: str, wanted: ClaimRequest, listener: Listener
+) -> ClaimedElsewhere:
     """The other nodes of a job: an instance on each of them, or on none."""
     wrong = [name for name in names if not NODE.fullmatch(name)]
     if wrong:
         raise BadRequest(f"{wrong[0][:60]!r} is no name of a node")
-    answers = neighbours.ask_all(node, names, "claim", fields)
+    answers = neighbours.ask_all(node, names, "claim", wanted, InstanceEntry)
     for name, made in sorted(answers.results.items()):
-        if made.get("state") == "prepared":
+        if made.state == "prepared":
             answers.errors[name] = Unsuitable(
                 "this instance needs mounts, which nobody there makes: let its daemon be root"
             )
     try:
         answers.check()
-        line.check_is_heard()
+        listener.check_is_heard()
     except (CacheError, Gone):
-        neighbours.ask_all(node, names, "release", {"owner": owner})
+        neighbours.ask_all(node, names, "release", ReleaseRequest(owner), Released)
         raise
     node.log.info("claimed on other nodes", owner=owner, nodes=len(names))
-    return {"owner": owner, "paths": {name: made["path"] for name, made in answers.results.items()}}
+    return ClaimedElsewhere(owner, {name: made.path for name, made in answers.results.items()})
 
 
 def _promised(
-    node: Node,
-    caller: Caller,
+    node: NodeContext,
+    caller: NodeCaller,
     job: str,
     names: tuple[str, ...],
     ticket: str | None,
     reservation: str | None,
-) -> Image:
+) -> PoolImage:
     if ticket is not None:
         found = checked_ticket(node.keys, ticket, job=job, uid=caller.uid, now_s=past_s(node.clock))
         digest = found.digest
@@ -118,49 +120,49 @@ def _promised(
     image = node.pool.find(digest)
     if image is None:
         node.metrics.count("outrider_image_requests_total", "miss")
-        raise Missing(f"image sha256:{digest[:12]} of job {job} is not on this node")
+        raise NotInPool(f"image sha256:{digest[:12]} of job {job} is not on this node")
     if not access.may_use(node.pool, caller, image):
         raise NotAllowed(f"image {image.short} is private, and uid {caller.uid} is not among its readers")
     return image
 
 
-def _reserved(node: Node, reservation: str) -> str:
+def _reserved(node: NodeContext, reservation: str) -> str:
     """The image that the service has pinned for a reservation; users' pins have other names."""
-    digests = _held(node, {f"{RESERVATION}{reservation}"})
+    digests = _held(node, {f"{RESERVATION_OWNER}{reservation}"})
     if not digests:
-        raise Missing(f"no image is held on this node for reservation {reservation}")
+        raise NotInPool(f"no image is held on this node for reservation {reservation}")
     if len(digests) > 1:
         raise BadRequest(f"reservation {reservation} has {len(digests)} images here: its jobs need tickets")
     return digests[0]
 
 
-def _pinned(node: Node, job: str, names: tuple[str, ...]) -> str:
+def _pinned(node: NodeContext, job: str, names: tuple[str, ...]) -> str:
     """The image that the service has pinned for a job or its array; it pins both kinds by one rule."""
-    owners = {f"{RESERVATION}{OWNER}{name}" for name in names}
+    owners = {f"{RESERVATION_OWNER}{JOB_OWNER}{name}" for name in names}
     digests = _held(node, owners)
     if len(digests) == 1:
         return digests[0]
     if digests:
         raise BadRequest(f"job {job} has {len(digests)} images here: it needs a ticket")
     if any(_holds(node, node.pool.layout.ingest(ingest.key), owners) for ingest in node.pool.ingests()):
-        raise Missing(f"the image of job {job} is still on its way to this node")
+        raise NotInPool(f"the image of job {job} is still on its way to this node")
     raise NotAllowed(f"no image is held on this node for job {job}, and it has no ticket: submit it again")
 
 
 def _pins_of(jobs: set[str], reservation: str | None) -> list[str]:
     """Under which names the service pins for a job: a copy may have been made for one of them."""
-    owners = [f"{RESERVATION}{OWNER}{each}" for each in sorted(jobs)]
-    return owners if reservation is None else [*owners, f"{RESERVATION}{reservation}"]
+    owners = [f"{RESERVATION_OWNER}{JOB_OWNER}{each}" for each in sorted(jobs)]
+    return owners if reservation is None else [*owners, f"{RESERVATION_OWNER}{reservation}"]
 
 
-def _held(node: Node, owners: set[str]) -> list[str]:
+def _held(node: NodeContext, owners: set[str]) -> list[str]:
     """The digests of the images here that the service has pinned under one of these names."""
     disk, layout = node.pool.disk, node.pool.layout
     names = [name for name in disk.names(layout.folder("images")) if digest_of(name)]
     return [name for name in names if _holds(node, layout.image(name), owners)]
 
 
-def _holds(node: Node, folder: str, owners: set[str]) -> bool:
+def _holds(node: NodeContext, folder: str, owners: set[str]) -> bool:
     disk, now_s, trusted = node.pool.disk, past_s(node.clock), {0, os.geteuid()}
     if not any(disk.exists(pins.pin_path(folder, owner)) for owner in owners):
         return False
@@ -170,7 +172,7 @@ def _holds(node: Node, folder: str, owners: set[str]) -> bool:
     )
 
 
-def _clear_earlier(node: Node, owner: str, label: str) -> None:
+def _clear_earlier(node: NodeContext, owner: str, label: str) -> None:
     """A job that was started again begins with a fresh copy, also if the epilog was never run."""
     for key in instance_book.keys_of(node.pool, owner):
         if label and key != instance_book.key_of(owner, label):

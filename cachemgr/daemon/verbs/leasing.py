@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
-from cachemgr.base.errors import BadRequest, Missing
+from contextlib import nullcontext
+
+from cachemgr.base.errors import BadRequest, NotInPool
 from cachemgr.daemon import copies
 from cachemgr.daemon.network import neighbours
 from cachemgr.daemon.verbs import access, quota
-from cachemgr.daemon.verbs.adding import pin_image, read_pin
-from cachemgr.daemon.verbs.shapes import image_fields, instance_fields
+from cachemgr.daemon.verbs.adding import checked_pin, pin_image
+from cachemgr.daemon.verbs.shapes import image_entry, instance_entry
 from cachemgr.instances.methods import is_writable_unasked
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.layout import disk_errors
 from cachemgr.pool.records import checked_name, digest_of
+from cachemgr.protocol import (
+    ForgetRequest,
+    Forgotten,
+    ImageEntry,
+    InstanceEntry,
+    InstanceRequest,
+    PinRequest,
+    Released,
+    ReleaseRequest,
+    Unpinned,
+    UnpinRequest,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import Listener, VerbRequest
     from cachemgr.pool.instance_book import Instance
-    from cachemgr.pool.records import Image
+    from cachemgr.pool.records import PoolImage
 
 
-def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    name = request.text("name")
-    wanted = read_pin(node, caller, request)
-    request.finish()
-    image = access.find_visible(node, caller, name)
+def pin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry:
+    given = request.read(PinRequest)
+    wanted = checked_pin(node, caller, given)
+    image = access.find_visible(node, caller, given.name)
     access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), wanted.owner)
     pin_image(node, caller, image, wanted)
     node.log.info(
@@ -39,46 +51,50 @@ def pin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, o
         owner=wanted.owner,
         until_s=wanted.expires_s,
     )
-    return image_fields(node, caller, image)
+    return image_entry(node, caller, image)
 
 
-def unpin(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    name, owner = request.text("name"), caller.owner(request.text("owner"))
-    request.finish()
-    names = access.names_meant(caller, name)
+def unpin(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Unpinned:
+    wanted = request.read(UnpinRequest)
+    names, owner = access.names_meant(caller, wanted.name), caller.owner(wanted.owner)
     # All of them, not the first that succeeds.
     given_back = [node.pool.unpin(each, owner) for each in names]
     if caller.is_privileged:
         # What was made for a pin goes with it.
         copies.drop(node, owner, [found for each in names if (found := _digest(node, each))])
     node.poke("images", node.clock.now_s())
-    return {"was_pinned": any(given_back)}
+    return Unpinned(any(given_back))
 
 
-def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def instance(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> InstanceEntry:
+    """One at a time for each ordinary user: so nobody gets past a quota by asking for many at once, and
+    large copies for one user keep the disk no busier than for another."""
+    wanted = request.read(InstanceRequest)
+    with nullcontext() if caller.is_privileged else node.one_at_a_time.of(caller.uid):
+        return _instance(node, caller, wanted, request.listener)
+
+
+def _instance(
+    node: NodeContext, caller: NodeCaller, wanted: InstanceRequest, listener: Listener
+) -> InstanceEntry:
     begin_s = node.clock.monotonic_s()
-    name, owner = request.text("name"), caller.owner(request.text("owner"))
-    label = request.optional_text("label") or ""
-    until_s = access.checked_until(node, caller, request.number("until_s"))
-    method = request.optional_text("method")
-    says_writable = "is_writable" in request
-    is_writable = request.truth("is_writable", default=True)
-    context, made_for = request.part("context"), request.texts("made_for")
-    request.finish()
-    if made_for:
+    owner, label = caller.owner(wanted.owner), wanted.label or ""
+    until_s = access.checked_until(node, caller, wanted.until_s)
+    if wanted.made_for:
         access.require_privilege(caller, "taking a copy that was made for a pin")
     try:
-        image = access.find_visible(node, caller, name)
-    except Missing:
+        image = access.find_visible(node, caller, wanted.name)
+    except NotInPool:
         node.metrics.count("outrider_image_requests_total", "miss")
         raise
-    if not says_writable and method is None:
-        is_writable = is_writable_unasked(image.format)
+    is_writable = wanted.is_writable
+    if is_writable is None:
+        is_writable = wanted.method is not None or is_writable_unasked(image.format)
     access.check_instance_quota(node, caller, owner, label)
     key = instance_book.key_of(owner, label)
     copy_bytes = 0
     if not caller.is_privileged and instance_book.read_instance(node.pool, key) is None:
-        chosen = node.maker.choose(image, method, is_writable=is_writable)
+        chosen = node.maker.choose(image, wanted.method, is_writable=is_writable)
         copy_bytes = node.maker.taken_bytes(chosen, image)
     what = f"an instance of image {image.short}"
     with quota.held(node, caller, image, what, until_s=until_s, copy_key=key, copy_bytes=copy_bytes):
@@ -90,19 +106,19 @@ def instance(node: Node, caller: Caller, request: Request, line: Line) -> dict[s
             label=label,
             until_s=until_s,
             begin_s=begin_s,
-            method=method,
+            method=wanted.method,
             is_writable=is_writable,
-            context=context.rest() if context else None,
-            made_for=made_for,
-            watch=copies.Telling(node, line, image.size_bytes) if caller.is_privileged else None,
+            context=wanted.context,
+            made_for=wanted.made_for or (),
+            watch=copies.Telling(node, listener, image.size_bytes) if caller.is_privileged else None,
         )
-    return instance_fields(made)
+    return instance_entry(made)
 
 
 def instance_of(
-    node: Node,
-    caller: Caller,
-    image: Image,
+    node: NodeContext,
+    caller: NodeCaller,
+    image: PoolImage,
     *,
     owner: str,
     label: str,
@@ -155,31 +171,28 @@ def instance_of(
     return made
 
 
-def release(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def release(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Released:
     """Called by epilogs, hence right when nothing is there, and when asked twice."""
-    owner, label = caller.owner(request.text("owner")), request.optional_text("label")
-    nodes = request.texts("nodes")
-    request.finish()
-    if caller.is_privileged and label is None and not nodes:
+    wanted = request.read(ReleaseRequest)
+    owner, label = caller.owner(wanted.owner), wanted.label
+    if caller.is_privileged and label is None and not wanted.nodes:
         copies.drop(node, owner)
-    if nodes:
+    if wanted.nodes:
         access.require_privilege(caller, "releasing on other nodes")
-        answers = neighbours.ask_all(node, nodes, "release", {"owner": owner, "label": label})
+        answers = neighbours.ask_all(node, wanted.nodes, "release", ReleaseRequest(owner, label), Released)
         answers.check()
-        return {
-            name: sum(int(each[name]) for each in answers.results.values()) for name in ("removed", "pins")
-        }
+        found = answers.results.values()
+        return Released(sum(each.removed for each in found), sum(each.pins for each in found))
     removed = instance_book.remove_instances(node.pool, node.maker, owner, label)
     given_back = _unpin_all(node, owner) if label is None else 0
     if removed or given_back:
         node.poke("images", node.clock.now_s())
         node.log.info("released", culprit=caller.culprit, owner=owner, instances=removed, pins=given_back)
-    return {"removed": removed, "pins": given_back}
+    return Released(removed, given_back)
 
 
-def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    alias = request.text("alias")
-    request.finish()
+def forget(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Forgotten:
+    alias = request.read(ForgetRequest).alias
     if digest_of(alias):
         raise BadRequest("a digest is no alias: evict the image instead")
     names = access.names_meant(caller, alias)
@@ -189,16 +202,16 @@ def forget(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
         if not is_file and not any(node.pool.alias(name) for name in names):
             access.require_privilege(caller, "forgetting a name that others use")
     removed = [node.pool.remove_alias(checked_name(name, "an alias")) for name in names]
-    return {"was_known": any(removed)}
+    return Forgotten(any(removed))
 
 
-def _digest(node: Node, name: str) -> str | None:
+def _digest(node: NodeContext, name: str) -> str | None:
     """The digest that a name stands for, whether its image is here or not."""
     alias = node.pool.alias(name) if digest_of(name) is None else None
     return digest_of(name) if alias is None else alias.digest
 
 
-def _unpin_all(node: Node, owner: str) -> int:
+def _unpin_all(node: NodeContext, owner: str) -> int:
     """Give back every pin of an owner, on whatever image."""
     pool = node.pool
     given_back = 0

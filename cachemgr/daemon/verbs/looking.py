@@ -8,107 +8,118 @@ from cachemgr import __version__
 from cachemgr.base.steady import SteadyClock, past_s
 from cachemgr.daemon.verbs import access
 from cachemgr.daemon.verbs.shapes import (
-    arriving_fields,
+    arriving_entry,
+    image_entry,
     image_fields,
-    instance_fields,
-    pin_fields,
-    transfer_fields,
+    instance_entry,
+    readers_of,
+    transfer_entry,
 )
 from cachemgr.daemon.verbs.taking import gauge_shares
 from cachemgr.pool import instance_book, pins
 from cachemgr.pool.layout import disk_errors
+from cachemgr.protocol import (
+    AliasEntry,
+    ImageEntry,
+    InstanceEntry,
+    ListedImage,
+    ListedImages,
+    ListedInstances,
+    ListedTransfers,
+    MetricsText,
+    NameRequest,
+    NoFields,
+    PinEntry,
+    PingAnswer,
+    ShownImage,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.transfers.transfer import Transfer
-    from cachemgr.daemon.verbs.requests import Request
-    from cachemgr.pool.records import Image
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.transfers.transfer import PoolTransfer
+    from cachemgr.daemon.verbs.requests import VerbRequest
+    from cachemgr.pool.records import PoolImage
 
 
-def ping(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    request.finish()
-    return {
-        "version": __version__,
-        "pid": os.getpid(),
-        "uptime_s": int(node.clock.monotonic_s() - node.began_s),
-        "now_s": node.clock.now_s(),
-        "clock_trouble": node.clock.doubt if isinstance(node.clock, SteadyClock) else "",
-        "pool": node.pool.layout.root,
-        "is_index_ready": node.is_index_ready,
-        "caller_uid": caller.real_uid,
-        "node": node.config.node,
-    }
+def ping(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> PingAnswer:
+    request.read(NoFields)
+    return PingAnswer(
+        version=__version__,
+        pid=os.getpid(),
+        uptime_s=int(node.clock.monotonic_s() - node.began_s),
+        now_s=node.clock.now_s(),
+        clock_trouble=node.clock.doubt if isinstance(node.clock, SteadyClock) else "",
+        pool=node.pool.layout.root,
+        is_index_ready=node.is_index_ready,
+        caller_uid=caller.real_uid,
+        node=node.config.node,
+    )
 
 
-def find(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    name = request.text("name")
-    request.finish()
-    return image_fields(node, caller, access.find_visible(node, caller, name))
+def find(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry:
+    name = request.read(NameRequest).name
+    return image_entry(node, caller, access.find_visible(node, caller, name))
 
 
-def ls(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    request.finish()
+def ls(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedImages:
+    request.read(NoFields)
     images = [image for image in node.pool.images() if access.may_use(node.pool, caller, image)]
     arriving = [ingest for ingest in node.pool.ingests() if access.may_see_arriving(caller, ingest.image)]
-    return {
-        "images": [_listed(node, caller, image) for image in images],
-        "arriving": [arriving_fields(node, caller, ingest) for ingest in arriving],
-    }
+    return ListedImages(
+        tuple(_listed(node, caller, image) for image in images),
+        tuple(arriving_entry(node, caller, ingest) for ingest in arriving),
+    )
 
 
-def _listed(node: Node, caller: Caller, image: Image) -> dict[str, object]:
-    """An image as it is listed; whose it is beside its owner, to whoever may know."""
-    fields = image_fields(node, caller, image)
-    if not image.readers.is_public and (caller.sees_all or caller.uid == image.owner_uid):
-        fields["readers"] = {"uids": list(image.readers.uids), "gids": list(image.readers.gids)}
-    return fields
+def _listed(node: NodeContext, caller: NodeCaller, image: PoolImage) -> ListedImage:
+    readers = None if image.readers.is_public else readers_of(caller, image)
+    return ListedImage(**image_fields(node, caller, image), readers=readers)
 
 
-def show(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    name = request.text("name")
-    request.finish()
+def show(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ShownImage:
+    name = request.read(NameRequest).name
     image = access.find_visible(node, caller, name)
     fields = image_fields(node, caller, image)
     held = [pin for pin in node.pool.pins(image.digest) if caller.sees_all or pin.uid == caller.uid]
-    copies = [each for each in _visible_instances(node, caller) if each["digest"] == fields["digest"]]
+    copies = [each for each in _visible_instances(node, caller) if each.digest == fields["digest"]]
     aliases = [alias for alias in node.pool.aliases() if alias.digest == image.digest]
-    fields["pin_list"] = [pin_fields(pin) for pin in held]
-    fields["instances"] = copies
-    fields["aliases"] = [{"name": alias.name, "expires_s": alias.expires_s} for alias in aliases]
-    if caller.sees_all or caller.uid == image.owner_uid:
-        fields["readers"] = {"uids": list(image.readers.uids), "gids": list(image.readers.gids)}
-    return fields
+    return ShownImage(
+        **fields,
+        pin_list=tuple(PinEntry(pin.owner, pin.kind, pin.uid, pin.expires_s, pin.from_s) for pin in held),
+        instances=tuple(copies),
+        aliases=tuple(AliasEntry(alias.name, alias.expires_s) for alias in aliases),
+        readers=readers_of(caller, image),
+    )
 
 
-def instances(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    request.finish()
-    return {"instances": _visible_instances(node, caller)}
+def instances(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedInstances:
+    request.read(NoFields)
+    return ListedInstances(tuple(_visible_instances(node, caller)))
 
 
-def transfers(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    request.finish()
+def transfers(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedTransfers:
+    request.read(NoFields)
     seen = [each for each in node.transfers.all() if may_see(caller, each)]
     limit = node.transfers.limit.rate_bytes_per_s
-    return {"transfers": [transfer_fields(node, each) for each in seen], "limit_bytes_per_s": limit}
+    return ListedTransfers(tuple(transfer_entry(node, each) for each in seen), limit)
 
 
-def stats(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    request.finish()
+def stats(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> dict[str, float]:
+    request.read(NoFields)
     gauge(node)
-    return dict(node.metrics.numbers())
+    return node.metrics.numbers()
 
 
-def metrics(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
-    request.finish()
+def metrics(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> MetricsText:
+    request.read(NoFields)
     gauge(node)
     gauge_shares(node)
-    return {"text": node.metrics.text()}
+    return MetricsText(node.metrics.text())
 
 
-def gauge(node: Node) -> None:
+def gauge(node: NodeContext) -> None:
     """Measure what is not counted as it happens. The pool's lock is not waited for."""
     found, pool = node.metrics, node.pool
     found.set("outrider_pool_limit_bytes", pool.settings.limit_bytes)
@@ -126,7 +137,7 @@ def gauge(node: Node) -> None:
         found.set("outrider_transfers", count, state)
 
 
-def count_expired_pins(node: Node) -> int:
+def count_expired_pins(node: NodeContext) -> int:
     """Pins whose time is over: they hold nothing, and go with their image."""
     now_s = past_s(node.clock)
     return sum(
@@ -136,10 +147,10 @@ def count_expired_pins(node: Node) -> int:
     )
 
 
-def may_see(caller: Caller, transfer: Transfer) -> bool:
+def may_see(caller: NodeCaller, transfer: PoolTransfer) -> bool:
     return caller.sees_all or caller.uid in transfer.wanted_by
 
 
-def _visible_instances(node: Node, caller: Caller) -> list[dict[str, object]]:
+def _visible_instances(node: NodeContext, caller: NodeCaller) -> list[InstanceEntry]:
     found = instance_book.instances(node.pool)
-    return [instance_fields(each) for each in found if caller.sees_all or each.uid == caller.uid]
+    return [instance_entry(each) for each in found if caller.sees_all or each.uid == caller.uid]

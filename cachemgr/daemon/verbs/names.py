@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cachemgr.pool.pool import Pool
+    from cachemgr.pool.pool import ImagePool
 
 
 class Names:
@@ -24,7 +24,7 @@ class Names:
     Nothing fails for that: whoever asks for an image by a name that has gone has its source asked again.
     """
 
-    def __init__(self, pool: Pool, most_of_user: int) -> None:
+    def __init__(self, pool: ImagePool, most_of_user: int) -> None:
         self._pool = pool
         self._most = most_of_user
         self._guard = threading.Lock()

@@ -12,29 +12,29 @@ from cachemgr.base.errors import NoRoom, NotAllowed
 from cachemgr.base.shares import BYTES, Shares
 from cachemgr.base.sizes import in_words
 from cachemgr.config import share_bytes
-from cachemgr.pool.held import Account, Holding, account, with_holdings
+from cachemgr.pool.held import PoolAccount, PoolHolding, account, with_holdings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
     from cachemgr.base.shares import Share
-    from cachemgr.config import Config
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.pool.records import Image
+    from cachemgr.config import NodeConfig
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.pool.records import PoolImage
 
 THING = "bytes of the pool"
 MOST_NAMED = 3
 
 
-def shared_bytes(config: Config, limit_bytes: int) -> Shares:
+def shared_bytes(config: NodeConfig, limit_bytes: int) -> Shares:
     """What counts refusals, and says what one user may hold."""
     most_of_one = share_bytes(config.user_bytes, limit_bytes)
     return Shares(THING, most=limit_bytes, most_of_one=most_of_one or limit_bytes, unit=BYTES)
 
 
-def account_of(node: Node) -> Account:
+def account_of(node: NodeContext) -> PoolAccount:
     """The pool's bytes. The pool's lock is taken only if its index is not open yet."""
     if node.is_index_ready and node.pool.index.is_open:
         found = account(node.pool)
@@ -46,9 +46,9 @@ def account_of(node: Node) -> Account:
 
 @contextmanager
 def held(
-    node: Node,
-    caller: Caller,
-    image: Image,
+    node: NodeContext,
+    caller: NodeCaller,
+    image: PoolImage,
     what: str,
     *,
     until_s: int,
@@ -63,9 +63,9 @@ def held(
         yield
         return
     key, uids = f"image:{image.digest}", frozenset({caller.uid})
-    mine = [Holding(key, image.digest, image.short, image.size_bytes, until_s, uids)]
+    mine = [PoolHolding(key, image.digest, image.short, image.size_bytes, until_s, uids)]
     if copy_bytes:
-        mine.append(Holding(f"instance:{copy_key}", "", what, copy_bytes, until_s, uids))
+        mine.append(PoolHolding(f"instance:{copy_key}", "", what, copy_bytes, until_s, uids))
     with node.admission:
         check_hold(node, caller, key, image.size_bytes, what, more_bytes=copy_bytes, until_s=until_s)
         node.pending.extend(mine)
@@ -78,7 +78,14 @@ def held(
 
 
 def check_hold(
-    node: Node, caller: Caller, key: str, size_bytes: int, what: str, *, more_bytes: int = 0, until_s: int = 0
+    node: NodeContext,
+    caller: NodeCaller,
+    key: str,
+    size_bytes: int,
+    what: str,
+    *,
+    more_bytes: int = 0,
+    until_s: int = 0,
 ) -> None:
     """Refuse a hold on what `key` stands for (`image:DIGEST`, `ingest:KEY`), and `more_bytes` of copies.
 
@@ -104,7 +111,7 @@ def check_hold(
         raise
 
 
-def shares(node: Node) -> list[Share]:
+def shares(node: NodeContext) -> list[Share]:
     """Who holds how many bytes of the pool, may hold how many, and was refused more."""
     counted: dict[Hashable, int] = {}
     for each in account_of(node).holdings:
@@ -114,7 +121,7 @@ def shares(node: Node) -> list[Share]:
 
 
 def _check_shares(
-    node: Node, found: Account, uid: int, what: str, *, mine_bytes: int, users_bytes: int
+    node: NodeContext, found: PoolAccount, uid: int, what: str, *, mine_bytes: int, users_bytes: int
 ) -> None:
     config, limit_bytes = node.config, found.limit_bytes
     mine = found.of(uid)
@@ -135,7 +142,7 @@ def _check_shares(
         )
 
 
-def _promised_words(found: Account, uid: int, need_bytes: int, what: str) -> str:
+def _promised_words(found: PoolAccount, uid: int, need_bytes: int, what: str) -> str:
     needs = f"needs {in_words(need_bytes)}" if need_bytes else "cannot be held for longer"
     limit = f" (its limit is {in_words(found.limit_bytes)}, but its disk has no room for that)"
     return (
@@ -146,7 +153,7 @@ def _promised_words(found: Account, uid: int, need_bytes: int, what: str) -> str
     )
 
 
-def _named(found: Account, uid: int) -> str:
+def _named(found: PoolAccount, uid: int) -> str:
     """What a user holds: all of it, and the largest by name."""
     mine = found.of(uid)
     if not mine:

@@ -1,112 +1,59 @@
-"""One request as it came over the socket: bounded, parsed, its fields taken by type.
-
-Nothing here knows what a verb does. A field that no verb takes is an error, so that a slip
-of the pen is not silently ignored.
-"""
+"""One request as it came over the socket: bounded and parsed. Nothing here knows what a verb does."""
 
 from __future__ import annotations
 
 import json
 
 from cachemgr.base.errors import BadRequest
-from cachemgr.pool.records import checked_name
+from cachemgr.network.fields import read_request
+from cachemgr.protocol import VERSION, OnBehalf
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VERSION = 1
+    from cachemgr.network.fields import Message
+    from cachemgr.protocol import CopyProgress, TransferProgress
+
 MOST_BYTES = 64 << 10
 MOST_NESTING = 12
-MOST_ITEMS = 256
-MOST_NUMBER = 1 << 62
 
 
-class Request:
-    """A verb and its fields. Each field may be taken once; what is left over is refused."""
+class Listener:
+    """Who waits for an answer: nobody, unless a connection says otherwise."""
 
-    def __init__(self, verb: str, fields: dict[str, object], descriptors: Sequence[int] = ()) -> None:
+    def progress(self, message: TransferProgress | CopyProgress) -> None:
+        """Tell how far it is."""
+
+    def check_is_heard(self) -> None:
+        """`Gone` if whoever asked does not wait any more."""
+
+
+class VerbRequest:
+    """A verb and its fields, which `read` takes as that verb's message."""
+
+    def __init__(
+        self,
+        verb: str,
+        fields: dict[str, object],
+        descriptors: Sequence[int] = (),
+        listener: Listener | None = None,
+    ) -> None:
         self.verb = verb
         self.descriptors = tuple(descriptors)
+        self.listener = listener or Listener()
         self._fields = fields
 
-    def __contains__(self, name: str) -> bool:
-        return self._fields.get(name) is not None
+    def read(self, kind: type[Message]) -> Message:
+        """The message; refused if anything of it is missing, unknown or of another form."""
+        return read_request(kind, self.verb, self._fields)
 
-    def finish(self) -> None:
-        """Refuse what nobody took."""
-        if self._fields:
-            raise BadRequest(f"{self.verb!r} has no field {sorted(self._fields)[0][:60]!r}")
-
-    def text(self, name: str) -> str:
-        found = self.optional_text(name)
-        if found is None:
-            raise BadRequest(f"{self.verb!r} needs the field {name!r}")
-        return found
-
-    def optional_text(self, name: str) -> str | None:
-        value = self._fields.pop(name, None)
-        if value is None:
-            return None
-        if not isinstance(value, str):
-            raise BadRequest(f"{name!r} must be a text")
-        return checked_name(value, name)
-
-    def number(self, name: str) -> int:
-        found = self.optional_number(name)
-        if found is None:
-            raise BadRequest(f"{self.verb!r} needs the field {name!r}")
-        return found
-
-    def optional_number(self, name: str, least: int = 0) -> int | None:
-        value = self._fields.pop(name, None)
-        if value is None:
-            return None
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST_NUMBER:
-            raise BadRequest(f"{name!r} must be a whole number of at least {least}")
-        return value
-
-    def truth(self, name: str, *, default: bool = False) -> bool:
-        value = self._fields.pop(name, None)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            raise BadRequest(f"{name!r} must be true or false")
-        return value
-
-    def texts(self, name: str) -> list[str]:
-        value = self._fields.pop(name, None)
-        if value is None:
-            return []
-        if not isinstance(value, list) or len(value) > MOST_ITEMS:
-            raise BadRequest(f"{name!r} must be a list of at most {MOST_ITEMS} texts")
-        return [checked_name(each if isinstance(each, str) else "", name) for each in value]
-
-    def numbers(self, name: str) -> tuple[int, ...]:
-        value = self._fields.pop(name, None)
-        if value is None:
-            return ()
-        is_list = isinstance(value, list) and len(value) <= MOST_ITEMS
-        if not is_list or not all(type(each) is int and 0 <= each < 1 << 32 for each in value):  # type: ignore[attr-defined]
-            raise BadRequest(f"{name!r} must be a list of at most {MOST_ITEMS} numbers")
-        return tuple(value)  # type: ignore[arg-type]
-
-    def part(self, name: str) -> Request | None:
-        """A field that has fields of its own; its `finish` is the caller's to call."""
-        value = self._fields.pop(name, None)
-        if value is None:
-            return None
-        if not isinstance(value, dict):
-            raise BadRequest(f"{name!r} must be an object")
-        return Request(f"{self.verb}.{name}", dict(value))
-
-    def rest(self) -> dict[str, object]:
-        """Everything that is left: for what is checked elsewhere."""
-        found, self._fields = self._fields, {}
-        return found
+    def take_uid(self) -> int | None:
+        """For whom it is made, which every verb may say."""
+        return read_request(OnBehalf, self.verb, {"uid": self._fields.pop("uid", None)}).uid
 
 
-def parse(line: bytes, descriptors: Sequence[int] = ()) -> Request:
+def parse(line: bytes, descriptors: Sequence[int] = (), listener: Listener | None = None) -> VerbRequest:
     """The request in a line; `BadRequest` for anything else, in bounded time."""
     if nesting(line) > MOST_NESTING:
         raise BadRequest(f"the request is nested deeper than {MOST_NESTING} levels")
@@ -121,7 +68,7 @@ def parse(line: bytes, descriptors: Sequence[int] = ()) -> Request:
     verb = found.pop("do", None)
     if not isinstance(verb, str) or len(verb) > 40:
         raise BadRequest('the request does not say what to "do"')
-    return Request(verb, found, descriptors)
+    return VerbRequest(verb, found, descriptors, listener)
 
 
 def nesting(line: bytes) -> int:

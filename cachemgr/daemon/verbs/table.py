@@ -6,19 +6,19 @@ import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.daemon import copies
-from cachemgr.daemon.verbs import adding, claiming, leasing, looking, making, promising, steering, taking
+from cachemgr.daemon.verbs import adding, claiming, leasing, looking, promising, steering, taking
+from cachemgr.network.fields import plain
 from cachemgr.pool.layout import disk_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext
+    from cachemgr.daemon.verbs.requests import VerbRequest
 
-    Verb = Callable[[Node, Caller, Request, Line], dict[str, object]]
+    Verb = Callable[[NodeContext, NodeCaller, VerbRequest], object]
 
 VERBS: dict[str, Verb] = {
     "ping": looking.ping,
@@ -33,7 +33,7 @@ VERBS: dict[str, Verb] = {
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,
-    "instance": making.instance,
+    "instance": leasing.instance,
     "claim": claiming.claim,
     "copy": copies.copy,
     "release": leasing.release,
@@ -47,24 +47,25 @@ VERBS: dict[str, Verb] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Dispatcher:
+class VerbTable:
     """Hands a request to its verb, for the user for whom it is made, and counts it."""
 
-    node: Node
+    node: NodeContext
 
-    def __call__(self, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+    def __call__(self, caller: NodeCaller, request: VerbRequest) -> dict[str, object]:
         result = "ok"
         try:
             verb = VERBS.get(request.verb)
             if verb is None:
                 raise BadRequest(f"there is no verb {request.verb!r}: choose one of {', '.join(VERBS)}")
-            uid = request.optional_number("uid")
+            uid = request.take_uid()
             if uid is not None and uid != caller.uid:
                 if not caller.is_privileged:
                     raise NotAllowed("only root and the pool's own user act for others")
                 caller = caller.acting_for(uid)
             with disk_errors(f"the request {request.verb!r}"):
-                return verb(self.node, caller, request, line)
+                found: dict[str, object] = plain(verb(self.node, caller, request))
+                return found
         except CacheError as error:
             result = error.code
             self.node.log.debug(

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
 from cachemgr.base.shares import PLACES, Share
 from cachemgr.daemon.verbs import quota
 from cachemgr.pool import instance_book
+from cachemgr.protocol import ListedShares, NoFields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cachemgr.daemon.network.line import Line
-    from cachemgr.daemon.network.peer import Caller
-    from cachemgr.daemon.node import Node, Shared
-    from cachemgr.daemon.verbs.requests import Request
+    from cachemgr.daemon.network.peer import NodeCaller
+    from cachemgr.daemon.node import NodeContext, Shared
+    from cachemgr.daemon.verbs.requests import VerbRequest
 
 # Of each thing so many are told: those who have most of it.
 MOST_OF_A_THING = 50
 REFUSED, LARGEST = "outrider_share_refused_total", "outrider_share_largest_ratio"
 
 
-def shares(node: Node, caller: Caller, request: Request, line: Line) -> dict[str, object]:
+def shares(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ListedShares:
     """Who has how much of what, and was refused more; ordinary users see their own."""
-    request.finish()
+    request.read(NoFields)
     found = every_share(node)
     if not caller.sees_all:
         found = [each for each in found if each.user == str(caller.uid)]
@@ -31,10 +30,10 @@ def shares(node: Node, caller: Caller, request: Request, line: Line) -> dict[str
     for each in sorted(found, key=lambda row: (-row.held, -row.refused, row.user)):
         by_thing.setdefault(each.thing, []).append(each)
     told = [each for thing in sorted(by_thing) for each in by_thing[thing][:MOST_OF_A_THING]]
-    return {"shares": [dataclasses.asdict(each) for each in told]}
+    return ListedShares(tuple(told))
 
 
-def every_share(node: Node) -> list[Share]:
+def every_share(node: NodeContext) -> list[Share]:
     found = [share for source in _sources(node) for share in source.shares()]
     found += quota.shares(node)
     images = Counter(image.owner_uid for image in node.pool.images())
@@ -49,7 +48,7 @@ def every_share(node: Node) -> list[Share]:
     return found
 
 
-def gauge_shares(node: Node) -> None:
+def gauge_shares(node: NodeContext) -> None:
     """Refusals, and the largest share, of each thing. No users: there may be any number of them."""
     for source in (*_sources(node), node.shared_bytes):
         for thing, count in source.refused().items():
@@ -61,5 +60,5 @@ def gauge_shares(node: Node) -> None:
     node.metrics.set_all(LARGEST, {(thing,): round(ratio, 3) for thing, ratio in largest.items()})
 
 
-def _sources(node: Node) -> list[Shared]:
+def _sources(node: NodeContext) -> list[Shared]:
     return [*node.shared, node.transfers, node.log, node.names, node.pins]

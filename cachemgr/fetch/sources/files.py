@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 
 if TYPE_CHECKING:
     from cachemgr.fetch.sources.uris import Location
@@ -38,7 +38,7 @@ class FileSource:
         self._validator = _validator_of(found)
         return FileStream(descriptor, offset)
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
     def _opened(self) -> tuple[int, os.stat_result]:

@@ -9,20 +9,20 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cachemgr.fetch.judge import Judgement, Search, Verdict
+from cachemgr.fetch.judge import Judgement, Search, SourceVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
-    from cachemgr.fetch.ports import Source, Status
+    from cachemgr.fetch.ports import FetchStatus, Source
 
     class Question(Protocol):
         """A status that was asked for."""
 
         def is_answered(self) -> bool: ...
 
-        def status(self) -> Status | None:
+        def status(self) -> FetchStatus | None:
             """What was answered; None if nothing was in time."""
 
     Asker = Callable[[Source, float], Question]
@@ -35,7 +35,7 @@ class Beside:
     """One question in a thread of its own, which ends with the time that was given."""
 
     def __init__(self, source: Source, timeout_s: float) -> None:
-        self._status: Status | None = None
+        self._status: FetchStatus | None = None
         self._is_answered = False
         threading.Thread(
             target=self._ask, args=(source, timeout_s), name=f"ask {source.name}", daemon=True
@@ -44,7 +44,7 @@ class Beside:
     def is_answered(self) -> bool:
         return self._is_answered
 
-    def status(self) -> Status | None:
+    def status(self) -> FetchStatus | None:
         return self._status
 
     def _ask(self, source: Source, timeout_s: float) -> None:
@@ -55,14 +55,14 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class Found:
+class InquiryAnswer:
     """What the first that was asked has (None: it does not answer), and whose fault it is."""
 
     have: int | None
     judgement: Judgement
 
 
-class Inquiry:
+class SourceInquiry:
     """The search for the narrow place, a question at a time.
 
     `above` are those further up, the nearest first; who is no relay has the whole image.
@@ -91,7 +91,7 @@ class Inquiry:
         """Whether the first has answered that it has nothing more than what is here."""
         return self._have is not None and self._have <= self._offset
 
-    def poll(self) -> Found | None:
+    def poll(self) -> InquiryAnswer | None:
         """What was found, as soon as it is certain. Never blocks."""
         while self._question is None or self._question.is_answered():
             have: int | None = self._size_bytes
@@ -103,6 +103,6 @@ class Inquiry:
             judgement = self._search.hear(have)
             following = None if judgement is not None else next(self._left, None)
             if following is None:
-                return Found(self._have, judgement or Judgement(Verdict.STAY))
+                return InquiryAnswer(self._have, judgement or Judgement(SourceVerdict.STAY))
             self._question = self._ask(following, STATUS_S) if following.is_relay else None
         return None

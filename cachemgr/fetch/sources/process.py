@@ -7,15 +7,18 @@ import fcntl
 import os
 import select
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.ports import FetchStatus, Resolved
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cachemgr.base.clock import Clock
+    from cachemgr.fetch.sources.uris import Location
 
+Settings = TypeVar("Settings")
 MOST_COMPLAINT_BYTES = 4096
 # A larger pipe means fewer changes between the program and its reader.
 PIPE_BYTES = 1 << 20
@@ -172,6 +175,38 @@ class ProcessStream:
 
     def close(self) -> None:
         self._process.close()
+
+
+class ProgramSource(Generic[Settings]):
+    """A file that a program reads where it lies, and of which the host tells size and time of change."""
+
+    is_relay = False
+
+    def __init__(
+        self, location: Location, settings: Settings, clock: Clock, validator: str | None = None
+    ) -> None:
+        self.name = location.name
+        self._location = location
+        self._settings = settings
+        self._clock = clock
+        self._validator = validator
+
+    def resolve(self, timeout_s: float) -> Resolved:
+        size, self._validator = self._look(timeout_s)
+        return Resolved(size, self._location.path.rpartition("/")[2], self._validator)
+
+    def status(self, timeout_s: float) -> FetchStatus | None:
+        return None
+
+    def _look(self, timeout_s: float) -> tuple[int, str | None]:
+        raise NotImplementedError
+
+    def _accept(self, size: int, changed: str | None, size_bytes: int) -> None:
+        """Refuse a file that is another by now."""
+        if size != size_bytes or (self._validator is not None and changed != self._validator):
+            words = f"the file has changed: {size} bytes instead of {size_bytes}, of time {changed}"
+            raise SourceFault(words, is_final=True)
+        self._validator = changed
 
 
 def answer_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.registry.references import read_reference
 from cachemgr.fetch.registry.session import Session
 
@@ -57,5 +57,5 @@ class RegistrySource:
                 )
         return self._session.open(self._digest, offset, size_bytes, until_s - self._clock.monotonic_s())
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None

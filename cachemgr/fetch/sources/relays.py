@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.connect import dial
-from cachemgr.fetch.sources.wire import Body, Head, exchange, number_in, request_bytes
+from cachemgr.fetch.sources.wire import ResponseBody, ResponseHead, exchange, number_in, request_bytes
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
@@ -36,7 +36,7 @@ class RelaySource:
             raise SourceFault("the node does not say how large the image is", is_final=True)
         return Resolved(size, self._location.digest, self._location.digest)
 
-    def open(self, offset: int, size_bytes: int, timeout_s: float) -> Body:
+    def open(self, offset: int, size_bytes: int, timeout_s: float) -> ResponseBody:
         head, body = self._request("GET", offset, timeout_s)
         try:
             _refuse(head)
@@ -52,7 +52,7 @@ class RelaySource:
         body.start_bytes = offset
         return body
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         try:
             head, body = self._request("HEAD", 0, timeout_s)
         except SourceFault:
@@ -61,9 +61,9 @@ class RelaySource:
         have, size = number_in(head.headers.get(HAVE, "")), head.length_bytes()
         if head.status != 200 or size is None or have is None:
             return None
-        return Status(have, size)
+        return FetchStatus(have, size)
 
-    def _request(self, method: str, offset: int, timeout_s: float) -> tuple[Head, Body]:
+    def _request(self, method: str, offset: int, timeout_s: float) -> tuple[ResponseHead, ResponseBody]:
         host = f"[{self._location.host}]" if ":" in self._location.host else self._location.host
         port = self._location.port or 0
         headers = {"Host": f"{host}:{port}", "Connection": "close"}
@@ -78,10 +78,10 @@ class RelaySource:
         except BaseException:
             sock.close()
             raise
-        return head, Body(sock, rest, 0 if method == "HEAD" else head.length_bytes(), 0)
+        return head, ResponseBody(sock, rest, 0 if method == "HEAD" else head.length_bytes(), 0)
 
 
-def _refuse(head: Head) -> None:
+def _refuse(head: ResponseHead) -> None:
     if head.status in (200, 206):
         return
     said = f"the node says {head.status} {head.reason[:80]}".rstrip()

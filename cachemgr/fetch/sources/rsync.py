@@ -16,14 +16,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
-from cachemgr.fetch.sources.process import KILL_AFTER_S, Process, answer_of
+from cachemgr.fetch.sources.process import KILL_AFTER_S, Process, ProgramSource, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.sources.uris import Location
 
 LISTED = re.compile(r"-\S+ +(\d{1,18}) (\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) [^\n]*\n?")
 LOOK_S = 0.02
@@ -38,32 +36,11 @@ class RsyncSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class RsyncSource:
+class RsyncSource(ProgramSource[RsyncSettings]):
     """A file of an rsync server."""
 
-    is_relay = False
-
-    def __init__(
-        self, location: Location, settings: RsyncSettings, clock: Clock, validator: str | None = None
-    ) -> None:
-        self.name = location.name
-        self._location = location
-        self._settings = settings
-        self._clock = clock
-        self._validator = validator
-
-    def resolve(self, timeout_s: float) -> Resolved:
-        size, changed = self._look(timeout_s)
-        self._validator = changed
-        return Resolved(size, self._location.path.rpartition("/")[2], changed)
-
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> GrowingFile:
-        size, changed = self._look(timeout_s)
-        if size != size_bytes or (self._validator is not None and changed != self._validator):
-            raise SourceFault(
-                f"the file has changed: {size} bytes of {changed} instead of {size_bytes}", is_final=True
-            )
-        self._validator = changed
+        self._accept(*self._look(timeout_s), size_bytes)
         try:
             descriptor, path = tempfile.mkstemp(prefix="rsync-", dir=self._settings.scratch_folder)
         except OSError as error:
@@ -80,9 +57,6 @@ class RsyncSource:
             os.unlink(path)
             raise
         return GrowingFile(process, descriptor, path, offset, self._clock)
-
-    def status(self, timeout_s: float) -> Status | None:
-        return None
 
     def _look(self, timeout_s: float) -> tuple[int, str]:
         command = self._command("--list-only", timeout_s=timeout_s)

@@ -12,13 +12,11 @@ import struct
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
-from cachemgr.fetch.sources.process import KILL_AFTER_S, Process
+from cachemgr.fetch.sources.process import KILL_AFTER_S, Process, ProgramSource
 from cachemgr.fetch.sources.ssh import SshSettings, ssh_command
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.sources.uris import Location
 
 INIT, VERSION, OPEN, READ, FSTAT = 1, 2, 3, 5, 8
 STATUS, HANDLE, DATA, ATTRIBUTES = 101, 102, 103, 105
@@ -36,7 +34,7 @@ def text(value: bytes) -> bytes:
     return struct.pack(">I", len(value)) + value
 
 
-class Session:
+class SftpSession:
     """A conversation with an SFTP server: messages there and back."""
 
     def __init__(self, process: Process, clock: Clock) -> None:
@@ -89,41 +87,27 @@ class Session:
         return kind, body
 
 
-class SftpSource:
+class SftpSource(ProgramSource[SshSettings]):
     """A file on a host that offers SFTP."""
-
-    is_relay = False
-
-    def __init__(
-        self, location: Location, settings: SshSettings, clock: Clock, validator: str | None = None
-    ) -> None:
-        self.name = location.name
-        self._location = location
-        self._settings = settings
-        self._clock = clock
-        self._validator = validator
-
-    def resolve(self, timeout_s: float) -> Resolved:
-        session, _, size, changed = self._opened(timeout_s)
-        session.close()
-        self._validator = changed
-        return Resolved(size, self._location.path.rpartition("/")[2], changed)
 
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> SftpStream:
         session, handle, size, changed = self._opened(timeout_s)
-        if size != size_bytes or (self._validator is not None and changed != self._validator):
+        try:
+            self._accept(size, changed, size_bytes)
+        except SourceFault:
             session.close()
-            raise SourceFault(f"the file has changed: {size} bytes instead of {size_bytes}", is_final=True)
-        self._validator = changed
+            raise
         return SftpStream(session, handle, offset, size_bytes)
 
-    def status(self, timeout_s: float) -> Status | None:
-        return None
+    def _look(self, timeout_s: float) -> tuple[int, str | None]:
+        session, _, size, changed = self._opened(timeout_s)
+        session.close()
+        return size, changed
 
-    def _opened(self, timeout_s: float) -> tuple[Session, bytes, int, str | None]:
+    def _opened(self, timeout_s: float) -> tuple[SftpSession, bytes, int, str | None]:
         """A session with the file open: its handle, size, and time of change."""
         command = [*ssh_command(self._location, self._settings, "-s", timeout_s=timeout_s), "sftp"]
-        session = Session(Process(command, self._settings.environment, is_fed=True), self._clock)
+        session = SftpSession(Process(command, self._settings.environment, is_fed=True), self._clock)
         try:
             session.send(INIT, struct.pack(">I", 3))
             session.expect(VERSION, timeout_s)
@@ -146,7 +130,7 @@ class SftpSource:
 class SftpStream:
     """A file's bytes, asked for ahead, handed over in order."""
 
-    def __init__(self, session: Session, handle: bytes, offset: int, size_bytes: int) -> None:
+    def __init__(self, session: SftpSession, handle: bytes, offset: int, size_bytes: int) -> None:
         self.start_bytes = offset
         self._session = session
         self._handle = handle

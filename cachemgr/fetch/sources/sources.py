@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from cachemgr.fetch.ports import Resolved
 
     AnySource = FileSource | RegistrySource | RelaySource | RsyncSource | SftpSource | SshSource | WebSource
-    Maker = Callable[[Location, "Settings", Clock, str | None], AnySource]
+    Maker = Callable[[Location, "SourceSettings", Clock, str | None], AnySource]
 
 RESOLVE_S = 30.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class SourceSettings:
     """What a site says of its sources. Without `rsync` such URIs are refused: they need scratch space."""
 
     web: WebSettings = field(default_factory=WebSettings)
@@ -41,7 +41,7 @@ class Settings:
     registries: RegistrySettings = field(default_factory=RegistrySettings)
 
 
-def _rsync(location: Location, settings: Settings, clock: Clock, validator: str | None) -> AnySource:
+def _rsync(location: Location, settings: SourceSettings, clock: Clock, validator: str | None) -> AnySource:
     if settings.rsync is None:
         raise Unsuitable(
             f"{location.name} cannot be read: rsync needs a folder for scratch files: set rsync_scratch"
@@ -49,7 +49,7 @@ def _rsync(location: Location, settings: Settings, clock: Clock, validator: str 
     return RsyncSource(location, settings.rsync, clock, validator)
 
 
-def _registry(location: Location, settings: Settings, clock: Clock, validator: str | None) -> AnySource:
+def _registry(location: Location, settings: SourceSettings, clock: Clock, validator: str | None) -> AnySource:
     return RegistrySource(location, settings.registries, settings.web, clock, validator)
 
 
@@ -65,7 +65,12 @@ MAKERS: dict[str, Maker] = {
 
 
 def source_of(
-    uri: str, settings: Settings, clock: Clock, *, validator: str | None = None, ticket: str | None = None
+    uri: str,
+    settings: SourceSettings,
+    clock: Clock,
+    *,
+    validator: str | None = None,
+    ticket: str | None = None,
 ) -> AnySource:
     """The source that a URI names.
 
@@ -80,7 +85,7 @@ def source_of(
 
 def resolve(
     uri: str,
-    settings: Settings,
+    settings: SourceSettings,
     clock: Clock,
     *,
     validator: str | None = None,

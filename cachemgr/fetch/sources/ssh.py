@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cachemgr.fetch.faults import SourceFault
-from cachemgr.fetch.ports import Resolved, Status
-from cachemgr.fetch.sources.process import Process, ProcessStream, answer_of
+from cachemgr.fetch.sources.process import Process, ProcessStream, ProgramSource, answer_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cachemgr.base.clock import Clock
     from cachemgr.fetch.sources.uris import Location
 
 # Size, time of change, and mode with the kind of file in hexadecimal digits.
@@ -55,24 +53,8 @@ def ssh_command(location: Location, settings: SshSettings, *more: str, timeout_s
     return [*command, "--", location.host]
 
 
-class SshSource:
+class SshSource(ProgramSource[SshSettings]):
     """A file on a host where the service may run `stat` and `tail`."""
-
-    is_relay = False
-
-    def __init__(
-        self, location: Location, settings: SshSettings, clock: Clock, validator: str | None = None
-    ) -> None:
-        self.name = location.name
-        self._location = location
-        self._settings = settings
-        self._clock = clock
-        self._validator = validator
-
-    def resolve(self, timeout_s: float) -> Resolved:
-        size, changed = self._look(timeout_s)
-        self._validator = changed
-        return Resolved(size, self._location.path.rpartition("/")[2], changed)
 
     def open(self, offset: int, size_bytes: int, timeout_s: float) -> ProcessStream:
         path = shlex.quote(self._location.path)
@@ -81,20 +63,11 @@ class SshSource:
         process = Process(command, self._settings.environment)
         try:
             line, rest = process.first_line(timeout_s, self._clock, MOST_LINE_BYTES)
-            size, changed = _looked(line)
-            if size != size_bytes or (self._validator is not None and changed != self._validator):
-                raise SourceFault(
-                    f"the file has changed: {size} bytes instead of {size_bytes}, of time {changed}",
-                    is_final=True,
-                )
+            self._accept(*_looked(line), size_bytes)
         except BaseException:
             process.close()
             raise
-        self._validator = changed
         return ProcessStream(process, offset, rest)
-
-    def status(self, timeout_s: float) -> Status | None:
-        return None
 
     def _look(self, timeout_s: float) -> tuple[int, str]:
         remote = LOOK.format(path=shlex.quote(self._location.path))

@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.fetch.faults import SourceFault, Unauthorized
-from cachemgr.fetch.ports import Resolved, Status
+from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.connect import (
     Terms,
     WebSettings,
@@ -20,7 +20,14 @@ from cachemgr.fetch.sources.connect import (
     via_http_proxy,
 )
 from cachemgr.fetch.sources.uris import Location, parse
-from cachemgr.fetch.sources.wire import Body, ChunkedBody, Head, exchange, number_in, request_bytes
+from cachemgr.fetch.sources.wire import (
+    ChunkedBody,
+    ResponseBody,
+    ResponseHead,
+    exchange,
+    number_in,
+    request_bytes,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 
     from cachemgr.base.clock import Clock
 
-    AnyBody = Body | ChunkedBody
+    AnyBody = ResponseBody | ChunkedBody
 
 MOST_REDIRECTS = 5
 MOST_RETRY_AFTER_S = 300
@@ -64,7 +71,7 @@ class WebSource:
         self._validator = _validator_of(head)
         return Resolved(size, self._location.path.rpartition("/")[2], self._validator)
 
-    def look_up(self, timeout_s: float, headers: Mapping[str, str] | None = None) -> tuple[Head, int]:
+    def look_up(self, timeout_s: float, headers: Mapping[str, str] | None = None) -> tuple[ResponseHead, int]:
         """What the server says of the file, and its size.
 
         By HEAD, or by a range of one byte where HEAD is refused or says nothing of the size.
@@ -100,10 +107,10 @@ class WebSource:
             raise
         return body
 
-    def status(self, timeout_s: float) -> Status | None:
+    def status(self, timeout_s: float) -> FetchStatus | None:
         return None
 
-    def _check(self, head: Head, offset: int, size_bytes: int) -> None:
+    def _check(self, head: ResponseHead, offset: int, size_bytes: int) -> None:
         """Whether the answer is about the file that was resolved, and the part that was asked for."""
         if head.status == 416:
             raise SourceFault(f"the file has changed: it ends before byte {offset}", is_final=True)
@@ -126,7 +133,7 @@ class WebSource:
             )
         self._validator = self._validator or validator
 
-    def request(self, method: str, headers: dict[str, str], timeout_s: float) -> tuple[Head, AnyBody]:
+    def request(self, method: str, headers: dict[str, str], timeout_s: float) -> tuple[ResponseHead, AnyBody]:
         """Ask, and follow redirects: never from https to http; the password is for the first host only."""
         until_s = self._clock.monotonic_s() + timeout_s
         location, terms = self._location, self._terms
@@ -160,7 +167,7 @@ class WebSource:
 
     def _ask(
         self, sock: socket.socket, method: str, location: Location, headers: dict[str, str], timeout_s: float
-    ) -> tuple[Head, bytes]:
+    ) -> tuple[ResponseHead, bytes]:
         host = address_of(location)
         target, extra = location.target, {}
         proxy = via_http_proxy(location, self._settings)
@@ -175,7 +182,7 @@ def _origin(location: Location) -> tuple[str, str, int | None]:
     return location.scheme, location.host, location.port
 
 
-def _redirected(location: Location, head: Head) -> Location:
+def _redirected(location: Location, head: ResponseHead) -> Location:
     target = head.headers.get("location", "")
     base = f"{location.scheme}://{f'[{location.host}]' if ':' in location.host else location.host}"
     base += location.target if location.port is None else f":{location.port}{location.target}"
@@ -190,14 +197,14 @@ def _redirected(location: Location, head: Head) -> Location:
     return replace(following, user=None, password=None)
 
 
-def _body_of(sock: socket.socket, method: str, head: Head, rest: bytes) -> AnyBody:
+def _body_of(sock: socket.socket, method: str, head: ResponseHead, rest: bytes) -> AnyBody:
     is_chunked = head.headers.get("transfer-encoding", "").lower() == "chunked"
     length = 0 if method == "HEAD" else None if is_chunked else head.length_bytes()
-    body = Body(sock, rest, length, 0)
+    body = ResponseBody(sock, rest, length, 0)
     return ChunkedBody(body) if is_chunked and method != "HEAD" else body
 
 
-def refuse(head: Head) -> None:
+def refuse(head: ResponseHead) -> None:
     """Raise what an answer says that is not about the file's bytes."""
     if head.status in (200, 206):
         return
@@ -211,7 +218,7 @@ def refuse(head: Head) -> None:
     raise SourceFault(said, is_final=True, status=head.status)
 
 
-def _refuse_encoding(head: Head) -> None:
+def _refuse_encoding(head: ResponseHead) -> None:
     encoding = head.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", ""):
         raise SourceFault(
@@ -219,12 +226,12 @@ def _refuse_encoding(head: Head) -> None:
         )
 
 
-def _content_range(head: Head) -> tuple[int, int | None]:
+def _content_range(head: ResponseHead) -> tuple[int, int | None]:
     found = CONTENT_RANGE.fullmatch(head.headers.get("content-range", ""))
     if found is None:
         raise SourceFault("the server sends a part without saying which", is_final=True)
     return int(found[1]), None if found[3] == "*" else int(found[3])
 
 
-def _validator_of(head: Head) -> str | None:
+def _validator_of(head: ResponseHead) -> str | None:
     return head.headers.get("etag") or head.headers.get("last-modified")

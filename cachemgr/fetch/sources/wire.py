@@ -32,7 +32,7 @@ HEAD_END = b"\r\n\r\n"
 
 
 @dataclass(frozen=True)
-class Head:
+class ResponseHead:
     """The head of an answer. Names of headers are in lower case; repeated ones are joined by commas."""
 
     status: int
@@ -57,7 +57,9 @@ def request_bytes(method: str, target: str, headers: Mapping[str, str]) -> bytes
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 
-def exchange(sock: socket.socket, request: bytes, timeout_s: float, clock: Clock) -> tuple[Head, bytes]:
+def exchange(
+    sock: socket.socket, request: bytes, timeout_s: float, clock: Clock
+) -> tuple[ResponseHead, bytes]:
     """Send a request and read the head of its answer: the head, and what came of the body with it."""
     until_s = clock.monotonic_s() + timeout_s
     try:
@@ -75,7 +77,7 @@ def exchange(sock: socket.socket, request: bytes, timeout_s: float, clock: Clock
     raise SourceFault("only interim answers: not a usable HTTP server")
 
 
-def _read_head(sock: socket.socket, rest: bytes, until_s: float, clock: Clock) -> tuple[Head, bytes]:
+def _read_head(sock: socket.socket, rest: bytes, until_s: float, clock: Clock) -> tuple[ResponseHead, bytes]:
     data = bytearray(rest)
     while (end := data.find(HEAD_END)) < 0:
         if len(data) > MOST_HEAD_BYTES:
@@ -91,7 +93,7 @@ def _read_head(sock: socket.socket, rest: bytes, until_s: float, clock: Clock) -
     return parse_head(bytes(data[:end])), bytes(data[end + len(HEAD_END) :])
 
 
-def parse_head(data: bytes) -> Head:
+def parse_head(data: bytes) -> ResponseHead:
     first, *lines = data.decode("latin-1").split("\r\n")
     version, _, rest = first.partition(" ")
     number, _, reason = rest.partition(" ")
@@ -104,7 +106,7 @@ def parse_head(data: bytes) -> Head:
             raise SourceFault(f"the answer has a malformed header: {line[:80]!r}")
         key = name.lower()
         headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
-    return Head(int(number), reason, headers)
+    return ResponseHead(int(number), reason, headers)
 
 
 def is_timeout(error: OSError) -> bool:
@@ -116,7 +118,7 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
-class Body:
+class ResponseBody:
     """The bytes of an answer as they come, at most as many as it announced."""
 
     def __init__(self, sock: socket.socket, rest: bytes, length_bytes: int | None, start_bytes: int) -> None:
@@ -172,7 +174,7 @@ class Body:
 class ChunkedBody:
     """The bytes of an answer in chunks, for servers that do not know a length beforehand."""
 
-    def __init__(self, inner: Body) -> None:
+    def __init__(self, inner: ResponseBody) -> None:
         self.start_bytes = inner.start_bytes
         self._inner = inner
         self._raw = bytearray()

@@ -55,7 +55,7 @@ def show_job(asking: Session, name: str) -> None:
 
 
 def explain_job(asking: Session, name: str) -> None:
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
     from outrider.cli.asking.display.terminal import GAP
     from outrider.service.answers import JobDetails
 
@@ -73,7 +73,7 @@ def explain_job(asking: Session, name: str) -> None:
 
 def job_screen(details: JobDetails, asking: Session) -> str:
     """All about one job on one screen."""
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
     from outrider.cli.asking.display.decision import image_line
     from outrider.cli.asking.display.staging import staging_lines
     from outrider.cli.asking.display.terminal import facts

@@ -63,8 +63,8 @@ def status(arguments: argparse.Namespace) -> None:
 
 
 def status_screen(found: Status, asking: Session) -> str:
-    from cachemgr.cli.tables import printable
-    from cachemgr.cli.times import span_in_words
+    from cachemgr.base.tables import printable
+    from cachemgr.base.times import span_in_words
     from outrider.cli.asking.display.terminal import facts
     from outrider.cli.asking.display.words import plural, rate_in_words
 
@@ -105,7 +105,7 @@ def _jobs(found: Status, paint: Paint) -> str:
 
 
 def _counts(counted: Mapping[str, int]) -> str:
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
 
     return ", ".join(f"{count:,} {printable(name)}" for name, count in counted.items() if count)
 

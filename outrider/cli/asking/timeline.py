@@ -225,7 +225,7 @@ def _painted(row: Row, paint: Paint) -> str:
 
 
 def _legend(shown: Sequence[Row], step_s: int, wide: int, paint: Paint) -> list[str]:
-    from cachemgr.cli.times import span_in_words
+    from cachemgr.base.times import span_in_words
 
     meanings = {
         PREPARING: "an image is arriving", RESERVED: "reserved", OTHER: "a job, or others' reservation",

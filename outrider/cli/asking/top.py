@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, add_header_option, session
@@ -14,6 +14,7 @@ from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
+    from cachemgr.base.clock import Clock
     from outrider.cli.asking.display.words import When
     from outrider.service.answers import ShareList, ShareView
 
@@ -33,12 +34,6 @@ examples:
 """
 
 
-class _Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def sleep(self, seconds: float) -> None: ...
-
-
 def add(commands: Subparsers) -> None:
     parser = add_asking(commands, "top", top, "show who takes what of each thing that users share", _EPILOG)
     add_header_option(parser)
@@ -56,7 +51,7 @@ def top(arguments: argparse.Namespace) -> None:
     follow(session(arguments), arguments, SystemClock())
 
 
-def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
+def follow(asking: Session, arguments: argparse.Namespace, clock: Clock) -> None:
     """Look and show, once or again and again."""
     from outrider.cli.asking.display.terminal import columns, is_live, lines
     from outrider.cli.asking.display.words import When
@@ -86,7 +81,7 @@ def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> Non
 
 def screen(found: ShareList, asking: Session, when: When) -> str:
     """Who takes much in a sentence each, the table, and what is not in it."""
-    from cachemgr.cli.times import span_in_words
+    from cachemgr.base.times import span_in_words
     from outrider.cli.asking.display.columns import SHARES
 
     remarks = [*found.missing, *([] if found.is_complete else ["there are more than are listed at once"])]
@@ -100,7 +95,7 @@ def screen(found: ShareList, asking: Session, when: When) -> str:
 
 
 def _sentences(found: ShareList) -> list[str]:
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
     from outrider.cli.asking.display.columns import percent_of
 
     if not found.shares:
@@ -121,7 +116,7 @@ def _sentences(found: ShareList) -> list[str]:
 
 
 def _place(view: ShareView) -> str:
-    from cachemgr.cli.tables import printable
+    from cachemgr.base.tables import printable
 
     return "the head" if view.nodes == 0 and view.where == "head" else printable(view.where)
 

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from outrider.cli.arguments import Subparsers
 from outrider.cli.asking.session import Session, add_asking, session
@@ -15,6 +15,7 @@ from outrider.cli.errors import BrokenError
 from outrider.cli.quantities import positive
 
 if TYPE_CHECKING:
+    from cachemgr.base.clock import Clock
     from outrider.cli.asking.display.words import When
     from outrider.service.answers import ReservationDetails, TransferList
 
@@ -32,12 +33,6 @@ examples:
 """
 
 
-class _Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def sleep(self, seconds: float) -> None: ...
-
-
 class RedrawnScreen:
     """A block of lines on a terminal that is drawn anew over itself."""
 
@@ -51,7 +46,7 @@ class RedrawnScreen:
 
     def show(self, text: str, changes: dict[str, str]) -> None:
         """Lines that do not fit are cut: what has scrolled away cannot be drawn over."""
-        from cachemgr.cli.progress import cut
+        from cachemgr.base.tables import cut
 
         shown = [printable_line(line) for line in text.split("\n")]
         most = self._lines() - 1
@@ -89,7 +84,7 @@ def watch(arguments: argparse.Namespace) -> None:
     follow(session(arguments), arguments, SystemClock())
 
 
-def follow(asking: Session, arguments: argparse.Namespace, clock: _Clock) -> None:
+def follow(asking: Session, arguments: argparse.Namespace, clock: Clock) -> None:
     """Look, show, wait, until it is over."""
     from outrider.cli.asking.display.terminal import columns, is_live, lines
 

@@ -55,4 +55,4 @@ def show(arguments: argparse.Namespace) -> None:
         screen = DemoScreen(sys.stdout, stage.environment, stage.launch, clock)
         Story(stage, screen, clock, plot).tell()
     if not arguments.keep:
-        print("\nAll of it is gone again. On a site of your own: outrider --help, docs/walkthrough.md")
+        print("\nAll of it is gone again. On a site: outrider --help, docs/tutorial/walkthrough.md")

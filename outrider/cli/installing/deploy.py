@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import InputError, NodesFailedError, NotAllowedError
 from outrider.cli.installing.common.port import add_options, installation_of
-from outrider.cli.installing.common.ports import CONTROL_PORT, RELAY_PORT, Ports
+from outrider.cli.installing.common.ports import Ports
 from outrider.cli.installing.systems import SYSTEMS
 from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
@@ -309,7 +310,7 @@ def _say(result: NodeResult, count: int, total: int) -> None:
 
 
 def _show(results: Sequence[NodeResult], is_json: bool) -> None:
-    from cachemgr.cli.tables import table
+    from cachemgr.base.tables import table
 
     if is_json:
         print_json({"nodes": results})

@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import CommandError, InputError, MissingPartError
 from outrider.cli.installing.common.port import add_options, installation_of
-from outrider.cli.installing.common.ports import CONTROL_PORT, RELAY_PORT, Ports
+from outrider.cli.installing.common.ports import Ports
 from outrider.cli.output import print_json
 from outrider.cli.quantities import positive
 
@@ -189,7 +190,7 @@ def _unasked(words: str) -> Sequence[DoctorFinding]:
 
 
 def _show(findings: Sequence[DoctorFinding], arguments: argparse.Namespace) -> None:
-    from cachemgr.cli.tables import table
+    from cachemgr.base.tables import table
 
     shown = [each for each in findings if each.level or not arguments.quiet]
     if arguments.json:

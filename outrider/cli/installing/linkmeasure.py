@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cachemgr.base.errors import CacheError
 from cachemgr.fetch.control import Control
 from cachemgr.fetch.engine import transfer
-from cachemgr.fetch.sources.sources import Settings, source_of
+from cachemgr.fetch.sources.sources import SourceSettings, source_of
 from cachemgr.relay.tickets import make_ticket
 from outrider.cli.asking.display.words import rate_in_words
 from outrider.cli.errors import CommandError
@@ -22,7 +22,7 @@ from outrider.cli.installing.common.findings import DoctorFinding, ok, warning
 
 if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.report import Progress
+    from cachemgr.fetch.report import FetchProgress
     from outrider.service.answers import Status
 
 WHAT = "link.rate"
@@ -102,13 +102,13 @@ def measure(
     control = Control()
     begin_s = clock.monotonic_s()
 
-    def tell(progress: Progress) -> None:
+    def tell(progress: FetchProgress) -> None:
         if clock.monotonic_s() - begin_s >= most_s:
             control.cancel("measured for long enough")
         on_progress(progress.offset_bytes, most_bytes)
 
     try:
-        source = source_of(f"relay://{address}/{digest}", Settings(), clock, ticket=ticket)
+        source = source_of(f"relay://{address}/{digest}", SourceSettings(), clock, ticket=ticket)
         transfer(stretch, [source], clock=clock, random=Random(0), control=control, on_progress=tell)
     except Enough:
         pass

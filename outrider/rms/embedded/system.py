@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cachemgr.base.clock import Clock
 from outrider.rms.base import (
     JobState,
     NodeState,
@@ -31,7 +32,6 @@ from outrider.rms.embedded.runs import JobRun, Runs
 from outrider.rms.twin import Hooks, Outside, Twin, TwinRules
 from outrider.rms.twin.jobs import OCCUPYING, TwinJob
 from outrider.rms.twin.rules import Epilog, Prolog, go_on, pass_by
-from outrider.rms.twin.system import Clock
 
 RULES = TwinRules(kill_s=2)
 """A job that has to go is told, and killed two seconds later."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from cachemgr.base.clock import WallClock
 from outrider.rms.base import RmsError, RmsReservation, Sight, Unknown
 from outrider.rms.gridengine import parsing, seeing
 from outrider.rms.gridengine.commands import GridEngineCommands
@@ -17,12 +17,6 @@ from outrider.rms.gridengine.settings import GridEngineSettings
 MOST_SELECTIONS = 200
 """Different wishes for queues and hosts that are resolved in one look; those beyond mean all."""
 ALL_USERS = ("-u", "*")
-
-
-class Clock(Protocol):
-    """The time, in seconds since the epoch: Grid Engine's own."""
-
-    def now_s(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +36,7 @@ class Snapshot:
 def take(
     commands: GridEngineCommands,
     settings: GridEngineSettings,
-    clock: Clock,
+    clock: WallClock,
     hearing: Hearing,
     environments: Environments,
 ) -> Snapshot:
@@ -73,7 +67,7 @@ def take(
 def of_one_job(
     commands: GridEngineCommands,
     settings: GridEngineSettings,
-    clock: Clock,
+    clock: WallClock,
     environments: Environments,
     before: Snapshot,
     number: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from cachemgr.base.clock import WallClock
 from outrider.rms.base import (
     JobState,
     Refused,
@@ -21,7 +22,7 @@ from outrider.rms.gridengine.environments import Environments
 from outrider.rms.gridengine.hearing import Hearing
 from outrider.rms.gridengine.parsing import Advance
 from outrider.rms.gridengine.settings import GridEngineSettings
-from outrider.rms.gridengine.snapshot import Clock, Snapshot, of_one_job, reserved_anew, selected, take
+from outrider.rms.gridengine.snapshot import Snapshot, of_one_job, reserved_anew, selected, take
 from outrider.rms.knocking import Knocking
 
 EXECD_PORT = 6445
@@ -40,7 +41,7 @@ class GridEngine:
         settings: GridEngineSettings,
         commands: GridEngineCommands,
         *,
-        clock: Clock,
+        clock: WallClock,
         account_of: AccountOf = account_of,
         shown: Collection[str] = (),
         execd_port: int = EXECD_PORT,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
 
+from cachemgr.base.clock import WallClock
 from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.commands import AccountOf
 from outrider.rms.slurm.asking import Standing, check_not_over, standing, state_now
@@ -32,10 +32,6 @@ from outrider.rms.slurm.reservations import checked
 from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
 
 
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-
 class SlurmSystem:
     """A BatchSystem over Slurm's commands. Any thread may call; one call runs at a time."""
 
@@ -43,7 +39,7 @@ class SlurmSystem:
         self,
         commands: SlurmCommands,
         *,
-        clock: Clock,
+        clock: WallClock,
         log: WarningLog,
         account_of: AccountOf,
         read_jobs: JobsReader | None = None,

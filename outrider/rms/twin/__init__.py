@@ -3,13 +3,12 @@
 from outrider.rms.twin.faults import EpilogFault, Fault, Faults, Slow
 from outrider.rms.twin.outside import Outside
 from outrider.rms.twin.rules import GRID_ENGINE, SLURM, Hooks, NotReady, TwinRules
-from outrider.rms.twin.system import Clock, Twin
+from outrider.rms.twin.system import Twin
 from outrider.rms.twin.world import Happening
 
 __all__ = [
     "GRID_ENGINE",
     "SLURM",
-    "Clock",
     "EpilogFault",
     "Fault",
     "Faults",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
+from cachemgr.base.clock import Clock
 from outrider.rms.base import (
     JobState,
     Refused,
@@ -24,14 +24,6 @@ from outrider.rms.twin.jobs import OCCUPYING, WAITING, Holder, TwinJob
 from outrider.rms.twin.outside import Outside
 from outrider.rms.twin.rules import Hooks, TwinRules
 from outrider.rms.twin.world import Happening, TwinCluster
-
-
-class Clock(Protocol):
-    """The time, in seconds since the epoch, and a way to let it pass."""
-
-    def now_s(self) -> int: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 class Twin:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cachemgr.base.anchor import FileAnchor
-from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock import Clock, SystemClock
 from cachemgr.daemon.notify import Supervisor, watchdog_s
 from outrider.collector import collector_paused
 from outrider.metadata.decision import Allowed, PolicyRefusal
@@ -33,19 +33,19 @@ from outrider.service.daemon.measures.recent import RecentRequests
 from outrider.service.daemon.measures.sharing import ShareBook
 from outrider.service.daemon.sockets import Sockets
 from outrider.service.daemon.threads.backups import Backups
-from outrider.service.daemon.threads.loop import Clock, DeskLike, Loop, Opened
+from outrider.service.daemon.threads.loop import DeskLike, Loop, Opened
 from outrider.service.daemon.threads.reception import PolicyBook, Reception
 from outrider.service.daemon.threads.web_thread import WebThread
 from outrider.service.daemon.threads.workers import Workers
 from outrider.service.daemon.world.board import FolderBoard
 from outrider.service.daemon.world.wakefile import WakeFile
+from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
 from outrider.service.ports import AskProgram, Sign, World
 from outrider.service.requests import AskStart, Caller, Show
 from outrider.service.settings import Settings
 from outrider.service.web.app import make_app
 from outrider.service.web.connections.munge import Munge
-from outrider.service.web.front import Busy, NotDone
 from outrider.service.web.limits import Limits
 from outrider.store.database import resolved
 from outrider.store.errors import StoreMissing
@@ -148,7 +148,7 @@ def _check_store(config: Config) -> None:
     if not path.exists():
         raise StoreMissing(
             f"store {path}: there is none. On a new site make one: outriderd --init. If there was one, put a "
-            "backup back (see docs/operations.md): a new one would forget every promise"
+            "backup back (see docs/howto/operations.md): a new one would forget every promise"
         )
 
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Literal, Protocol, TextIO
 
+from cachemgr.base.clock import WallClock
 from cachemgr.daemon.log import LEVELS, MOST_CHARACTERS
-from cachemgr.daemon.log import Log as NodeLog
+from cachemgr.daemon.log import DaemonLog as NodeLog
 from outrider.service.meter import Log
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -28,12 +29,8 @@ class TracingLog(Log, Protocol):
     def trace(self, event: str, text: str) -> None: ...
 
 
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-
 def make_log(
-    stream: TextIO, *, level: Level, format: Format, clock: Clock, environment: Mapping[str, str]
+    stream: TextIO, *, level: Level, format: Format, clock: WallClock, environment: Mapping[str, str]
 ) -> TracingLog:
     if format == "json":
         return JsonLog(stream, level=level, clock=clock)
@@ -65,7 +62,7 @@ class TextLog:
 class JsonLog:
     """Lines of at least one level, each a JSON object. Safe for several threads."""
 
-    def __init__(self, stream: TextIO, *, level: Level, clock: Clock) -> None:
+    def __init__(self, stream: TextIO, *, level: Level, clock: WallClock) -> None:
         self._stream = stream
         self._least = LEVELS.index(level)
         self._clock = clock

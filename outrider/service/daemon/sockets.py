@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 
 from cachemgr.base.errors import CacheError
-from cachemgr.daemon.network.listener import Place, check_replaceable
+from cachemgr.daemon.network.listener import ListeningPlace, check_replaceable
 from outrider.service.daemon.configuration.model import Config
 from outrider.service.daemon.errors import SocketError
 from outrider.service.web.connections.server import listen_tcp, listen_unix
@@ -22,7 +22,7 @@ class Sockets:
         self._listening: list[socket.socket] = []
         self._inode = 0
         try:
-            self._place = Place(config.socket)
+            self._place = ListeningPlace(config.socket)
         except CacheError as error:
             raise SocketError(str(error)) from error
 

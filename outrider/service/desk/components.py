@@ -7,102 +7,102 @@ from dataclasses import dataclass
 
 from outrider.metadata.policies import Policies
 from outrider.service.desk.events import EventRouter
-from outrider.service.desk.jobs.manager import Leading
+from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
-from outrider.service.desk.jobs.transfers import Hauling
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.nodes.pool_room import Rooms
-from outrider.service.desk.nodes.watch import Watching
-from outrider.service.desk.reconcile.reconciler import Reconciling
-from outrider.service.desk.reservations.admission import Admitting
-from outrider.service.desk.reservations.alarms import Alarms
-from outrider.service.desk.reservations.copies import Copies
-from outrider.service.desk.reservations.execution import Executing
-from outrider.service.desk.reservations.lifecycle import Lifetimes
-from outrider.service.desk.reservations.repair import Mending
-from outrider.service.desk.reservations.transfers import Carriage
+from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.pool_room import PoolRooms
+from outrider.service.desk.nodes.watch import NodeWatch
+from outrider.service.desk.reconcile.reconciler import Reconciler
+from outrider.service.desk.reservations.admission import ReservationAdmission
+from outrider.service.desk.reservations.alarms import ReservationAlarms
+from outrider.service.desk.reservations.copies import ReservationCopies
+from outrider.service.desk.reservations.execution import PlanExecution
+from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
+from outrider.service.desk.reservations.repair import ReservationRepair
+from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.desk.views.images import ImageViews
 from outrider.service.desk.views.jobs import JobViews
-from outrider.service.desk.views.reservations import Views
+from outrider.service.desk.views.reservations import ReservationViews
 from outrider.service.desk.views.site import SiteViews
-from outrider.service.desk.views.transfers import Freight
+from outrider.service.desk.views.transfers import TransferViews
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import NodeRoom
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Workings:
+class DeskComponents:
     """Everything that knows the site."""
 
     site: Site
     troubles: Troubles
-    admitting: Admitting
-    alarms: Alarms
-    executing: Executing
-    copies: Copies
-    mending: Mending
-    lifetimes: Lifetimes
-    reconciling: Reconciling
-    watching: Watching
+    admission: ReservationAdmission
+    alarms: ReservationAlarms
+    execution: PlanExecution
+    copies: ReservationCopies
+    repair: ReservationRepair
+    lifecycle: ReservationLifecycle
+    reconciler: Reconciler
+    watch: NodeWatch
     orders: JobOrders
-    hauling: Hauling
-    leading: Leading
+    best_effort: BestEffortTransfers
+    jobs: JobManager
     job_views: JobViews
-    freight: Freight
-    views: Views
+    transfer_views: TransferViews
+    views: ReservationViews
     site_views: SiteViews
     image_views: ImageViews
-    rooms: Rooms
+    rooms: PoolRooms
 
     def take_up(self, rooms: Mapping[str, NodeRoom]) -> None:
         """Go on with what is on the disk; `rooms` is what nodes have said of their pools."""
         self.rooms.take_up(rooms)
         self.orders.take_up()
-        self.lifetimes.take_up()
+        self.lifecycle.take_up()
 
 
-def make_workings(
+def make_components(
     site: Site,
-    staff: Staff,
+    node_orders: NodeOrders,
     agenda: Agenda,
     policies: Policies,
     is_carrying: IsCarrying,
     log: Log,
     meter: Meter,
-) -> Workings:
+) -> DeskComponents:
     events, troubles = EventRouter(), Troubles()
-    carriage = Carriage(site, staff)
-    alarms = Alarms(site, carriage, log, meter)
-    admitting = Admitting(site, policies)
-    executing = Executing(site, staff, agenda, carriage, alarms, events, log, meter)
-    copies = Copies(site, staff, executing, alarms, troubles, events, log)
-    mending = Mending(site, staff, admitting, executing, copies, alarms, troubles, log)
-    watching = Watching(site, staff, agenda)
-    lifetimes = Lifetimes(site, agenda, admitting, executing, alarms, troubles, watching, log, meter)
-    hauling = Hauling(site, staff, carriage, events, log, meter)
-    orders = JobOrders(site, staff, is_carrying, log)
-    leading = Leading(site, staff, agenda, copies, events, hauling, orders, log, meter)
-    return Workings(
+    deadlines = DeadlineTransfers(site, node_orders)
+    alarms = ReservationAlarms(site, deadlines, log, meter)
+    admission = ReservationAdmission(site, policies)
+    execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
+    copies = ReservationCopies(site, node_orders, execution, alarms, troubles, events, log)
+    repair = ReservationRepair(site, node_orders, admission, execution, copies, alarms, troubles, log)
+    watch = NodeWatch(site, node_orders, agenda)
+    lifecycle = ReservationLifecycle(site, agenda, admission, execution, alarms, troubles, watch, log, meter)
+    best_effort = BestEffortTransfers(site, node_orders, deadlines, events, log, meter)
+    orders = JobOrders(site, node_orders, is_carrying, log)
+    jobs = JobManager(site, node_orders, agenda, copies, events, best_effort, orders, log, meter)
+    return DeskComponents(
         site=site,
         troubles=troubles,
-        admitting=admitting,
+        admission=admission,
         alarms=alarms,
-        executing=executing,
+        execution=execution,
         copies=copies,
-        mending=mending,
-        lifetimes=lifetimes,
-        reconciling=Reconciling(site, staff, admitting, copies, troubles, mending, lifetimes, watching, log),
-        watching=watching,
+        repair=repair,
+        lifecycle=lifecycle,
+        reconciler=Reconciler(site, node_orders, admission, copies, troubles, repair, lifecycle, watch, log),
+        watch=watch,
         orders=orders,
-        hauling=hauling,
-        leading=leading,
-        job_views=JobViews(site, staff, leading),
-        freight=Freight(site, staff, hauling, leading),
-        views=Views(site, staff),
-        site_views=SiteViews(site, staff),
-        image_views=ImageViews(site, staff, leading),
-        rooms=Rooms(site, staff, troubles, log),
+        best_effort=best_effort,
+        jobs=jobs,
+        job_views=JobViews(site, node_orders, jobs),
+        transfer_views=TransferViews(site, node_orders, best_effort, jobs),
+        views=ReservationViews(site, node_orders),
+        site_views=SiteViews(site, node_orders),
+        image_views=ImageViews(site, node_orders, jobs),
+        rooms=PoolRooms(site, node_orders, troubles, log),
     )

@@ -19,18 +19,18 @@ from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.policies import Policies
 from outrider.rms.base import NodeState, Refused, RmsNode, Sight
 from outrider.service.answers import Answer, Reconciled, Replied, Trouble
-from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, BatchSide
+from outrider.service.desk.batch.effect_queue import MOST_WAIT_S, EffectQueue
 from outrider.service.desk.batch.job_effects import job_of
 from outrider.service.desk.batch.reservation_effects import RESERVE
-from outrider.service.desk.components import Workings, make_workings
-from outrider.service.desk.dispatch import Answering
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.nodes.state import Member
+from outrider.service.desk.components import DeskComponents, make_components
+from outrider.service.desk.dispatch import RequestDispatch
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.reservations.admission import Doubtful
 from outrider.service.desk.reservations.node_inquiries import Inquiries, Inquiry
-from outrider.service.desk.state import node_list as roster
+from outrider.service.desk.state import node_list
 from outrider.service.desk.state.agenda import Agenda, Topic
-from outrider.service.desk.state.node_list import Listed
+from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.status import status_of
 from outrider.service.desk.views.shares import shares_of
@@ -104,16 +104,16 @@ class Desk:
         self._batch_system = batch_system
         self._now_s = self._started_s = now_s
         self._agenda = Agenda()
-        self._staff = Staff(settings, self._agenda)
-        self._batch = BatchSide(store, settings, now_s, log)
-        self._roster: dict[str, Listed] = {}
+        self._orders = NodeOrders(settings, self._agenda)
+        self._batch = EffectQueue(store, settings, now_s, log)
+        self._node_list: dict[str, ListedNode] = {}
         self._seen_nodes: tuple[RmsNode, ...] = ()
         """As the last look showed them."""
-        self._parts: Workings | None = None
-        self._answering: Answering | None = None
+        self._parts: DeskComponents | None = None
+        self._dispatch: RequestDispatch | None = None
         self._store_trouble = self._doubt = ""
         self._parked: dict[int, Asked] = {}
-        self._inquiries = Inquiries(self._staff, self._agenda)
+        self._inquiries = Inquiries(self._orders, self._agenda)
         self._replies: list[Replied] = []
         """To those who are answered by the event that is being dealt with."""
         self._decided: dict[str, int] = {}
@@ -130,8 +130,8 @@ class Desk:
         if self._parts is not None:
             self._parts.site.now_s = self._now_s
         replies = self._replies = []
-        if self._answering is not None:
-            self._answering.unwritten.clear()
+        if self._dispatch is not None:
+            self._dispatch.unwritten.clear()
         programs: list[AskProgram] = []
         try:
             if isinstance(event, Asked):
@@ -162,13 +162,13 @@ class Desk:
             instants.append(self._batch.due_s)
         if self._parts is not None:
             parts = self._parts
-            instants += [parts.executing.next_s(), parts.mending.next_s(), parts.leading.next_s()]
+            instants += [parts.execution.next_s(), parts.repair.next_s(), parts.jobs.next_s()]
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
     def set_policies(self, policies: Policies) -> None:
         self._policies = policies
         if self._parts is not None:
-            self._parts.admitting.policies = policies
+            self._parts.admission.policies = policies
 
     def set_doubt(self, words: str) -> None:
         """The time is in doubt, and why, or not any more (""). As long as it is nothing is over."""
@@ -206,27 +206,27 @@ class Desk:
     def _answer(
         self, asked: Asked, program: PolicyRefusal | None, *, is_judged: bool, is_sure: bool = False
     ) -> Answer | AskProgram | Doubtful:
-        request, caller, answering = asked.request, asked.caller, self._answering
+        request, caller, dispatch = asked.request, asked.caller, self._dispatch
         if isinstance(request, ShowStatus):
             return self._status()
-        if answering is None:
+        if dispatch is None:
             return Trouble(code="unavailable", message="; ".join(self.troubles) or "the service is starting")
         if isinstance(request, (Reserve, Modify)):
-            return answering.decide(
+            return dispatch.decide(
                 asked, self._policies, self.troubles, program, is_judged=is_judged, is_sure=is_sure
             )
         if isinstance(request, Cancel):
-            return answering.cancel(request, caller, self._store_trouble)
+            return dispatch.cancel(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
-            return answering.hand_over(request, caller, self._store_trouble)
+            return dispatch.hand_over(request, caller, self._store_trouble)
         if isinstance(request, Reconcile):
             if not caller.is_admin:
                 return Trouble(code="not-allowed", message="only administrators can have everything compared")
             self._batch.wants_look = True
-            self._staff.compare_all(self._now_s)
+            self._orders.compare_all(self._now_s)
             found = [words for source in sorted(self._findings) for words in self._findings[source]]
             return Reconciled(findings=tuple(found))
-        return answering.look_up(request, caller, self._roster)
+        return dispatch.look_up(request, caller, self._node_list)
 
     def _finished(self, finished: Finished) -> None:
         call, result = finished.call, finished.result
@@ -242,9 +242,9 @@ class Desk:
                 self._decide(inquiry)
         elif self._parts is not None:
             if isinstance(call, ResolveImage):
-                self._parts.leading.resolved(call, result)
+                self._parts.jobs.resolved(call, result)
             elif isinstance(call, TellUser):
-                self._parts.leading.told(call, result)
+                self._parts.jobs.told(call, result)
 
     def _judged(self, call: AskProgram, result: object) -> None:
         """The site's own program has said what it thinks of a request."""
@@ -260,33 +260,33 @@ class Desk:
         """A node has been told something, or does not answer."""
         report = result if isinstance(result, NodeReport) else None
         words = "" if report is not None else str(result) or type(result).__name__
-        news = self._staff.heard(call, report, words, self._now_s)
-        parts, member = self._parts, self._staff.members.get(call.node)
-        if parts is None or member is None:
+        news = self._orders.heard(call, report, words, self._now_s)
+        parts, status = self._parts, self._orders.statuses.get(call.node)
+        if parts is None or status is None:
             return
         parts.copies.heard(news)
-        parts.leading.heard(news)
+        parts.jobs.heard(news)
         if report is not None and report.images is not None:
-            self._find(call.node, (*parts.reconciling.pool(member), *parts.orders.compare(report)))
+            self._find(call.node, (*parts.reconciler.pool(status), *parts.orders.compare(report)))
         if report is not None:
-            self._note_pool(parts, member, report)
-        parts.reconciling.presence(member)
+            self._note_pool(parts, status, report)
+        parts.reconciler.presence(status)
 
-    def _note_pool(self, parts: Workings, member: Member, report: NodeReport) -> None:
+    def _note_pool(self, parts: DeskComponents, status: NodeStatus, report: NodeReport) -> None:
         """A node's pool is larger or smaller than was thought, or others hold more or less of it."""
-        known = listed = self._roster[report.node]
+        known = listed = self._node_list[report.node]
         if listed.limit_bytes != report.limit_bytes:
             listed = replace(listed, limit_bytes=report.limit_bytes)
             number = parts.site.book.timeline.number_of[report.node]
             parts.site.book.pools.limit(number, report.limit_bytes)
-        if (room := parts.rooms.heard(member, report.used_bytes)) is not None:
+        if (room := parts.rooms.heard(status, report.used_bytes)) is not None:
             listed = replace(listed, room=room)
         if listed is not known:
-            self._roster[report.node] = listed
+            self._node_list[report.node] = listed
             self._write_node(parts.site, listed)
 
-    def _write_node(self, site: Site, listed: Listed) -> None:
-        record = roster.record_of(listed, self._now_s)
+    def _write_node(self, site: Site, listed: ListedNode) -> None:
+        record = node_list.record_of(listed, self._now_s)
         site.write_lightly(lambda progress: progress.put_node(record))
 
     def _looked(self, call: Look, result: object) -> None:
@@ -298,31 +298,31 @@ class Desk:
         self._batch.saw(self._now_s)
         self._look_at_nodes(result.nodes)
         if self._parts is not None:
-            self._find("", self._parts.reconciling.seen(result, call.watched))
-            self._parts.leading.seen(result)
+            self._find("", self._parts.reconciler.seen(result, call.watched))
+            self._parts.jobs.seen(result)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> None:
         """What nodes there are. That they are the very same as before is seen at once."""
         if nodes is self._seen_nodes and self._parts is not None:
             return
         self._seen_nodes = nodes
-        found = {node.name: roster.seen(node, self._roster.get(node.name)) for node in nodes}
-        if self._parts is None or not roster.is_same_site(self._roster, found):
+        found = {node.name: node_list.seen(node, self._node_list.get(node.name)) for node in nodes}
+        if self._parts is None or not node_list.is_same_site(self._node_list, found):
             self._new_site(found)
         for name, each in found.items():
-            known = self._roster.get(name)
+            known = self._node_list.get(name)
             if each is not known and each != known and self._parts is not None:
-                self._roster[name] = each
+                self._node_list[name] = each
                 self._write_node(self._parts.site, each)
 
-    def _new_site(self, found: dict[str, Listed]) -> None:
+    def _new_site(self, found: dict[str, ListedNode]) -> None:
         """Nodes have come or gone, or give more or less than before: the book is made anew."""
         self._flush()
         with self._store.progress() as progress:
-            for name in sorted(self._roster.keys() - found.keys()):
+            for name in sorted(self._node_list.keys() - found.keys()):
                 progress.drop_node(name)
             for each in found.values():
-                progress.put_node(roster.record_of(each, self._now_s))
+                progress.put_node(node_list.record_of(each, self._now_s))
         self._log.info("site has changed", nodes=len(found))
         self._load()
 
@@ -341,11 +341,11 @@ class Desk:
         if result is None:
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
             if job is None:
-                parts.lifetimes.carried(effect)
+                parts.lifecycle.carried(effect)
                 if effect.kind == RESERVE:
-                    parts.reconciling.reserved(effect.subject)
+                    parts.reconciler.reserved(effect.subject)
             else:
-                parts.leading.carried(job)
+                parts.jobs.carried(job)
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
@@ -358,13 +358,13 @@ class Desk:
         if job is not None and isinstance(result, Refused):
             # It is decided anew what is to become of the job: it may be gone, or may have started.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
-            parts.leading.refused(job, words)
+            parts.jobs.refused(job, words)
             self._batch.wants_look = True
             return
         site.write_lightly(lambda progress: progress.postpone_effect(identity, words, now_s + wait_s))
         self._log.warning("effect fails", effect=identity, words=words, again_s=wait_s)
         if isinstance(result, Refused):
-            parts.lifetimes.refused(effect, words)
+            parts.lifecycle.refused(effect, words)
             self._batch.wants_look = True
 
     def _run(self, *, is_asked: bool) -> None:
@@ -376,7 +376,7 @@ class Desk:
             elif topic is Topic.NODE:
                 if self._parts is not None:
                     self._parts.rooms.about_to_ask(subject)
-                self._staff.due(subject, at_s)
+                self._orders.due(subject, at_s)
             elif topic is Topic.ROOM:
                 if (inquiry := self._inquiries.due(subject)) is not None:
                     self._decide(inquiry)
@@ -388,14 +388,14 @@ class Desk:
             elif topic is Topic.STORE:
                 self._tend_store()
             elif self._parts is not None and topic is Topic.JOB:
-                self._parts.leading.turn(subject)
+                self._parts.jobs.turn(subject)
             elif self._parts is not None:
-                self._parts.lifetimes.turn(topic, subject)
+                self._parts.lifecycle.turn(topic, subject)
         if self._parts is not None:
-            self._parts.executing.run_link()
-            self._parts.mending.mend()
-            if not (is_asked and self._parts.leading.is_busy):
-                self._parts.leading.run()
+            self._parts.execution.run_link()
+            self._parts.repair.mend()
+            if not (is_asked and self._parts.jobs.is_busy):
+                self._parts.jobs.run()
             self._parts.rooms.tell()
 
     def _compare(self) -> None:
@@ -421,11 +421,11 @@ class Desk:
         if self._store_trouble:
             return []
         parts = self._parts
-        calls: list[Call] = [*self._batch.calls(self._now_s, None if parts is None else parts.watching)]
+        calls: list[Call] = [*self._batch.calls(self._now_s, None if parts is None else parts.watch)]
         if parts is not None:
-            calls += self._staff.calls(self._now_s)
-            calls += parts.leading.lookups()
-            calls += parts.leading.notes.calls(self._now_s)
+            calls += self._orders.calls(self._now_s)
+            calls += parts.jobs.lookups()
+            calls += parts.jobs.notes.calls(self._now_s)
         return calls
 
     def _flush(self) -> None:
@@ -439,7 +439,7 @@ class Desk:
     def _broken(self, error: StoreError) -> None:
         """What is not on the disk has not happened: what is in memory goes."""
         self._log.error("store cannot be used", words=str(error))
-        self._parts = self._answering = None
+        self._parts = self._dispatch = None
         self._store_trouble = str(error)
         self._agenda.add(self._now_s + PROBE_S, Topic.STORE)
 
@@ -449,15 +449,15 @@ class Desk:
             self._read()
 
     def _read(self) -> None:
-        self._parts = self._answering = None
+        self._parts = self._dispatch = None
         self._seen_nodes = ()
         try:
             with self._store.promise() as promise:
                 promise.set("loaded_s", str(self._now_s))
                 # What was put off by a clock that was ahead would wait until that time comes.
                 promise.hasten_effects(self._now_s, self._now_s + MOST_WAIT_S)
-            self._roster = roster.read_roster(self._store.nodes())
-            nodes = [each.node(self._settings) for each in self._roster.values()]
+            self._node_list = node_list.read_roster(self._store.nodes())
+            nodes = [each.node(self._settings) for each in self._node_list.values()]
             site = Site(self._store, self._settings, nodes, self._now_s) if nodes else None
         except StoreError as error:
             self._broken(error)
@@ -467,32 +467,32 @@ class Desk:
         if site is None:
             return
         owners = {live.name: frozenset(live.nodes) for live in site.live.values()}
-        self._staff.assemble(self._roster, owners, self._now_s)
-        self._parts = parts = make_workings(
-            site, self._staff, self._agenda, self._policies, self._batch.is_carrying, self._log, self._meter
+        self._orders.assemble(self._node_list, owners, self._now_s)
+        self._parts = parts = make_components(
+            site, self._orders, self._agenda, self._policies, self._batch.is_carrying, self._log, self._meter
         )
-        self._answering = Answering(parts, self._log, self._meter, self._decided)
+        self._dispatch = RequestDispatch(parts, self._log, self._meter, self._decided)
         for number, node in enumerate(site.book.timeline.nodes):
-            if self._roster[node.name].state is not NodeState.UP:
+            if self._node_list[node.name].state is not NodeState.UP:
                 site.book.available &= ~(1 << number)
-        parts.take_up({each.name: each.room for each in self._roster.values() if each.room is not None})
+        parts.take_up({each.name: each.room for each in self._node_list.values() if each.room is not None})
         self._batch.wants_look = True
 
     def shares(self) -> list[Share]:
         """What users share here, and who has how much of it."""
         parts = self._parts
-        return [] if parts is None else shares_of(parts.site, parts.hauling, parts.leading.led.values())
+        return [] if parts is None else shares_of(parts.site, parts.best_effort, parts.jobs.entries.values())
 
     def _status(self) -> Answer:
         return status_of(
             self._parts,
             self._settings,
-            self._staff,
+            self._orders,
             now_s=self._now_s,
             started_s=self._started_s,
             batch_system=self._batch_system,
             troubles=self.troubles,
             seen_s=self._batch.seen_s,
-            nodes_up=sum(each.state is NodeState.UP for each in self._roster.values()),
+            nodes_up=sum(each.state is NodeState.UP for each in self._node_list.values()),
             decided=dict(self._decided),
         )

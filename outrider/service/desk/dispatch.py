@@ -10,10 +10,10 @@ from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
 from outrider.service.desk import submissions as submitting
-from outrider.service.desk.components import Workings
+from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
-from outrider.service.desk.state.node_list import Listed
+from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.permissions import may_read
 from outrider.service.desk.state.recorded_answers import read_decision, write_decision
 from outrider.service.desk.state.site import Live
@@ -47,10 +47,10 @@ from outrider.store.records import RecordedAnswer as StoredAnswer
 Deciding = Reserve | Modify
 
 
-class Answering:
+class RequestDispatch:
     """Answers requests about one site. A StoreError is the desk's to deal with."""
 
-    def __init__(self, parts: Workings, log: Log, meter: Meter, decided: dict[str, int]) -> None:
+    def __init__(self, parts: DeskComponents, log: Log, meter: Meter, decided: dict[str, int]) -> None:
         self._parts = parts
         self._log = log
         self._meter = meter
@@ -58,7 +58,7 @@ class Answering:
         self.unwritten: dict[tuple[int, str], StoredAnswer] = {}
         """Answers of the event that is being dealt with, by user and key: the store has them at its end."""
 
-    def look_up(self, request: Request, caller: Caller, roster: Mapping[str, Listed]) -> Answer:
+    def look_up(self, request: Request, caller: Caller, node_list: Mapping[str, ListedNode]) -> Answer:
         """Answer whoever only looks."""
         views, site_views = self._parts.views, self._parts.site_views
         if isinstance(request, Show):
@@ -69,7 +69,7 @@ class Answering:
         if isinstance(request, ListImages):
             return self._parts.image_views.images(request, caller)
         if isinstance(request, ListNodes):
-            states = {name: each.state.value for name, each in roster.items()}
+            states = {name: each.state.value for name, each in node_list.items()}
             return site_views.nodes(request, states)
         if isinstance(request, ListTransfers):
             return self._transfers(request, caller)
@@ -99,7 +99,7 @@ class Answering:
         is_sure: bool = False,
     ) -> Answer | AskProgram | Doubtful:
         """Reserve, plan or modify; or first the site's own program is to be asked, or its nodes."""
-        request, caller, admitting = asked.request, asked.caller, self._parts.admitting
+        request, caller, admission = asked.request, asked.caller, self._parts.admission
         assert isinstance(request, (Reserve, Modify))
         known = self._recalled(caller, request)
         if known is not None:
@@ -112,21 +112,21 @@ class Answering:
             if isinstance(found, Trouble):
                 return found
             live = found
-            wish = admitting.changed(live, request, caller)
+            wish = admission.changed(live, request, caller)
         else:
-            wish = admitting.wish(caller, request)
+            wish = admission.wish(caller, request)
         if isinstance(wish, Trouble):
             return wish
         if policies.external is not None and not is_judged:
             return AskProgram(
                 external=policies.external,
-                request=admitting.question(wish),
+                request=admission.question(wish),
                 ticket=asked.ticket,
                 uid=caller.uid,
             )
         if isinstance(request, Reserve):
             if request.is_plan:
-                return admitting.plan(wish, program)
+                return admission.plan(wish, program)
             found_room = self._reserve(wish, program, is_sure=is_sure)
             if isinstance(found_room, Doubtful):
                 return found_room
@@ -162,32 +162,32 @@ class Answering:
             return Trouble(code="unavailable", message=store_trouble)
         is_own = caller.uid == found.record.owner.uid
         why = "cancelled by its user" if is_own else f"cancelled by {caller.user}"
-        self._parts.lifetimes.cancel(found, caller, why)
+        self._parts.lifecycle.cancel(found, caller, why)
         return views.details(found.record, caller)
 
     def _reserve(self, wish: Wish, program: PolicyRefusal | None, *, is_sure: bool) -> Decision | Doubtful:
         parts = self._parts
-        decision = parts.admitting.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
+        decision = parts.admission.reserve(wish, program, no_doubts if is_sure else parts.rooms.doubts)
         if isinstance(decision, Decision) and decision.result == "accepted":
             # Its image may be there or on its way already; and its beginning and end are to come.
-            parts.executing.arrange(parts.site.live[decision.name])
+            parts.execution.arrange(parts.site.live[decision.name])
         return decision
 
     def _modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         parts, before = self._parts, set(live.nodes)
-        decision = parts.admitting.modify(live, wish, request, program)
+        decision = parts.admission.modify(live, wish, request, program)
         if not request.is_plan and isinstance(decision, Decision) and decision.result == "accepted":
-            parts.executing.release(live, tuple(sorted(before - set(live.nodes))))
-            parts.executing.prune()
-            parts.executing.arrange(live)
+            parts.execution.release(live, tuple(sorted(before - set(live.nodes))))
+            parts.execution.prune()
+            parts.execution.arrange(live)
         return decision
 
     def _transfers(self, request: ListTransfers, caller: Caller) -> TransferList:
         """Those with deadlines come first, as on the link."""
         found = self._parts.site_views.transfers(request, caller)
         free = request.most - len(found.transfers)
-        others = self._parts.freight.transfers(caller, free)
-        is_complete = found.is_complete and self._parts.freight.count() <= free
+        others = self._parts.transfer_views.transfers(caller, free)
+        is_complete = found.is_complete and self._parts.transfer_views.count() <= free
         return TransferList(transfers=(*found.transfers, *others), is_complete=is_complete)
 
     def _owned(self, name: str, caller: Caller) -> Live | Trouble:

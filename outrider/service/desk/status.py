@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from outrider import __version__
 from outrider.service.answers import Status
-from outrider.service.desk.components import Workings
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.components import DeskComponents
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.settings import Settings
 
 
 def status_of(
-    parts: Workings | None,
+    parts: DeskComponents | None,
     settings: Settings,
-    staff: Staff,
+    node_orders: NodeOrders,
     *,
     now_s: int,
     started_s: int,
@@ -23,7 +23,7 @@ def status_of(
     decided: dict[str, int],
 ) -> Status:
     """What there is, how much of it, and what is wrong. A service that cannot load has no parts."""
-    silent = staff.silent.values()
+    silent = node_orders.silent.values()
     site = None if parts is None else parts.site
     link = None if site is None else site.book.link
     return Status(
@@ -35,9 +35,9 @@ def status_of(
         is_promising=not troubles,
         troubles=troubles,
         last_look_s=seen_s,
-        nodes=len(staff.members),
+        nodes=len(node_orders.statuses),
         nodes_up=nodes_up,
-        nodes_away=sum(member.is_away(now_s, settings.away_after_s) for member in silent),
+        nodes_away=sum(status.is_away(now_s, settings.away_after_s) for status in silent),
         reservations={} if parts is None else parts.views.counts(),
         next_start_s=None if site is None else site.next_start_s(),
         transfers_waiting=0 if link is None else len(link),

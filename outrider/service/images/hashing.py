@@ -11,10 +11,10 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.disk import RealDisk, replace_file
 from outrider.service.images.pacing import LOOK_S, Pacing
-from outrider.service.images.reading import Progress, Reader, ReadingProgram, StartReader
-from outrider.service.nodes.agent import Clock
+from outrider.service.images.reading import Reader, ReadingProgram, ReadingProgress, StartReader
 from outrider.service.ports import ImageTrouble
 
 Key = tuple[int, int, int, int, int]
@@ -159,7 +159,9 @@ class Hashes:
             if verb == "short":
                 raise ImageTrouble(f"the image {name} becomes shorter while it is read: ask again")
 
-    def _moment(self, reader: Reader, name: str, user: Hashable, is_wanted: Callable[[], bool]) -> Progress:
+    def _moment(
+        self, reader: Reader, name: str, user: Hashable, is_wanted: Callable[[], bool]
+    ) -> ReadingProgress:
         """Let it read for a moment. What takes longer waits without a place: it costs no processor."""
         began_s = self._clock.monotonic_s()
         progress = None

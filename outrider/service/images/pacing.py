@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
-from typing import Protocol
 
+from cachemgr.base.clock import MonotonicClock
 from outrider.service.turns import Turns
 
 LOOK_S = 0.5
 """So often whoever waits looks whether it is still wanted."""
-
-
-class Clock(Protocol):
-    def monotonic_s(self) -> float: ...
 
 
 class Pacing:
@@ -22,7 +18,7 @@ class Pacing:
     `rate_bytes_per_s` is for all together; None: no limit.
     """
 
-    def __init__(self, places: int, clock: Clock, *, rate_bytes_per_s: int | None = None) -> None:
+    def __init__(self, places: int, clock: MonotonicClock, *, rate_bytes_per_s: int | None = None) -> None:
         self._free = places
         self._clock = clock
         self._rate_bytes_per_s = rate_bytes_per_s

@@ -60,7 +60,7 @@ while order := line.recv(32):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ReadingProgress:
     """How far a file has been read; `said` is empty until there is an end of some kind."""
 
     offset: int
@@ -74,7 +74,7 @@ class Reader(Protocol):
     def order(self, seconds: float) -> None:
         """Let it go on for so long."""
 
-    def answer(self, timeout_s: float) -> Progress | None:
+    def answer(self, timeout_s: float) -> ReadingProgress | None:
         """What came of it; None if that is not known in time. OSError if the program is gone."""
 
     def close(self) -> bool:
@@ -114,7 +114,7 @@ class ReadingProgram:
     def order(self, seconds: float) -> None:
         self._line.sendall(b"%.3f" % seconds)
 
-    def answer(self, timeout_s: float) -> Progress | None:
+    def answer(self, timeout_s: float) -> ReadingProgress | None:
         self._line.settimeout(timeout_s)
         try:
             said = self._line.recv(256)
@@ -123,7 +123,7 @@ class ReadingProgram:
         if not said:
             raise OSError("the program that reads it has died")
         offset, read_bytes, words = said.decode().split(" ", 2)
-        return Progress(int(offset), int(read_bytes), words)
+        return ReadingProgress(int(offset), int(read_bytes), words)
 
     def close(self) -> bool:
         self._line.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.registry.references import SCHEMES, read_reference
 from cachemgr.fetch.registry.session import RegistrySettings, Session
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
-from outrider.service.images.web import LOOK_S, Clock
+from outrider.service.images.web import LOOK_S
 from outrider.service.ports import FoundImage, ImageTrouble
 
 __all__ = ["SCHEMES", "look"]

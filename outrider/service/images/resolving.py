@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.base.sizes import in_words
 from cachemgr.fetch.registry.session import RegistrySettings
@@ -20,7 +21,6 @@ from outrider.service.images import registries, web
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.opening import NOBODY, OpenAs
-from outrider.service.images.web import Clock
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
 MOST_IMAGE_BYTES = 1 << 44

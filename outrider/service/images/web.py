@@ -6,13 +6,13 @@ import base64
 import binascii
 import re
 from dataclasses import replace
-from typing import Protocol
 
+from cachemgr.base.clock import Clock
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import Location
 from cachemgr.fetch.sources.web import WebSource
-from cachemgr.fetch.sources.wire import Head
+from cachemgr.fetch.sources.wire import ResponseHead
 from outrider.service.ports import FoundImage, ImageTrouble
 
 LOOK_S = 15.0
@@ -22,14 +22,6 @@ SUFFIX = ".sha256"
 REPR_DIGEST = re.compile(r"\s*sha-256\s*=\s*:([A-Za-z0-9+/=]{44}):\s*")
 DIGEST = re.compile(r"\s*sha-256\s*=\s*([A-Za-z0-9+/=]{44})\s*", re.IGNORECASE)
 BESIDE = re.compile(r"([0-9A-Fa-f]{64})(?:[ \t]+\*?(\S.*))?")
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 def look(
@@ -61,7 +53,7 @@ def look(
     return FoundImage(size_bytes=size_bytes, digest=given or told or "")
 
 
-def _told(head: Head) -> str | None:
+def _told(head: ResponseHead) -> str | None:
     """What the answer's header says; of several algorithms sha-256 counts."""
     for name, form in (("repr-digest", REPR_DIGEST), ("digest", DIGEST)):
         for part in head.headers.get(name, "").split(","):

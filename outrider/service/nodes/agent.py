@@ -6,13 +6,39 @@ Orders say what should be, so each of them may come twice: what is so already st
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from itertools import islice
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError, DiskFailed, NoDaemon
 from cachemgr.base.shares import Share
-from outrider.service.nodes.answers import Fields
+from cachemgr.network.fields import WrongField, plain, read_answer
+from cachemgr.protocol import (
+    JOB_OWNER,
+    RESERVATION_OWNER,
+    AddRequest,
+    ArrivingEntry,
+    CopyRequest,
+    CopyState,
+    ImageEntry,
+    ListedImages,
+    ListedInstances,
+    ListedShares,
+    ListedTransfers,
+    NameRequest,
+    NoFields,
+    PinFields,
+    PinRequest,
+    PoolStats,
+    PromisedRoom,
+    PromiseRequest,
+    ReleaseRequest,
+    ShownImage,
+    TransferChange,
+    TransferEntry,
+    UnpinRequest,
+)
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
     COPYING,
@@ -33,12 +59,15 @@ from outrider.service.ports import (
     Unpin,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    from cachemgr.network.fields import Message
+
 ANSWER_S = 20.0
 """How long the daemon may take for one answer: reserving a large image's bytes takes a while."""
 TELL_S = 60.0
 """How long everything together may take."""
-OURS = "reservation:"
-JOB = "job-"
 MOST_SOURCES = 64
 MOST_ORDERS = 1_000
 MOST_JOBS = 2_000
@@ -46,18 +75,14 @@ MOST_READ = 2_000
 MOST_SHARES = 50
 """So many of a node's users' shares are told on, the largest ones."""
 MOST_NAME = 64
+MOST_LETTERS = 1_000
+"""Longer texts of a daemon are cut: nobody would read more."""
 MOST_SHOWN = 500
 """Of so many images in one report it is looked up for whom they are pinned."""
 
 
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
-
-
-class Asker(Protocol):
-    """The part of `cachemgr.network.client.Client` that is needed."""
+class DaemonConnection(Protocol):
+    """The part of `cachemgr.network.client.DaemonClient` that is needed."""
 
     def ask(
         self, verb: str, fields: Mapping[str, object] | None = None, *, timeout_s: float = ...
@@ -73,7 +98,7 @@ def no_relay(node: str) -> None:
 
 
 def tell_daemon(
-    client: Asker,
+    client: DaemonConnection,
     call: TellNode,
     *,
     clock: Clock,
@@ -90,16 +115,16 @@ def tell_daemon(
         raise NodeTrouble(f"{len(call.orders)} orders at once: at most {MOST_ORDERS}", is_away=False)
     asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
     uid = os.geteuid() if our_uid is None else our_uid
-    errand = _Errand(asking, call.node, relay_of, uid)
+    orders = _OrdersOfACall(asking, call.node, relay_of, uid)
     # First the room, then what needs it.
     room = _promise(asking, call)
-    results = tuple(errand.carry_out(order) for order in call.orders)
-    pool = asking.ask("ls")
-    pinned = [image.text("digest") for image in pool.parts("images") if image.number("pins")]
+    results = tuple(orders.carry_out(order) for order in call.orders)
+    pool = asking.ask("ls", ListedImages)
+    pinned = [image.digest for image in pool.images if image.pins]
     lists = Lists(
-        transfers=asking.ask("transfers"),
         pool=pool,
-        stats=asking.ask("stats"),
+        transfers=asking.ask("transfers", ListedTransfers).transfers,
+        stats=asking.ask("stats", PoolStats),
         room=room,
         our_uid=uid,
         owners={digest: _owners(asking, digest, uid) for digest in pinned[:MOST_SHOWN]}
@@ -111,9 +136,19 @@ def tell_daemon(
     return report_of(call, lists, results, clock.now_s())
 
 
+def read_from_node(kind: type[Message], verb: str, answer: Mapping[str, object]) -> Message:
+    """What a daemon has answered. Another version, or something else behind its socket, must not put the
+    service into a state that nobody thought of."""
+    try:
+        return read_answer(kind, answer, most_letters=MOST_LETTERS)
+    except WrongField as error:
+        words = f"the daemon answered {verb} with an unusable {error.name}: compare its version with this one"
+        raise NodeTrouble(words, is_away=False) from error
+
+
 def owner_of(reservation: str) -> str:
     """Under which name a node pins for a reservation: other pins of the same user are left alone."""
-    return f"{OURS}{reservation}"
+    return f"{RESERVATION_OWNER}{reservation}"
 
 
 def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
@@ -122,34 +157,31 @@ def _promise(asking: _Asking, call: TellNode) -> NodeRoom | None:
     A daemon of an older version does not know the question: it keeps nothing, and its pool is
     promised as if nobody else held anything. A disk that takes no small file takes no image.
     """
-    fields: dict[str, object] = {}
+    wanted = PromiseRequest()
     if call.promised_bytes is not None:
-        fields = {"size_bytes": call.promised_bytes, "until_s": call.promised_until_s}
+        wanted = PromiseRequest(call.promised_bytes, call.promised_until_s)
     try:
-        found = asking.order("promise", **fields)
+        found = asking.order("promise", wanted, PromisedRoom)
     except DiskFailed:
         return NodeRoom(capacity_bytes=0)
     except CacheError:
         return None
     held = [
-        HeldBytes(
-            size_bytes=each.number("size_bytes"), until_s=each.number("until_s"), digest=each.text("digest")
-        )
-        for each in found.parts("others")
+        HeldBytes(size_bytes=each.size_bytes, until_s=each.until_s, digest=each.digest or "")
+        for each in found.others
     ]
     return NodeRoom(
-        capacity_bytes=found.number("capacity_bytes"),
+        capacity_bytes=found.capacity_bytes,
         held=tuple(held),
-        users_bytes=found.number("users_bytes"),
-        # A daemon of an older version does not say, and makes no copies before they are wanted.
-        copied_formats=found.texts("copied_formats"),
+        users_bytes=found.users_bytes,
+        copied_formats=found.copied_formats or (),
     )
 
 
 def _jobs(asking: _Asking) -> tuple[str, ...]:
     """The owners of instances that are jobs; a user's have other names."""
-    owners = {each.text("owner") for each in asking.ask("instances").parts("instances")}
-    return tuple(sorted(owner for owner in owners if owner.startswith(JOB))[:MOST_JOBS])
+    owners = {each.owner for each in asking.ask("instances", ListedInstances).instances}
+    return tuple(sorted(owner for owner in owners if owner.startswith(JOB_OWNER))[:MOST_JOBS])
 
 
 def _shares(asking: _Asking) -> tuple[Share, ...] | None:
@@ -158,25 +190,18 @@ def _shares(asking: _Asking) -> tuple[Share, ...] | None:
     It is for administrators to look at: an answer of another form must not make the node useless.
     """
     try:
-        parts = islice(asking.order("shares").parts("shares"), MOST_READ)
-        found = [
-            Share(
-                each.text("thing")[:MOST_NAME],
-                each.text("unit")[:MOST_NAME],
-                each.text("user")[:MOST_NAME],
-                each.number("held"),
-                each.number("most"),
-                each.number("refused"),
-            )
-            for each in parts
-        ]
+        found = asking.order("shares", NoFields(), ListedShares).shares[:MOST_READ]
     except CacheError:
         return None
     except NodeTrouble as trouble:
         if trouble.is_away:
             raise
         return None
-    return tuple(sorted(found, key=_by_share)[:MOST_SHARES])
+    cut = [
+        replace(each, thing=each.thing[:MOST_NAME], unit=each.unit[:MOST_NAME], user=each.user[:MOST_NAME])
+        for each in found
+    ]
+    return tuple(sorted(cut, key=_by_share)[:MOST_SHARES])
 
 
 def _by_share(share: Share) -> tuple[float, int, int, str, str]:
@@ -188,40 +213,48 @@ def _by_share(share: Share) -> tuple[float, int, int, str, str]:
 def _owners(asking: _Asking, digest: str, our_uid: int) -> tuple[str, ...]:
     """The reservations for which an image is pinned; one that has just gone has none."""
     try:
-        shown = asking.order("show", name=digest)
+        shown = asking.order("show", NameRequest(digest), ShownImage)
     except CacheError:
         return ()
-    pins = [pin.text("owner") for pin in shown.parts("pin_list") if pin.number("uid") == our_uid]
-    return tuple(sorted(owner.removeprefix(OURS) for owner in pins if owner.startswith(OURS)))
+    owners = [pin.owner for pin in shown.pin_list or () if pin.uid == our_uid]
+    return tuple(
+        sorted(
+            owner.removeprefix(RESERVATION_OWNER) for owner in owners if owner.startswith(RESERVATION_OWNER)
+        )
+    )
 
 
 class _Asking:
     """The daemon, with an end to all waiting; whoever does not answer is away."""
 
-    def __init__(self, client: Asker, node: str, clock: Clock, until_s: float) -> None:
+    def __init__(self, client: DaemonConnection, node: str, clock: Clock, until_s: float) -> None:
         self._client = client
         self._node = node
         self._clock = clock
         self._until_s = until_s
 
-    def ask(self, verb: str, **fields: object) -> Fields:
+    def ask(self, verb: str, kind: type[Message]) -> Message:
+        """A question without fields."""
         try:
-            return self.order(verb, **fields)
+            return self.order(verb, NoFields(), kind)
         except CacheError as error:
             raise NodeTrouble(f"node {self._node} refuses {verb}: {error}", is_away=False) from error
 
-    def order(self, verb: str, **fields: object) -> Fields:
-        """As `ask`; what the daemon refuses is the caller's to deal with."""
+    def order(self, verb: str, request: DataclassInstance, kind: type[Message]) -> Message:
+        """What the daemon answers; what it refuses is the caller's to deal with."""
+        return read_from_node(kind, verb, self.send(verb, request))
+
+    def send(self, verb: str, request: DataclassInstance) -> Mapping[str, object]:
         left_s = self._until_s - self._clock.monotonic_s()
         if left_s <= 0:
             raise NodeTrouble(f"node {self._node} takes too long to carry out its orders: look at its disk")
         try:
-            return Fields(self._client.ask(verb, fields, timeout_s=min(ANSWER_S, left_s)), verb)
+            return self._client.ask(verb, plain(request), timeout_s=min(ANSWER_S, left_s))
         except NoDaemon as error:
             raise NodeTrouble(f"node {self._node} does not answer: {error}") from error
 
 
-class _Errand:
+class _OrdersOfACall:
     """The orders of one call."""
 
     def __init__(self, asking: _Asking, node: str, relay_of: RelayOf, our_uid: int) -> None:
@@ -240,72 +273,70 @@ class _Errand:
                 case Copy():
                     return self._copy(order)
                 case Unpin():
-                    self._asking.order("unpin", name=order.digest, owner=owner_of(order.owner))
+                    self._asking.send("unpin", UnpinRequest(order.digest, owner_of(order.owner)))
                 case Stop():
                     self._stop(order)
                 case Release():
-                    self._asking.order("release", owner=order.owner)
+                    self._asking.send("release", ReleaseRequest(order.owner))
         except CacheError as error:
             return OrderResult(order=order, code=error.code, words=str(error))
         return OrderResult(order=order)
 
     def _fetch(self, order: Fetch) -> OrderResult:
-        answer = self._asking.order("add", **self._addition(order))
-        name = answer.text("transfer")
-        if not name:
-            shown = None if answer.truth("is_public") else self._asking.order("show", name=order.digest)
-            return self._check_readers(order, answer, shown)
-        changes: dict[str, object] = {}
-        if answer.optional_number("limit_bytes_per_s") != order.rate_bytes_per_s:
-            changes["rate_bytes_per_s"] = order.rate_bytes_per_s or 0
-        wanted_by = answer.numbers("wanted_by")
+        answer = self._asking.send("add", self._addition(order))
+        if not answer.get("transfer"):
+            there = read_from_node(ImageEntry, "add", answer)
+            return (
+                OrderResult(order=order)
+                if there.is_public
+                else self._check_readers(order, self._shown(order))
+            )
+        transfer = read_from_node(TransferEntry, "add", answer)
+        change = TransferChange(transfer.transfer)
+        if transfer.limit_bytes_per_s != order.rate_bytes_per_s:
+            change = replace(change, rate_bytes_per_s=order.rate_bytes_per_s or 0)
         # The daemon takes the earliest deadline of all; one that was put off has to be said.
-        if wanted_by == (self._our_uid,) and order.deadline_s not in (
-            None,
-            answer.optional_number("deadline_s"),
-        ):
-            changes["deadline_s"] = order.deadline_s
-        if changes:
-            self._asking.order("transfer-set", transfer=name, **changes)
-        for arriving in self._asking.order("ls").parts("arriving"):
-            if arriving.text("digest") == order.digest and not arriving.truth("is_public"):
-                return self._check_readers(order, arriving, arriving, set(wanted_by))
+        is_ours = transfer.wanted_by == (self._our_uid,)
+        if is_ours and order.deadline_s not in (None, transfer.deadline_s):
+            change = replace(change, deadline_s=order.deadline_s)
+        if change != TransferChange(transfer.transfer):
+            self._asking.send("transfer-set", change)
+        for arriving in self._asking.order("ls", NoFields(), ListedImages).arriving:
+            if arriving.digest == order.digest and not arriving.is_public:
+                return self._check_readers(order, arriving, set(transfer.wanted_by))
         return OrderResult(order=order)
 
     def _pin(self, order: Pin) -> OrderResult:
-        pinned = self._asking.order(
-            "pin", name=order.digest, owner=owner_of(order.owner), until_s=order.until_s, kind="hold"
-        )
-        if not order.uri or pinned.truth("is_public"):
+        wanted = PinRequest(order.digest, owner_of(order.owner), order.until_s, "hold")
+        pinned = self._asking.order("pin", wanted, ImageEntry)
+        if not order.uri or pinned.is_public:
             return OrderResult(order=order)
-        return self._check_readers(order, pinned, self._asking.order("show", name=order.digest))
+        return self._check_readers(order, self._shown(order))
 
     def _copy(self, order: Copy) -> OrderResult:
-        made = self._asking.order(
-            "copy", name=order.digest, owner=owner_of(order.owner), until_s=order.until_s
+        wanted = CopyRequest(order.digest, owner_of(order.owner), order.until_s)
+        made = self._asking.order("copy", wanted, CopyState)
+        return OrderResult(order=order, code=COPYING if made.state == COPYING else "")
+
+    def _shown(self, order: Fetch | Pin) -> ShownImage:
+        return self._asking.order("show", NameRequest(order.digest), ShownImage)
+
+    def _addition(self, order: Fetch) -> AddRequest:
+        from_s = None if order.deadline_s is None else min(order.deadline_s, order.until_s)
+        return AddRequest(
+            uri=order.uri,
+            digest=order.digest,
+            size_bytes=order.size_bytes,
+            sources=self._sources(order.sources),
+            # A pin that holds: one of the kind `expect` would let the image be evicted.
+            pin=PinFields(owner_of(order.owner), order.until_s, "hold", from_s),
+            deadline_s=order.deadline_s,
+            rate_bytes_per_s=order.rate_bytes_per_s or None,
+            format=order.format or None,
+            readers=order.readers,
         )
-        return OrderResult(order=order, code=COPYING if made.text("state") == COPYING else "")
 
-    def _addition(self, order: Fetch) -> dict[str, object]:
-        # A pin that holds: one of the kind `expect` would let the image be evicted.
-        pin: dict[str, object] = {"owner": owner_of(order.owner), "until_s": order.until_s, "kind": "hold"}
-        if order.deadline_s is not None:
-            pin["from_s"] = min(order.deadline_s, order.until_s)
-        fields: dict[str, object] = {
-            "uri": order.uri,
-            "digest": order.digest,
-            "size_bytes": order.size_bytes,
-            "sources": self._sources(order.sources),
-            "pin": pin,
-            "deadline_s": order.deadline_s,
-            "rate_bytes_per_s": order.rate_bytes_per_s or None,
-            "format": order.format or None,
-        }
-        if order.readers is not None:
-            fields["readers"] = {"uids": list(order.readers.uids), "gids": list(order.readers.gids)}
-        return {name: value for name, value in fields.items() if value is not None}
-
-    def _sources(self, sources: tuple[Source, ...]) -> list[str] | None:
+    def _sources(self, sources: tuple[Source, ...]) -> tuple[str, ...] | None:
         """Addresses in their order. A node that passes nothing on, or is this one, is no source."""
         found = []
         for source in sources:
@@ -313,19 +344,16 @@ class _Errand:
                 found.append(source)
             elif source.node != self._node and (address := self._relay_of(source.node)) is not None:
                 found.append(f"relay://{address}/{source.digest}")
-        return found[:MOST_SOURCES] or None
+        return tuple(found[:MOST_SOURCES]) or None
 
     def _check_readers(
-        self, order: Fetch | Pin, image: Fields, shown: Fields | None, joined: set[int] | None = None
+        self, order: Fetch | Pin, image: ShownImage | ArrivingEntry, joined: Collection[int] = ()
     ) -> OrderResult:
-        """An image that was begun for others: the users of this one have to be able to use it.
+        """A private image that was begun for others: the users of this one have to be able to use it.
 
         Nobody is let in because the service says so: a user has to have a right to the source
-        from which the image came, which the daemon finds out itself. `shown` has its readers;
-        None means everybody.
+        from which the image came, which the daemon finds out itself.
         """
-        if shown is None:
-            return OrderResult(order=order)
         if order.readers is None:
             return OrderResult(
                 order=order,
@@ -333,18 +361,18 @@ class _Errand:
                 words=f"the image is on {self._node} for its owner's use only: write `private: true`, "
                 "or ask its owner to make it public",
             )
-        known = {0, image.number("owner_uid"), *shown.part("readers").numbers("uids"), *(joined or ())}
+        if image.readers is None:
+            raise NodeTrouble(f"node {self._node} does not say who may read an image", is_away=False)
+        known = {0, image.owner_uid, *image.readers.uids, *joined}
         for uid in sorted(set(order.readers.uids) - known):
-            self._asking.order(
-                "add", uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
+            wanted = AddRequest(
+                uri=order.uri, digest=order.digest, size_bytes=order.size_bytes, uid=uid, private=True
             )
+            self._asking.send("add", wanted)
         return OrderResult(order=order)
 
     def _stop(self, order: Stop) -> None:
         key = order.digest.removeprefix("sha256:")
-        for transfer in self._asking.order("transfers").parts("transfers"):
-            is_alive = transfer.optional_number("ended_s") is None
-            if transfer.text("key") != key or not is_alive:
-                continue
-            if transfer.numbers("wanted_by") == (self._our_uid,):
-                self._asking.order("transfer-set", transfer=transfer.text("transfer"), cancel=True)
+        for each in self._asking.order("transfers", NoFields(), ListedTransfers).transfers:
+            if each.key == key and each.ended_s is None and each.wanted_by == (self._our_uid,):
+                self._asking.send("transfer-set", TransferChange(each.transfer, cancel=True))

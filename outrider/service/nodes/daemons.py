@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import NoDaemon
-from cachemgr.network.client import Client
-from outrider.service.nodes.agent import Clock, RelayOf, no_relay, tell_daemon
+from cachemgr.network.client import DaemonClient
+from outrider.service.nodes.agent import RelayOf, no_relay, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
 
@@ -19,7 +20,7 @@ class SocketNodes:
         *,
         clock: Clock,
         relay_of: RelayOf = no_relay,
-        connect: Callable[[str], Client] = Client,
+        connect: Callable[[str], DaemonClient] = DaemonClient,
     ) -> None:
         self._sockets = dict(sockets)
         self._clock = clock

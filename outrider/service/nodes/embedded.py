@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.disk import RealDisk, replace_file
 from outrider.service.meter import Log
-from outrider.service.nodes.agent import Clock
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.nodes.virtual import LOOPBACK, EmbeddedError, Shape, VirtualNode
 from outrider.service.ports import NodeReport, TellNode

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain, read_answer
+from cachemgr.protocol import JOB_OWNER, InstanceEntry, InstanceRequest, ReleaseRequest
 from outrider.rms.base import RmsJob
 from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
 from outrider.service.meter import Log
-from outrider.service.nodes.agent import Clock, owner_of
+from outrider.service.nodes.agent import owner_of
 
 ASK_S = 10.0
 GRACE_S = 600
@@ -44,27 +47,20 @@ class PoolHooks:
         lease_s = UNLIMITED_S if job.limit_s is None else job.limit_s + GRACE_S
         began_s = self._clock.monotonic_s()
         try:
-            made = self._ask(
-                node,
-                "instance",
-                name=digest,
-                owner=_owner(job),
-                uid=job.uid,
-                made_for=_pins_of(job),
-                until_s=self._clock.now_s() + lease_s,
-            )
+            until_s = self._clock.now_s() + lease_s
+            wanted = InstanceRequest(digest, _owner(job), until_s, job.uid, made_for=_pins_of(job))
+            made = read_answer(InstanceEntry, self._ask(node, "instance", wanted))
         except CacheError as error:
             return NotReady(f"node {node}: {error}")
-        path = made.get("path")
-        if not isinstance(path, str) or made.get("state") == "prepared":
+        if not made.path or made.state == "prepared":
             return NotReady(f"node {node}: its instances need mounts, which only a service of root can make")
-        self._paths[job.key, node] = path
+        self._paths[job.key, node] = made.path
         self._log.info(
             "instance made",
             job=job.key,
             node=node,
             image=digest,
-            method=made.get("method"),
+            method=made.method,
             milliseconds=round(1_000 * (self._clock.monotonic_s() - began_s)),
         )
         return None
@@ -74,7 +70,7 @@ class PoolHooks:
         if node not in self._sockets or (job.reservation is None and job.metadata is None):
             return
         try:
-            self._ask(node, "release", owner=_owner(job))
+            self._ask(node, "release", ReleaseRequest(_owner(job)))
         except CacheError as error:
             # Its lease ends, and then the node's daemon removes it.
             self._log.warning("instance not released", job=job.key, node=node, reason=str(error))
@@ -83,15 +79,15 @@ class PoolHooks:
         """Where the job finds its image: on the first of its nodes."""
         return self._paths.get((job.key, job.nodes[0]), "") if job.nodes else ""
 
-    def _ask(self, node: str, verb: str, **fields: object) -> dict[str, object]:
-        with Client(self._sockets[node]) as client:
-            return client.ask(verb, fields, timeout_s=ASK_S)
+    def _ask(self, node: str, verb: str, request: InstanceRequest | ReleaseRequest) -> dict[str, object]:
+        with DaemonClient(self._sockets[node]) as client:
+            return client.ask(verb, plain(request), timeout_s=ASK_S)
 
 
-def _pins_of(job: RmsJob) -> list[str]:
+def _pins_of(job: RmsJob) -> tuple[str, ...]:
     """Under which names nodes pin for a job: its copy may have been made before for one of them."""
-    return [owner_of(each) for each in (_owner(job), job.reservation) if each]
+    return tuple(owner_of(each) for each in (_owner(job), job.reservation) if each)
 
 
 def _owner(job: RmsJob) -> str:
-    return f"job-{job.key}"
+    return f"{JOB_OWNER}{job.key}"

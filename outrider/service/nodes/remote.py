@@ -12,15 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError, NoDaemon
 from cachemgr.network.channel import NODE
 from cachemgr.network.remote import RemoteClient
-from outrider.service.nodes.agent import Clock, tell_daemon
-from outrider.service.nodes.answers import Fields
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT, PingAnswer
+from outrider.service.nodes.agent import read_from_node, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 CONNECT_S = 5.0
 PING_S = 10.0
 MOST_KEPT = 256
@@ -149,8 +148,8 @@ class RemoteNodes:
         except NoDaemon as error:
             raise NodeTrouble(f"node {node} cannot be reached: {error}") from error
         try:
-            me = Fields(client.ask("ping", timeout_s=PING_S), "ping")
-            return _Connection(client=client, uid=me.number("caller_uid"))
+            me = read_from_node(PingAnswer, "ping", client.ask("ping", timeout_s=PING_S))
+            return _Connection(client=client, uid=me.caller_uid)
         except CacheError as error:
             client.close()
             raise NodeTrouble(f"node {node} does not answer: {error}") from error

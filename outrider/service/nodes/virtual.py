@@ -18,9 +18,9 @@ from cachemgr.base.disk import RealDisk, replace_file
 from cachemgr.base.errors import CacheError
 from cachemgr.config import read_texts
 from cachemgr.daemon.network.listener import LONGEST_PATH
-from cachemgr.network.client import Client
-from cachemgr.pool.layout import Settings
-from cachemgr.pool.pool import Pool
+from cachemgr.network.client import DaemonClient
+from cachemgr.pool.layout import PoolSettings
+from cachemgr.pool.pool import ImagePool
 
 SOCKET = "s"
 BESIDE = ".new"
@@ -76,9 +76,9 @@ class VirtualNode:
     def prepare(self) -> None:
         """The folder and the pool, made or adopted: its content stays, its limit may be another."""
         self.folder.mkdir(mode=0o711, exist_ok=True)
-        settings = Settings(limit_bytes=self._shape.limit_bytes, policy="lfu")
+        settings = PoolSettings(limit_bytes=self._shape.limit_bytes, policy="lfu")
         try:
-            Pool.create(RealDisk(), str(self.folder / "pool"), settings)
+            ImagePool.create(RealDisk(), str(self.folder / "pool"), settings)
         except CacheError as error:
             raise EmbeddedError(f"node {self.name} has no pool: {error}") from error
 
@@ -110,7 +110,7 @@ class VirtualNode:
 
     def answers(self) -> bool:
         try:
-            with Client(self.socket, connect_s=1.0) as client:
+            with DaemonClient(self.socket, connect_s=1.0) as client:
                 return bool(client.ask("ping", timeout_s=1.0)["pid"] == self.pid)
         except (CacheError, KeyError):
             return False

@@ -1,4 +1,4 @@
 """The HTTP API of outriderd: who asks is found out, what is asked is read and checked, and handed on.
 
-`front` is all that is known here of the rest of the service.
+`outrider.service.front` is all that is known here of the rest of the service.
 """

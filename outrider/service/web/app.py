@@ -12,11 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from outrider.service.front import Administrators, Busy, Front
 from outrider.service.meter import Log, Meter
 from outrider.service.web.asking import Asker
 from outrider.service.web.connections.munge import Munge
 from outrider.service.web.errors import ErrorProblem, RefusedRequest, of_busy, refusal
-from outrider.service.web.front import Administrators, Busy, Front
 from outrider.service.web.gate import Gate, fault
 from outrider.service.web.identity import Users
 from outrider.service.web.limits import Limits

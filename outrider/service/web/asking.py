@@ -10,10 +10,10 @@ from typing import TypeVar
 from cachemgr.base.shares import Share, Shares
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import Answer, Decision, ShareList, Trouble
+from outrider.service.front import Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageTrouble
 from outrider.service.requests import Caller, Recall, Request, Reserve
 from outrider.service.web.errors import ErrorProblem, of_trouble, refused
-from outrider.service.web.front import Front, NotDone, WantedShares
 from outrider.service.web.limits import Crew, Limits
 from outrider.service.web.requests.bodies import WorkspaceBody
 from outrider.service.web.requests.understanding import understand_reservation, understand_zone

@@ -6,9 +6,9 @@ import json
 import sys
 from typing import cast
 
+from outrider.service.front import Front
 from outrider.service.web.app import make_api
 from outrider.service.web.asking import Asker
-from outrider.service.web.front import Front
 from outrider.service.web.limits import Limits
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from outrider.metadata.errors import FaultyFileError, key_path
 from outrider.service.answers import Trouble
-from outrider.service.web.front import Busy
+from outrider.service.front import Busy
 
 STATUS_OF = {
     "not-found": 404,

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.shares import Share
 from outrider.service import crew
-from outrider.service.web.front import Busy
+from outrider.service.front import Busy
 
 Found = TypeVar("Found")
 

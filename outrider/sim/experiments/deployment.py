@@ -18,7 +18,7 @@ from fractions import Fraction
 from functools import partial
 from heapq import heappop, heappush
 
-from cachemgr.pool.policies import POLICIES, Entry, victims
+from cachemgr.pool.policies import POLICIES, PolicyEntry, victims
 from outrider.sim.experiments.dispatcher import GridDispatcher, GridRules, Turn
 from outrider.sim.sharing import FluidLink, SharedTransfer
 
@@ -181,7 +181,7 @@ class _Pool:
     """The images that a host keeps."""
 
     def __init__(self, testbed: Testbed) -> None:
-        self.images: dict[str, Entry] = {}
+        self.images: dict[str, PolicyEntry] = {}
         self._limit_bytes = testbed.pool_bytes
         self._policy = POLICIES[testbed.eviction]
 
@@ -199,13 +199,13 @@ class _Pool:
         """Put a transferred image into the pool if there is room."""
         taken_bytes = sum(entry.size_bytes for entry in self.images.values())
         if taken_bytes + size_bytes <= self._limit_bytes:
-            entry = Entry(key=image, size_bytes=size_bytes, added_s=now_s)
+            entry = PolicyEntry(key=image, size_bytes=size_bytes, added_s=now_s)
             self.images[image] = entry.used(now_s)
 
 
-def _expected(entry: Entry, ahead: Sequence[str], now_s: int) -> Entry:
+def _expected(entry: PolicyEntry, ahead: Sequence[str], now_s: int) -> PolicyEntry:
     """With the place in the queue of whoever needs it next, for the policy that asks."""
-    return Entry(
+    return PolicyEntry(
         key=entry.key,
         size_bytes=entry.size_bytes,
         added_s=entry.added_s,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from cachemgr.pool.policies import POLICIES, Entry
+from cachemgr.pool.policies import POLICIES, PolicyEntry
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Lingering, Rank
 from outrider.core.reservations.book import Shipping
@@ -29,7 +29,7 @@ def ranked_by(policy: str) -> Rank:
     key = POLICIES[policy]
 
     def rank(image: Lingering, now_s: int) -> tuple[int, ...]:
-        entry = Entry(
+        entry = PolicyEntry(
             key=image.key,
             size_bytes=image.size_bytes,
             added_s=image.added_s,

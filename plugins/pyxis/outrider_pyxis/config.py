@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import read_size
-from cachemgr.cli.times import read_span
+from cachemgr.base.times import read_span
 from cachemgr.network.client import SOCKET
 
 SECTION = "pyxis"
 MOST_BYTES = 64 << 10
-# Every option with its default and its meaning: the table of docs/pyxis.md.
+# Every option with its default and its meaning: the table of docs/howto/pyxis.md.
 OPTIONS = {
     "socket": (SOCKET, "where the node's cachemgr listens"),
     "lease": ("1h", "how long an image stays in the pool for a step that never gives it back"),
@@ -92,7 +92,7 @@ def load(path: str) -> Config:
 def _config(texts: dict[str, str]) -> Config:
     command = tuple(shlex.split(texts["import_command"]))
     if not command or not any("{output}" in each for each in command) or "{uri}" not in command:
-        raise BadRequest("import_command needs {uri} as a word and {output}: see docs/pyxis.md")
+        raise BadRequest("import_command needs {uri} as a word and {output}: see docs/howto/pyxis.md")
     for name in ("socket", "scratch", "converter", "converter_scratch"):
         if texts[name] and not texts[name].startswith(("/", "{runtime}/")):
             raise BadRequest(f"{name} must be an absolute path, not {texts[name]!r}")

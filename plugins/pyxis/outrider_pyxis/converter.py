@@ -15,15 +15,17 @@ import socket
 import stat
 import tempfile
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import BadRequest, Busy, CacheError, Missing, NotAllowed
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
 from cachemgr.base.ownfolder import OwnFolder
 from cachemgr.base.shares import Shares
 from cachemgr.daemon.network.peer import caller_of
 from cachemgr.daemon.verbs.requests import answer, parse
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain
+from cachemgr.protocol import AddRequest, NameRequest, PinFields
 from outrider_pyxis.conversion import convert
 from outrider_pyxis.reference import read_wanted
 
@@ -55,6 +57,14 @@ class Conversion:
 
     ended: threading.Event = field(default_factory=threading.Event)
     error: CacheError | None = None
+
+
+@dataclass(frozen=True)
+class ConvertRequest:
+    """`convert`: the only verb. It is always waited for."""
+
+    uri: str
+    wait: bool = False
 
 
 class Converter:
@@ -94,7 +104,7 @@ class Converter:
             if found is not None:
                 return found
             if not self.shared.take(uid):
-                raise Busy(
+                raise InUse(
                     f"you have {self.shared.held_by(uid)} of the {self.shared.in_all} images that are being "
                     f"converted or wait for it ({self.shared.most} may): try again when one has ended, "
                     "or ask the administrator for converter_waiting"
@@ -142,18 +152,17 @@ class Converter:
                 as_user=self._ids,
             )
             take_over(made, output, os.geteuid() if self._ids is None else self._ids[0])
-            pin = {"owner": OWNER, "until_s": self._clock.now_s() + HELD_S}
-            wish = {
-                "uri": reference.pool_name,
-                "sources": [f"file://{output}"],
-                "format": "squashfs",
-                "pin": pin,
-            }
-            with Client(config.socket) as client:
-                found = client.ask("add", wish, on_progress=lambda progress: None)
+            wish = AddRequest(
+                reference.pool_name,
+                sources=(f"file://{output}",),
+                pin=PinFields(OWNER, self._clock.now_s() + HELD_S),
+                format="squashfs",
+            )
+            with DaemonClient(config.socket) as client:
+                found = client.ask("add", plain(wish), on_progress=lambda progress: None)
                 if not found["is_public"]:
                     # Somebody has the very same bytes in private. They came without credentials.
-                    client.ask("add", {**wish, "digest": found["digest"], "private": False})
+                    client.ask("add", plain(replace(wish, digest=found["digest"], private=False)))
         finally:
             self._remove(os.path.basename(folder))
 
@@ -170,9 +179,9 @@ class Converter:
 
     def _is_in_pool(self, reference: Reference) -> bool:
         try:
-            with Client(self._config.socket) as client:
-                client.ask("find", {"name": reference.pool_name})
-        except Missing:
+            with DaemonClient(self._config.socket) as client:
+                client.ask("find", plain(NameRequest(reference.pool_name)))
+        except NotInPool:
             return False
         return True
 
@@ -198,7 +207,7 @@ class Server:
             try:
                 uid = caller_of(connection, os.geteuid()).uid
                 if not self.shared.take(uid):
-                    raise Busy(
+                    raise InUse(
                         f"you have {self.shared.held_by(uid)} of the {self.shared.in_all} connections to the "
                         "converter: try again when one has ended"
                     )
@@ -223,9 +232,7 @@ class Server:
         request = parse(read_line(connection))
         if request.verb != "convert":
             raise BadRequest(f"there is no verb {request.verb!r}: the converter knows convert")
-        uri = request.text("uri")
-        request.truth("wait")
-        request.finish()
+        uri = request.read(ConvertRequest).uri
         self._log(f"asked uid={uid} uri={uri}")
         conversion = self._converter.join(uri, uid)
         while conversion is not None and not conversion.ended.wait(TELL_S):

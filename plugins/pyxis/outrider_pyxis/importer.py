@@ -13,21 +13,23 @@ import os
 import re
 import stat
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from cachemgr.base.errors import (
     BadRequest,
-    Busy,
     CacheError,
     DiskFailed,
-    Missing,
+    InUse,
     NoDaemon,
     NotAllowed,
+    NotInPool,
     SourceFailed,
 )
-from cachemgr.network.client import Client
+from cachemgr.network.client import DaemonClient
+from cachemgr.network.fields import plain
 from cachemgr.pool.records import file_name
+from cachemgr.protocol import AddRequest, PinFields, PinRequest, ReleaseRequest
 from outrider_pyxis.reference import read_wanted
 from outrider_pyxis.squashfs import check_squashfs
 
@@ -85,7 +87,7 @@ class Importer:
         if wanted.kind == "pool":
             path = self._pin(wanted.text)
         elif wanted.kind == "address":
-            path = self._add({"uri": wanted.text})
+            path = self._add(AddRequest(wanted.text))
         elif wanted.kind == "file":
             path = self._from_file(wanted.text)
         elif wanted.reference is None:
@@ -100,8 +102,8 @@ class Importer:
         """Give back all that the step has; right when nothing is there, and when called again."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._own_copy)
-        with Client(self.config.socket) as client:
-            client.ask("release", {"owner": self.step.owner}, timeout_s=RELEASE_ANSWER_S)
+        with DaemonClient(self.config.socket) as client:
+            client.ask("release", plain(ReleaseRequest(self.step.owner)), timeout_s=RELEASE_ANSWER_S)
 
     def _from_registry(self, uri: str, reference: Reference) -> str:
         """What is here already; else what the site's converter brings for all; else a copy of one's own."""
@@ -117,13 +119,13 @@ class Importer:
     def _present(self, uri: str, reference: Reference) -> str | None:
         names = [self._own_name(uri)] if reference.user else [reference.pool_name, self._own_name(uri)]
         for name in names:
-            with contextlib.suppress(Missing):
+            with contextlib.suppress(NotInPool):
                 return self._pin(name)
         return None
 
     def _converted_for_all(self, uri: str, reference: Reference) -> str | None:
         try:
-            with Client(self.config.converter) as client:
+            with DaemonClient(self.config.converter) as client:
                 client.ask("convert", {"uri": uri}, on_progress=self._check_patience())
             return self._pin(reference.pool_name)
         except CacheError as error:
@@ -160,14 +162,15 @@ class Importer:
         self.say(f"{error}; going on without the pool")
 
     def _pin(self, name: str) -> str:
-        with Client(self.config.socket) as client:
-            return _path_of(client.ask("pin", {"name": name, **self._lease()}))
+        with DaemonClient(self.config.socket) as client:
+            return _path_of(client.ask("pin", plain(PinRequest(name, self.step.owner, self._until_s))))
 
-    def _add(self, fields: Mapping[str, object], descriptor: int | None = None) -> str:
+    def _add(self, wanted: AddRequest, descriptor: int | None = None) -> str:
         """The image, waited for if it is not here yet; the daemon makes one transfer of many requests."""
-        wish = {"format": "squashfs", "pin": self._lease(), **fields}
+        pin = PinFields(self.step.owner, self._until_s)
+        wish = plain(replace(wanted, format="squashfs", pin=pin))
         descriptors = [] if descriptor is None else [descriptor]
-        with Client(self.config.socket) as client:
+        with DaemonClient(self.config.socket) as client:
             found = client.ask("add", wish, descriptors=descriptors, on_progress=self._check_patience())
         return _path_of(found)
 
@@ -179,10 +182,10 @@ class Importer:
         """
         check_squashfs(path)
         is_private = not os.stat(path).st_mode & stat.S_IROTH
-        fields = {"uri": f"file://{quote(path)}", "private": is_private}
+        wanted = AddRequest(f"file://{quote(path)}", private=is_private)
         try:
             # Root names a file, and hands over none.
-            return self._add(fields) if self.uid == 0 else self._hand_over(path, fields)
+            return self._add(wanted) if self.uid == 0 else self._hand_over(path, wanted)
         except CacheError as error:
             self._go_on_without_pool(error)
             return path
@@ -190,13 +193,13 @@ class Importer:
     def _add_own(self, path: str, name: str) -> str:
         """A conversion of the user's own, which may have taken credentials: for nobody else."""
         if self.uid == 0:
-            return self._add({"uri": name, "sources": [f"file://{quote(path)}"], "private": True})
-        return self._hand_over(path, {"uri": name, "private": True})
+            return self._add(AddRequest(name, sources=(f"file://{quote(path)}",), private=True))
+        return self._hand_over(path, AddRequest(name, private=True))
 
-    def _hand_over(self, path: str, fields: Mapping[str, object]) -> str:
+    def _hand_over(self, path: str, wanted: AddRequest) -> str:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            return self._add(fields, descriptor)
+            return self._add(wanted, descriptor)
         finally:
             os.close(descriptor)
 
@@ -214,8 +217,9 @@ class Importer:
         convert(self.config.import_command, uri, output, environment=self.environment, timeout_s=timeout_s)
         return output
 
-    def _lease(self) -> dict[str, object]:
-        return {"owner": self.step.owner, "until_s": self.clock.now_s() + self.config.lease_s}
+    @property
+    def _until_s(self) -> int:
+        return self.clock.now_s() + self.config.lease_s
 
     def _check_patience(self) -> Callable[[object], None]:
         until_s = self.clock.monotonic_s() + self.config.patience_s
@@ -244,7 +248,7 @@ class Importer:
                     break
                 except BlockingIOError:
                     if self.clock.monotonic_s() > until_s:
-                        raise Busy(f"another step converts this image for too long: {path}") from None
+                        raise InUse(f"another step converts this image for too long: {path}") from None
                     self.clock.sleep(LOCK_POLL_S)
             yield
         finally:

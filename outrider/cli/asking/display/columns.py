@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli.times import span_in_words
+from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.words import When, image_name, percent, rate_in_words, short
 from outrider.service.answers import (
     ImageOnNodes,

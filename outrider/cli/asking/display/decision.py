@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli.tables import printable
-from cachemgr.cli.times import span_in_words
+from cachemgr.base.tables import printable
+from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.terminal import Paint, facts
 from outrider.cli.asking.display.words import When, image_name, nodes_in_words, short, slack_in_words
 from outrider.service.answers import Decision, ImageView

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli.tables import printable
-from cachemgr.cli.times import span_in_words
+from cachemgr.base.tables import printable
+from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.decision import image_line, qsub_form
 from outrider.cli.asking.display.staging import staging_lines
 from outrider.cli.asking.display.terminal import Paint, facts

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli.tables import printable
-from cachemgr.cli.times import span_in_words
+from cachemgr.base.tables import printable
+from cachemgr.base.times import span_in_words
 from outrider.cli.asking.display.terminal import GAP, Paint
 from outrider.cli.asking.display.words import When, bar, percent, rate_in_words
 from outrider.metadata.errors import TextError

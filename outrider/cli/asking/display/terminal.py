@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
-from cachemgr.cli.tables import printable, width
+from cachemgr.base.tables import printable, width
 
 GAP = "  "
 NOTHING = "-"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 
 from cachemgr.base.sizes import in_words
-from cachemgr.cli.tables import printable
-from cachemgr.cli.times import span_in_words
+from cachemgr.base.tables import printable
+from cachemgr.base.times import span_in_words
 
 NOTHING = "-"
 SHORT_DIGEST = 12

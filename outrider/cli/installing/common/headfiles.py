@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.cli.installing.common.placing import Json
-from outrider.cli.installing.common.ports import CONTROL_PORT, RELAY_PORT
 from outrider.cli.installing.common.shipped import package_file
 
 MANIFEST = "/usr/lib/outrider/manifest-head.json"
@@ -68,7 +68,7 @@ def configuration(site: str, kind: str, backend: Iterable[str], more: Sequence[s
     """outriderd.yaml: few keys, all others have defaults. `backend` are the lines of this batch system."""
     return "\n".join(
         [
-            f"# Written by outrider init {kind}. Every key is in docs/outriderd.md; check changes with",
+            f"# Written by outrider init {kind}. Keys: docs/reference/outriderd.md; check changes with",
             "# outriderd --check, then restart the service.",
             "version: 1",
             f"site: {site}",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -134,7 +134,7 @@ def require_fabric() -> None:
     except ImportError as error:
         raise MissingPartError(
             f"{error.name} is not installed: in a clone of Outrider, pip install '.[deploy]', or copy the "
-            "files yourself as docs/install-slurm.md says"
+            "files yourself as docs/tutorial/install-slurm.md says"
         ) from error
 
 

@@ -11,8 +11,9 @@ import contextlib
 import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from cachemgr.base.clock import Clock
 from outrider.cli.errors import InputError, OutputError
 from outrider.cli.installing.common.running import ProgramRunner
 from outrider.cli.installing.gridengine.carrying import Qconf
@@ -29,13 +30,6 @@ SESSIONS = 10
 HEARD_S = 5
 ENDED_S = 20
 PAUSE_S = 0.5
-
-
-class Clock(Protocol):
-    """Time that passes, and waiting for it."""
-
-    def monotonic_s(self) -> float: ...
-    def sleep(self, seconds: float) -> None: ...
 
 
 class ProofFailed(OutputError):

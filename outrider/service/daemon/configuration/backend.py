@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from cachemgr.protocol import CONTROL_PORT, RELAY_PORT
 from outrider.core.model import Resources
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.fields import Account, Duration, Hosts, Memory, Size
@@ -14,8 +15,6 @@ from outrider.metadata.validation import Section, contradiction, named
 from outrider.service.daemon.configuration.types import Path, all_defaults, given
 
 VIRTUAL_NODES = ("n1", "n2", "n3", "n4")
-CONTROL_PORT = 7011
-RELAY_PORT = 7010
 LEAST_PORT = 1
 
 

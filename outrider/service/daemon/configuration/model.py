@@ -29,8 +29,8 @@ from outrider.service.daemon.configuration.types import (
     mapping_of_names,
 )
 from outrider.service.daemon.threads.lookups import Effort
+from outrider.service.front import Administrators
 from outrider.service.settings import Settings
-from outrider.service.web.front import Administrators
 
 LEAST_BACKUP_S = 60
 BEST_EFFORT_SHARE = 10

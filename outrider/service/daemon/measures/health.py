@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outrider.service.answers import Status
-from outrider.service.web.front import Health
+from outrider.service.front import Health
 
 OLDEST_BEAT_S = 30.0
 """The longest decision takes less; a loop that has not turned for so long hangs."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from typing import Protocol
 
+from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 
 MINUTES = 5
@@ -13,10 +13,6 @@ MINUTE_S = 60.0
 THING, UNIT = f"requests in {MINUTES} minutes", "requests"
 MOST_USERS = 1_000
 """So many users are counted in a minute: of those who come later nothing is known."""
-
-
-class MonotonicClock(Protocol):
-    def monotonic_s(self) -> float: ...
 
 
 class RecentRequests:

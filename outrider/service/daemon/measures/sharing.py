@@ -10,12 +10,13 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from cachemgr.base.clock import Clock
 from cachemgr.base.shares import Share
 from outrider.service.answers import ShareList, ShareView
 from outrider.service.daemon.measures.nodeshares import NodeShare, NodeShares
+from outrider.service.front import WantedShares
 from outrider.service.meter import Meter
 from outrider.service.requests import Caller
-from outrider.service.web.front import WantedShares
 from outrider.service.web.identity import name_of
 
 HEAD = "head"
@@ -33,12 +34,6 @@ class Sharing(Protocol):
 
     def shares(self) -> Sequence[Share]:
         """Any thread may call."""
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """Copies of the store: one when it is asked for, and one every now and then, of which some stay.
 
 A copy is made beside the running service, checked, and only then gets its name. How one is put
-back is told in docs/operations.md.
+back is told in docs/howto/operations.md.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
+from cachemgr.base.clock import WallClock
 from outrider.service.answers import Trouble
+from outrider.service.front import BackedUp, NotDone
 from outrider.service.meter import Log, Meter
-from outrider.service.web.front import BackedUp, NotDone
 from outrider.store.backup import back_up
 from outrider.store.errors import Conflict, StoreError, of_sqlite
 
@@ -26,10 +26,6 @@ SUFFIXES = (".sqlite", ".db")
 RETRY_S = 300
 """How long after a copy that failed the next is tried."""
 _COUNT = "SELECT count(*) FROM reservations"
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
 
 
 def copy_store(store: Path, target: Path) -> BackedUp:
@@ -74,7 +70,7 @@ class Backups:
         *,
         every_s: int,
         keep: int,
-        clock: Clock,
+        clock: WallClock,
         log: Log,
         meter: Meter,
         copy: Callable[[Path, Path], BackedUp] = copy_store,

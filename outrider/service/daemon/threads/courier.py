@@ -15,8 +15,8 @@ from outrider.service.answers import Handover, Trouble
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.desk.submissions import tag_of
+from outrider.service.front import Busy, NotDone, Submit
 from outrider.service.requests import BeginSubmission, Caller, EndSubmission
-from outrider.service.web.front import Busy, NotDone, Submit
 
 NOTE_S = 20.0
 """How long the desk is waited for."""

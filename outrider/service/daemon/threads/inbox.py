@@ -8,8 +8,8 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from cachemgr.base.shares import Share, Shares
+from outrider.service.front import Busy
 from outrider.service.turns import Turns
-from outrider.service.web.front import Busy
 
 Item = TypeVar("Item")
 MOST_IN_A_ROW = 4

@@ -13,12 +13,13 @@ import traceback
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
+from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
-from outrider.service.crew import Crew, MonotonicClock, Running, Task
+from outrider.service.crew import Crew, Running, Task
 from outrider.service.daemon.log import TracingLog
+from outrider.service.front import Busy
 from outrider.service.images.slowness import SLOW_S, Slowness, host_of
 from outrider.service.ports import FoundImage, ImageTrouble, Resolve, Unread
-from outrider.service.web.front import Busy
 
 MOST_WAITING = 1_024
 KEPT = 2

@@ -20,9 +20,9 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from cachemgr.base.anchor import FileAnchor
-from cachemgr.base.clock import SystemClock
+from cachemgr.base.clock import Clock, SystemClock
 from cachemgr.base.shares import Share
-from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, Change, SteadyClock
+from cachemgr.base.steady import BACK, BELIEVED, DOUBT_S, DOUBTFUL, STEP_S, ClockChange, SteadyClock
 from outrider.collector import collector_paused
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Status, Trouble
@@ -69,14 +69,6 @@ class DeskLike(Protocol):
 
     def set_doubt(self, words: str) -> None: ...
     def shares(self) -> list[Share]: ...
-
-
-class Clock(Protocol):
-    def now_s(self) -> int: ...
-
-    def monotonic_s(self) -> float: ...
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 D = TypeVar("D", bound=DeskLike)
@@ -455,7 +447,7 @@ class Loop(Generic[D]):
             self._is_clock_believed, self._now_s = False, 0
             self._begin_again()
 
-    def _note_clock(self, change: Change) -> None:
+    def _note_clock(self, change: ClockChange) -> None:
         """By whichever thread found it."""
         say = self._log.info if change.kind == BACK else self._log.warning
         say(f"clock is {change.kind}", words=change.words)

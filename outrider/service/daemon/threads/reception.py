@@ -21,9 +21,7 @@ from outrider.service.daemon.threads.backups import copy_asked_for
 from outrider.service.daemon.threads.courier import Courier
 from outrider.service.daemon.threads.loop import Loop
 from outrider.service.daemon.threads.workers import Workers
-from outrider.service.ports import FoundImage
-from outrider.service.requests import Caller, Request
-from outrider.service.web.front import (
+from outrider.service.front import (
     BackedUp,
     Configuration,
     Health,
@@ -32,6 +30,8 @@ from outrider.service.web.front import (
     Submit,
     WantedShares,
 )
+from outrider.service.ports import FoundImage
+from outrider.service.requests import Caller, Request
 
 MOST_KEYS = 1_000
 """How many submissions of each user are remembered by their keys."""

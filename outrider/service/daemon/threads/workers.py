@@ -13,15 +13,17 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import TypeVar
 
+from cachemgr.base.clock import MonotonicClock
 from cachemgr.base.shares import Share
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.rms.base import BatchSystem, RmsError, Unavailable, look
 from outrider.service.answers import Trouble
-from outrider.service.crew import Crew, FutureTask, MonotonicClock
+from outrider.service.crew import Crew, FutureTask
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.measures.gauges import PoolGauges
 from outrider.service.daemon.measures.nodeshares import NodeShares
 from outrider.service.daemon.threads.lookups import Effort, Lookup, Lookups, Question
+from outrider.service.front import Busy, NotDone
 from outrider.service.meter import Meter
 from outrider.service.ports import (
     AskProgram,
@@ -41,7 +43,6 @@ from outrider.service.ports import (
     World,
 )
 from outrider.service.settings import Settings
-from outrider.service.web.front import Busy, NotDone
 from outrider.store.records import Effect
 
 T = TypeVar("T")

@@ -1,5 +1,5 @@
 """A folder with an empty file for each reservation in which jobs may begin, for who cannot wait to be
-answered: a hook of the batch system, before each start of a job (docs/hooks.md)."""
+answered: a hook of the batch system, before each start of a job (docs/reference/hooks.md)."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from outrider.service.desk.nodes.watch import Watching
+from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.meter import Log
 from outrider.service.ports import Carry, Look
 from outrider.service.settings import Settings
@@ -24,7 +24,7 @@ MOST_READ = 100
 """So many effects are read from the store in one go."""
 
 
-class BatchSide:
+class EffectQueue:
     """Calls to the batch system: one look at a time, effects one at a time for each reservation."""
 
     def __init__(self, store: Store, settings: Settings, now_s: int, log: Log) -> None:
@@ -43,15 +43,15 @@ class BatchSide:
         self._due: deque[Effect] = deque()
         """Effects that were due when they were read, in their order."""
 
-    def calls(self, now_s: int, watching: Watching | None) -> Iterator[Look | Carry]:
+    def calls(self, now_s: int, watch: NodeWatch | None) -> Iterator[Look | Carry]:
         """What is to be asked now."""
-        if watching is not None and watching.is_close and now_s - self._looked_s >= WATCHED_LOOK_S:
+        if watch is not None and watch.is_close and now_s - self._looked_s >= WATCHED_LOOK_S:
             self.wants_look = True
         is_lost = self._look is not None and now_s - self._looked_s >= LOST_CALL_S
         if self.wants_look and (self._look is None or is_lost):
             self._looks += 1
             self._look, self._looked_s, self.wants_look = None, now_s, False
-            watched = () if watching is None else watching.nodes()
+            watched = () if watch is None else watch.nodes()
             self._look = Look(number=self._looks, watched=watched)
             yield self._look
         if self.due_s is not None and self.due_s <= now_s:

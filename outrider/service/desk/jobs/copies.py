@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
-from outrider.service.desk.jobs.job import Led
-from outrider.service.desk.jobs.placement import Choosing
-from outrider.service.desk.jobs.queues import LedJobs
-from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.jobs.placement import JobPlacer
+from outrider.service.desk.jobs.queues import JobQueues
+from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.events import Arrived, Copied, Failed, Missed, News, Uncopied
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.owners import job_of_owner
-from outrider.service.desk.reservations.copies import Copies
+from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
 
@@ -20,26 +20,26 @@ WRONG_S = 600
 """After so long an image is tried again that was another one than its user had said."""
 
 
-class Deliveries:
+class JobCopies:
     """Copies of images, as jobs count on them."""
 
     def __init__(
         self,
         site: Site,
-        staff: Staff,
-        jobs: LedJobs,
-        copies: Copies,
+        node_orders: NodeOrders,
+        jobs: JobQueues,
+        copies: ReservationCopies,
         events: EventRouter,
-        hauling: Hauling,
-        choosing: Choosing,
+        best_effort: BestEffortTransfers,
+        placer: JobPlacer,
         log: Log,
     ) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
         self._jobs = jobs
         self._copies = copies
-        self._hauling = hauling
-        self._choosing = choosing
+        self._best_effort = best_effort
+        self._placer = placer
         self._log = log
         events.subscribe(CopyLost, self._lost)
         events.subscribe(CopyFound, self._found)
@@ -48,97 +48,97 @@ class Deliveries:
         """What a node has said of jobs' images."""
         for each in news:
             key = job_of_owner(each.owner)
-            led = None if key is None else self._jobs.led.get(key)
+            entry = None if key is None else self._jobs.entries.get(key)
             number = self._site.book.timeline.number_of.get(each.node)
-            if led is None or number is None or number not in led.copies:
+            if entry is None or number is None or number not in entry.copies:
                 continue
-            self._jobs.touch(led)
+            self._jobs.touch(entry)
             if isinstance(each, Arrived):
-                self._arrived(led, number)
+                self._arrived(entry, number)
             elif isinstance(each, Missed):
-                self._missed(led, number)
+                self._missed(entry, number)
             elif isinstance(each, Failed):
-                self._failed(led, number)
+                self._failed(entry, number)
             elif isinstance(each, Copied):
-                led.ready.add(number)
-                led.trouble = ""
+                entry.ready.add(number)
+                entry.trouble = ""
             elif isinstance(each, Uncopied):
-                self._avoid(led, number, f"it is not copied for the job on {each.node}: {each.words}")
+                self._avoid(entry, number, f"it is not copied for the job on {each.node}: {each.words}")
             else:
-                self._hauling.moved(led, number)
-                self._judge(led, number, each.node)
+                self._best_effort.moved(entry, number)
+                self._judge(entry, number, each.node)
 
-    def _arrived(self, led: Led, node: int) -> None:
-        for each in self._hauling.arrived(led, node):
+    def _arrived(self, entry: JobEntry, node: int) -> None:
+        for each in self._best_effort.arrived(entry, node):
             name = self._jobs.name(node)
-            if self._staff.is_prepared(name, each.owner):
+            if self._node_orders.is_prepared(name, each.owner):
                 each.ready.add(node)
-            elif self._staff.has_copy(name, each.owner):
+            elif self._node_orders.has_copy(name, each.owner):
                 each.trouble = f"{name} makes the job's copy of it"
             elif node in each.copies:
                 # It is asked at once, not when its transfer would have been asked after.
-                self._hauling.place(each, node, each.copies[node])
-                if each.owner in self._staff.members[name].needs:
-                    self._staff.hurry(name, each.owner, self._site.now_s)
+                self._best_effort.place(each, node, each.copies[node])
+                if each.owner in self._node_orders.statuses[name].needs:
+                    self._node_orders.hurry(name, each.owner, self._site.now_s)
             self._jobs.touch(each)
 
-    def _missed(self, led: Led, node: int) -> None:
+    def _missed(self, entry: JobEntry, node: int) -> None:
         """An image that was counted on is not there."""
-        life, image, name = led.copies[node], led.image, self._jobs.name(node)
+        life, image, name = entry.copies[node], entry.image, self._jobs.name(node)
         assert image is not None
-        self._log.warning("image is missing", node=name, image=image.uri, job=led.key)
+        self._log.warning("image is missing", node=name, image=image.uri, job=entry.key)
         if life.transfer is None:
             self._copies.lose(name, image.digest, f"image {image.uri} was no longer there")
-        led.ready.discard(node)
-        self._jobs.mend(led)
+        entry.ready.discard(node)
+        self._jobs.mend(entry)
 
-    def _failed(self, led: Led, node: int) -> None:
+    def _failed(self, entry: JobEntry, node: int) -> None:
         name = self._jobs.name(node)
-        member = self._staff.members[name]
-        need = member.needs.get(led.owner)
+        status = self._node_orders.statuses[name]
+        need = status.needs.get(entry.owner)
         if need is None:
             return
-        words = member.words or need.words
+        words = status.words or need.words
         if need.is_wrong:
             # At its address is another image: no node would get the right one.
-            self._choosing.drop_all(led)
-            self._jobs.refuse(led, words, WRONG_S)
+            self._placer.drop_all(entry)
+            self._jobs.refuse(entry, words, WRONG_S)
             return
-        led.trouble = f"it does not reach {name}: {words}"
-        self._hauling.failed(led, node)
+        entry.trouble = f"it does not reach {name}: {words}"
+        self._best_effort.failed(entry, node)
         if need.has_failed_often or need.transfer is None:
-            self._log.warning("job's image does not arrive", job=led.key, node=name, words=words)
-            self._avoid(led, node, led.trouble)
+            self._log.warning("job's image does not arrive", job=entry.key, node=name, words=words)
+            self._avoid(entry, node, entry.trouble)
 
-    def _avoid(self, led: Led, node: int, words: str) -> None:
+    def _avoid(self, entry: JobEntry, node: int, words: str) -> None:
         """A node is of no use to a job for now: it is led to another, or waits."""
-        led.trouble = words
-        led.bad[node] = self._site.now_s + BARRED_S
-        self._choosing.drop(led, node)
-        self._jobs.mend(led)
+        entry.trouble = words
+        entry.bad[node] = self._site.now_s + BARRED_S
+        self._placer.drop(entry, node)
+        self._jobs.mend(entry)
 
-    def _judge(self, led: Led, number: int, node: str) -> None:
+    def _judge(self, entry: JobEntry, number: int, node: str) -> None:
         """Bytes arrive: what was wrong is over. Or none do, while the node still tries."""
-        need = self._staff.members[node].needs.get(led.owner)
+        need = self._node_orders.statuses[node].needs.get(entry.owner)
         # A node that waits for its source goes on saying how fast it was.
-        is_quiet = self._hauling.is_quiet(led, number)
+        is_quiet = self._best_effort.is_quiet(entry, number)
         if need is not None and need.rate and not is_quiet:
-            led.trouble = ""
-        elif is_quiet and not led.trouble:
-            led.trouble = f"nothing comes to {node} at the moment"
+            entry.trouble = ""
+        elif is_quiet and not entry.trouble:
+            entry.trouble = f"nothing comes to {node} at the moment"
 
     def _lost(self, lost: CopyLost) -> None:
         """A copy is gone, for whomever it was."""
         number = self._site.book.timeline.number_of[lost.node]
-        for led in list(self._jobs.led.values()):
-            if led.image is not None and led.image.digest == lost.image and number in led.copies:
-                self._choosing.drop(led, number)
-                self._jobs.mend(led)
+        for entry in list(self._jobs.entries.values()):
+            if entry.image is not None and entry.image.digest == lost.image and number in entry.copies:
+                self._placer.drop(entry, number)
+                self._jobs.mend(entry)
 
     def _found(self, found: CopyFound) -> None:
         """A copy has come by itself, for whomever it was to be brought."""
         number = self._site.book.timeline.number_of[found.node]
-        for led in self._jobs.led.values():
-            life = led.copies.get(number)
-            if led.image is not None and led.image.digest == found.image and life is not None:
-                self._hauling.place(led, number, life)
+        for entry in self._jobs.entries.values():
+            life = entry.copies.get(number)
+            if entry.image is not None and entry.image.digest == found.image and life is not None:
+                self._best_effort.place(entry, number, life)

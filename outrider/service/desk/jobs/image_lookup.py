@@ -29,7 +29,7 @@ class Found:
     words: str = ""
 
 
-class JobImages:
+class ImageLookups:
     """Questions under way, and answers that are still fresh."""
 
     def __init__(self) -> None:

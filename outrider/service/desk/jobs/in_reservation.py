@@ -12,7 +12,7 @@ from outrider.service.desk.batch.job_effects import (
     release_effect,
     ticket_effect,
 )
-from outrider.service.desk.jobs.job import JobImage, Led
+from outrider.service.desk.jobs.job import JobEntry, JobImage
 from outrider.service.desk.jobs.orders import JobOrders
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.meter import Log
@@ -27,7 +27,7 @@ NO_VERSION = -1
 """In place of the version of a reservation of ours."""
 
 
-class Binding:
+class JobsInReservations:
     """Which jobs are known to have what they need to run in their reservations."""
 
     def __init__(self, site: Site, orders: JobOrders, log: Log) -> None:
@@ -109,9 +109,9 @@ class Binding:
         for key in [key for key in self._tries if key not in keys]:
             del self._tries[key]
 
-    def bind(self, led: Led, image: JobImage) -> str:
+    def bind(self, entry: JobEntry, image: JobImage) -> str:
         """Bind a job to a reservation that its user has made for it; its name, or nothing."""
-        lines, job = led.lines, led.job
+        lines, job = entry.lines, entry.job
         if lines is None or not lines.name:
             return ""
         found = [

@@ -44,7 +44,7 @@ class JobImage:
 
 
 @dataclass(slots=True)
-class Led:
+class JobEntry:
     """One job. Nodes are numbers of the slot table."""
 
     job: RmsJob

@@ -14,21 +14,21 @@ from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
 from outrider.service.desk.events import EventRouter
-from outrider.service.desk.jobs.copies import Deliveries
-from outrider.service.desk.jobs.image_lookup import JobImages
-from outrider.service.desk.jobs.in_reservation import Binding
-from outrider.service.desk.jobs.job import JobImage, Led, Stage
+from outrider.service.desk.jobs.copies import JobCopies
+from outrider.service.desk.jobs.image_lookup import ImageLookups
+from outrider.service.desk.jobs.in_reservation import JobsInReservations
+from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
 from outrider.service.desk.jobs.orders import JobOrders
-from outrider.service.desk.jobs.placement import Choosing
-from outrider.service.desk.jobs.queues import WAITING, LedJobs
-from outrider.service.desk.jobs.release import ORDER_LOOKS, Settling
-from outrider.service.desk.jobs.review import Reviewing
-from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.jobs.placement import JobPlacer
+from outrider.service.desk.jobs.queues import WAITING, JobQueues
+from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
+from outrider.service.desk.jobs.review import JobReview
+from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S
 from outrider.service.desk.nodes.events import News
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.reservations.copies import Copies
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.desk.state.site import Site
 from outrider.service.images.slowness import host_of
@@ -47,70 +47,72 @@ GRACE_S = FIND_OUT_S
 GONE = (JobState.RUNNING, JobState.SUSPENDED)
 
 
-class Leading:
+class JobManager:
     """All jobs that name an image and have no reservation."""
 
     def __init__(
         self,
         site: Site,
-        staff: Staff,
+        node_orders: NodeOrders,
         agenda: Agenda,
-        copies: Copies,
+        copies: ReservationCopies,
         events: EventRouter,
-        hauling: Hauling,
+        best_effort: BestEffortTransfers,
         orders: JobOrders,
         log: Log,
         meter: Meter,
     ) -> None:
         self._site = site
-        self._earlier = staff.earlier
-        self._hauling = hauling
+        self._earlier = node_orders.earlier
+        self._best_effort = best_effort
         self._orders = orders
-        self._binding = Binding(site, orders, log)
-        self._choosing = Choosing(site, hauling, log)
-        self._jobs = LedJobs(site, agenda, self._choosing, log)
-        self.images = JobImages()
+        self._bound = JobsInReservations(site, orders, log)
+        self._placer = JobPlacer(site, best_effort, log)
+        self._jobs = JobQueues(site, agenda, self._placer, log)
+        self.images = ImageLookups()
         self.notes = JobNotes()
-        self._reviewing = Reviewing(site, self._jobs, self._choosing)
-        self._settling = Settling(site, self._jobs, hauling, orders, self.notes, log, meter)
-        self._deliveries = Deliveries(site, staff, self._jobs, copies, events, hauling, self._choosing, log)
+        self._review = JobReview(site, self._jobs, self._placer)
+        self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
+        self._copies = JobCopies(
+            site, node_orders, self._jobs, copies, events, best_effort, self._placer, log
+        )
         self._asking: dict[ResolveImage, dict[str, None]] = {}
         """By question, the jobs that wait for its answer."""
 
     @property
-    def led(self) -> dict[str, Led]:
+    def entries(self) -> dict[str, JobEntry]:
         """All jobs by their keys."""
-        return self._jobs.led
+        return self._jobs.entries
 
     def seen(self, sight: Sight) -> None:
         """A look at the batch system: jobs have come, started, gone."""
         is_first = self._earlier.looked(self._site.now_s)
         everybody = frozenset(job.key for job in sight.jobs)
         self._orders.saw(everybody)
-        self._binding.forget_others(everybody)
+        self._bound.forget_others(everybody)
         ours = {job.key for job in sight.jobs if job.metadata is not None and job.reservation is None}
-        for key in [key for key in self.led if key not in ours]:
-            self._forget(self.led[key])
-        self._choosing.look(sight)
+        for key in [key for key in self.entries if key not in ours]:
+            self._forget(self.entries[key])
+        self._placer.look(sight)
         foreign = frozenset(each.name for each in sight.reservations if not each.is_ours)
         for job in sight.jobs:
             if job.reservation is not None:
-                self._binding.seen(job, foreign)
+                self._bound.seen(job, foreign)
             elif job.metadata is not None:
                 self._see(job, is_first=is_first)
-        self._reviewing.begin()
+        self._review.begin()
 
     def heard(self, news: list[News]) -> None:
         """What a node has said of jobs' images."""
-        self._deliveries.heard(news)
+        self._copies.heard(news)
 
     def resolved(self, call: ResolveImage, result: object) -> None:
         """What is at an image's address."""
         self.images.answered(call, result, self._site.now_s)
         for key in self._asking.pop(call, ()):
-            led = self.led.get(key)
-            if led is not None and led.stage is Stage.RESOLVING and led.lines is not None:
-                self._resolve(led)
+            entry = self.entries.get(key)
+            if entry is not None and entry.stage is Stage.RESOLVING and entry.lines is not None:
+                self._resolve(entry)
 
     def lookups(self) -> Iterator[ResolveImage | DropLookup]:
         """What is to be looked up now, or no longer; the jobs that wait for it say so."""
@@ -118,223 +120,223 @@ class Leading:
         for call in self.images.calls(now_s):
             if isinstance(call, ResolveImage):
                 for key in self._asking.get(call, ()):
-                    led = self.led.get(key)
-                    if led is not None:
-                        led.lookup_s = now_s
-                        self._jobs.look_again(led, LOOKUP_S)
+                    entry = self.entries.get(key)
+                    if entry is not None:
+                        entry.lookup_s = now_s
+                        self._jobs.look_again(entry, LOOKUP_S)
             yield call
 
     def told(self, call: TellUser, result: object) -> None:
-        led = self.led.get(call.job)
-        self.notes.told(call, result, led)
-        if result is not None and led is not None:
-            self._jobs.touch(led)
+        entry = self.entries.get(call.job)
+        self.notes.told(call, result, entry)
+        if result is not None and entry is not None:
+            self._jobs.touch(entry)
 
     def carried(self, job: str) -> None:
         """The batch system has done what it was asked for a job."""
-        led = self.led.get(job)
-        if led is not None:
-            led.looks = 0
-            is_held_by_others = led.job.state is JobState.HELD and not led.job.is_held_by_us
-            led.is_left_to_others = led.released is not None and is_held_by_others
+        entry = self.entries.get(job)
+        if entry is not None:
+            entry.looks = 0
+            is_held_by_others = entry.job.state is JobState.HELD and not entry.job.is_held_by_us
+            entry.is_left_to_others = entry.released is not None and is_held_by_others
 
     def refused(self, job: str, words: str) -> None:
         """The batch system will not do it: that is seen, and said, until the next look."""
-        led = self.led.get(job)
-        if led is not None:
-            led.is_ordered, led.looks = False, 0
-            led.words = f"the batch system refuses to release it: {words}"
-            self._jobs.touch(led)
+        entry = self.entries.get(job)
+        if entry is not None:
+            entry.is_ordered, entry.looks = False, 0
+            entry.words = f"the batch system refuses to release it: {words}"
+            self._jobs.touch(entry)
 
     def turn(self, job: str) -> None:
         """The agenda says that it is time for a job."""
-        led = self.led.get(job)
-        if led is not None and led.stage in (Stage.RESOLVING, Stage.STAGING):
+        entry = self.entries.get(job)
+        if entry is not None and entry.stage in (Stage.RESOLVING, Stage.STAGING):
             # It may be time to say whom it waits for, or to wait for no more nodes.
-            self._jobs.touch(led)
-        if led is None or led.retry_s is None or led.retry_s > self._site.now_s:
+            self._jobs.touch(entry)
+        if entry is None or entry.retry_s is None or entry.retry_s > self._site.now_s:
             return
-        led.retry_s = None
-        if led.stage is Stage.REFUSED and led.lines is not None:
-            led.stage = Stage.RESOLVING
-            self._resolve(led)
-        elif led.stage is Stage.WAITING:
-            self._jobs.to_choose.add(led.key, led.job.uid)
-        self._jobs.touch(led)
+        entry.retry_s = None
+        if entry.stage is Stage.REFUSED and entry.lines is not None:
+            entry.stage = Stage.RESOLVING
+            self._resolve(entry)
+        elif entry.stage is Stage.WAITING:
+            self._jobs.to_choose.add(entry.key, entry.job.uid)
+        self._jobs.touch(entry)
 
     def run(self) -> None:
         """What is due, but no more in one go than others can wait for: read what jobs want, review them,
         choose nodes, move images, release, tell."""
-        for led in self._jobs.take(self._jobs.to_read, READ_AT_ONCE):
-            self._read(led)
-        if self._reviewing.is_under_way:
-            self._reviewing.go_on()
-        if not self._reviewing.is_under_way:
+        for entry in self._jobs.take(self._jobs.to_read, READ_AT_ONCE):
+            self._read(entry)
+        if self._review.is_under_way:
+            self._review.go_on()
+        if not self._review.is_under_way:
             self._choose_some()
-        self._hauling.run()
+        self._best_effort.run()
         self._settling.run()
 
     @property
     def is_busy(self) -> bool:
         """Whether something was left to be done at once."""
-        return self._jobs.is_busy or self._reviewing.is_under_way
+        return self._jobs.is_busy or self._review.is_under_way
 
     def next_s(self) -> int | None:
         """When to be asked again: at once, if anything was left."""
         now_s = self._site.now_s
         if self.is_busy:
             return now_s
-        instants = [self._hauling.next_s(), self.notes.next_s(now_s)]
+        instants = [self._best_effort.next_s(), self.notes.next_s(now_s)]
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
     def reservation_of(self, job: str) -> str:
         """Our reservation that a job waits in; empty if it waits in none."""
-        return self._binding.reservation_of(job)
+        return self._bound.reservation_of(job)
 
     def names(self, nodes: set[int]) -> tuple[str, ...]:
         return self._jobs.names(nodes)
 
     def _see(self, job: RmsJob, *, is_first: bool) -> None:
-        led = self.led.get(job.key)
-        if led is not None and led.job is job and not led.bound:
-            led.looks += 1
+        entry = self.entries.get(job.key)
+        if entry is not None and entry.job is job and not entry.bound:
+            entry.looks += 1
             return
-        if led is not None and led.job.metadata != job.metadata:
-            self._forget(led)
-            led = None
-        if led is None:
-            led = self.led[job.key] = Led(job=job, since_s=min(job.submitted_s, self._site.now_s))
+        if entry is not None and entry.job.metadata != job.metadata:
+            self._forget(entry)
+            entry = None
+        if entry is None:
+            entry = self.entries[job.key] = JobEntry(job=job, since_s=min(job.submitted_s, self._site.now_s))
             if is_first and job.state is JobState.PENDING:
-                led.grace_s = self._site.now_s + GRACE_S
-                self._earlier.keep_for_job(led.key, led.grace_s)
-                self._jobs.retry(led, GRACE_S)
-        led.job = job
-        led.is_array = led.is_array or job.tasks > 1
-        led.looks += 1
-        if led.bound and led.looks > ORDER_LOOKS:
-            led.bound = ""
-            self._jobs.wait_for_nodes(led)
-        if job.state in GONE and led.stage is not Stage.RUNNING:
-            self._drop_lookup(led)
-            led.stage, led.words, led.retry_s = Stage.RUNNING, "", None
-            self._choosing.start(led, job)
-        elif job.state in WAITING and led.stage is Stage.RUNNING:
-            self._again(led)
-        elif job.state in WAITING and led.stage is Stage.RESOLVING and led.lines is None:
+                entry.grace_s = self._site.now_s + GRACE_S
+                self._earlier.keep_for_job(entry.key, entry.grace_s)
+                self._jobs.retry(entry, GRACE_S)
+        entry.job = job
+        entry.is_array = entry.is_array or job.tasks > 1
+        entry.looks += 1
+        if entry.bound and entry.looks > ORDER_LOOKS:
+            entry.bound = ""
+            self._jobs.wait_for_nodes(entry)
+        if job.state in GONE and entry.stage is not Stage.RUNNING:
+            self._drop_lookup(entry)
+            entry.stage, entry.words, entry.retry_s = Stage.RUNNING, "", None
+            self._placer.start(entry, job)
+        elif job.state in WAITING and entry.stage is Stage.RUNNING:
+            self._again(entry)
+        elif job.state in WAITING and entry.stage is Stage.RESOLVING and entry.lines is None:
             # Also one that was just starting when it was seen first, and came back.
-            self._jobs.to_read.add(led.key, led.job.uid)
+            self._jobs.to_read.add(entry.key, entry.job.uid)
         if job.state is not JobState.HELD or job.is_held_by_us:
-            led.is_left_to_others = False
+            entry.is_left_to_others = False
 
-    def _again(self, led: Led) -> None:
+    def _again(self, entry: JobEntry) -> None:
         """A job that has run waits again: wherever its image is by now."""
-        self._choosing.drop_all(led)
-        led.since_s, led.released, led.is_ordered = self._site.now_s, None, False
-        led.stage = Stage.RESOLVING
-        if led.lines is None:
-            self._jobs.to_read.add(led.key, led.job.uid)
+        self._placer.drop_all(entry)
+        entry.since_s, entry.released, entry.is_ordered = self._site.now_s, None, False
+        entry.stage = Stage.RESOLVING
+        if entry.lines is None:
+            self._jobs.to_read.add(entry.key, entry.job.uid)
         else:
-            self._resolve(led)
+            self._resolve(entry)
 
-    def _forget(self, led: Led) -> None:
+    def _forget(self, entry: JobEntry) -> None:
         """A job has ended, or has got a reservation."""
-        self._drop_lookup(led)
-        self._earlier.forget_job(led.key)
-        self._jobs.forget(led)
-        self._orders.drop(led.key)
-        self.notes.forget(led.key)
+        self._drop_lookup(entry)
+        self._earlier.forget_job(entry.key)
+        self._jobs.forget(entry)
+        self._orders.drop(entry.key)
+        self.notes.forget(entry.key)
 
-    def _drop_lookup(self, led: Led) -> None:
+    def _drop_lookup(self, entry: JobEntry) -> None:
         """A job does not wait any more for what its image is; if no other does, nobody asks for it."""
-        if led.lines is None or led.stage is not Stage.RESOLVING:
+        if entry.lines is None or entry.stage is not Stage.RESOLVING:
             return
-        question = _question(led)
+        question = _question(entry)
         jobs = self._asking.get(question, {})
-        jobs.pop(led.key, None)
+        jobs.pop(entry.key, None)
         if not jobs:
             self._asking.pop(question, None)
             self.images.drop(question)
 
-    def _read(self, led: Led) -> None:
-        if led.stage is not Stage.RESOLVING:
+    def _read(self, entry: JobEntry) -> None:
+        if entry.stage is not Stage.RESOLVING:
             # It has started meanwhile.
             return
         try:
-            led.lines = parse_job_lines(led.job.metadata or "")
+            entry.lines = parse_job_lines(entry.job.metadata or "")
         except TextError as error:
-            led.stage = Stage.REFUSED
-            led.words = f"{error}; cancel it and submit it anew"
-            self._jobs.note_refusal(led, led.words)
-            self._jobs.touch(led)
+            entry.stage = Stage.REFUSED
+            entry.words = f"{error}; cancel it and submit it anew"
+            self._jobs.note_refusal(entry, entry.words)
+            self._jobs.touch(entry)
             return
-        self._resolve(led)
+        self._resolve(entry)
 
-    def _resolve(self, led: Led) -> None:
-        assert led.lines is not None
-        question = _question(led)
+    def _resolve(self, entry: JobEntry) -> None:
+        assert entry.lines is not None
+        question = _question(entry)
         found = self.images.ask(question, self._site.now_s)
         if found is None:
-            self._asking.setdefault(question, {})[led.key] = None
-            led.lookup, led.lookup_s = host_of(question.uri), self.images.asked_s(question)
+            self._asking.setdefault(question, {})[entry.key] = None
+            entry.lookup, entry.lookup_s = host_of(question.uri), self.images.asked_s(question)
             return
-        led.lookup, led.lookup_s = "", None
-        lines, image = led.lines, found.image
+        entry.lookup, entry.lookup_s = "", None
+        lines, image = entry.lines, found.image
         words = found.words
         if image is not None and lines.size_bytes not in (None, image.size_bytes):
             words = f"{lines.image} has {image.size_bytes} bytes, not {lines.size_bytes}: correct the size"
         if image is None or words:
-            self._jobs.refuse(led, words, RETRY_S)
+            self._jobs.refuse(entry, words, RETRY_S)
         else:
-            led.image = JobImage(
+            entry.image = JobImage(
                 uri=image.uri or lines.image,
                 digest=image.digest,
                 size_bytes=image.size_bytes,
                 format=lines.format or image.format,
-                readers=Readers(uids=(led.job.uid,)) if lines.is_private else None,
+                readers=Readers(uids=(entry.job.uid,)) if lines.is_private else None,
             )
-            led.words = ""
-            self._jobs.wait_for_nodes(led)
-        self._jobs.touch(led)
+            entry.words = ""
+            self._jobs.wait_for_nodes(entry)
+        self._jobs.touch(entry)
 
     def _choose_some(self) -> None:
         """Nodes for the next of those that wait. What there are none for, others wait for in vain, too,
         until something is chosen: that is known without another search."""
         if not self._jobs.to_choose:
             return
-        self._choosing.forget_failures()
+        self._placer.forget_failures()
         cost = 0
         for _ in range(CONSIDERED_AT_ONCE):
-            for led in self._jobs.take(self._jobs.to_choose, 1):
-                if led.stage is Stage.WAITING:
-                    searches = self._choosing.searches
-                    is_chosen = self._choose(led)
-                    cost += (self._choosing.searches - searches) * (1 if is_chosen else FAILURE_COSTS)
+            for entry in self._jobs.take(self._jobs.to_choose, 1):
+                if entry.stage is Stage.WAITING:
+                    searches = self._placer.searches
+                    is_chosen = self._choose(entry)
+                    cost += (self._placer.searches - searches) * (1 if is_chosen else FAILURE_COSTS)
             if cost >= CHOSEN_AT_ONCE or not self._jobs.to_choose:
                 return
 
-    def _choose(self, led: Led) -> bool:
+    def _choose(self, entry: JobEntry) -> bool:
         """Nodes for a job, unless it may run in a reservation of its user's; whether there are any."""
-        assert led.image is not None
-        self._jobs.touch(led)
-        if led.job.state not in WAITING:
+        assert entry.image is not None
+        self._jobs.touch(entry)
+        if entry.job.state not in WAITING:
             return False
-        led.bound = self._binding.bind(led, led.image) if led.job.state is JobState.HELD else ""
-        if led.bound:
-            led.looks = 0
-            led.words = f"it is to run in reservation {led.bound}"
+        entry.bound = self._bound.bind(entry, entry.image) if entry.job.state is JobState.HELD else ""
+        if entry.bound:
+            entry.looks = 0
+            entry.words = f"it is to run in reservation {entry.bound}"
             return True
-        if self._choosing.choose(led):
-            names = ", ".join(self.names(set(led.copies))[:8])
-            self._jobs.note(led, "planned", f"its image {led.image.uri} is to be on {names}")
+        if self._placer.choose(entry):
+            names = ", ".join(self.names(set(entry.copies))[:8])
+            self._jobs.note(entry, "planned", f"its image {entry.image.uri} is to be on {names}")
             return True
-        if led.bad:
+        if entry.bad:
             # Wherever it was tried it has failed, and there is nowhere else: no node may be to blame.
             soon_s = self._site.now_s + RETRY_S
-            led.bad = {node: min(until_s, soon_s) for node, until_s in led.bad.items()}
+            entry.bad = {node: min(until_s, soon_s) for node, until_s in entry.bad.items()}
         return False
 
 
-def _question(led: Led) -> ResolveImage:
-    assert led.lines is not None
-    lines = led.lines
-    return ResolveImage(uri=lines.image, digest=lines.digest, is_private=lines.is_private, uid=led.job.uid)
+def _question(entry: JobEntry) -> ResolveImage:
+    assert entry.lines is not None
+    lines = entry.lines
+    return ResolveImage(uri=lines.image, digest=lines.digest, is_private=lines.is_private, uid=entry.job.uid)

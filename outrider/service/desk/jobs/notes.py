@@ -10,7 +10,7 @@ from datetime import datetime
 from heapq import heappop, heappush
 
 from outrider.metadata.notation.hostlists import fold
-from outrider.service.desk.jobs.job import Led, Stage
+from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.ports import TellUser
 from outrider.service.turns import Turns
 
@@ -32,7 +32,7 @@ class JobNotes:
     """Lines that are to be shown, and those on their way."""
 
     def __init__(self) -> None:
-        self._wanted: dict[str, tuple[Led, str]] = {}
+        self._wanted: dict[str, tuple[JobEntry, str]] = {}
         self._due: dict[str, None] = {}
         """Jobs whose lines may change now."""
         self._turns: Turns[str] = Turns()
@@ -42,15 +42,15 @@ class JobNotes:
         more are passed over."""
         self._asked: dict[str, int] = {}
 
-    def consider(self, led: Led, text: str, now_s: int) -> None:
+    def consider(self, entry: JobEntry, text: str, now_s: int) -> None:
         """This is what a job's user should see now."""
         text = text[:MOST_CHARACTERS]
-        if text == led.noted:
-            self.forget(led.key)
+        if text == entry.noted:
+            self.forget(entry.key)
         elif text:
-            if led.key not in self._wanted:
-                self._plan(led, now_s)
-            self._wanted[led.key] = (led, text)
+            if entry.key not in self._wanted:
+                self._plan(entry, now_s)
+            self._wanted[entry.key] = (entry, text)
 
     def forget(self, job: str) -> None:
         self._wanted.pop(job, None)
@@ -70,17 +70,17 @@ class JobNotes:
             job = taken[1]
             if job not in self._due:
                 continue
-            led, text = self._wanted.pop(job)
+            entry, text = self._wanted.pop(job)
             del self._due[job]
             self._asked[job] = now_s
-            led.noted, led.noted_s = text, now_s
+            entry.noted, entry.noted_s = text, now_s
             yield TellUser(job=job, text=text)
 
-    def told(self, call: TellUser, result: object, led: Led | None) -> None:
+    def told(self, call: TellUser, result: object, entry: JobEntry | None) -> None:
         """A line has been shown, or has not: then it is, when it is next thought about."""
         self._asked.pop(call.job, None)
-        if result is not None and led is not None and led.noted == call.text:
-            led.noted = ""
+        if result is not None and entry is not None and entry.noted == call.text:
+            entry.noted = ""
 
     def next_s(self, now_s: int) -> int | None:
         if len(self._asked) >= MOST_AT_ONCE:
@@ -89,77 +89,77 @@ class JobNotes:
             return now_s + 1
         return max(now_s + 1, self._later[0][0]) if self._later else None
 
-    def _plan(self, led: Led, now_s: int) -> None:
-        at_s = now_s if led.noted_s is None else led.noted_s + EVERY_S
+    def _plan(self, entry: JobEntry, now_s: int) -> None:
+        at_s = now_s if entry.noted_s is None else entry.noted_s + EVERY_S
         if at_s <= now_s:
-            self._let(led)
+            self._let(entry)
         else:
-            heappush(self._later, (at_s, led.key))
+            heappush(self._later, (at_s, entry.key))
 
-    def _let(self, led: Led) -> None:
-        if led.key not in self._due:
-            self._due[led.key] = None
-            self._turns.put(led.job.uid, led.key)
+    def _let(self, entry: JobEntry) -> None:
+        if entry.key not in self._due:
+            self._due[entry.key] = None
+            self._turns.put(entry.job.uid, entry.key)
 
 
-def note_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
+def note_of(entry: JobEntry, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
     """The line: how it stands, and from a bound on that it takes long."""
-    is_waiting = led.stage not in (Stage.STAGED, Stage.RUNNING) and not led.bound
-    led.is_overdue = is_waiting and now_s - led.since_s > longest_wait_s
-    is_asked = led.lookup_s is not None and now_s - led.lookup_s >= LOOKUP_S
-    if led.stage is Stage.RESOLVING and not (led.is_overdue or is_asked):
+    is_waiting = entry.stage not in (Stage.STAGED, Stage.RUNNING) and not entry.bound
+    entry.is_overdue = is_waiting and now_s - entry.since_s > longest_wait_s
+    is_asked = entry.lookup_s is not None and now_s - entry.lookup_s >= LOOKUP_S
+    if entry.stage is Stage.RESOLVING and not (entry.is_overdue or is_asked):
         # That is over in a moment.
         return ""
-    text = standing_of(led, nodes, longest_wait_s, now_s)
+    text = standing_of(entry, nodes, longest_wait_s, now_s)
     return f"outrider: {text}" if text else ""
 
 
-def standing_of(led: Led, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
+def standing_of(entry: JobEntry, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
     """How it stands with a job, in words for its user."""
-    text = _standing(led, nodes, now_s)
-    if text and led.is_overdue:
+    text = _standing(entry, nodes, now_s)
+    if text and entry.is_overdue:
         # How long exactly would be another line every minute.
         longest = _minutes(longest_wait_s)
-        text += f" (it has waited for longer than {longest}, and stays held: see outrider show {led.key})"
+        text += f" (it has waited for longer than {longest}, and stays held: see outrider show {entry.key})"
     return text
 
 
-def _standing(led: Led, nodes: tuple[str, ...], now_s: int) -> str:
-    name = "its image" if led.image is None else f"image {_base(led.image.uri)}"
-    if led.bound:
-        return f"is to run in reservation {led.bound}"
-    if led.stage is Stage.RESOLVING:
-        return f"{name} {_lookup_of(led)}"
-    if led.stage is Stage.REFUSED:
-        return f"it stays held: {led.words}"
-    if led.stage is Stage.WAITING:
-        return f"{name} waits: {led.trouble or led.words}"
-    if led.stage is Stage.STAGING:
-        words = led.words or led.trouble
+def _standing(entry: JobEntry, nodes: tuple[str, ...], now_s: int) -> str:
+    name = "its image" if entry.image is None else f"image {_base(entry.image.uri)}"
+    if entry.bound:
+        return f"is to run in reservation {entry.bound}"
+    if entry.stage is Stage.RESOLVING:
+        return f"{name} {_lookup_of(entry)}"
+    if entry.stage is Stage.REFUSED:
+        return f"it stays held: {entry.words}"
+    if entry.stage is Stage.WAITING:
+        return f"{name} waits: {entry.trouble or entry.words}"
+    if entry.stage is Stage.STAGING:
+        words = entry.words or entry.trouble
         trouble = f"; {words}" if words else ""
-        return f"{name} is on its way, ready about {_told_s(led, now_s)}{trouble}"
-    if led.stage is Stage.STAGED:
+        return f"{name} is on its way, ready about {_told_s(entry, now_s)}{trouble}"
+    if entry.stage is Stage.STAGED:
         return f"{name} is ready on {fold(nodes)}"
     return ""
 
 
-def _lookup_of(led: Led) -> str:
+def _lookup_of(entry: JobEntry) -> str:
     """Whom a look-up waits for. The same words as long as it does: they are no line a second."""
-    if not led.lookup:
+    if not entry.lookup:
         return "is looked up"
-    if led.lookup_s is None:
-        return f"is to be looked up at {led.lookup}, after those of other jobs of yours"
-    at = datetime.fromtimestamp(led.lookup_s).astimezone()
-    return f"is looked up: {led.lookup} was asked at {at:%H:%M:%S} and has not answered yet"
+    if entry.lookup_s is None:
+        return f"is to be looked up at {entry.lookup}, after those of other jobs of yours"
+    at = datetime.fromtimestamp(entry.lookup_s).astimezone()
+    return f"is looked up: {entry.lookup} was asked at {at:%H:%M:%S} and has not answered yet"
 
 
-def _told_s(led: Led, now_s: int) -> str:
+def _told_s(entry: JobEntry, now_s: int) -> str:
     """When an image is expected, as it was told before if that is near enough."""
-    ready_s = now_s if led.ready_s is None else led.ready_s
-    before_s = led.noted_ready_s
+    ready_s = now_s if entry.ready_s is None else entry.ready_s
+    before_s = entry.noted_ready_s
     bound_s = max(CHANGED_S, (ready_s - now_s) * CHANGED_PERCENT // 100)
     if before_s is None or abs(ready_s - before_s) > bound_s:
-        led.noted_ready_s = before_s = ready_s
+        entry.noted_ready_s = before_s = ready_s
     at = datetime.fromtimestamp(before_s).astimezone()
     return at.strftime("%H:%M") if before_s - now_s < DAY_S // 2 else at.strftime("%Y-%m-%d %H:%M")
 

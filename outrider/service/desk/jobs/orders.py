@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from outrider.service.desk.batch.job_effects import is_of_job, subject_of
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.owners import job_of_owner
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
@@ -22,9 +22,9 @@ IsCarrying = Callable[[str], bool]
 class JobOrders:
     """Effects for jobs, and the ends of their instances."""
 
-    def __init__(self, site: Site, staff: Staff, is_carrying: IsCarrying, log: Log) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders, is_carrying: IsCarrying, log: Log) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
         self._is_carrying = is_carrying
         self._log = log
         self._seen: frozenset[str] | None = None
@@ -64,7 +64,7 @@ class JobOrders:
             and job not in self._seen_before
         ]
         for owner in gone:
-            self._staff.release(report.node, owner, self._site.now_s)
+            self._node_orders.release(report.node, owner, self._site.now_s)
             self._log.info("instance of a job that is gone", node=report.node, owner=owner)
         return tuple(f"node {report.node} has an instance of {owner}, which is gone" for owner in gone)
 

@@ -20,8 +20,8 @@ from outrider.core.nodes.forecast import BusyForecast, Taken
 from outrider.core.nodes.timeline import FOREVER, mask_of
 from outrider.core.reservations.refusal import size
 from outrider.rms.base import RmsJob, Sight
-from outrider.service.desk.jobs.job import JobImage, Led, Stage
-from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
+from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.occupancy import Occupancy, packed
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log
@@ -37,12 +37,12 @@ BETTER_S = 60
 """Other nodes are worth a transfer if a job starts there earlier by more than this."""
 
 
-class Choosing:
+class JobPlacer:
     """Chooses for one job at a time, with all that was chosen before in mind."""
 
-    def __init__(self, site: Site, hauling: Hauling, log: Log) -> None:
+    def __init__(self, site: Site, best_effort: BestEffortTransfers, log: Log) -> None:
         self._site = site
-        self._hauling = hauling
+        self._best_effort = best_effort
         self._log = log
         self._occupancy = Occupancy(site)
         self._busy: BusyForecast | None = None
@@ -71,24 +71,24 @@ class Choosing:
         """Something may have changed: what there were no nodes for there may be nodes for now."""
         self._failures.clear()
 
-    def choose(self, led: Led) -> bool:
+    def choose(self, entry: JobEntry) -> bool:
         """Find nodes for a job, and have its image brought there. If there are none it says why."""
-        site, wish = self._site, self._wish(led)
+        site, wish = self._site, self._wish(entry)
         if isinstance(wish, str):
-            led.stage, led.words = Stage.WAITING, wish
+            entry.stage, entry.words = Stage.WAITING, wish
             return False
         anonymous = replace(wish, name="")
         way = self._failures.get(anonymous) or self._way(wish)
         if isinstance(way, NoPlacement):
             self._failures[anonymous] = way
-            led.stage, led.words = Stage.WAITING, way.message
+            entry.stage, entry.words = Stage.WAITING, way.message
             return False
         self._failures.clear()
-        led.stage, led.words = Stage.STAGING, ""
-        self._take(led, wish, way)
+        entry.stage, entry.words = Stage.STAGING, ""
+        self._take(entry, wish, way)
         self._log.info(
             "job is led",
-            job=led.key,
+            job=entry.key,
             node=",".join(site.book.timeline.nodes[node].name for node in way.nodes[:8]),
             image=wish.image.uri,
             transfers=len(way.missing),
@@ -96,23 +96,23 @@ class Choosing:
         )
         return True
 
-    def stand(self, led: Led, *, may_improve: bool) -> bool:
+    def stand(self, entry: JobEntry, *, may_improve: bool) -> bool:
         """Count a job that was led somewhere as being there, for those that are chosen for later.
 
         If it would start much earlier elsewhere and `may_improve`, its image is brought there, too.
         True if it was tried.
         """
-        busy, wish = self._busy, self._wish(led)
+        busy, wish = self._busy, self._wish(entry)
         if busy is None or isinstance(wish, str):
             return False
-        starts = self._starts(led, wish)
+        starts = self._starts(entry, wish)
         # When it starts on the nodes that it was led to; never, if too few of them can be used.
         here = starts[wish.nodes_wanted - 1][0] if len(starts) >= wish.nodes_wanted else FOREVER
-        led.start_s = here if here < FOREVER else None
+        entry.start_s = here if here < FOREVER else None
         if here == FOREVER:
             return False
         is_tried = may_improve and self._may_be_better(wish, here)
-        if is_tried and self._improve(led, wish, here):
+        if is_tried and self._improve(entry, wish, here):
             # Where it stands has been counted with its new nodes.
             return True
         self._stand_on(wish, [node for _, node in starts[: wish.nodes_wanted]], here)
@@ -132,89 +132,91 @@ class Choosing:
                 return True
         return False
 
-    def _improve(self, led: Led, wish: PlacementRequest, here_s: int) -> bool:
+    def _improve(self, entry: JobEntry, wish: PlacementRequest, here_s: int) -> bool:
         """Bring a waiting job's image to other nodes, too, if it would start there much earlier."""
         way = self._way(wish)
         if (
             isinstance(way, NoPlacement)
             or way.start_s + BETTER_S >= here_s
-            or not set(way.nodes) - set(led.copies)
+            or not set(way.nodes) - set(entry.copies)
         ):
             return False
-        if len(led.copies) + len(way.missing) > led.job.nodes_wanted + self._site.settings.most_copies:
+        if len(entry.copies) + len(way.missing) > entry.job.nodes_wanted + self._site.settings.most_copies:
             return False
-        self._take(led, wish, way)
-        self._log.info("job is led to other nodes, too", job=led.key, earlier_s=here_s - way.start_s)
+        self._take(entry, wish, way)
+        self._log.info("job is led to other nodes, too", job=entry.key, earlier_s=here_s - way.start_s)
         return True
 
-    def renew(self, led: Led) -> list[int]:
+    def renew(self, entry: JobEntry) -> list[int]:
         """Keep what a job waits with until it would be over; the nodes whose pools have no room for that."""
-        site, wish = self._site, self._wish(led)
+        site, wish = self._site, self._wish(entry)
         if isinstance(wish, str):
             return []
-        start_s = max(site.now_s, led.start_s or 0)
+        start_s = max(site.now_s, entry.start_s or 0)
         until_s = start_s + wish.limit_s + wish.grace_s
-        if until_s <= led.until_s:
+        if until_s <= entry.until_s:
             return []
         until_s += RENEW_S
         full = [
             node
-            for node, life in led.copies.items()
+            for node, life in entry.copies.items()
             if not can_keep(site.book, node, life, until_s, site.now_s)
         ]
-        led.until_s = until_s
-        for node, life in led.copies.items():
+        entry.until_s = until_s
+        for node, life in entry.copies.items():
             if node not in full:
-                site.book.pools.set_user(node, life, led.owner, until_s)
-                keep_copy(site.book, led.owner, node, until_s)
-                self._hauling.place(led, node, life)
+                site.book.pools.set_user(node, life, entry.owner, until_s)
+                keep_copy(site.book, entry.owner, node, until_s)
+                self._best_effort.place(entry, node, life)
         return full
 
-    def start(self, led: Led, job: RmsJob) -> None:
+    def start(self, entry: JobEntry, job: RmsJob) -> None:
         """A job runs: what it has is kept by its instances from now on, and counted until its limit."""
         site = self._site
         limit_s = UNLIMITED_S if job.limit_s is None else job.limit_s
         start_s = site.now_s if job.start_s is None else job.start_s
-        led.until_s = max(start_s + limit_s, site.now_s) + site.settings.grace_s
+        entry.until_s = max(start_s + limit_s, site.now_s) + site.settings.grace_s
         names = site.book.timeline.nodes
-        for node, life in list(led.copies.items()):
+        for node, life in list(entry.copies.items()):
             if names[node].name not in job.nodes:
-                self.drop(led, node)
+                self.drop(entry, node)
                 continue
-            drop_copy(site.book, led.owner, node)
-            self._hauling.part(led, node, is_stopped=False, after_s=CLAIM_S)
-            if led.owner in life.users:
-                site.book.pools.set_user(node, life, led.owner, led.until_s)
+            drop_copy(site.book, entry.owner, node)
+            self._best_effort.part(entry, node, is_stopped=False, after_s=CLAIM_S)
+            if entry.owner in life.users:
+                site.book.pools.set_user(node, life, entry.owner, entry.until_s)
 
-    def drop(self, led: Led, node: int) -> None:
+    def drop(self, entry: JobEntry, node: int) -> None:
         """A job does not count on a copy any more."""
-        life = led.copies.pop(node)
-        led.ready.discard(node)
-        cargo = self._hauling.lane.find(life.transfer)
-        is_unwanted = let_go(self._site.book, self._hauling.lane, led.owner, node, life, self._site.now_s)
-        self._hauling.part(led, node, is_stopped=is_unwanted)
+        life = entry.copies.pop(node)
+        entry.ready.discard(node)
+        cargo = self._best_effort.lane.find(life.transfer)
+        is_unwanted = let_go(
+            self._site.book, self._best_effort.lane, entry.owner, node, life, self._site.now_s
+        )
+        self._best_effort.part(entry, node, is_stopped=is_unwanted)
         if cargo is not None:
-            self._hauling.left(cargo)
+            self._best_effort.left(cargo)
 
-    def forget(self, led: Led) -> None:
+    def forget(self, entry: JobEntry) -> None:
         """A job is not led any more."""
-        self.drop_all(led)
-        self._wishes.pop(led.key, None)
+        self.drop_all(entry)
+        self._wishes.pop(entry.key, None)
 
-    def drop_all(self, led: Led) -> None:
-        for node in list(led.copies):
-            self.drop(led, node)
+    def drop_all(self, entry: JobEntry) -> None:
+        for node in list(entry.copies):
+            self.drop(entry, node)
 
-    def _take(self, led: Led, wish: PlacementRequest, way: JobPlacement) -> None:
+    def _take(self, entry: JobEntry, wish: PlacementRequest, way: JobPlacement) -> None:
         site = self._site
         # What it has already is kept as it is, and renewed with the rest.
-        way = replace(way, lives=tuple(each for each in way.lives if each[0] not in led.copies))
-        held = hold(site.book, self._hauling.lane, wish, way, site.now_s)
-        led.until_s = max(led.until_s, way.until_s)
-        led.ready_s, led.start_s = way.ready_s, way.start_s
-        led.copies |= held
+        way = replace(way, lives=tuple(each for each in way.lives if each[0] not in entry.copies))
+        held = hold(site.book, self._best_effort.lane, wish, way, site.now_s)
+        entry.until_s = max(entry.until_s, way.until_s)
+        entry.ready_s, entry.start_s = way.ready_s, way.start_s
+        entry.copies |= held
         for node, life in held.items():
-            self._hauling.join(led, node, life)
+            self._best_effort.join(entry, node, life)
         self._stand_on(wish, way.nodes[: wish.nodes_wanted], way.start_s)
 
     def _stand_on(self, wish: PlacementRequest, nodes: Sequence[int], start_s: int) -> None:
@@ -229,21 +231,21 @@ class Choosing:
             return NoPlacement(message="the batch system has not been seen yet")
         pools = site.book.pools
         full = mask_of(
-            self._hauling.claims.full(
+            self._best_effort.claims.full(
                 wish.user, wish.image.key, wish.image.size_bytes, pools.pools, site.now_s
             ),
             len(pools.pools),
         )
         eligible = wish.eligible & ~(full & ~pools.mask_with(wish.image.key))
         if (eligible & site.book.available).bit_count() < wish.nodes_wanted and eligible != wish.eligible:
-            self._hauling.claims.refuse(wish.user)
+            self._best_effort.claims.refuse(wish.user)
             return NoPlacement(message=self._bound(wish))
         wish = replace(wish, eligible=eligible)
         self.searches += 1
         return place_job(
             site.book,
-            self._hauling.lane,
-            self._hauling.slots(),
+            self._best_effort.lane,
+            self._best_effort.slots(),
             self._busy,
             wish,
             site.now_s,
@@ -251,7 +253,7 @@ class Choosing:
         )
 
     def _bound(self, wish: PlacementRequest) -> str:
-        held = size(self._hauling.claims.held_by(wish.user))
+        held = size(self._best_effort.claims.held_by(wish.user))
         share = self._site.settings.user_share_percent
         return (
             f"its user's other jobs that wait keep {held} of images on the nodes, and one user may keep "
@@ -259,12 +261,12 @@ class Choosing:
             "started or are cancelled"
         )
 
-    def _starts(self, led: Led, wish: PlacementRequest) -> list[tuple[int, int]]:
+    def _starts(self, entry: JobEntry, wish: PlacementRequest) -> list[tuple[int, int]]:
         """When a job could start on each of the nodes that it was led to and that can be used, in order."""
         available = self._site.book.available
         return sorted(
             (self._free_s(wish, node, life.ready_s), node)
-            for node, life in led.copies.items()
+            for node, life in entry.copies.items()
             if available >> node & 1
         )
 
@@ -285,22 +287,22 @@ class Choosing:
             self._masks[id(names)] = found
         return found[1]
 
-    def _wish(self, led: Led) -> PlacementRequest | str:
+    def _wish(self, entry: JobEntry) -> PlacementRequest | str:
         """What the core is asked; in words why it need not be. The same as long as nothing has changed."""
-        job, image = led.job, led.image
+        job, image = entry.job, entry.image
         assert image is not None
-        if led.bad:
-            return self._make_wish(led, job, image)
-        copiers = self._hauling.copiers(image.format)
-        known = self._wishes.get(led.key)
+        if entry.bad:
+            return self._make_wish(entry, job, image)
+        copiers = self._best_effort.copiers(image.format)
+        known = self._wishes.get(entry.key)
         if known is not None and known[0] is job and known[1] is image and known[2] is copiers:
             return known[3]
-        wish = self._make_wish(led, job, image)
+        wish = self._make_wish(entry, job, image)
         if not isinstance(wish, str):
-            self._wishes[led.key] = job, image, copiers, wish
+            self._wishes[entry.key] = job, image, copiers, wish
         return wish
 
-    def _make_wish(self, led: Led, job: RmsJob, image: JobImage) -> PlacementRequest | str:
+    def _make_wish(self, entry: JobEntry, job: RmsJob, image: JobImage) -> PlacementRequest | str:
         site = self._site
         timeline = site.book.timeline
         need = packed(site, job.resources)
@@ -309,12 +311,12 @@ class Choosing:
         eligible = timeline.everyone
         if job.eligible:
             eligible = self._mask(job.eligible)
-        for node, until_s in led.bad.items():
+        for node, until_s in entry.bad.items():
             if until_s > site.now_s:
                 eligible &= ~(1 << node)
         most = max(job.nodes_wanted, site.settings.most_copies)
         return PlacementRequest(
-            name=led.owner,
+            name=entry.owner,
             image=image.image,
             nodes_wanted=job.nodes_wanted,
             copies=max(job.nodes_wanted, min(job.tasks * job.nodes_wanted, most)),
@@ -324,5 +326,5 @@ class Choosing:
             grace_s=site.settings.grace_s,
             eligible=eligible,
             user=job.uid,
-            copying=self._mask(self._hauling.copiers(image.format)),
+            copying=self._mask(self._best_effort.copiers(image.format)),
         )

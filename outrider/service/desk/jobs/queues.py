@@ -7,8 +7,8 @@ others are answered; what is still to be done stands here.
 from __future__ import annotations
 
 from outrider.rms.base import JobState
-from outrider.service.desk.jobs.job import Led, Stage
-from outrider.service.desk.jobs.placement import Choosing
+from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.user_turns import Rota
@@ -17,15 +17,15 @@ from outrider.service.meter import Log
 WAITING = (JobState.HELD, JobState.PENDING)
 
 
-class LedJobs:
+class JobQueues:
     """Jobs by their keys, and those that wait to be dealt with, users by turns."""
 
-    def __init__(self, site: Site, agenda: Agenda, choosing: Choosing, log: Log) -> None:
+    def __init__(self, site: Site, agenda: Agenda, placer: JobPlacer, log: Log) -> None:
         self._site = site
         self._log = log
         self._agenda = agenda
-        self._choosing = choosing
-        self.led: dict[str, Led] = {}
+        self._placer = placer
+        self.entries: dict[str, JobEntry] = {}
         self.to_read = Rota()
         """Those whose metadata has not been read."""
         self.to_choose = Rota()
@@ -37,57 +37,57 @@ class LedJobs:
     def is_busy(self) -> bool:
         return bool(self.to_read or self.to_choose or self.touched)
 
-    def take(self, queue: Rota, most: int) -> list[Led]:
+    def take(self, queue: Rota, most: int) -> list[JobEntry]:
         """The next of a queue, as far as they are still led."""
         keys = [queue.take() for _ in range(min(most, len(queue)))]
-        return [self.led[key] for key in keys if key in self.led]
+        return [self.entries[key] for key in keys if key in self.entries]
 
-    def touch(self, led: Led) -> None:
-        self.touched.add(led.key, led.job.uid)
+    def touch(self, entry: JobEntry) -> None:
+        self.touched.add(entry.key, entry.job.uid)
 
-    def forget(self, led: Led) -> None:
-        self._choosing.forget(led)
+    def forget(self, entry: JobEntry) -> None:
+        self._placer.forget(entry)
         for queue in (self.to_read, self.to_choose, self.touched):
-            queue.discard(led.key)
-        del self.led[led.key]
+            queue.discard(entry.key)
+        del self.entries[entry.key]
 
-    def wait_for_nodes(self, led: Led) -> None:
-        led.stage = Stage.WAITING
-        self.to_choose.add(led.key, led.job.uid)
+    def wait_for_nodes(self, entry: JobEntry) -> None:
+        entry.stage = Stage.WAITING
+        self.to_choose.add(entry.key, entry.job.uid)
 
-    def mend(self, led: Led) -> None:
+    def mend(self, entry: JobEntry) -> None:
         """Too few copies are left, or on their way: choose anew, with what there is."""
-        self.touch(led)
-        usable = self.usable(set(led.copies))
-        if len(usable) < led.job.nodes_wanted and led.stage in (Stage.STAGING, Stage.STAGED):
-            self._choosing.drop_all(led)
-            self.wait_for_nodes(led)
+        self.touch(entry)
+        usable = self.usable(set(entry.copies))
+        if len(usable) < entry.job.nodes_wanted and entry.stage in (Stage.STAGING, Stage.STAGED):
+            self._placer.drop_all(entry)
+            self.wait_for_nodes(entry)
 
-    def refuse(self, led: Led, words: str, after_s: int) -> None:
+    def refuse(self, entry: JobEntry, words: str, after_s: int) -> None:
         """Its user has to do something; or it is right when it is tried again."""
-        if led.words != words:
-            self.note_refusal(led, words)
-        led.stage, led.words, led.trouble = Stage.REFUSED, words, ""
-        self.retry(led, after_s)
+        if entry.words != words:
+            self.note_refusal(entry, words)
+        entry.stage, entry.words, entry.trouble = Stage.REFUSED, words, ""
+        self.retry(entry, after_s)
 
-    def retry(self, led: Led, after_s: int) -> None:
-        led.retry_s = self._site.now_s + after_s
-        self._agenda.add(led.retry_s, Topic.JOB, led.key)
+    def retry(self, entry: JobEntry, after_s: int) -> None:
+        entry.retry_s = self._site.now_s + after_s
+        self._agenda.add(entry.retry_s, Topic.JOB, entry.key)
 
-    def look_again(self, led: Led, after_s: int) -> None:
+    def look_again(self, entry: JobEntry, after_s: int) -> None:
         """Let something be said of a job then, if it still is as it is."""
-        self._agenda.add(self._site.now_s + after_s, Topic.JOB, led.key)
+        self._agenda.add(self._site.now_s + after_s, Topic.JOB, entry.key)
 
-    def note(self, led: Led, outcome: str, reason: str) -> None:
-        self._site.note("lead", f"job {led.key}", outcome, reason, uid=led.job.uid)
+    def note(self, entry: JobEntry, outcome: str, reason: str) -> None:
+        self._site.note("lead", f"job {entry.key}", outcome, reason, uid=entry.job.uid)
 
-    def note_refusal(self, led: Led, words: str) -> None:
+    def note_refusal(self, entry: JobEntry, words: str) -> None:
         """Write down that a job is refused, where that is found when the job is gone, and in the log: as of
         refused requests, so many of one user in an hour."""
-        site, job = self._site, led.job
-        site.note_refusal("lead", f"job {led.key}", "refused", words, uid=job.uid)
+        site, job = self._site, entry.job
+        site.note_refusal("lead", f"job {entry.key}", "refused", words, uid=job.uid)
         say = self._log.debug if site.refusals.is_full(job.uid) else self._log.info
-        say("job is refused", job=led.key, user=job.user, words=words)
+        say("job is refused", job=entry.key, user=job.user, words=words)
 
     def usable(self, nodes: set[int]) -> set[int]:
         available = self._site.book.available

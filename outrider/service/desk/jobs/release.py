@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from outrider.rms.base import JobState
 from outrider.service.desk.batch.job_effects import TicketFields, hold_effect, release_effect
-from outrider.service.desk.jobs.job import Led, Stage
+from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.notes import JobNotes, note_of
 from outrider.service.desk.jobs.orders import JobOrders
-from outrider.service.desk.jobs.queues import WAITING, LedJobs
-from outrider.service.desk.jobs.transfers import Hauling
+from outrider.service.desk.jobs.queues import WAITING, JobQueues
+from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
 
@@ -25,14 +25,14 @@ TICKET_S = 30 * 86_400
 SETTLED_AT_ONCE = 100
 
 
-class Settling:
+class JobRelease:
     """What is to be done about jobs of which something has changed."""
 
     def __init__(
         self,
         site: Site,
-        jobs: LedJobs,
-        hauling: Hauling,
+        jobs: JobQueues,
+        best_effort: BestEffortTransfers,
         orders: JobOrders,
         notes: JobNotes,
         log: Log,
@@ -40,7 +40,7 @@ class Settling:
     ) -> None:
         self._site = site
         self._jobs = jobs
-        self._hauling = hauling
+        self._best_effort = best_effort
         self._orders = orders
         self._notes = notes
         self._log = log
@@ -51,102 +51,102 @@ class Settling:
         touched = self._jobs.take(self._jobs.touched, SETTLED_AT_ONCE)
         if not touched:
             return
-        ends = self._hauling.lane.ends(self._hauling.slots(), self._site.now_s)
-        for led in touched:
-            self._settle(led)
-            self._expect(led, ends)
-            self._tell(led)
+        ends = self._best_effort.lane.ends(self._best_effort.slots(), self._site.now_s)
+        for entry in touched:
+            self._settle(entry)
+            self._expect(entry, ends)
+            self._tell(entry)
 
-    def _settle(self, led: Led) -> None:
+    def _settle(self, entry: JobEntry) -> None:
         """Hold or release a job, as its image is where it may start, or is not."""
-        if led.stage is Stage.RUNNING or led.job.state not in WAITING or led.bound:
+        if entry.stage is Stage.RUNNING or entry.job.state not in WAITING or entry.bound:
             return
-        usable = self._jobs.usable(led.ready)
-        if len(usable) >= led.job.nodes_wanted:
-            if led.released is None and self._are_others_asked(led, usable):
+        usable = self._jobs.usable(entry.ready)
+        if len(usable) >= entry.job.nodes_wanted:
+            if entry.released is None and self._are_others_asked(entry, usable):
                 return
-            if led.stage is Stage.STAGING:
-                self._staged(led)
-            self._release(led, self._jobs.names(usable))
-        elif led.job.state is JobState.PENDING or led.released is not None:
-            if led.stage is Stage.STAGED:
-                led.stage = Stage.STAGING
-            self._hold(led)
+            if entry.stage is Stage.STAGING:
+                self._staged(entry)
+            self._release(entry, self._jobs.names(usable))
+        elif entry.job.state is JobState.PENDING or entry.released is not None:
+            if entry.stage is Stage.STAGED:
+                entry.stage = Stage.STAGING
+            self._hold(entry)
 
-    def _are_others_asked(self, led: Led, usable: set[int]) -> bool:
+    def _are_others_asked(self, entry: JobEntry, usable: set[int]) -> bool:
         """Whether other nodes that have its image are about to say so."""
-        others = {node for node, life in led.copies.items() if life.transfer is None}
+        others = {node for node, life in entry.copies.items() if life.transfer is None}
         if self._jobs.usable(others) <= usable:
-            led.enough_s = None
+            entry.enough_s = None
             return False
-        if led.enough_s is None:
-            led.enough_s = self._site.now_s
-            self._jobs.look_again(led, ANSWER_S)
-        return self._site.now_s < led.enough_s + ANSWER_S
+        if entry.enough_s is None:
+            entry.enough_s = self._site.now_s
+            self._jobs.look_again(entry, ANSWER_S)
+        return self._site.now_s < entry.enough_s + ANSWER_S
 
-    def _staged(self, led: Led) -> None:
-        led.stage, led.words, led.trouble, led.ready_s = Stage.STAGED, "", "", self._site.now_s
-        waited_s = self._site.now_s - led.since_s
+    def _staged(self, entry: JobEntry) -> None:
+        entry.stage, entry.words, entry.trouble, entry.ready_s = Stage.STAGED, "", "", self._site.now_s
+        waited_s = self._site.now_s - entry.since_s
         self._meter.count("outrider_jobs_staged_total")
         self._meter.observe("outrider_job_wait_seconds", waited_s)
         words = f"its image is where it may start, {waited_s} s after it was submitted"
-        self._jobs.note(led, "staged", words)
-        self._log.info("job is staged", job=led.key, seconds=waited_s)
+        self._jobs.note(entry, "staged", words)
+        self._log.info("job is staged", job=entry.key, seconds=waited_s)
 
-    def _release(self, led: Led, nodes: tuple[str, ...]) -> None:
-        if led.released is not None and led.looks == 0 and set(nodes) > set(led.released):
+    def _release(self, entry: JobEntry, nodes: tuple[str, ...]) -> None:
+        if entry.released is not None and entry.looks == 0 and set(nodes) > set(entry.released):
             # More and more nodes have it: that can be said once for all of them.
             return
-        is_seen = led.job.state is JobState.PENDING
-        is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen and self._is_over(led))
-        if led.released == nodes and (not is_due or led.is_left_to_others):
+        is_seen = entry.job.state is JobState.PENDING
+        is_due = not entry.is_ordered or (entry.looks >= ORDER_LOOKS and not is_seen and self._is_over(entry))
+        if entry.released == nodes and (not is_due or entry.is_left_to_others):
             return
-        led.is_left_to_others, led.enough_s = False, None
-        led.released, led.is_ordered, led.looks, led.grace_s = nodes, True, 0, 0
-        assert led.image is not None
+        entry.is_left_to_others, entry.enough_s = False, None
+        entry.released, entry.is_ordered, entry.looks, entry.grace_s = nodes, True, 0, 0
+        assert entry.image is not None
         ticket = TicketFields(
-            job="-" if led.is_array else led.key,
-            uid=led.job.uid,
-            digest=led.image.digest,
+            job="-" if entry.is_array else entry.key,
+            uid=entry.job.uid,
+            digest=entry.image.digest,
             expires_s=self._site.now_s + TICKET_S,
         )
-        self._orders.order(release_effect(led.key, nodes, ticket, self._site.now_s))
-        self._log.info("job is released", job=led.key, node=",".join(nodes[:8]))
+        self._orders.order(release_effect(entry.key, nodes, ticket, self._site.now_s))
+        self._log.info("job is released", job=entry.key, node=",".join(nodes[:8]))
 
-    def _hold(self, led: Led) -> None:
-        if led.grace_s > self._site.now_s:
+    def _hold(self, entry: JobEntry) -> None:
+        if entry.grace_s > self._site.now_s:
             return
-        is_seen = led.job.state is not JobState.PENDING
-        is_due = not led.is_ordered or (led.looks >= ORDER_LOOKS and not is_seen and self._is_over(led))
-        if led.released is None and not is_due:
+        is_seen = entry.job.state is not JobState.PENDING
+        is_due = not entry.is_ordered or (entry.looks >= ORDER_LOOKS and not is_seen and self._is_over(entry))
+        if entry.released is None and not is_due:
             return
-        led.released, led.is_ordered, led.looks = None, True, 0
-        self._orders.order(hold_effect(led.key, "its image is not on its nodes yet", self._site.now_s))
-        self._log.info("job is held", job=led.key)
+        entry.released, entry.is_ordered, entry.looks = None, True, 0
+        self._orders.order(hold_effect(entry.key, "its image is not on its nodes yet", self._site.now_s))
+        self._log.info("job is held", job=entry.key)
 
-    def _is_over(self, led: Led) -> bool:
+    def _is_over(self, entry: JobEntry) -> bool:
         """Whether nothing waits any more for its turn to be asked of the batch system for a job: of a burst
         many do, while looks show what came of the first."""
-        return not self._orders.waits(led.key)
+        return not self._orders.waits(entry.key)
 
-    def _expect(self, led: Led, ends: dict[int, int]) -> None:
+    def _expect(self, entry: JobEntry, ends: dict[int, int]) -> None:
         """When a job's image is expected on enough nodes."""
-        if led.stage is not Stage.STAGING:
+        if entry.stage is not Stage.STAGING:
             return
         now_s = self._site.now_s
         instants = sorted(
             now_s
-            if node in led.ready or life.transfer is None
+            if node in entry.ready or life.transfer is None
             else max(now_s, ends.get(life.transfer, life.ready_s))
-            for node, life in led.copies.items()
+            for node, life in entry.copies.items()
         )
-        if len(instants) >= led.job.nodes_wanted:
-            led.ready_s = instants[led.job.nodes_wanted - 1]
+        if len(instants) >= entry.job.nodes_wanted:
+            entry.ready_s = instants[entry.job.nodes_wanted - 1]
 
-    def _tell(self, led: Led) -> None:
+    def _tell(self, entry: JobEntry) -> None:
         now_s = self._site.now_s
-        was_overdue = led.is_overdue
-        text = note_of(led, self._jobs.names(led.ready), self._site.settings.longest_wait_s, now_s)
-        if led.is_overdue and not was_overdue:
-            self._jobs.note(led, "overdue", text)
-        self._notes.consider(led, text, now_s)
+        was_overdue = entry.is_overdue
+        text = note_of(entry, self._jobs.names(entry.ready), self._site.settings.longest_wait_s, now_s)
+        if entry.is_overdue and not was_overdue:
+            self._jobs.note(entry, "overdue", text)
+        self._notes.consider(entry, text, now_s)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from outrider.service.desk.jobs.job import Led, Stage
-from outrider.service.desk.jobs.placement import Choosing
-from outrider.service.desk.jobs.queues import WAITING, LedJobs
+from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.placement import JobPlacer
+from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.state.site import Site
 
 REVIEWED_AT_ONCE = 50
@@ -22,13 +22,13 @@ IMPROVED_PER_S = 20
 is each one's turn every few minutes."""
 
 
-class Reviewing:
+class JobReview:
     """One review after the other."""
 
-    def __init__(self, site: Site, jobs: LedJobs, choosing: Choosing) -> None:
+    def __init__(self, site: Site, jobs: JobQueues, placer: JobPlacer) -> None:
         self._site = site
         self._jobs = jobs
-        self._choosing = choosing
+        self._placer = placer
         self._left: deque[str] = deque()
         self._is_wanted = False
 
@@ -44,29 +44,29 @@ class Reviewing:
         """Review the next few."""
         if not self._left and self._is_wanted:
             self._is_wanted = False
-            self._choosing.begin()
-            self._left.extend(self._jobs.led)
+            self._placer.begin()
+            self._left.extend(self._jobs.entries)
         improved = 0
         for _ in range(min(REVIEWED_AT_ONCE, len(self._left))):
-            led = self._jobs.led.get(self._left.popleft())
-            if led is not None:
-                improved += self._review(led, may_improve=improved < MOST_IMPROVED)
+            entry = self._jobs.entries.get(self._left.popleft())
+            if entry is not None:
+                improved += self._review(entry, may_improve=improved < MOST_IMPROVED)
 
-    def _review(self, led: Led, *, may_improve: bool) -> bool:
+    def _review(self, entry: JobEntry, *, may_improve: bool) -> bool:
         """True if a better place was looked for."""
-        self._jobs.touch(led)
-        if led.stage is Stage.WAITING:
-            self._jobs.to_choose.add(led.key, led.job.uid)
-        if led.stage not in (Stage.STAGING, Stage.STAGED):
+        self._jobs.touch(entry)
+        if entry.stage is Stage.WAITING:
+            self._jobs.to_choose.add(entry.key, entry.job.uid)
+        if entry.stage not in (Stage.STAGING, Stage.STAGED):
             return False
-        for node in self._choosing.renew(led):
-            self._choosing.drop(led, node)
-        self._jobs.mend(led)
-        if led.job.state not in WAITING:
+        for node in self._placer.renew(entry):
+            self._placer.drop(entry, node)
+        self._jobs.mend(entry)
+        if entry.job.state not in WAITING:
             # It is where it was led to.
             return False
         now_s = self._site.now_s
-        is_tried = self._choosing.stand(led, may_improve=may_improve and now_s >= led.improve_s)
+        is_tried = self._placer.stand(entry, may_improve=may_improve and now_s >= entry.improve_s)
         if is_tried:
-            led.improve_s = now_s + len(self._jobs.led) // IMPROVED_PER_S
+            entry.improve_s = now_s + len(self._jobs.entries) // IMPROVED_PER_S
         return is_tried

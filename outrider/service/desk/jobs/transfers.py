@@ -14,12 +14,12 @@ from outrider.core.links.best_effort import BestEffortLink, BestEffortTransfer, 
 from outrider.core.model import TransferClass
 from outrider.service.desk.events import EventRouter, TransferBegun
 from outrider.service.desk.jobs.claims import Claims
-from outrider.service.desk.jobs.job import Led
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
-from outrider.service.desk.reservations.transfers import Carriage
-from outrider.service.desk.state.link_use import Gauge
+from outrider.service.desk.reservations.transfers import DeadlineTransfers
+from outrider.service.desk.state.link_use import LinkUse
 from outrider.service.desk.state.site import Site
 from outrider.service.meter import Log, Meter
 
@@ -48,16 +48,22 @@ class _Turn:
     charged_bytes: int = 0
 
 
-class Hauling:
+class BestEffortTransfers:
     """The lane and the nodes that it brings images to."""
 
     def __init__(
-        self, site: Site, staff: Staff, carriage: Carriage, events: EventRouter, log: Log, meter: Meter
+        self,
+        site: Site,
+        node_orders: NodeOrders,
+        deadlines: DeadlineTransfers,
+        events: EventRouter,
+        log: Log,
+        meter: Meter,
     ) -> None:
         settings = site.settings
         self._site = site
-        self._staff = staff
-        self._carriage = carriage
+        self._node_orders = node_orders
+        self._deadlines = deadlines
         self._log = log
         self._meter = meter
         self.lane = BestEffortLink(
@@ -66,12 +72,12 @@ class Hauling:
             is_relay=settings.shipping == "relay",
         )
         self.claims = Claims(settings.user_share_percent)
-        self._users: dict[tuple[int, int], dict[str, Led]] = {}
+        self._users: dict[tuple[int, int], dict[str, JobEntry]] = {}
         """By transfer and node, the jobs that wait for a copy."""
         self._rates: dict[int, int] = {}
         self._moved: dict[int, tuple[int, int]] = {}
         """By transfer, the bytes that were left, and when that last changed."""
-        self._gauges: dict[int, Gauge] = {}
+        self._gauges: dict[int, LinkUse] = {}
         self._turn = _Turn(since_s=0, left_bytes=0)
         events.subscribe(TransferBegun, self._deadline_begun)
 
@@ -87,58 +93,58 @@ class Hauling:
         """What users' jobs that wait have claimed of the pools."""
         return self.claims.shares(self._site.book.pools.pools)
 
-    def join(self, led: Led, node: int, life: Life) -> None:
+    def join(self, entry: JobEntry, node: int, life: Life) -> None:
         """A job counts on a copy: there, on its way, or to be brought."""
-        if led.image is not None:
-            self.claims.add(led.key, led.job.uid, node, led.image.digest, led.image.size_bytes)
+        if entry.image is not None:
+            self.claims.add(entry.key, entry.job.uid, node, entry.image.digest, entry.image.size_bytes)
         if life.transfer is not None:
-            led.via[node] = life.transfer
+            entry.via[node] = life.transfer
             users = self._users.setdefault((life.transfer, node), {})
             cargo = self.lane.find(life.transfer)
-            if cargo is not None and led.key not in users:
-                self.lane.join(cargo, led.job.uid)
-            users[led.key] = led
-        self.place(led, node, life)
+            if cargo is not None and entry.key not in users:
+                self.lane.join(cargo, entry.job.uid)
+            users[entry.key] = entry
+        self.place(entry, node, life)
 
-    def part(self, led: Led, node: int, *, is_stopped: bool, after_s: int = 0) -> None:
+    def part(self, entry: JobEntry, node: int, *, is_stopped: bool, after_s: int = 0) -> None:
         """A job does not count on a copy any more."""
-        self.claims.drop(led.key, node)
-        number = led.via.pop(node, None)
+        self.claims.drop(entry.key, node)
+        number = entry.via.pop(node, None)
         if number is not None:
-            self._drop_user(number, node, led)
+            self._drop_user(number, node, entry)
         name, now_s = self._name(node), self._site.now_s
-        self._staff.drop(name, led.owner, now_s, is_stopped=is_stopped, after_s=after_s)
+        self._node_orders.drop(name, entry.owner, now_s, is_stopped=is_stopped, after_s=after_s)
 
     def copiers(self, image_format: str) -> tuple[str, ...]:
         """The nodes on which jobs get full copies of such images; the same list until it changes."""
-        return self._staff.copiers.of(image_format, self._staff.members)
+        return self._node_orders.copiers.of(image_format, self._node_orders.statuses)
 
-    def place(self, led: Led, node: int, life: Life) -> None:
+    def place(self, entry: JobEntry, node: int, life: Life) -> None:
         """Let a node know what a job needs of it, unless its transfer has not begun."""
-        image, number = led.image, life.transfer
+        image, number = entry.image, life.transfer
         assert image is not None
         cargo = self.lane.find(number)
         if cargo is not None and cargo.begun_s is None:
             return
         if number is not None and _has_deadline(number) and number not in self._site.moving:
             return
-        member = self._staff.members.get(self._name(node))
-        before = None if member is None else member.needs.get(led.owner)
+        status = self._node_orders.statuses.get(self._name(node))
+        before = None if status is None else status.needs.get(entry.owner)
         if before is not None and before.digest == image.digest:
             is_same = before.transfer == number or number is None
-            if is_same and before.until_s == led.until_s:
+            if is_same and before.until_s == entry.until_s:
                 return
             number = before.transfer if number is None else number
-        self._staff.need(
+        self._node_orders.need(
             self._name(node),
             Need(
-                owner=led.owner,
+                owner=entry.owner,
                 digest=image.digest,
                 uri=image.uri,
                 size_bytes=image.size_bytes,
                 format=image.format,
                 readers=image.readers,
-                until_s=led.until_s,
+                until_s=entry.until_s,
                 transfer=number,
                 rate_bytes_per_s=None if cargo is None else self._rate(cargo),
                 # Before it is released: where it starts, and when, is up to the batch system then.
@@ -151,15 +157,15 @@ class Hauling:
     def _deadline_begun(self, begun: TransferBegun) -> None:
         """A transfer with a deadline has begun: jobs that count on it say so to its nodes."""
         for (transfer, node), users in list(self._users.items()):
-            for led in list(users.values()) if transfer == begun.number else ():
-                if node in led.copies:
-                    self.place(led, node, led.copies[node])
+            for entry in list(users.values()) if transfer == begun.number else ():
+                if node in entry.copies:
+                    self.place(entry, node, entry.copies[node])
 
-    def arrived(self, led: Led, node: int) -> list[Led]:
+    def arrived(self, entry: JobEntry, node: int) -> list[JobEntry]:
         """A job's image is on a node: for all who waited for the same transfer there, too."""
-        life, number = led.copies[node], led.via.get(node)
+        life, number = entry.copies[node], entry.via.get(node)
         if number is None:
-            return [led]
+            return [entry]
         users = list(self._users.pop((number, node), {}).values())
         for each in users:
             each.via.pop(node, None)
@@ -178,11 +184,11 @@ class Hauling:
                 self._meter.count("outrider_best_effort_copies_total")
                 if self.lane.find(number) is None:
                     self._ended(cargo)
-        return users if led in users else [*users, led]
+        return users if entry in users else [*users, entry]
 
-    def moved(self, led: Led, node: int) -> None:
+    def moved(self, entry: JobEntry, node: int) -> None:
         """Bytes have arrived, or have not."""
-        life = led.copies.get(node)
+        life = entry.copies.get(node)
         cargo = None if life is None else self.lane.find(life.transfer)
         if cargo is None or cargo.begun_s is None:
             return
@@ -195,14 +201,14 @@ class Hauling:
         there_bytes += cargo.image.size_bytes * len(cargo.arrived)
         self._gauges[cargo.number].note(self._site.now_s, there_bytes)
 
-    def is_quiet(self, led: Led, node: int) -> bool:
+    def is_quiet(self, entry: JobEntry, node: int) -> bool:
         """Whether nothing has come for a while of what a node waits for."""
-        found = self._moved.get(led.via.get(node, 0))
+        found = self._moved.get(entry.via.get(node, 0))
         return found is not None and self._site.now_s - found[1] >= QUIET_S
 
-    def failed(self, led: Led, node: int) -> None:
+    def failed(self, entry: JobEntry, node: int) -> None:
         """Nothing comes to a node for now: others that wait have the link, if nothing comes to any."""
-        life = led.copies.get(node)
+        life = entry.copies.get(node)
         cargo = None if life is None else self.lane.find(life.transfer)
         if cargo is not None and cargo is self.lane.running and not self._is_coming(cargo):
             self._moved[cargo.number] = (cargo.left_bytes, self._site.now_s - STUCK_S)
@@ -238,7 +244,7 @@ class Hauling:
             return
         self._moved[cargo.number] = (cargo.left_bytes, site.now_s)
         self._rates[cargo.number] = self._rate(cargo)
-        self._gauges[cargo.number] = Gauge(self._rate(cargo))
+        self._gauges[cargo.number] = LinkUse(self._rate(cargo))
         self._log.info(
             "best-effort transfer begins",
             transfer=cargo.number,
@@ -247,8 +253,8 @@ class Hauling:
             bytes=cargo.image.size_bytes,
         )
         for node in cargo.nodes:
-            for led in list(self._users.get((cargo.number, node), {}).values()):
-                self.place(led, node, led.copies[node])
+            for entry in list(self._users.get((cargo.number, node), {}).values()):
+                self.place(entry, node, entry.copies[node])
 
     def _charge(self) -> None:
         """What runs has had its rate for so long, whether it came or not; or more, if more came."""
@@ -285,12 +291,12 @@ class Hauling:
             seconds = self._site.now_s - cargo.begun_s
             self._log.info("best-effort transfer ended", transfer=cargo.number, seconds=seconds)
 
-    def _drop_user(self, number: int, node: int, led: Led) -> None:
+    def _drop_user(self, number: int, node: int, entry: JobEntry) -> None:
         users = self._users.get((number, node))
         cargo = self.lane.find(number)
         if users is not None:
-            if users.pop(led.key, None) is not None and cargo is not None:
-                self.lane.part(cargo, led.job.uid)
+            if users.pop(entry.key, None) is not None and cargo is not None:
+                self.lane.part(cargo, entry.job.uid)
             if users:
                 return
             del self._users[number, node]
@@ -309,7 +315,7 @@ class Hauling:
 
     def _is_taken(self) -> bool:
         """Whether transfers with deadlines have the link, and take more than next to nothing of it."""
-        return any(not self._carriage.is_idle(each) for each in self._site.moving.values())
+        return any(not self._deadlines.is_idle(each) for each in self._site.moving.values())
 
     def _rate(self, cargo: BestEffortTransfer) -> int:
         lane = self.lane
@@ -336,7 +342,7 @@ class Hauling:
         self._moved[cargo.number] = (left, self._site.now_s)
         self._gauges[cargo.number].allow(rate)
         for node in cargo.left:
-            self._staff.set_rate(self._name(node), cargo.number, rate, self._site.now_s)
+            self._node_orders.set_rate(self._name(node), cargo.number, rate, self._site.now_s)
 
     def _is_stuck(self, cargo: BestEffortTransfer) -> bool:
         """Whether next to nothing comes of what it may take."""
@@ -346,13 +352,13 @@ class Hauling:
         return self._gauges[cargo.number].is_idle or is_unheard
 
     def _arrived_bytes(self, cargo: BestEffortTransfer, node: int) -> int:
-        member = self._staff.members.get(self._name(node))
-        return 0 if member is None else member.arrived_bytes(cargo.number)
+        status = self._node_orders.statuses.get(self._name(node))
+        return 0 if status is None else status.arrived_bytes(cargo.number)
 
     def _is_coming(self, cargo: BestEffortTransfer) -> bool:
         """Whether any bytes of a transfer arrive anywhere."""
-        members = [self._staff.members.get(self._name(node)) for node in cargo.left]
-        return any(need.rate for each in members if each is not None for need in each.needs_of(cargo.number))
+        statuses = [self._node_orders.statuses.get(self._name(node)) for node in cargo.left]
+        return any(need.rate for each in statuses if each is not None for need in each.needs_of(cargo.number))
 
     def _name(self, node: int) -> str:
         return self._site.book.timeline.nodes[node].name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from outrider.service.desk.nodes.events import Copied, News, Uncopied
-from outrider.service.desk.nodes.state import Member, Need
+from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.ports import COPYING, Copy, NodeRoom, OrderResult
 
 LOOK_S = 2
@@ -30,18 +30,18 @@ class Copiers:
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, ...]] = {}
 
-    def heard(self, member: Member, room: NodeRoom | None) -> None:
+    def heard(self, status: NodeStatus, room: NodeRoom | None) -> None:
         """A node has spoken, which is about to be noted."""
-        before = () if member.room is None else member.room.copied_formats
+        before = () if status.room is None else status.room.copied_formats
         if room is not None and room.copied_formats != before:
             self._known.clear()
 
-    def of(self, image_format: str, members: Mapping[str, Member]) -> tuple[str, ...]:
+    def of(self, image_format: str, statuses: Mapping[str, NodeStatus]) -> tuple[str, ...]:
         """The same list until it changes, since thousands of jobs ask."""
         if image_format not in self._known:
             self._known[image_format] = tuple(
                 name
-                for name, each in members.items()
+                for name, each in statuses.items()
                 if each.room is not None and image_format in each.room.copied_formats
             )
         return self._known[image_format]
@@ -52,27 +52,27 @@ def begin_s(start_s: int, size_bytes: int) -> int:
     return start_s - SPARE_S - size_bytes // RATE_BYTES_PER_S
 
 
-def is_prepared(member: Member, owner: str) -> bool:
+def is_prepared(status: NodeStatus, owner: str) -> bool:
     """Whether a job can start there: its image is there, and nothing has to be copied."""
-    need = member.needs.get(owner)
-    return need is not None and need.is_there and (need.is_copied or not _is_copying(member, need))
+    need = status.needs.get(owner)
+    return need is not None and need.is_there and (need.is_copied or not _is_copying(status, need))
 
 
-def orders(member: Member, need: Need, until_s: int, now_s: int) -> Iterator[Copy]:
-    if need.copy_from_s is not None and need.copy_from_s <= now_s and _is_copying(member, need):
+def orders(status: NodeStatus, need: Need, until_s: int, now_s: int) -> Iterator[Copy]:
+    if need.copy_from_s is not None and need.copy_from_s <= now_s and _is_copying(status, need):
         yield Copy(digest=need.digest, owner=need.owner, until_s=until_s)
 
 
-def next_s(member: Member, need: Need, now_s: int, renewed_s: int) -> int:
+def next_s(status: NodeStatus, need: Need, now_s: int, renewed_s: int) -> int:
     """When a node that has the image is told of the need again; without a copy, when the pin is renewed."""
-    if need.copy_from_s is None or not _is_copying(member, need):
+    if need.copy_from_s is None or not _is_copying(status, need):
         return renewed_s
     if need.copy_from_s > now_s:
         return min(renewed_s, need.copy_from_s)
     return min(renewed_s, now_s + (AGAIN_S if need.is_copied else LOOK_S))
 
 
-def told(member: Member, need: Need, result: OrderResult, now_s: int) -> list[News]:
+def told(status: NodeStatus, need: Need, result: OrderResult, now_s: int) -> list[News]:
     """What has become of a copy."""
     if result.code == COPYING or not need.is_there:
         return []
@@ -81,11 +81,11 @@ def told(member: Member, need: Need, result: OrderResult, now_s: int) -> list[Ne
         return []
     if result.code:
         need.next_s = now_s + RETRY_S
-        return [Uncopied(node=member.name, owner=need.owner, words=result.words)]
+        return [Uncopied(node=status.name, owner=need.owner, words=result.words)]
     was_copied, need.is_copied = need.is_copied, True
     need.next_s = max(need.next_s, min(now_s + AGAIN_S, (now_s + need.told_until_s) // 2))
-    return [] if was_copied else [Copied(node=member.name, owner=need.owner)]
+    return [] if was_copied else [Copied(node=status.name, owner=need.owner)]
 
 
-def _is_copying(member: Member, need: Need) -> bool:
-    return need.copy_from_s is not None and member.room is not None and bool(member.room.copied_formats)
+def _is_copying(status: NodeStatus, need: Need) -> bool:
+    return need.copy_from_s is not None and status.room is not None and bool(status.room.copied_formats)

@@ -13,7 +13,7 @@ from outrider.service.desk.nodes import copies
 from outrider.service.desk.nodes.earlier_pins import EarlierPins
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News
 from outrider.service.desk.nodes.sources import is_to_begin_anew, patience_s, rate_of, sources
-from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Member, Need
+from outrider.service.desk.nodes.state import WATCHED_AWAY_S, Need, NodeStatus
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.ports import (
     Arriving,
@@ -45,14 +45,14 @@ UPSTREAM_S = 15
 """How long a node of a chain waits for the one before it to have been told."""
 
 
-class Staff:
+class NodeOrders:
     """All nodes."""
 
     def __init__(self, settings: Settings, agenda: Agenda) -> None:
         self._settings = settings
         self._agenda = agenda
-        self.members: dict[str, Member] = {}
-        self.silent: dict[str, Member] = {}
+        self.statuses: dict[str, NodeStatus] = {}
+        self.silent: dict[str, NodeStatus] = {}
         """Those that have not answered when they were last spoken to."""
         self._ready: dict[str, None] = {}
         """Nodes whose turn it is, in their order; each once, however often it was planned."""
@@ -70,160 +70,160 @@ class Staff:
         New nodes are asked what they have, though not all at once.
         """
         self.earlier.begin()
-        for name in [name for name in self.members if name not in names]:
-            member = self.members.pop(name)
+        for name in [name for name in self.statuses if name not in names]:
+            status = self.statuses.pop(name)
             self.silent.pop(name, None)
-            self._under_way -= member.call is not None
+            self._under_way -= status.call is not None
         for number, name in enumerate(names):
-            if name not in self.members:
+            if name not in self.statuses:
                 delay_s = min(number // FIRST_PER_S, self._settings.reconcile_every_s // 2)
-                self.members[name] = Member(name=name, compare_s=now_s + delay_s)
-        for member in self.members.values():
-            for owner in [owner for owner in member.needs if member.name not in owners.get(owner, ())]:
-                del member.needs[owner]
-            self._plan(member, now_s)
+                self.statuses[name] = NodeStatus(name=name, compare_s=now_s + delay_s)
+        for status in self.statuses.values():
+            for owner in [owner for owner in status.needs if status.name not in owners.get(owner, ())]:
+                del status.needs[owner]
+            self._plan(status, now_s)
         self._behind = {key: node for key, node in self._behind.items() if key[1] in owners}
 
     def need(self, node: str, need: Need, now_s: int) -> None:
         """A reservation needs its image here from now on; what was known of the same need stays."""
-        member = self.members.get(node)
-        if member is None:
+        status = self.statuses.get(node)
+        if status is None:
             return
-        before = member.needs.get(need.owner)
+        before = status.needs.get(need.owner)
         if before is not None and before.digest == need.digest:
             need.is_there, need.there_s, need.is_copied = before.is_there, before.there_s, before.is_copied
             need.arrived_bytes, need.source = before.arrived_bytes, before.source
         need.since_s = need.next_s = now_s
-        member.needs[need.owner] = need
+        status.needs[need.owner] = need
         if need.upstream:
             self._behind[need.upstream[0], need.owner] = node
-        member.unpins.pop((need.digest, need.owner), None)
-        member.stops.pop(need.digest, None)
-        member.has_new |= before is None
-        if before is None and is_to_begin_anew(member, need):
-            member.stops[need.digest] = None
-            for other in member.needs.values():
+        status.unpins.pop((need.digest, need.owner), None)
+        status.stops.pop(need.digest, None)
+        status.has_new |= before is None
+        if before is None and is_to_begin_anew(status, need):
+            status.stops[need.digest] = None
+            for other in status.needs.values():
                 if other.digest == need.digest:
                     other.is_told, other.next_s = False, now_s
-        self._plan(member, now_s)
+        self._plan(status, now_s)
 
     def drop(self, node: str, owner: str, now_s: int, *, is_stopped: bool = False, after_s: int = 0) -> None:
         """A reservation needs nothing here any more. `is_stopped`: what is under way may end, too. A full
         copy that was made for it stays for `after_s`: its job may just be about to take it."""
-        member = self.members.get(node)
-        need = member.needs.pop(owner, None) if member is not None else None
-        if member is None or need is None:
+        status = self.statuses.get(node)
+        need = status.needs.pop(owner, None) if status is not None else None
+        if status is None or need is None:
             return
         if need.upstream:
             self._behind.pop((need.upstream[0], owner), None)
-        member.unpins[need.digest, owner] = now_s + (after_s if need.is_copied else 0)
-        others = [other for other in member.needs.values() if other.digest == need.digest]
+        status.unpins[need.digest, owner] = now_s + (after_s if need.is_copied else 0)
+        others = [other for other in status.needs.values() if other.digest == need.digest]
         for other in others:
             if other.transfer is not None and not other.is_there:
                 # It may have come with the rate of the one that is gone.
                 other.is_told, other.next_s = False, now_s
         is_needed = bool(others)
         if is_stopped and not need.is_there and not is_needed:
-            member.stops[need.digest] = None
-        self._plan(member, now_s)
+            status.stops[need.digest] = None
+        self._plan(status, now_s)
 
     def promise(self, node: str, promised_bytes: int, now_s: int) -> None:
         """So many bytes of a node's pool are promised from now on. It is told at once if users could take
         them until then; what they never get, and less than before, when the node is spoken to anyhow."""
-        member = self.members.get(node)
-        if member is None or promised_bytes == member.promised_bytes:
+        status = self.statuses.get(node)
+        if status is None or promised_bytes == status.promised_bytes:
             return
-        member.promised_bytes = promised_bytes
+        status.promised_bytes = promised_bytes
         # One that has not spoken yet is about to be asked, and keeps what it was told before.
-        if member.room is not None and promised_bytes > max(member.kept_bytes, member.room.spared_bytes):
-            member.promise_s = now_s
-            self._plan(member, now_s)
+        if status.room is not None and promised_bytes > max(status.kept_bytes, status.room.spared_bytes):
+            status.promise_s = now_s
+            self._plan(status, now_s)
 
     def spared_bytes(self, node: str) -> int:
         """How much of a node's pool it leaves to users in no case, as far as it has said."""
-        member = self.members.get(node)
-        return 0 if member is None or member.room is None else member.room.spared_bytes
+        status = self.statuses.get(node)
+        return 0 if status is None or status.room is None else status.room.spared_bytes
 
     def keep_for(self, ticket: int, node: str, size_bytes: int, now_s: int) -> None:
         """Let a node keep so much, and say what others hold, while a request is not decided."""
-        member = self.members.get(node)
-        if member is not None:
-            member.tentative[ticket] = size_bytes
-            member.promise_s = now_s
+        status = self.statuses.get(node)
+        if status is not None:
+            status.tentative[ticket] = size_bytes
+            status.promise_s = now_s
             # Somebody waits: even if it was spoken to in this very second.
-            self._plan_at(member, now_s)
+            self._plan_at(status, now_s)
 
     def decided(self, ticket: int, nodes: Iterable[str]) -> None:
         """A request is decided: what was kept for it alone is not kept on."""
         for name in nodes:
-            member = self.members.get(name)
-            if member is not None:
-                member.tentative.pop(ticket, None)
+            status = self.statuses.get(name)
+            if status is not None:
+                status.tentative.pop(ticket, None)
 
     def release(self, node: str, owner: str, now_s: int) -> None:
         """Let a node have no instance of an owner's any more."""
-        member = self.members.get(node)
-        if member is not None:
-            member.releases.setdefault(owner, now_s)
-            self._plan(member, now_s)
+        status = self.statuses.get(node)
+        if status is not None:
+            status.releases.setdefault(owner, now_s)
+            self._plan(status, now_s)
 
     def has_copy(self, node: str, owner: str) -> bool:
         """Whether a node has said that what a reservation needs is there."""
-        member = self.members.get(node)
-        need = None if member is None else member.needs.get(owner)
+        status = self.statuses.get(node)
+        need = None if status is None else status.needs.get(owner)
         return need is not None and need.is_there
 
     def is_prepared(self, node: str, owner: str) -> bool:
         """Whether a job that needs it can start there: it is there, and a copy of it where that is needed."""
-        member = self.members.get(node)
-        return member is not None and copies.is_prepared(member, owner)
+        status = self.statuses.get(node)
+        return status is not None and copies.is_prepared(status, owner)
 
     def has_spoken(self, node: str) -> bool:
         """Whether a node has answered at all since the service was started."""
-        member = self.members.get(node)
-        return member is not None and member.heard_s is not None
+        status = self.statuses.get(node)
+        return status is not None and status.heard_s is not None
 
     def hurry(self, node: str, owner: str, now_s: int) -> None:
         """Tell a node about a need now, whatever was said when."""
-        member = self.members[node]
-        member.needs[owner].next_s = now_s
-        self._plan(member, now_s)
+        status = self.statuses[node]
+        status.needs[owner].next_s = now_s
+        self._plan(status, now_s)
 
     def set_rate(self, node: str, transfer: int, rate_bytes_per_s: int, now_s: int) -> None:
         """Let a transfer that is under way to a node take so much of the link from now on."""
-        member = self.members.get(node)
-        for need in () if member is None else member.needs_of(transfer):
+        status = self.statuses.get(node)
+        for need in () if status is None else status.needs_of(transfer):
             if not need.is_there:
                 need.rate_bytes_per_s, need.is_told = rate_bytes_per_s, False
                 self.hurry(node, need.owner, now_s)
 
     def watch(self, node: str, now_s: int, until_s: int) -> None:
         """Ask a node now whether it is there; until then its silence counts for more than elsewhere."""
-        member = self.members.get(node)
-        if member is not None:
-            member.watch_s, member.watched_until_s = now_s, until_s
-            self._plan(member, now_s)
+        status = self.statuses.get(node)
+        if status is not None:
+            status.watch_s, status.watched_until_s = now_s, until_s
+            self._plan(status, now_s)
 
     def compare_all(self, now_s: int) -> None:
         """Ask every node what it has."""
-        for member in self.members.values():
-            member.compare_s = now_s
-            self._plan(member, now_s)
+        for status in self.statuses.values():
+            status.compare_s = now_s
+            self._plan(status, now_s)
 
     def due(self, node: str, at_s: int) -> None:
         """The agenda says that it is time for a node."""
-        member = self.members.get(node)
-        if member is None or member.due_s != at_s:
+        status = self.statuses.get(node)
+        if status is None or status.due_s != at_s:
             return
-        member.due_s = None
-        if member.call is not None:
-            lost_s = member.called_s + LOST_CALL_S
+        status.due_s = None
+        if status.call is not None:
+            lost_s = status.called_s + LOST_CALL_S
             if at_s < lost_s:
                 # Its answer will say what is next; should none come, it is told anew.
-                self._plan_at(member, lost_s)
+                self._plan_at(status, lost_s)
                 return
             # Given up here, since it may be one of those that keep all others from being called.
-            member.call = None
+            status.call = None
             self._under_way -= 1
         self._ready[node] = None
 
@@ -232,140 +232,140 @@ class Staff:
         while self._ready and self._under_way < self._settings.most_calls:
             name = next(iter(self._ready))
             del self._ready[name]
-            member = self.members.get(name)
-            if member is None:
+            status = self.statuses.get(name)
+            if status is None:
                 continue
-            if member.call is not None:
-                self._plan_at(member, member.called_s + LOST_CALL_S)
+            if status.call is not None:
+                self._plan_at(status, status.called_s + LOST_CALL_S)
                 continue
             self._number += 1
             call = TellNode(
-                node=member.name,
-                orders=tuple(self._orders(member, now_s))[:MOST_ORDERS],
-                wants_images=member.compare_s <= now_s,
+                node=status.name,
+                orders=tuple(self._orders(status, now_s))[:MOST_ORDERS],
+                wants_images=status.compare_s <= now_s,
                 number=self._number,
-                promised_bytes=member.to_keep_bytes if member.to_keep_bytes or member.kept_bytes else None,
+                promised_bytes=status.to_keep_bytes if status.to_keep_bytes or status.kept_bytes else None,
                 promised_until_s=now_s + self._settings.pin_lease_s,
             )
-            member.call, member.called_s, member.has_new = call, now_s, False
+            status.call, status.called_s, status.has_new = call, now_s, False
             self._under_way += 1
             # Should no answer come, it is told anew.
-            member.due_s = None
-            self._plan_at(member, now_s + LOST_CALL_S)
+            status.due_s = None
+            self._plan_at(status, now_s + LOST_CALL_S)
             yield call
 
     def heard(self, call: TellNode, report: NodeReport | None, words: str, now_s: int) -> list[News]:
         """A call has come back: with a report, or with words about why there is none."""
-        member = self.members.get(call.node)
-        if member is None or member.call is None or member.call.number != call.number:
+        status = self.statuses.get(call.node)
+        if status is None or status.call is None or status.call.number != call.number:
             return []
-        member.call = member.watch_s = None
+        status.call = status.watch_s = None
         self._under_way -= 1
         if report is None:
-            return self._silent(member, words, now_s)
-        member.heard_s, member.silent_since_s, member.failures, member.words = now_s, None, 0, ""
-        self.silent.pop(member.name, None)
-        member.is_missed = False
-        member.limit_bytes, member.used_bytes = report.limit_bytes, report.used_bytes
-        member.arriving = report.arriving
-        self._promised(member, call, now_s)
-        self.copiers.heard(member, report.room)
-        member.room = report.room or member.room
+            return self._silent(status, words, now_s)
+        status.heard_s, status.silent_since_s, status.failures, status.words = now_s, None, 0, ""
+        self.silent.pop(status.name, None)
+        status.is_missed = False
+        status.limit_bytes, status.used_bytes = report.limit_bytes, report.used_bytes
+        status.arriving = report.arriving
+        self._promised(status, call, now_s)
+        self.copiers.heard(status, report.room)
+        status.room = report.room or status.room
         if report.images is not None:
-            member.images, member.come = {image.digest: image for image in report.images}, {}
-            self._forget_others(member, now_s)
-            member.compare_s = now_s + self._settings.reconcile_every_s
-        news = self._results(member, report, now_s)
+            status.images, status.come = {image.digest: image for image in report.images}, {}
+            self._forget_others(status, now_s)
+            status.compare_s = now_s + self._settings.reconcile_every_s
+        news = self._results(status, report, now_s)
         if report.images is not None:
-            news += self._gone(member, now_s)
-        self._plan(member, now_s)
+            news += self._gone(status, now_s)
+        self._plan(status, now_s)
         return news
 
-    def _promised(self, member: Member, call: TellNode, now_s: int) -> None:
+    def _promised(self, status: NodeStatus, call: TellNode, now_s: int) -> None:
         """A node was told what to keep for promises, and is told again before that ends."""
         if call.promised_bytes is not None:
-            member.kept_bytes = call.promised_bytes
-            member.promise_s = call.promised_until_s - self._settings.pin_lease_s // 2
-        spared_bytes = 0 if member.room is None else member.room.spared_bytes
-        if member.to_keep_bytes > max(member.kept_bytes, spared_bytes):
-            member.promise_s = now_s
-        elif not member.to_keep_bytes:
-            member.promise_s = None
+            status.kept_bytes = call.promised_bytes
+            status.promise_s = call.promised_until_s - self._settings.pin_lease_s // 2
+        spared_bytes = 0 if status.room is None else status.room.spared_bytes
+        if status.to_keep_bytes > max(status.kept_bytes, spared_bytes):
+            status.promise_s = now_s
+        elif not status.to_keep_bytes:
+            status.promise_s = None
 
-    def _gone(self, member: Member, now_s: int) -> list[News]:
+    def _gone(self, status: NodeStatus, now_s: int) -> list[News]:
         """Images that were there, and that the node does not have any more; a pin that is gone is renewed."""
         news: list[News] = []
-        for need in member.needs.values():
-            image = member.images.get(need.digest)
+        for need in status.needs.values():
+            image = status.images.get(need.digest)
             if need.is_there and image is None:
                 need.is_there, need.is_told, need.next_s = False, False, now_s
-                news.append(Missed(node=member.name, owner=need.owner))
+                news.append(Missed(node=status.name, owner=need.owner))
             elif need.is_there and image is not None and need.owner not in image.owners:
                 need.next_s = now_s
         return news
 
-    def _forget_others(self, member: Member, now_s: int) -> None:
+    def _forget_others(self, status: NodeStatus, now_s: int) -> None:
         """Take away the pins of whoever needs nothing here any more, and stop what nobody waits for: a
         service that was killed has not said so."""
-        for image in member.images.values():
+        for image in status.images.values():
             for owner in image.owners:
-                need = member.needs.get(owner)
+                need = status.needs.get(owner)
                 is_needed = need is not None and need.digest == image.digest
                 if not is_needed and not self.earlier.stay(owner, now_s):
-                    member.unpins.setdefault((image.digest, owner), now_s)
-        needed = {need.digest for need in member.needs.values()}
-        for each in member.arriving if self.earlier.is_all_known(now_s) else ():
+                    status.unpins.setdefault((image.digest, owner), now_s)
+        needed = {need.digest for need in status.needs.values()}
+        for each in status.arriving if self.earlier.is_all_known(now_s) else ():
             if each.digest not in needed and not each.has_failed:
-                member.stops[each.digest] = None
+                status.stops[each.digest] = None
 
-    def _silent(self, member: Member, words: str, now_s: int) -> list[News]:
-        member.failures += 1
-        member.words = words
-        if member.silent_since_s is None:
-            member.silent_since_s = now_s
-        is_long = now_s - member.silent_since_s >= WATCHED_AWAY_S
-        member.is_missed = member.is_missed or (is_long and member.watched_until_s > now_s)
-        self.silent[member.name] = member
-        wait_s = min(RETRY_S * 2 ** min(member.failures - 1, 8), MOST_RETRY_S)
-        member.compare_s = max(member.compare_s, now_s + wait_s)
-        for need in member.needs.values():
+    def _silent(self, status: NodeStatus, words: str, now_s: int) -> list[News]:
+        status.failures += 1
+        status.words = words
+        if status.silent_since_s is None:
+            status.silent_since_s = now_s
+        is_long = now_s - status.silent_since_s >= WATCHED_AWAY_S
+        status.is_missed = status.is_missed or (is_long and status.watched_until_s > now_s)
+        self.silent[status.name] = status
+        wait_s = min(RETRY_S * 2 ** min(status.failures - 1, 8), MOST_RETRY_S)
+        status.compare_s = max(status.compare_s, now_s + wait_s)
+        for need in status.needs.values():
             need.next_s = max(need.next_s, now_s + wait_s)
             need.rate = 0
-        if member.promise_s is not None:
-            member.promise_s = now_s + wait_s
-        for key in member.unpins:
-            member.unpins[key] = now_s + wait_s
-        for owner in member.releases:
-            member.releases[owner] = now_s + wait_s
-        self._plan(member, now_s)
-        return [Failed(node=member.name, owner=need.owner) for need in member.needs.values() if need.transfer]
+        if status.promise_s is not None:
+            status.promise_s = now_s + wait_s
+        for key in status.unpins:
+            status.unpins[key] = now_s + wait_s
+        for owner in status.releases:
+            status.releases[owner] = now_s + wait_s
+        self._plan(status, now_s)
+        return [Failed(node=status.name, owner=need.owner) for need in status.needs.values() if need.transfer]
 
-    def _results(self, member: Member, report: NodeReport, now_s: int) -> list[News]:
+    def _results(self, status: NodeStatus, report: NodeReport, now_s: int) -> list[News]:
         news: list[News] = []
         arriving = {each.digest: each for each in report.arriving}
         for result in report.results:
             order = result.order
             if isinstance(order, Stop):
-                member.stops.pop(order.digest, None)
+                status.stops.pop(order.digest, None)
             elif isinstance(order, Release):
                 # If it was of no use, the owner is there again at the next comparison.
-                member.releases.pop(order.owner, None)
+                status.releases.pop(order.owner, None)
             elif isinstance(order, Unpin):
                 if not result.code or result.code == "missing":
-                    member.unpins.pop((order.digest, order.owner), None)
+                    status.unpins.pop((order.digest, order.owner), None)
                 else:
-                    member.unpins[order.digest, order.owner] = now_s + RETRY_S
-            elif (need := member.needs.get(order.owner)) is None or need.digest != order.digest:
+                    status.unpins[order.digest, order.owner] = now_s + RETRY_S
+            elif (need := status.needs.get(order.owner)) is None or need.digest != order.digest:
                 continue
             elif isinstance(order, Copy):
-                news += copies.told(member, need, result, now_s)
+                news += copies.told(status, need, result, now_s)
             else:
-                news += self._result(member, need, order, result.code, result.words, arriving, now_s)
+                news += self._result(status, need, order, result.code, result.words, arriving, now_s)
         return news
 
     def _result(
         self,
-        member: Member,
+        status: NodeStatus,
         need: Need,
         order: Fetch | Pin,
         code: str,
@@ -375,16 +375,16 @@ class Staff:
     ) -> list[News]:
         if isinstance(order, Fetch):
             if code == DISK:
-                member.full_until_s = now_s + FULL_S
+                status.full_until_s = now_s + FULL_S
             need.is_barred = code == "not-allowed"
             if code:
-                return self._failed(member, need, code, words, now_s)
+                return self._failed(status, need, code, words, now_s)
             # It may have to come at another rate, or by another way, since the call went out.
-            terms = rate_of(member, need), need.deadline_s
+            terms = rate_of(status, need), need.deadline_s
             is_same = (order.rate_bytes_per_s, order.deadline_s) == terms
-            need.is_told = is_same and order.digest not in member.stops
+            need.is_told = is_same and order.digest not in status.stops
             need.told_until_s = order.until_s
-            behind = self.members.get(self._behind.pop((member.name, order.owner), ""))
+            behind = self.statuses.get(self._behind.pop((status.name, order.owner), ""))
             if behind is not None:
                 # At once, lest an image take a second longer for each node of a chain.
                 self._plan(behind, now_s)
@@ -394,26 +394,26 @@ class Staff:
             need.rate = 0
             return []
         if not code:
-            member.full_until_s = member.full_until_s if need.is_there else 0
+            status.full_until_s = status.full_until_s if need.is_there else 0
             was_there, need.is_there = need.is_there, True
             need.there_s = need.there_s if was_there else now_s
-            member.come[need.digest] = need
+            status.come[need.digest] = need
             need.arrived_bytes, need.rate, need.failures, need.words = need.size_bytes, 0, 0, ""
             need.told_until_s = order.until_s
             # What lasts as long as it is needed is not renewed.
             lease_s = self._settings.pin_lease_s
             renewed_s = order.until_s - lease_s // 2 if order.until_s < need.until_s else order.until_s
-            need.next_s = max(now_s + 1, copies.next_s(member, need, now_s, renewed_s))
-            return [] if was_there else [Arrived(node=member.name, owner=need.owner)]
+            need.next_s = max(now_s + 1, copies.next_s(status, need, now_s, renewed_s))
+            return [] if was_there else [Arrived(node=status.name, owner=need.owner)]
         if code != "missing":
-            return self._failed(member, need, code, words, now_s)
+            return self._failed(status, need, code, words, now_s)
         was_there, need.is_there = need.is_there, False
         if need.transfer is None or was_there:
             need.next_s = now_s + RETRY_S
-            return [Missed(node=member.name, owner=need.owner)]
+            return [Missed(node=status.name, owner=need.owner)]
         found = arriving.get(need.digest)
         if found is not None and found.has_failed:
-            return self._failed(member, need, found.code, found.words, now_s)
+            return self._failed(status, need, found.code, found.words, now_s)
         if found is None:
             need.rate = 0
         else:
@@ -424,26 +424,26 @@ class Staff:
         need.next_s = now_s + (1 if found is not None and not need.is_told else wait_s)
         # If the node knows nothing of it (any more), it is to be told.
         need.is_told = need.is_told and found is not None
-        return [Moved(node=member.name, owner=need.owner)]
+        return [Moved(node=status.name, owner=need.owner)]
 
-    def _failed(self, member: Member, need: Need, code: str, words: str, now_s: int) -> list[News]:
+    def _failed(self, status: NodeStatus, need: Need, code: str, words: str, now_s: int) -> list[News]:
         need.failures += 1
         need.rate = 0
         need.code, need.words = code, words or code
         need.is_told = False
         need.next_s = now_s + min(RETRY_S * 2 ** min(need.failures - 1, 8), MOST_RETRY_S)
-        return [Failed(node=member.name, owner=need.owner)]
+        return [Failed(node=status.name, owner=need.owner)]
 
-    def _orders(self, member: Member, now_s: int) -> Iterator[Order]:
-        for digest in member.stops:
+    def _orders(self, status: NodeStatus, now_s: int) -> Iterator[Order]:
+        for digest in status.stops:
             yield Stop(digest=digest)
-        for owner, at_s in member.releases.items():
+        for owner, at_s in status.releases.items():
             if at_s <= now_s:
                 yield Release(owner=owner)
-        for (digest, owner), at_s in member.unpins.items():
+        for (digest, owner), at_s in status.unpins.items():
             if at_s <= now_s:
                 yield Unpin(digest=digest, owner=owner)
-        for need in member.needs.values():
+        for need in status.needs.values():
             if need.next_s > now_s or not self._may_be_told(need, now_s):
                 continue
             until_s = min(need.until_s, now_s + self._settings.pin_lease_s)
@@ -455,11 +455,11 @@ class Staff:
                     digest=need.digest,
                     uri=need.uri,
                     size_bytes=need.size_bytes,
-                    sources=sources(self.members, member, need),
+                    sources=sources(self.statuses, status, need),
                     owner=need.owner,
                     until_s=until_s,
                     deadline_s=need.deadline_s,
-                    rate_bytes_per_s=rate_of(member, need),
+                    rate_bytes_per_s=rate_of(status, need),
                     format=need.format,
                     readers=need.readers,
                 )
@@ -471,30 +471,30 @@ class Staff:
                 size_bytes=need.size_bytes,
                 readers=need.readers,
             )
-            yield from copies.orders(member, need, until_s, now_s)
+            yield from copies.orders(status, need, until_s, now_s)
 
     def _may_be_told(self, need: Need, now_s: int) -> bool:
         """A node of a chain waits for the one before it, which would send it away otherwise."""
         if need.is_told or need.is_there or not need.upstream or now_s - need.since_s >= UPSTREAM_S:
             return True
-        before = self.members.get(need.upstream[0])
+        before = self.statuses.get(need.upstream[0])
         other = None if before is None else before.needs.get(need.owner)
         return before is None or other is None or other.is_told or other.is_there or other.failures > 0
 
-    def _plan(self, member: Member, now_s: int) -> None:
+    def _plan(self, status: NodeStatus, now_s: int) -> None:
         """When to speak to the node next."""
-        instants = [member.compare_s, *member.unpins.values(), *member.releases.values()]
+        instants = [status.compare_s, *status.unpins.values(), *status.releases.values()]
         instants += [
-            need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in member.needs.values()
+            need.next_s if self._may_be_told(need, now_s) else now_s + 1 for need in status.needs.values()
         ]
-        if member.stops:
+        if status.stops:
             instants.append(now_s)
-        instants += [at_s for at_s in (member.promise_s, member.watch_s) if at_s is not None]
+        instants += [at_s for at_s in (status.promise_s, status.watch_s) if at_s is not None]
         # Once a second at most, whatever a node answers; what is new was asked for by somebody.
-        least_s = now_s if member.has_new else member.called_s + 1
-        self._plan_at(member, max(now_s, min(instants), least_s))
+        least_s = now_s if status.has_new else status.called_s + 1
+        self._plan_at(status, max(now_s, min(instants), least_s))
 
-    def _plan_at(self, member: Member, at_s: int) -> None:
-        if member.due_s is None or at_s < member.due_s:
-            member.due_s = at_s
-            self._agenda.add(at_s, Topic.NODE, member.name)
+    def _plan_at(self, status: NodeStatus, at_s: int) -> None:
+        if status.due_s is None or at_s < status.due_s:
+            status.due_s = at_s
+            self._agenda.add(at_s, Topic.NODE, status.name)

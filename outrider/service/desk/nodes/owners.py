@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-JOB = "job-"
+from outrider.service.ports import JOB_OWNER
 
 
 def owner_of(job: str) -> str:
     """Under which name nodes pin for a job."""
-    return f"{JOB}{job}"
+    return f"{JOB_OWNER}{job}"
 
 
 def job_of_owner(owner: str) -> str | None:
     """The job that something is pinned for; None if it is a reservation."""
-    return owner.removeprefix(JOB) if owner.startswith(JOB) else None
+    return owner.removeprefix(JOB_OWNER) if owner.startswith(JOB_OWNER) else None

@@ -13,8 +13,8 @@ from outrider.core.images.encumbrance import NOTHING, Encumbrance, ForeignHold
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.missing_copies import crowded_out
 from outrider.core.reservations.refusal import size
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.nodes.state import Member
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
@@ -24,12 +24,12 @@ ROUND_S = 60
 """Ends are rounded up to so much: that of a job's copy is an estimate that moves with time."""
 
 
-class Rooms:
+class PoolRooms:
     """All pools of the site."""
 
-    def __init__(self, site: Site, staff: Staff, troubles: Troubles, log: Log) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders, troubles: Troubles, log: Log) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
         self._troubles = troubles
         self._log = log
         self._last: dict[str, NodeRoom] = {}
@@ -55,7 +55,7 @@ class Rooms:
         changed, pools.changed = sorted(pools.changed), set()
         for node in changed:
             name = site.book.timeline.nodes[node].name
-            if self._staff.has_spoken(name):
+            if self._node_orders.has_spoken(name):
                 self._promise(name, node)
             else:
                 # All of them at once would make a start with thousands of nodes longer.
@@ -70,26 +70,26 @@ class Rooms:
     def _promise(self, name: str, node: int) -> None:
         now_s, pool = self._site.now_s, self._site.book.pools.pools[node]
         # What users never get may be kept for longer than needed: that takes nothing from them.
-        is_spared = pool.promised_bytes <= self._staff.spared_bytes(name)
+        is_spared = pool.promised_bytes <= self._node_orders.spared_bytes(name)
         kept_bytes = pool.promised_bytes if is_spared else pool.peak((), now_s)
-        self._staff.promise(name, kept_bytes, now_s)
+        self._node_orders.promise(name, kept_bytes, now_s)
 
-    def heard(self, member: Member, used_bytes: int) -> NodeRoom | None:
+    def heard(self, status: NodeStatus, used_bytes: int) -> NodeRoom | None:
         """A node has said what others hold there: as it counts from now on, if that is new to the book."""
-        number = self._site.book.timeline.number_of.get(member.name)
-        room = known_room(member, used_bytes, self._site.now_s)
-        self.about_to_ask(member.name)
+        number = self._site.book.timeline.number_of.get(status.name)
+        room = known_room(status, used_bytes, self._site.now_s)
+        self.about_to_ask(status.name)
         if number is None or room is None:
             return None
         is_new = False
-        if room != self._last.get(member.name):
-            self._last[member.name] = room
+        if room != self._last.get(status.name):
+            self._last[status.name] = room
             self._site.book.pools.changed.add(number)
-            self._note_full(member.name, number, room)
-            is_new = self._encumber(member.name, encumbrance_of(room))
+            self._note_full(status.name, number, room)
+            is_new = self._encumber(status.name, encumbrance_of(room))
         pool = self._site.book.pools.pools[number]
         if self._troubles.has_crowded or not pool.is_roomy:
-            self._look_for_crowded(member, number)
+            self._look_for_crowded(status, number)
         return room if is_new else None
 
     def doubts(self, plan: ReservationPlan) -> dict[str, int]:
@@ -106,11 +106,11 @@ class Rooms:
         found: dict[str, int] = {}
         for node, start_s in begins.items():
             pool, name = site.book.pools.pools[node], site.book.timeline.nodes[node].name
-            member = self._staff.members.get(name)
-            if member is None or member.room is None or pool.room_bytes is None:
+            status = self._node_orders.statuses.get(name)
+            if status is None or status.room is None or pool.room_bytes is None:
                 continue
-            users_bytes = max(member.room.users_bytes, pool.foreign_bytes)
-            sure_bytes = max(member.kept_bytes, pool.room_bytes - users_bytes)
+            users_bytes = max(status.room.users_bytes, pool.foreign_bytes)
+            sure_bytes = max(status.kept_bytes, pool.room_bytes - users_bytes)
             if pool.promised_bytes + image.size_bytes <= sure_bytes:
                 continue
             peak_bytes = pool.peak(((start_s, plan.end_s, image.size_bytes),), site.now_s)
@@ -145,10 +145,10 @@ class Rooms:
             self._log.info("node's disk has room again", node=name)
             self._full.discard(name)
 
-    def _look_for_crowded(self, member: Member, number: int) -> None:
+    def _look_for_crowded(self, status: NodeStatus, number: int) -> None:
         """Promises whose images cannot come to a node, since others hold its room or its disk is full."""
         site = self._site
-        here = {each.digest for each in member.arriving if not each.has_failed} | member.images.keys()
+        here = {each.digest for each in status.arriving if not each.has_failed} | status.images.keys()
         names = crowded_out(site.book, number, here, site.now_s)
         for name in names:
             live = site.live.get(name)
@@ -157,17 +157,17 @@ class Rooms:
             pool = site.book.pools.pools[number]
             self._troubles.note_crowded(
                 name,
-                member.name,
-                f"image {live.document.uri} has no room in the pool of {member.name}, of whose "
+                status.name,
+                f"image {live.document.uri} has no room in the pool of {status.name}, of whose "
                 f"{size(pool.room_bytes or 0)} others hold {size(pool.foreign_bytes)}",
             )
-        self._troubles.keep_crowded(member.name, names)
+        self._troubles.keep_crowded(status.name, names)
 
 
-def known_room(member: Member, used_bytes: int, now_s: int) -> NodeRoom | None:
+def known_room(status: NodeStatus, used_bytes: int, now_s: int) -> NodeRoom | None:
     """What a node has said, and no more than it has on its disk if that has refused an image lately."""
-    room = member.room
-    if member.full_until_s <= now_s:
+    room = status.room
+    if status.full_until_s <= now_s:
         return room
     held = () if room is None else room.held
     capacity_bytes = used_bytes if room is None else min(room.capacity_bytes, used_bytes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from outrider.service.desk.nodes.state import Member, Need
+from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.ports import Relay, Source
 
 T = TypeVar("T", int, str)
@@ -21,20 +21,20 @@ def before_in_chain(nodes: Sequence[T], node: T) -> tuple[T, ...]:
     return tuple(reversed(nodes[:place]))
 
 
-def rate_of(member: Member, need: Need) -> int | None:
+def rate_of(status: NodeStatus, need: Need) -> int | None:
     """With what an image may come to a node: with what a deadline has, if one needs the same there."""
-    rates = [other.rate_bytes_per_s for other in _with_deadlines(member, need.digest)]
+    rates = [other.rate_bytes_per_s for other in _with_deadlines(status, need.digest)]
     return need.rate_bytes_per_s if not rates else rates[0]
 
 
-def sources(members: Mapping[str, Member], member: Member, need: Need) -> tuple[Source, ...]:
+def sources(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> tuple[Source, ...]:
     """The nodes before it in the chain, the image's own address, and others that have it.
 
     The chain is a deadline's, if one needs the same there; who may take from whom is the need's own.
     """
-    upstream = next((other.upstream for other in _with_deadlines(member, need.digest)), need.upstream)
-    before = [name for name in upstream if _can_send(members, name) and _may_take(members[name], need)]
-    others = _others(members, member, need) if need.failures else []
+    upstream = next((other.upstream for other in _with_deadlines(status, need.digest)), need.upstream)
+    before = [name for name in upstream if _can_send(statuses, name) and _may_take(statuses[name], need)]
+    others = _others(statuses, status, need) if need.failures else []
     near = [Relay(node=name, digest=need.digest) for name in before[:2]]
     far = [Relay(node=name, digest=need.digest) for name in others[:2] if name not in before[:2]]
     if need.failures % 2:
@@ -43,12 +43,12 @@ def sources(members: Mapping[str, Member], member: Member, need: Need) -> tuple[
     return (*near, need.uri, *far)
 
 
-def has_others(members: Mapping[str, Member], member: Member, need: Need) -> bool:
+def has_others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> bool:
     """Whether another node has an image that it may give to this one."""
-    return bool(_others(members, member, need))
+    return bool(_others(statuses, status, need))
 
 
-def is_to_begin_anew(member: Member, need: Need) -> bool:
+def is_to_begin_anew(status: NodeStatus, need: Need) -> bool:
     """Whether a deadline's image is on its way there in a chain of best effort, whose other nodes are
     held back from now on: it has to come by the deadline's own way, with the bytes that are there.
 
@@ -56,7 +56,7 @@ def is_to_begin_anew(member: Member, need: Need) -> bool:
     """
     return need.deadline_s is not None and any(
         other.upstream != need.upstream
-        for other in member.needs.values()
+        for other in status.needs.values()
         if other.digest == need.digest
         and other.transfer is not None
         and other.deadline_s is None
@@ -64,21 +64,21 @@ def is_to_begin_anew(member: Member, need: Need) -> bool:
     )
 
 
-def _others(members: Mapping[str, Member], member: Member, need: Need) -> list[str]:
+def _others(statuses: Mapping[str, NodeStatus], status: NodeStatus, need: Need) -> list[str]:
     return [
         each.name
-        for each in members.values()
-        if need.digest in each.images and each.name != member.name and _may_take(each, need)
+        for each in statuses.values()
+        if need.digest in each.images and each.name != status.name and _may_take(each, need)
     ]
 
 
-def _with_deadlines(member: Member, digest: str) -> Iterator[Need]:
-    for each in member.needs.values():
+def _with_deadlines(status: NodeStatus, digest: str) -> Iterator[Need]:
+    for each in status.needs.values():
         if each.digest == digest and each.deadline_s is not None and each.transfer is not None:
             yield each
 
 
-def _may_take(source: Member, need: Need) -> bool:
+def _may_take(source: NodeStatus, need: Need) -> bool:
     """Whether a reservation has a right to a node's copy. To know its digest gives none: a private
     one has to be there for this very reservation."""
     image, own = source.images.get(need.digest), source.needs.get(need.owner)
@@ -90,9 +90,9 @@ def _may_take(source: Member, need: Need) -> bool:
     return own is not None and own.is_there and own.transfer is not None
 
 
-def _can_send(members: Mapping[str, Member], name: str) -> bool:
-    member = members.get(name)
-    return member is not None and member.silent_since_s is None
+def _can_send(statuses: Mapping[str, NodeStatus], name: str) -> bool:
+    status = statuses.get(name)
+    return status is not None and status.silent_since_s is None
 
 
 def patience_s(need: Need, now_s: int, most_s: int) -> int:

@@ -1,4 +1,4 @@
-"""A node's pool as the service knows it, and what it is to have. What is done about that: `staff`."""
+"""A node's pool as the service knows it, and what it is to have. What is done about that: `orders`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Need:
 
 
 @dataclass(slots=True)
-class Member:
+class NodeStatus:
     """A node's pool, as far as it is known."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Live, Site
 
@@ -27,12 +27,12 @@ SILENT_S = 8
 started anew."""
 
 
-class Watching:
+class NodeWatch:
     """Which nodes are watched now, and which of them the batch system does not reach."""
 
-    def __init__(self, site: Site, staff: Staff, agenda: Agenda) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders, agenda: Agenda) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
         self._agenda = agenda
         self._next_s: dict[str, int] = {}
         """By reservation, when its nodes are asked next."""
@@ -56,7 +56,7 @@ class Watching:
         if is_close:
             self._close_until_s = max(self._close_until_s, now_s + wait_s)
         for node in live.nodes:
-            self._staff.watch(node, now_s, now_s + 2 * wait_s)
+            self._node_orders.watch(node, now_s, now_s + 2 * wait_s)
         self._agenda.add(now_s + wait_s, Topic.WATCH, live.name)
 
     @property

@@ -15,7 +15,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 
 
-class Takings:
+class ForeignUse:
     """Occupations, as they were entered."""
 
     def __init__(self, site: Site, troubles: Troubles) -> None:

@@ -13,14 +13,14 @@ from outrider.core.images.pools import Lingering
 from outrider.core.reservations.missing_copies import awaited, note_pool
 from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.nodes.state import Member
-from outrider.service.desk.nodes.watch import Watching
-from outrider.service.desk.reconcile.foreign_use import Takings
-from outrider.service.desk.reservations.admission import Admitting
-from outrider.service.desk.reservations.copies import Copies
-from outrider.service.desk.reservations.lifecycle import Lifetimes
-from outrider.service.desk.reservations.repair import Mending
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import NodeStatus
+from outrider.service.desk.nodes.watch import NodeWatch
+from outrider.service.desk.reconcile.foreign_use import ForeignUse
+from outrider.service.desk.reservations.admission import ReservationAdmission
+from outrider.service.desk.reservations.copies import ReservationCopies
+from outrider.service.desk.reservations.lifecycle import ReservationLifecycle
+from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
@@ -38,30 +38,30 @@ MOST_DIGITS = 12
 """Of a reservation's number."""
 
 
-class Reconciling:
+class Reconciler:
     """What was seen, and what it means."""
 
     def __init__(
         self,
         site: Site,
-        staff: Staff,
-        admitting: Admitting,
-        copies: Copies,
+        node_orders: NodeOrders,
+        admission: ReservationAdmission,
+        copies: ReservationCopies,
         troubles: Troubles,
-        mending: Mending,
-        lifetimes: Lifetimes,
-        watching: Watching,
+        repair: ReservationRepair,
+        lifecycle: ReservationLifecycle,
+        watch: NodeWatch,
         log: Log,
     ) -> None:
         self._site = site
-        self._staff = staff
-        self._admitting = admitting
+        self._node_orders = node_orders
+        self._admission = admission
         self._copies = copies
         self._troubles = troubles
-        self._mending = mending
-        self._takings = Takings(site, troubles)
-        self._watching = watching
-        self._lifetimes = lifetimes
+        self._repair = repair
+        self._foreign_use = ForeignUse(site, troubles)
+        self._watch = watch
+        self._lifecycle = lifecycle
         self._log = log
         self._reported: set[str] = set()
         self._nodes: tuple[RmsNode, ...] = ()
@@ -71,10 +71,10 @@ class Reconciling:
     def seen(self, sight: Sight, asked: tuple[str, ...]) -> tuple[str, ...]:
         """Take in a look at the batch system; what was found to differ, in words. `asked` are the nodes
         whose daemons were asked for with it."""
-        silent = self._watching.silent()
-        self._watching.looked(asked, sight.silent)
+        silent = self._watch.silent()
+        self._watch.looked(asked, sight.silent)
         self._judge(name for name in (*silent, *asked))
-        findings = [*self._look_at_nodes(sight.nodes), *self._takings.look(sight), *self._ours(sight)]
+        findings = [*self._look_at_nodes(sight.nodes), *self._foreign_use.look(sight), *self._ours(sight)]
         for words in findings:
             if words not in self._reported:
                 self._log.warning("reconciler found", words=words)
@@ -88,17 +88,17 @@ class Reconciling:
         if live is None or name in self._site.book.entries:
             return
         wanted = live.reservation
-        for words in self._takings.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
+        for words in self._foreign_use.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
             self._log.warning("reconciler found", words=words)
 
-    def presence(self, member: Member) -> None:
+    def presence(self, status: NodeStatus) -> None:
         """A node has answered, or has not: one that is silent for long is promised to nobody."""
-        self._judge([member.name])
+        self._judge([status.name])
 
-    def pool(self, member: Member) -> tuple[str, ...]:
+    def pool(self, status: NodeStatus) -> tuple[str, ...]:
         """A node has said which images it has."""
         site = self._site
-        number = site.book.timeline.number_of.get(member.name)
+        number = site.book.timeline.number_of.get(status.name)
         if number is None:
             return ()
         held = [
@@ -110,13 +110,13 @@ class Reconciling:
                 last_use_s=image.last_use_s,
                 next_use_s=None,
             )
-            for image in member.images.values()
+            for image in status.images.values()
         ]
-        missing = note_pool(site.book, member.name, held, site.now_s)
-        for key in awaited(site.book, member.name):
-            if key in member.images:
-                self._copies.came_by_itself(member.name, key)
-        return tuple(f"node {member.name} does not have image {key}, which is counted on" for key in missing)
+        missing = note_pool(site.book, status.name, held, site.now_s)
+        for key in awaited(site.book, status.name):
+            if key in status.images:
+                self._copies.came_by_itself(status.name, key)
+        return tuple(f"node {status.name} does not have image {key}, which is counted on" for key in missing)
 
     def _look_at_nodes(self, nodes: tuple[RmsNode, ...]) -> Iterator[str]:
         """Which of the nodes can be promised. Where nothing is new, those that are silent may be away by
@@ -126,7 +126,7 @@ class Reconciling:
             self._nodes, self._states = nodes, {node.name: node.state for node in nodes}
             names = [node.name for node in site.book.timeline.nodes]
         else:
-            names = list(self._staff.silent)
+            names = list(self._node_orders.silent)
         self._judge(names)
         for name, state in self._states.items():
             if state is not NodeState.UP:
@@ -142,13 +142,13 @@ class Reconciling:
 
     def _fault(self, name: str) -> str:
         """Why a node cannot be promised now; empty if it can be."""
-        site, member = self._site, self._staff.members.get(name)
+        site, status = self._site, self._node_orders.statuses.get(name)
         state = self._states.get(name, NodeState.DOWN if self._states else NodeState.UP)
         if state is not NodeState.UP:
             return f"node {name} is {state.value}"
-        if member is not None and member.is_away(site.now_s, site.settings.away_after_s):
-            return _silence(member)
-        if self._watching.is_silent(name):
+        if status is not None and status.is_away(site.now_s, site.settings.away_after_s):
+            return _silence(status)
+        if self._watch.is_silent(name):
             return f"the batch system's daemon on {name} does not answer"
         return ""
 
@@ -163,7 +163,7 @@ class Reconciling:
             self._log.info("node is back", node=name)
             for live in site.live.values():
                 if name in live.nodes:
-                    self._mending.again(live.name)
+                    self._repair.again(live.name)
             return
         site.book.available &= ~(1 << number)
         self._log.warning("node is gone", node=name, words=words)
@@ -183,10 +183,10 @@ class Reconciling:
             else:
                 live.missing_since_s, live.key = None, there.key
                 if not _agrees(there, live, site.now_s):
-                    self._admitting.confirm(live)
+                    self._admission.confirm(live)
                     yield f"reservation {live.name} is another in the batch system: it is put right"
         others = sorted(seen.keys() - site.live.keys())
-        self._staff.earlier.keep_for_reservations(
+        self._node_orders.earlier.keep_for_reservations(
             name for name in others if site.store.reservation(name) is None
         )
         for name in others:
@@ -202,11 +202,11 @@ class Reconciling:
         live.missing_since_s = None
         if live.restored >= MOST_RESTORED:
             yield f"reservation {live.name} was deleted in the batch system again: it is cancelled"
-            self._lifetimes.cancel(live, SERVICE, "an administrator deleted it in the batch system")
+            self._lifecycle.cancel(live, SERVICE, "an administrator deleted it in the batch system")
             return
         live.restored += 1
         site.note("reconcile", live.name, "restored", "the batch system had lost it")
-        self._admitting.confirm(live)
+        self._admission.confirm(live)
         yield f"reservation {live.name} was not in the batch system: it is put back"
 
     def _orphan(self, name: str) -> Iterator[str]:
@@ -226,9 +226,9 @@ class Reconciling:
         yield f"reservation {name} is over, and was still in the batch system: it is deleted there"
 
 
-def _silence(member: Member) -> str:
+def _silence(status: NodeStatus) -> str:
     """That a pool does not answer, and what came instead of an answer."""
-    return f"the pool of {member.name} does not answer" + (f": {member.words}" if member.words else "")
+    return f"the pool of {status.name} does not answer" + (f": {status.words}" if status.words else "")
 
 
 def _agrees(there: RmsReservation, live: Live, now_s: int) -> bool:

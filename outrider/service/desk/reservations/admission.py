@@ -67,7 +67,7 @@ def no_doubts(plan: ReservationPlan) -> dict[str, int]:
     return {}
 
 
-class Admitting:
+class ReservationAdmission:
     """Decides, and notes what follows from it; the desk writes it down and tells."""
 
     def __init__(self, site: Site, policies: Policies) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from outrider.core.reservations.refusal import size
 from outrider.service.desk.reservations.link_rate import LinkWatch
 from outrider.service.desk.reservations.odds import MOST_SAMPLES, odds_percent
-from outrider.service.desk.reservations.transfers import Carriage
+from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.site import Live, Moving, Site
 from outrider.service.meter import Log, Meter
 from outrider.store.states import State
@@ -26,12 +26,12 @@ FIRST_LOOK_S = 5
 """Before so much of a transfer has been seen, its rate says nothing."""
 
 
-class Alarms:
+class ReservationAlarms:
     """Which reservations are in danger, which are ready, and which need other nodes."""
 
-    def __init__(self, site: Site, carriage: Carriage, log: Log, meter: Meter) -> None:
+    def __init__(self, site: Site, deadlines: DeadlineTransfers, log: Log, meter: Meter) -> None:
         self._site = site
-        self._carriage = carriage
+        self._deadlines = deadlines
         self._log = log
         self._meter = meter
         self.link = LinkWatch()
@@ -45,16 +45,16 @@ class Alarms:
         if moving.judged_s == site.now_s:
             return
         moving.judged_s = site.now_s
-        self._carriage.watch(moving)
-        moving.rates.append((site.now_s, self._carriage.slowest(moving)[0]))
+        self._deadlines.watch(moving)
+        moving.rates.append((site.now_s, self._deadlines.slowest(moving)[0]))
         del moving.rates[:-MOST_SAMPLES]
-        for name in self._carriage.users(moving.transfer.number):
+        for name in self._deadlines.users(moving.transfer.number):
             live = site.live.get(name)
             if live is None or live.is_ready:
                 continue
             start_s = live.reservation.start_s
             left_s = start_s - site.now_s
-            left = moving.transfer.image.size_bytes - self._carriage.slowest(moving)[0]
+            left = moving.transfer.image.size_bytes - self._deadlines.slowest(moving)[0]
             if self._is_early(moving, left, left_s):
                 continue
             if left_s <= 0:
@@ -66,7 +66,7 @@ class Alarms:
             if odds < HASTE_PERCENT:
                 self._hasten(moving)
             if odds < ALARM_PERCENT:
-                complaint = self._carriage.complaint(moving)
+                complaint = self._deadlines.complaint(moving)
                 self.endanger(
                     live,
                     f"image {live.document.uri} has {size(left)} to go to {_names(moving)}, "
@@ -79,7 +79,7 @@ class Alarms:
         """Its time has come without its image: that is no matter of odds any more."""
         live.odds_percent = None
         self._hasten(moving)
-        complaint = self._carriage.complaint(moving)
+        complaint = self._deadlines.complaint(moving)
         since = f"its start was {late_s} s ago" if late_s else "its time has come"
         self.endanger(
             live,
@@ -190,7 +190,7 @@ class Alarms:
         """More rate for what is endangered, as far as the site allows it beyond the planned one."""
         urgent = self._site.settings.urgent_rate_bytes_per_s
         if urgent is not None and not moving.is_aside:
-            self._carriage.set_rate(moving, urgent)
+            self._deadlines.set_rate(moving, urgent)
 
 
 def due_s(live: Live) -> int:

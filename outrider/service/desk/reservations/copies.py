@@ -9,12 +9,12 @@ from outrider.core.reservations.refusal import Refusal
 from outrider.core.restart.snapshot import keep_reservation
 from outrider.service.desk.events import CopyFound, CopyLost, EventRouter
 from outrider.service.desk.nodes.events import Arrived, Failed, Missed, Moved, News, Uncopied
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.sources import has_others
 from outrider.service.desk.nodes.state import Need
-from outrider.service.desk.reservations.alarms import Alarms
+from outrider.service.desk.reservations.alarms import ReservationAlarms
 from outrider.service.desk.reservations.decision import reason_of
-from outrider.service.desk.reservations.execution import Executing
+from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
@@ -23,22 +23,22 @@ from outrider.store.states import State, TransferState
 MOST_SOURCES = 8
 
 
-class Copies:
+class ReservationCopies:
     """What nodes say of the images that reservations need."""
 
     def __init__(
         self,
         site: Site,
-        staff: Staff,
-        executing: Executing,
-        alarms: Alarms,
+        node_orders: NodeOrders,
+        execution: PlanExecution,
+        alarms: ReservationAlarms,
         troubles: Troubles,
         events: EventRouter,
         log: Log,
     ) -> None:
         self._site = site
-        self._staff = staff
-        self._executing = executing
+        self._node_orders = node_orders
+        self._execution = execution
         self._alarms = alarms
         self._troubles = troubles
         self._events = events
@@ -48,7 +48,7 @@ class Copies:
         """What a node has said."""
         for each in news:
             live = self._site.live.get(each.owner)
-            if live is None or each.owner not in self._staff.members[each.node].needs:
+            if live is None or each.owner not in self._node_orders.statuses[each.node].needs:
                 # It may have been given up for what another node has said.
                 continue
             if isinstance(each, Arrived):
@@ -83,7 +83,7 @@ class Copies:
         for name in sorted(users & site.live.keys()):
             live = site.live[name]
             site.change(live, kept=keep_reservation(site.book, name))
-            self._executing.arrange(live)
+            self._execution.arrange(live)
 
     def restage(self, live: Live, why: str) -> None:
         """Plan transfers for what a reservation lacks; as soon as may be if not in time."""
@@ -97,20 +97,20 @@ class Copies:
             self._troubles.replace(live.name, f"{why}, and cannot be brought there again: {reason}")
             return
         site.touch(transfer.number for transfer in answer.transfers)
-        live.ready &= {node for node in live.ready if self._staff.has_copy(node, live.name)}
+        live.ready &= {node for node in live.ready if self._node_orders.has_copy(node, live.name)}
         if live.record.state is State.READY:
             site.change(live, state=State.PREPARING, why=why)
         site.note("repair", live.name, "planned", f"{why}: it is brought there again")
         if answer.is_late:
             self._troubles.replace(live.name, f"{why}: it can be there again only after the start")
-        self._executing.arrange(live)
+        self._execution.arrange(live)
 
     def _arrived(self, live: Live, node: str) -> None:
         live.ready.add(node)
-        need = self._staff.members[node].needs[live.name]
+        need = self._node_orders.statuses[node].needs[live.name]
         if need.transfer is not None:
             self._credit(live, node, need)
-            self._executing.arrived(need.transfer, node)
+            self._execution.arrived(need.transfer, node)
         if live.is_ready:
             self._alarms.ready(live)
 
@@ -161,7 +161,7 @@ class Copies:
         site = self._site
         lost = lose_copy(site.book, node, key, site.now_s)
         site.end_transfers(lost.dropped, TransferState.WITHDRAWN)
-        self._executing.prune()
+        self._execution.prune()
         self._events.publish(CopyLost(node, key))
         for name in lost.users:
             live = site.live.get(name)
@@ -169,7 +169,7 @@ class Copies:
                 self.restage(live, why)
 
     def _failed(self, live: Live, node: str) -> None:
-        need = self._staff.members[node].needs.get(live.name)
+        need = self._node_orders.statuses[node].needs.get(live.name)
         if need is None:
             return
         self._log.warning(
@@ -191,8 +191,8 @@ class Copies:
 
     def _may_come_from_others(self, node: str, need: Need) -> bool:
         """Whether a node that has the right bytes is still to be asked for them."""
-        members = self._staff.members
-        return not need.has_failed_often and has_others(members, members[node], need)
+        statuses = self._node_orders.statuses
+        return not need.has_failed_often and has_others(statuses, statuses[node], need)
 
     def _spoil(self, live: Live, words: str) -> None:
         """At its address is another image, and nobody has the one that was promised: to bring it again
@@ -201,7 +201,7 @@ class Copies:
         live.spoiled = f"{words}; nothing is fetched for {live.name} any more: reserve anew"
         self._log.warning("image is another one", reservation=live.name, words=words)
         lacking = tuple(sorted(set(live.nodes) - live.ready))
-        self._executing.release(live, lacking)
+        self._execution.release(live, lacking)
         for node in lacking:
             self.lose(node, live.document.image.key, words)
         site.change(live, kept=keep_reservation(site.book, live.name))
@@ -209,7 +209,7 @@ class Copies:
         self._alarms.endanger(live, live.spoiled)
 
     def _moved(self, live: Live, node: str) -> None:
-        need = self._staff.members[node].needs[live.name]
+        need = self._node_orders.statuses[node].needs[live.name]
         moving = None if need.transfer is None else self._site.moving.get(need.transfer)
         if moving is None:
             return

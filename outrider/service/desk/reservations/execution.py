@@ -12,12 +12,12 @@ from outrider.core.model import Transfer
 from outrider.core.restart.snapshot import keep_transfers
 from outrider.service.desk.events import CopyLost, EventRouter, TransferBegun
 from outrider.service.desk.nodes.copies import begin_s as copy_begin_s
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.sources import before_in_chain
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.nodes.watch import begin_s
-from outrider.service.desk.reservations.alarms import Alarms
-from outrider.service.desk.reservations.transfers import Carriage
+from outrider.service.desk.reservations.alarms import ReservationAlarms
+from outrider.service.desk.reservations.transfers import DeadlineTransfers
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.site import Live, Moving, Site
 from outrider.service.meter import Log, Meter
@@ -27,24 +27,24 @@ LONGEST_EXTENSION_S = 30
 """By how much the time of a transfer that is late is extended at once."""
 
 
-class Executing:
+class PlanExecution:
     """What moves, and what nodes are told to have."""
 
     def __init__(
         self,
         site: Site,
-        staff: Staff,
+        node_orders: NodeOrders,
         agenda: Agenda,
-        carriage: Carriage,
-        alarms: Alarms,
+        deadlines: DeadlineTransfers,
+        alarms: ReservationAlarms,
         events: EventRouter,
         log: Log,
         meter: Meter,
     ) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
         self._agenda = agenda
-        self._carriage = carriage
+        self._deadlines = deadlines
         self._alarms = alarms
         self._events = events
         self._log = log
@@ -61,7 +61,7 @@ class Executing:
         for number, transfer in running.items():
             if number not in site.moving:
                 # What it got before is not known.
-                self._carriage.take(transfer).has_planned_rate = False
+                self._deadlines.take(transfer).has_planned_rate = False
         for live in site.live.values():
             self.arrange(live)
         self._recollect()
@@ -74,12 +74,12 @@ class Executing:
             live.ready = {
                 node
                 for node in (live.nodes if live.name in site.book.entries else ())
-                if self._staff.has_copy(node, live.name)
-                or (node in live.ready and not self._staff.has_spoken(node))
+                if self._node_orders.has_copy(node, live.name)
+                or (node in live.ready and not self._node_orders.has_spoken(node))
             }
         for moving in list(site.moving.values()):
             users = [
-                site.live[name] for name in self._carriage.users(moving.transfer.number) if name in site.live
+                site.live[name] for name in self._deadlines.users(moving.transfer.number) if name in site.live
             ]
             moving.left -= {node for live in users for node in live.ready}
             if not moving.left:
@@ -106,7 +106,7 @@ class Executing:
     def release(self, live: Live, nodes: tuple[str, ...]) -> None:
         """These nodes need nothing of a reservation's any more."""
         for name in nodes:
-            self._staff.drop(name, live.name, self._site.now_s, is_stopped=True)
+            self._node_orders.drop(name, live.name, self._site.now_s, is_stopped=True)
 
     def run_link(self) -> None:
         """Begin what the plan says, deal with what should have ended by now, and tell who will be late."""
@@ -115,7 +115,7 @@ class Executing:
         for transfer, latest_s in site.book.link.latest_starts(site.now_s):
             # The time of the plan is over before its turn came: a clock was set, or nothing ran.
             late_s = site.now_s - latest_s
-            for name in self._carriage.users(transfer.number):
+            for name in self._deadlines.users(transfer.number):
                 if name in site.live:
                     what = f"transfer {transfer.number} of image {transfer.image.uri}"
                     words = f"{what} should have begun {late_s} s ago"
@@ -164,16 +164,16 @@ class Executing:
             if following is None or following[0] > site.now_s:
                 for number in link.aside:
                     # Nobody else needs the link now.
-                    self._carriage.set_rate(site.moving[number], site.settings.deadline_rate_bytes_per_s)
+                    self._deadlines.set_rate(site.moving[number], site.settings.deadline_rate_bytes_per_s)
                 return
             for number in link.aside:
-                self._carriage.set_rate(site.moving[number], self._carriage.aside_rate())
+                self._deadlines.set_rate(site.moving[number], self._deadlines.aside_rate())
             self._begin(link.begin(following[1], site.now_s))
 
     def _begin(self, transfer: Transfer) -> None:
         site = self._site
         site.book.transfer_begun(transfer.number, site.now_s)
-        self._carriage.take(transfer)
+        self._deadlines.take(transfer)
         site.touch([transfer.number])
         self._log.info(
             "transfer begins",
@@ -183,7 +183,7 @@ class Executing:
             bytes=transfer.image.size_bytes,
             deadline_s=transfer.deadline_s,
         )
-        for name in self._carriage.users(transfer.number):
+        for name in self._deadlines.users(transfer.number):
             live = site.live.get(name)
             if live is None:
                 continue
@@ -196,15 +196,15 @@ class Executing:
         """The planned time of a transfer is over. True if the link has been freed."""
         site, link = self._site, self._site.book.link
         moving = site.moving[transfer.number]
-        left_s = max(1, min(LONGEST_EXTENSION_S, self._carriage.left_s(moving)))
+        left_s = max(1, min(LONGEST_EXTENSION_S, self._deadlines.left_s(moving)))
         if link.latest_starts(site.now_s + left_s):
             # Whoever comes next would be late for this one.
             site.book.links.set_aside(site.now_s)
             moving.is_aside = True
             site.touch([transfer.number])
-            self._alarms.watch_link(moving, self._carriage.slowest(moving)[0])
+            self._alarms.watch_link(moving, self._deadlines.slowest(moving)[0])
             # It has had its time: what it takes from now on must not be missed by others.
-            self._carriage.set_rate(moving, self._carriage.aside_rate())
+            self._deadlines.set_rate(moving, self._deadlines.aside_rate())
             self._log.warning("transfer goes on beside the plan", transfer=transfer.number)
             return True
         link.busy_until_s = site.now_s + left_s
@@ -216,7 +216,7 @@ class Executing:
         (kept,) = keep_transfers(site.book, site.now_s, [number])
         site.book.links.end(number, site.now_s)
         del site.moving[number]
-        users = self._carriage.users(number)
+        users = self._deadlines.users(number)
         for node, life in site.book.transfer_done(number, site.now_s):
             name = site.book.timeline.nodes[node].name
             if name in moving.given_up and not self._is_promised(life):
@@ -250,8 +250,8 @@ class Executing:
     def _need(self, live: Live, node: str, transfer: int | None) -> None:
         site, document = self._site, live.document
         moving = None if transfer is None else site.moving[transfer]
-        member = self._staff.members.get(node)
-        before = None if member is None else member.needs.get(live.name)
+        status = self._node_orders.statuses.get(node)
+        before = None if status is None else status.needs.get(live.name)
         until_s = live.reservation.end_s + site.settings.grace_s
         if before is not None and (before.transfer, before.until_s) == (transfer, until_s):
             return
@@ -269,4 +269,4 @@ class Executing:
             copy_from_s=copy_begin_s(live.reservation.start_s, document.size_bytes),
             upstream=() if moving is None else before_in_chain(moving.transfer.nodes, node),
         )
-        self._staff.need(node, need, site.now_s)
+        self._node_orders.need(node, need, site.now_s)

@@ -11,11 +11,11 @@ from dataclasses import replace
 from outrider.core.reservations.admission import Accepted, admit
 from outrider.core.restart.snapshot import keep_reservation
 from outrider.service.desk.batch.reservation_effects import RESERVE, unreserve_effect
-from outrider.service.desk.nodes.watch import Watching
-from outrider.service.desk.reservations.admission import Admitting, after_move
-from outrider.service.desk.reservations.alarms import Alarms, due_s
+from outrider.service.desk.nodes.watch import NodeWatch
+from outrider.service.desk.reservations.admission import ReservationAdmission, after_move
+from outrider.service.desk.reservations.alarms import ReservationAlarms, due_s
 from outrider.service.desk.reservations.decision import reason_of
-from outrider.service.desk.reservations.execution import Executing
+from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.documents import Record
 from outrider.service.desk.state.site import REFUSED, Live, Site
@@ -26,26 +26,26 @@ from outrider.store.records import Effect
 from outrider.store.states import State
 
 
-class Lifetimes:
+class ReservationLifecycle:
     """Begins and ends."""
 
     def __init__(
         self,
         site: Site,
         agenda: Agenda,
-        admitting: Admitting,
-        executing: Executing,
-        alarms: Alarms,
+        admission: ReservationAdmission,
+        execution: PlanExecution,
+        alarms: ReservationAlarms,
         troubles: Troubles,
-        watching: Watching,
+        watch: NodeWatch,
         log: Log,
         meter: Meter,
     ) -> None:
         self._site = site
-        self._watching = watching
+        self._watch = watch
         self._agenda = agenda
-        self._admitting = admitting
-        self._executing = executing
+        self._admission = admission
+        self._execution = execution
         self._alarms = alarms
         self._troubles = troubles
         self._log = log
@@ -58,7 +58,7 @@ class Lifetimes:
             live = site.live.get(lost.reservation.workspace.name)
             if live is not None:
                 self._find_again(live, lost.message)
-        self._executing.take_up()
+        self._execution.take_up()
         for name in site.late:
             live = site.live.get(name)
             if live is not None:
@@ -68,7 +68,7 @@ class Lifetimes:
                 # What stood in its way may be gone.
                 self._troubles.note(live.name, live.record.why)
         # What waits on the link may be late by now: that is told with the rest.
-        self._executing.run_link()
+        self._execution.run_link()
 
     def turn(self, topic: Topic, name: str) -> None:
         """A reservation's time has come, or is over."""
@@ -76,7 +76,7 @@ class Lifetimes:
         if live is None:
             return
         if topic is Topic.WATCH:
-            self._watching.turn(live)
+            self._watch.turn(live)
         elif topic is Topic.END:
             if live.reservation.end_s <= self._site.now_s:
                 self._end(live)
@@ -157,9 +157,9 @@ class Lifetimes:
         site = self._site
         if live.kept.ready_s is None and site.now_s > due_s(live):
             self._alarms.measure_slack(live)
-        self._executing.release(live, live.nodes)
-        self._admitting.leave_book(live)
-        self._executing.prune()
+        self._execution.release(live, live.nodes)
+        self._admission.leave_book(live)
+        self._execution.prune()
         site.change(live, state=state, why=words, receipt=replace(live.kept, is_met=is_met, words=words))
         site.note("cancel" if state is State.CANCELLED else "end", live.name, state.value, words, uid=uid)
         site.todo([unreserve_effect(live, site.now_s)])
@@ -187,13 +187,13 @@ class Lifetimes:
                     why=f"moved, since {why}",
                     receipt=Record(),
                 )
-                self._executing.release(live, tuple(sorted(before - set(live.nodes))))
+                self._execution.release(live, tuple(sorted(before - set(live.nodes))))
                 site.note("repair", live.name, "moved", why)
-                self._admitting.confirm(live)
+                self._admission.confirm(live)
                 return
             why = f"{why}; {reason_of(answer.refusal)}"
             # That its image was on nodes that it does not have any more keeps no promise.
-            self._executing.release(live, live.nodes)
+            self._execution.release(live, live.nodes)
             site.change(live, receipt=replace(live.kept, ready_s=None))
         live.ready.clear()
         self._alarms.endanger(live, why)

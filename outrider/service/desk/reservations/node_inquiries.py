@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from outrider.metadata.decision import PolicyRefusal
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.requests import Asked
 
@@ -40,8 +40,8 @@ class Inquiry:
 class Inquiries:
     """All of them, by their tickets."""
 
-    def __init__(self, staff: Staff, agenda: Agenda) -> None:
-        self._staff = staff
+    def __init__(self, node_orders: NodeOrders, agenda: Agenda) -> None:
+        self._node_orders = node_orders
         self._agenda = agenda
         self._open: dict[int, Inquiry] = {}
 
@@ -53,16 +53,16 @@ class Inquiries:
         self._open[ticket] = inquiry
         self._agenda.add(now_s + PATIENCE_S, Topic.ROOM, f"{ticket} {inquiry.rounds}")
         for name, size_bytes in inquiry.nodes.items():
-            self._staff.keep_for(ticket, name, size_bytes, now_s)
+            self._node_orders.keep_for(ticket, name, size_bytes, now_s)
 
     def heard(self, node: str, *, has_answered: bool) -> list[Inquiry]:
         """A node has answered or failed to: what can be decided now."""
-        member = self._staff.members.get(node)
+        status = self._node_orders.statuses.get(node)
         found = []
         for inquiry in self._open.values():
             if node not in inquiry.waits_for:
                 continue
-            if not has_answered or member is None or member.kept_bytes >= inquiry.nodes[node]:
+            if not has_answered or status is None or status.kept_bytes >= inquiry.nodes[node]:
                 inquiry.waits_for.discard(node)
                 if not inquiry.waits_for:
                     found.append(inquiry)
@@ -91,4 +91,4 @@ class Inquiries:
 
     def decided(self, inquiry: Inquiry) -> None:
         """What nodes kept for it alone they need not keep any more."""
-        self._staff.decided(inquiry.asked.ticket, inquiry.nodes)
+        self._node_orders.decided(inquiry.asked.ticket, inquiry.nodes)

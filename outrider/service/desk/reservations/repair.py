@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from outrider.core.reservations.admission import Accepted
 from outrider.core.reservations.renegotiation import renegotiate
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.reservations.admission import Admitting
-from outrider.service.desk.reservations.alarms import Alarms
-from outrider.service.desk.reservations.copies import Copies
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.reservations.admission import ReservationAdmission
+from outrider.service.desk.reservations.alarms import ReservationAlarms
+from outrider.service.desk.reservations.copies import ReservationCopies
 from outrider.service.desk.reservations.decision import reason_of
-from outrider.service.desk.reservations.execution import Executing
+from outrider.service.desk.reservations.execution import PlanExecution
 from outrider.service.desk.state.site import Live, Site
 from outrider.service.desk.state.troubles import Troubles
 from outrider.service.meter import Log
@@ -23,24 +23,24 @@ MOST_MOVES = 2
 source's fault."""
 
 
-class Mending:
+class ReservationRepair:
     """Looks for another place for reservations in trouble, the first to start first."""
 
     def __init__(
         self,
         site: Site,
-        staff: Staff,
-        admitting: Admitting,
-        executing: Executing,
-        copies: Copies,
-        alarms: Alarms,
+        node_orders: NodeOrders,
+        admission: ReservationAdmission,
+        execution: PlanExecution,
+        copies: ReservationCopies,
+        alarms: ReservationAlarms,
         troubles: Troubles,
         log: Log,
     ) -> None:
         self._site = site
-        self._staff = staff
-        self._admitting = admitting
-        self._executing = executing
+        self._node_orders = node_orders
+        self._admission = admission
+        self._execution = execution
         self._copies = copies
         self._alarms = alarms
         self._troubles = troubles
@@ -84,8 +84,8 @@ class Mending:
         """The nodes to which its image could not be brought."""
         found = set()
         for name in live.nodes:
-            member = self._staff.members.get(name)
-            need = None if member is None else member.needs.get(live.name)
+            status = self._node_orders.statuses.get(name)
+            need = None if status is None else status.needs.get(live.name)
             if need is not None and need.has_failed_often and not need.is_there:
                 found.add(name)
         return found
@@ -116,10 +116,10 @@ class Mending:
             self._alarms.endanger(live, f"{why}; and no other nodes will do: {words}")
             return
         self._moves[live.name] += bool(failing)
-        self._admitting.moved(live, renegotiated, f"moved to other nodes, since {why}")
-        self._executing.release(live, tuple(set(before.nodes) - set(live.nodes)))
-        self._executing.prune()
-        self._executing.arrange(live)
+        self._admission.moved(live, renegotiated, f"moved to other nodes, since {why}")
+        self._execution.release(live, tuple(set(before.nodes) - set(live.nodes)))
+        self._execution.prune()
+        self._execution.arrange(live)
         site.note("repair", live.name, "moved", f"{why}: it has other nodes now")
         self._log.warning("reservation is moved", reservation=live.name, words=why)
         self._forget(live)

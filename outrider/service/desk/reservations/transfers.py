@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outrider.core.model import Transfer
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.state.link_use import Gauge
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.state.link_use import LinkUse
 from outrider.service.desk.state.site import Moving, Site
 
 ASIDE_SHARE = 10
@@ -13,12 +13,12 @@ UNKNOWN_S = 30
 """How long a transfer of which nothing arrives is taken to need."""
 
 
-class Carriage:
+class DeadlineTransfers:
     """The transfers under way."""
 
-    def __init__(self, site: Site, staff: Staff) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
 
     def take(self, transfer: Transfer) -> Moving:
         """A transfer that begins, or that ran before the state was loaded."""
@@ -49,34 +49,34 @@ class Carriage:
         """The bytes and the rate of the node that has the least, of those that do not have all."""
         found: list[tuple[int, int]] = []
         for name in sorted(moving.left):
-            member = self._staff.members.get(name)
-            needs = () if member is None else member.needs_of(moving.transfer.number)
+            status = self._node_orders.statuses.get(name)
+            needs = () if status is None else status.needs_of(moving.transfer.number)
             found.append(next(((need.arrived_bytes, need.rate) for need in needs), (0, 0)))
         return min(found, default=(moving.transfer.image.size_bytes, 0))
 
     def watch(self, moving: Moving) -> None:
         """Note what its nodes have reported, unless one of them cannot be asked at the moment: it may well
         go on there."""
-        gauge = moving.gauge = moving.gauge or Gauge(moving.rate_bytes_per_s)
+        link_use = moving.link_use = moving.link_use or LinkUse(moving.rate_bytes_per_s)
         arrived_bytes = moving.transfer.image.size_bytes * (len(moving.transfer.nodes) - len(moving.left))
         for name in moving.left:
-            member = self._staff.members.get(name)
-            if member is None:
+            status = self._node_orders.statuses.get(name)
+            if status is None:
                 continue
-            if member.silent_since_s is not None:
-                gauge.forget()
+            if status.silent_since_s is not None:
+                link_use.forget()
                 return
-            arrived_bytes += member.arrived_bytes(moving.transfer.number)
-        gauge.note(self._site.now_s, arrived_bytes)
+            arrived_bytes += status.arrived_bytes(moving.transfer.number)
+        link_use.note(self._site.now_s, arrived_bytes)
 
     def is_idle(self, moving: Moving) -> bool:
         """Whether next to nothing of it comes, so that others may have the link meanwhile: as its nodes
         say, or because none of them can be asked for so long that they are taken to be away."""
-        if moving.gauge is not None and moving.gauge.is_idle:
+        if moving.link_use is not None and moving.link_use.is_idle:
             return True
         away_s, now_s = self._site.settings.away_after_s, self._site.now_s
-        members = [self._staff.members.get(name) for name in sorted(moving.left)]
-        return bool(members) and all(each is None or each.is_away(now_s, away_s) for each in members)
+        statuses = [self._node_orders.statuses.get(name) for name in sorted(moving.left)]
+        return bool(statuses) and all(each is None or each.is_away(now_s, away_s) for each in statuses)
 
     def left_s(self, moving: Moving) -> int:
         """How long a transfer will still take at the rate of late."""
@@ -87,8 +87,8 @@ class Carriage:
     def complaint(self, moving: Moving) -> str:
         """What the first of its nodes says to which it does not come."""
         for name in sorted(moving.left):
-            member = self._staff.members.get(name)
-            for need in () if member is None else member.needs_of(moving.transfer.number):
+            status = self._node_orders.statuses.get(name)
+            for need in () if status is None else status.needs_of(moving.transfer.number):
                 if need.failures and need.words:
                     return f"{name}: {need.words}"
         return ""
@@ -98,10 +98,10 @@ class Carriage:
         if moving.rate_bytes_per_s == rate_bytes_per_s:
             return
         moving.rate_bytes_per_s, moving.has_planned_rate = rate_bytes_per_s, False
-        if moving.gauge is not None:
-            moving.gauge.allow(rate_bytes_per_s)
+        if moving.link_use is not None:
+            moving.link_use.allow(rate_bytes_per_s)
         for node in sorted(moving.left):
-            self._staff.set_rate(node, moving.transfer.number, rate_bytes_per_s, self._site.now_s)
+            self._node_orders.set_rate(node, moving.transfer.number, rate_bytes_per_s, self._site.now_s)
 
     def aside_rate(self) -> int:
         """What one that had its time may still take, so that others do not miss it."""

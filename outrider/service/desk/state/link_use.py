@@ -12,7 +12,7 @@ IDLE_SHARE = 10
 """Next to nothing: less than this part, as a divisor, of what it may take."""
 
 
-class Gauge:
+class LinkUse:
     """One transfer. There is one verdict until there is reason for another: what stands at the edge does
     not change sides with each report."""
 

@@ -31,7 +31,7 @@ def parts(resources: Resources) -> Resources:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Listed:
+class ListedNode:
     """A node as it was last seen."""
 
     name: str
@@ -46,14 +46,14 @@ class Listed:
         return Node(name=self.name, capacity=whole(self.capacity), pool_bytes=limit_bytes)
 
 
-def read_roster(records: Iterable[NodeRecord]) -> dict[str, Listed]:
+def read_roster(records: Iterable[NodeRecord]) -> dict[str, ListedNode]:
     """The nodes that are written down, by name."""
-    found: dict[str, Listed] = {}
+    found: dict[str, ListedNode] = {}
     for record in records:
         fields: dict[str, Any] = json.loads(record.report)
         if fields.get("version") != VERSION or "capacity" not in fields:
             continue
-        found[record.name] = Listed(
+        found[record.name] = ListedNode(
             name=record.name,
             capacity=Resources.from_mapping(fields["capacity"]),
             state=NodeState(fields["state"]),
@@ -63,7 +63,7 @@ def read_roster(records: Iterable[NodeRecord]) -> dict[str, Listed]:
     return found
 
 
-def record_of(listed: Listed, now_s: int) -> NodeRecord:
+def record_of(listed: ListedNode, now_s: int) -> NodeRecord:
     fields = {
         "version": VERSION,
         "capacity": dict(listed.capacity.amounts),
@@ -79,15 +79,15 @@ def record_of(listed: Listed, now_s: int) -> NodeRecord:
     )
 
 
-def seen(node: RmsNode, before: Listed | None) -> Listed:
+def seen(node: RmsNode, before: ListedNode | None) -> ListedNode:
     if before is not None and before.state is node.state and before.capacity == node.capacity:
         return before
     if before is not None:
         return replace(before, state=node.state, capacity=node.capacity)
-    return Listed(name=node.name, capacity=node.capacity, state=node.state)
+    return ListedNode(name=node.name, capacity=node.capacity, state=node.state)
 
 
-def is_same_site(one: dict[str, Listed], other: dict[str, Listed]) -> bool:
+def is_same_site(one: dict[str, ListedNode], other: dict[str, ListedNode]) -> bool:
     """Whether a book over one is a book over the other: the same nodes with the same capacities."""
     return list(one) == list(other) and all(
         each is other[name] or each.capacity == other[name].capacity for name, each in one.items()

@@ -29,7 +29,7 @@ class _Hour:
     count: int = 0
 
 
-class Refusals:
+class RefusalLog:
     """By user, how many there were in their last hour. `most` None: all are written down."""
 
     def __init__(self, most: int | None) -> None:

@@ -25,9 +25,9 @@ from outrider.service.desk.state.documents import (
     write_document,
     write_record,
 )
-from outrider.service.desk.state.link_use import Gauge
-from outrider.service.desk.state.refusal_log import Noted, Refusals
-from outrider.service.desk.state.user_usage import Holding
+from outrider.service.desk.state.link_use import LinkUse
+from outrider.service.desk.state.refusal_log import Noted, RefusalLog
+from outrider.service.desk.state.user_usage import UserUsage
 from outrider.service.settings import Settings
 from outrider.store.loading import load_book
 from outrider.store.records import MOST_REASON, Effect, RecordedDecision, ReservationOwner, ReservationRecord
@@ -103,7 +103,7 @@ class Moving:
     has_planned_rate: bool = True
     """Whether all of it is seen at the rate that was planned with, neither less nor more."""
     judged_s: int | None = None
-    gauge: Gauge | None = None
+    link_use: LinkUse | None = None
     """Whether it takes any of the link; None before it was looked at."""
     odds: dict[str, int] = field(default_factory=dict)
     """By reservation, how likely it is that this brings its image in time, in percent."""
@@ -126,7 +126,7 @@ class Site:
     def __init__(self, store: Store, settings: Settings, nodes: Sequence[Node], now_s: int) -> None:
         self.store = store
         self.settings = settings
-        self.refusals = Refusals(settings.most_refusals)
+        self.refusals = RefusalLog(settings.most_refusals)
         self.now_s = now_s
         terms = Terms(shipping=Shipping(settings.shipping))
         links = PaddedLinks(settings)
@@ -148,7 +148,7 @@ class Site:
         self._owned: dict[int, dict[str, Live]] = {}
         self.counts: Counter[State] = Counter()
         """How many reservations that are not over are in each state."""
-        self.holding = Holding()
+        self.holding = UserUsage()
         self._next_start_s: int | None = None
         self._is_next_known = False
         self.moving: dict[int, Moving] = {}

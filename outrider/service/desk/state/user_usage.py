@@ -11,7 +11,7 @@ from outrider.core.model import Reservation
 RESERVATIONS, NODE_SECONDS = "reservations", "node-seconds"
 
 
-class Holding:
+class UserUsage:
     """Counts reservations that are not over by their owners."""
 
     def __init__(self) -> None:

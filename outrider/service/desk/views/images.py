@@ -13,9 +13,9 @@ from outrider.core.model import Image
 from outrider.core.nodes.timeline import numbers
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import ImageList, ImageOnNodes
-from outrider.service.desk.jobs.manager import Leading
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.nodes.state import Member
+from outrider.service.desk.jobs.manager import JobManager
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.state.site import Site
 from outrider.service.ports import NodeImage, Readers
 from outrider.service.requests import Caller, ListImages
@@ -45,17 +45,17 @@ class _Found:
 class ImageViews:
     """Answers to whoever looks at images."""
 
-    def __init__(self, site: Site, staff: Staff, leading: Leading) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders, jobs: JobManager) -> None:
         self._site = site
-        self._staff = staff
-        self._leading = leading
+        self._node_orders = node_orders
+        self._jobs = jobs
 
     def images(self, request: ListImages, caller: Caller) -> ImageList:
         found: dict[str, _Found] = {}
         names = self._wanted(caller, found)
         holders: dict[str, set[str]] = {}
-        for member in self._staff.members.values():
-            self._on_node(member, caller, found, holders)
+        for status in self._node_orders.statuses.values():
+            self._on_node(status, caller, found, holders)
         keys = sorted(found, key=lambda key: (-found[key].reservations, found[key].image.uri, key))
         views = tuple(
             self._view(key, found[key], caller, names, holders.get(key, set()))
@@ -72,23 +72,23 @@ class ImageViews:
             each = _see(found, live.document.image, caller, (owner.uid,), live.document.readers)
             if each is not None:
                 each.reservations += 1
-        for led in self._leading.led.values():
-            names[led.job.uid] = led.job.user
-            if led.image is not None:
-                each = _see(found, led.image.image, caller, (led.job.uid,), led.image.readers)
+        for entry in self._jobs.entries.values():
+            names[entry.job.uid] = entry.job.user
+            if entry.image is not None:
+                each = _see(found, entry.image.image, caller, (entry.job.uid,), entry.image.readers)
                 if each is not None:
                     each.jobs += 1
         return names
 
     def _on_node(
-        self, member: Member, caller: Caller, found: dict[str, _Found], holders: dict[str, set[str]]
+        self, status: NodeStatus, caller: Caller, found: dict[str, _Found], holders: dict[str, set[str]]
     ) -> None:
         """What a node has said that it has, and what has come since."""
-        for image, uids, readers in (*_held(member), *_come(member)):
-            holders.setdefault(image.digest, set()).add(member.name)
+        for image, uids, readers in (*_held(status), *_come(status)):
+            holders.setdefault(image.digest, set()).add(status.name)
             each = _see(found, image, caller, uids, readers)
             if each is not None:
-                each.nodes[member.name] = None
+                each.nodes[status.name] = None
                 each.is_open = each.is_open or readers is None
 
     def _view(
@@ -113,17 +113,17 @@ class ImageViews:
         )
 
 
-def _held(member: Member) -> Iterator[tuple[Image, tuple[int, ...], Readers | None]]:
+def _held(status: NodeStatus) -> Iterator[tuple[Image, tuple[int, ...], Readers | None]]:
     """The images of a node's last list, each with the users whose it is, and who may use it."""
-    for digest, held in member.images.items():
+    for digest, held in status.images.items():
         image = Image(uri=held.uri or digest, size_bytes=held.size_bytes, digest=digest)
         yield image, _owners_of(held), None if held.is_public else held.readers or Readers()
 
 
-def _come(member: Member) -> Iterator[tuple[Image, tuple[int, ...], Readers | None]]:
+def _come(status: NodeStatus) -> Iterator[tuple[Image, tuple[int, ...], Readers | None]]:
     """Images that have come since, for reservations and jobs."""
-    for digest, need in member.come.items():
-        if digest not in member.images:
+    for digest, need in status.come.items():
+        if digest not in status.images:
             image = Image(uri=need.uri, size_bytes=need.size_bytes, digest=digest)
             yield image, () if need.readers is None else need.readers.uids, need.readers
 

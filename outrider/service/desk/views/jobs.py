@@ -22,10 +22,10 @@ from outrider.service.answers import (
     Trouble,
     Verdict,
 )
-from outrider.service.desk.jobs.job import Led, Stage
-from outrider.service.desk.jobs.manager import Leading
+from outrider.service.desk.jobs.job import JobEntry, Stage
+from outrider.service.desk.jobs.manager import JobManager
 from outrider.service.desk.jobs.notes import standing_of
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.state.permissions import may_see
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.views.progress import ready_of
@@ -41,47 +41,47 @@ EXPECTED = (Stage.STAGING, Stage.STAGED, Stage.RUNNING)
 class JobViews:
     """Answers to whoever looks at jobs."""
 
-    def __init__(self, site: Site, staff: Staff, leading: Leading) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders, jobs: JobManager) -> None:
         self._site = site
-        self._staff = staff
-        self._leading = leading
+        self._node_orders = node_orders
+        self._jobs = jobs
 
     def counts(self) -> dict[str, int]:
-        found = Counter(led.stage.value for led in self._leading.led.values())
+        found = Counter(entry.stage.value for entry in self._jobs.entries.values())
         return {stage.value: found[stage.value] for stage in Stage}
 
     def overdue(self) -> int:
-        return sum(led.is_overdue for led in self._leading.led.values())
+        return sum(entry.is_overdue for entry in self._jobs.entries.values())
 
     def jobs(self, request: ListJobs, caller: Caller) -> JobList:
-        ordered = sorted(self._leading.led.values(), key=lambda led: (led.job.submitted_s, led.key))
-        keys = [led.key for led in ordered]
+        ordered = sorted(self._jobs.entries.values(), key=lambda entry: (entry.job.submitted_s, entry.key))
+        keys = [entry.key for entry in ordered]
         begin = keys.index(request.after) + 1 if request.after in keys else 0
         found = [
-            led
-            for led in ordered[begin:]
-            if request.user in (None, led.job.user)
-            and (not request.states or led.stage.value in request.states)
+            entry
+            for entry in ordered[begin:]
+            if request.user in (None, entry.job.user)
+            and (not request.states or entry.stage.value in request.states)
         ]
         chosen = found[: request.most]
         return JobList(
-            jobs=tuple(self._view(led, caller) for led in chosen),
+            jobs=tuple(self._view(entry, caller) for entry in chosen),
             next_after=chosen[-1].key if len(found) > len(chosen) else "",
         )
 
     def details(self, request: ShowJob, caller: Caller) -> JobDetails | Trouble:
-        led = self._leading.led.get(request.job)
-        if led is None:
+        entry = self._jobs.entries.get(request.job)
+        if entry is None:
             return self._gone(request.job, caller)
-        is_shown = _may_read(led, caller)
-        lines = self._site.store.decisions(f"job {led.key}", most=MOST_DECISIONS) if is_shown else []
+        is_shown = _may_read(entry, caller)
+        lines = self._site.store.decisions(f"job {entry.key}", most=MOST_DECISIONS) if is_shown else []
         return JobDetails(
-            job=self._view(led, caller),
-            tasks=led.job.tasks,
-            staging=self._staging(led, is_shown=is_shown),
-            released_to=fold(led.released or ()),
+            job=self._view(entry, caller),
+            tasks=entry.job.tasks,
+            staging=self._staging(entry, is_shown=is_shown),
+            released_to=fold(entry.released or ()),
             # Numbers of jobs come again after years, or with another batch system.
-            decisions=_lines(each for each in lines if each.at_s >= led.job.submitted_s),
+            decisions=_lines(each for each in lines if each.at_s >= entry.job.submitted_s),
         )
 
     def _gone(self, job: str, caller: Caller) -> JobDetails | Trouble:
@@ -115,55 +115,55 @@ class JobViews:
         """Whether a job that is about to start on some nodes has its image on all of them."""
         if not caller.is_admin:
             return Trouble(code="not-allowed", message="only the batch system asks whether jobs may start")
-        led = self._leading.led.get(request.job)
-        if led is None:
+        entry = self._jobs.entries.get(request.job)
+        if entry is None:
             return self._start_in_reservation(request)
-        digest = "" if led.image is None else led.image.digest
-        names = set(self._leading.names(led.ready))
+        digest = "" if entry.image is None else entry.image.digest
+        names = set(self._jobs.names(entry.ready))
         lacking = sorted(set(request.nodes) - names)
-        if not lacking and led.image is not None:
+        if not lacking and entry.image is not None:
             return Verdict(verdict="go", digest=digest)
-        what = "its image" if led.image is None else f"image {led.image.uri}"
+        what = "its image" if entry.image is None else f"image {entry.image.uri}"
         where = f" on {fold(lacking)}" if lacking else ""
         return Verdict(verdict="wait", words=f"{what} is not known to be there yet{where}", digest=digest)
 
     def _start_in_reservation(self, request: AskStart) -> Verdict:
-        live = self._site.live.get(self._leading.reservation_of(request.job))
+        live = self._site.live.get(self._jobs.reservation_of(request.job))
         lacking = [] if live is None else sorted(set(request.nodes) - live.ready)
         if live is None or not lacking:
             return Verdict(verdict="go")
         words = f"image {live.document.uri} of reservation {live.name} is not on {fold(lacking)} yet"
         return Verdict(verdict="wait", words=words, digest=live.document.digest)
 
-    def _view(self, led: Led, caller: Caller) -> JobView:
-        is_shown = _may_read(led, caller)
-        nodes = self._leading.names(set(led.copies))
+    def _view(self, entry: JobEntry, caller: Caller) -> JobView:
+        is_shown = _may_read(entry, caller)
+        nodes = self._jobs.names(set(entry.copies))
         now_s, longest_s = self._site.now_s, self._site.settings.longest_wait_s
         return JobView(
-            job=led.key,
-            user=led.job.user,
-            state=led.stage.value,
-            held=led.job.state is JobState.HELD,
-            image=_image(led, is_shown=is_shown),
-            nodes_wanted=led.job.nodes_wanted,
+            job=entry.key,
+            user=entry.job.user,
+            state=entry.stage.value,
+            held=entry.job.state is JobState.HELD,
+            image=_image(entry, is_shown=is_shown),
+            nodes_wanted=entry.job.nodes_wanted,
             nodes=fold(nodes),
             node_count=len(nodes),
-            submitted_s=led.job.submitted_s,
-            ready_s=led.ready_s if led.stage in EXPECTED else None,
-            start_s=led.start_s if led.stage is not Stage.RUNNING else led.job.start_s,
-            is_overdue=led.is_overdue,
-            words=standing_of(led, self._leading.names(led.ready), longest_s, now_s) if is_shown else "",
+            submitted_s=entry.job.submitted_s,
+            ready_s=entry.ready_s if entry.stage in EXPECTED else None,
+            start_s=entry.start_s if entry.stage is not Stage.RUNNING else entry.job.start_s,
+            is_overdue=entry.is_overdue,
+            words=standing_of(entry, self._jobs.names(entry.ready), longest_s, now_s) if is_shown else "",
         )
 
-    def _staging(self, led: Led, *, is_shown: bool) -> tuple[NodeStaging, ...]:
+    def _staging(self, entry: JobEntry, *, is_shown: bool) -> tuple[NodeStaging, ...]:
         found = []
         names = self._site.book.timeline.nodes
-        for node, life in sorted(led.copies.items()):
+        for node, life in sorted(entry.copies.items()):
             name = names[node].name
-            member = self._staff.members.get(name)
-            need = None if member is None else member.needs.get(led.owner)
+            status = self._node_orders.statuses.get(name)
+            need = None if status is None else status.needs.get(entry.owner)
             state = "waiting"
-            if node in led.ready:
+            if node in entry.ready:
                 state = "ready"
             elif need is not None:
                 state = "failed" if need.failures else "arriving" if need.transfer else "unknown"
@@ -196,8 +196,8 @@ def _lines(found: Iterable[RecordedDecision]) -> tuple[DecisionLine, ...]:
     )
 
 
-def _image(led: Led, *, is_shown: bool) -> ImageView | None:
-    found = led.image
+def _image(entry: JobEntry, *, is_shown: bool) -> ImageView | None:
+    found = entry.image
     if found is None:
         return None
     is_private = found.readers is not None
@@ -209,5 +209,5 @@ def _image(led: Led, *, is_shown: bool) -> ImageView | None:
     )
 
 
-def _may_read(led: Led, caller: Caller) -> bool:
-    return caller.is_admin or caller.uid == led.job.uid
+def _may_read(entry: JobEntry, caller: Caller) -> bool:
+    return caller.is_admin or caller.uid == entry.job.uid

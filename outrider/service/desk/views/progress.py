@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outrider.core.images.pools import Life
 from outrider.service.answers import NodeStaging, PlannedTransfer
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.reservations.decision import begin_of, planned
 from outrider.service.desk.state.site import Live, Moving, Site
@@ -13,9 +13,9 @@ from outrider.service.desk.state.site import Live, Moving, Site
 class Progress:
     """The plan and what nodes have said, put together."""
 
-    def __init__(self, site: Site, staff: Staff) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders) -> None:
         self._site = site
-        self._staff = staff
+        self._node_orders = node_orders
 
     def expected_s(self, live: Live) -> int | None:
         """When its image is expected on all of its nodes."""
@@ -47,9 +47,9 @@ class Progress:
     def _needs(self, moving: Moving) -> list[Need]:
         found: list[Need] = []
         for name in moving.transfer.nodes:
-            member = self._staff.members.get(name)
-            if member is not None:
-                needs = [each for each in member.needs.values() if each.transfer == moving.transfer.number]
+            status = self._node_orders.statuses.get(name)
+            if status is not None:
+                needs = [each for each in status.needs.values() if each.transfer == moving.transfer.number]
                 found += needs[:1]
         return found
 
@@ -61,8 +61,8 @@ class Progress:
         )
         found = []
         for name in live.nodes:
-            member = self._staff.members.get(name)
-            need = None if member is None else member.needs.get(live.name)
+            status = self._node_orders.statuses.get(name)
+            need = None if status is None else status.needs.get(live.name)
             life = lives.get(name)
             state = "unknown" if life is None else "waiting"
             if need is not None and need.is_there:

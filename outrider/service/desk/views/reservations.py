@@ -20,7 +20,7 @@ from outrider.service.answers import (
     ReservationView,
     Trouble,
 )
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.reservations.decision import image_view, whole_nodes
 from outrider.service.desk.state.documents import Document, read_document, read_record, stem_of
 from outrider.service.desk.state.permissions import is_request, may_read, may_see
@@ -39,12 +39,12 @@ MOST_NAMED = 10
 """So many reservations are named that somebody could have meant."""
 
 
-class Views:
+class ReservationViews:
     """Answers to whoever only looks."""
 
-    def __init__(self, site: Site, staff: Staff) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders) -> None:
         self._site = site
-        self._progress = Progress(site, staff)
+        self._progress = Progress(site, node_orders)
 
     def find(self, name: str, caller: Caller) -> Live | ReservationRecord | Trouble:
         """The reservation that somebody means: by its name, or by its workspace's if that is enough."""

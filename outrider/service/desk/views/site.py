@@ -21,8 +21,8 @@ from outrider.service.answers import (
     TransferView,
     Trouble,
 )
-from outrider.service.desk.nodes.orders import Staff
-from outrider.service.desk.nodes.state import Member
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.reservations.decision import begin_of
 from outrider.service.desk.state.node_list import parts
 from outrider.service.desk.state.permissions import may_read
@@ -36,10 +36,10 @@ MOST_STRETCHES = 20_000
 class SiteViews:
     """Answers to whoever looks at the site."""
 
-    def __init__(self, site: Site, staff: Staff) -> None:
+    def __init__(self, site: Site, node_orders: NodeOrders) -> None:
         self._site = site
-        self._staff = staff
-        self._progress = Progress(site, staff)
+        self._node_orders = node_orders
+        self._progress = Progress(site, node_orders)
 
     def nodes(self, request: ListNodes, states: dict[str, str]) -> NodeList | Trouble:
         site = self._site
@@ -154,8 +154,8 @@ class SiteViews:
         is_shown = image.uri is not None
         needs = {}
         for name in transfer.nodes:
-            member = self._staff.members.get(name)
-            for each in [] if member is None else member.needs.values():
+            status = self._node_orders.statuses.get(name)
+            for each in [] if status is None else status.needs.values():
                 if each.transfer == transfer.number or (
                     each.digest == transfer.image.digest and each.is_there
                 ):
@@ -209,25 +209,25 @@ class SiteViews:
 
     def _node(self, name: str, states: dict[str, str], booked: list[Live]) -> NodeView:
         site = self._site
-        member: Member | None = self._staff.members.get(name)
+        status: NodeStatus | None = self._node_orders.statuses.get(name)
         now = [live for live in booked if live.reservation.start_s <= site.now_s < live.reservation.end_s]
         later = [live.reservation.start_s for live in booked if live.reservation.start_s > site.now_s]
         node = site.book.timeline.nodes[site.book.timeline.number_of[name]]
         state = states.get(name, "unknown")
         is_usable = site.book.available >> site.book.timeline.number_of[name] & 1
-        is_away = member is not None and member.is_away(site.now_s, site.settings.away_after_s)
+        is_away = status is not None and status.is_away(site.now_s, site.settings.away_after_s)
         return NodeView(
             name=name,
             state="away" if is_away or (state == NodeState.UP.value and not is_usable) else state,
             capacity=str(parts(node.capacity)),
             limit_bytes=node.pool_bytes
-            if member is None or member.limit_bytes is None
-            else member.limit_bytes,
-            used_bytes=None if member is None else member.used_bytes,
-            reported_s=None if member is None else member.heard_s,
-            images=0 if member is None else len(member.images),
-            arriving=0 if member is None else sum(not each.has_failed for each in member.arriving),
+            if status is None or status.limit_bytes is None
+            else status.limit_bytes,
+            used_bytes=None if status is None else status.used_bytes,
+            reported_s=None if status is None else status.heard_s,
+            images=0 if status is None else len(status.images),
+            arriving=0 if status is None else sum(not each.has_failed for each in status.arriving),
             reservation=now[0].name if now else "",
             next_reservation_s=min(later, default=None),
-            words="" if member is None else member.words,
+            words="" if status is None else status.words,
         )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from outrider.core.links.best_effort import BestEffortTransfer
 from outrider.metadata.notation.hostlists import fold
 from outrider.service.answers import ImageView, NodeStaging, TransferView
-from outrider.service.desk.jobs.job import Led
-from outrider.service.desk.jobs.manager import Leading
-from outrider.service.desk.jobs.transfers import Hauling
-from outrider.service.desk.nodes.orders import Staff
+from outrider.service.desk.jobs.job import JobEntry
+from outrider.service.desk.jobs.manager import JobManager
+from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need
 from outrider.service.desk.state.site import Site
 from outrider.service.requests import Caller
@@ -16,30 +16,32 @@ from outrider.service.requests import Caller
 MOST_JOBS = 20
 
 
-class Freight:
+class TransferViews:
     """Views of what has the link, waits for it, or goes on beside."""
 
-    def __init__(self, site: Site, staff: Staff, hauling: Hauling, leading: Leading) -> None:
+    def __init__(
+        self, site: Site, node_orders: NodeOrders, best_effort: BestEffortTransfers, jobs: JobManager
+    ) -> None:
         self._site = site
-        self._staff = staff
-        self._hauling = hauling
-        self._leading = leading
+        self._node_orders = node_orders
+        self._best_effort = best_effort
+        self._jobs = jobs
 
     def transfers(self, caller: Caller, most: int) -> tuple[TransferView, ...]:
-        lane = self._hauling.lane
-        ends = lane.ends(self._hauling.slots(), self._site.now_s)
+        lane = self._best_effort.lane
+        ends = lane.ends(self._best_effort.slots(), self._site.now_s)
         return tuple(self._view(each, ends[each.number], caller) for each in list(lane.all())[:most])
 
     def count(self) -> int:
-        return sum(1 for _ in self._hauling.lane.all())
+        return sum(1 for _ in self._best_effort.lane.all())
 
     def _view(self, cargo: BestEffortTransfer, end_s: int, caller: Caller) -> TransferView:
-        keys = self._hauling.users(cargo)
-        jobs = [self._leading.led[key] for key in keys if key in self._leading.led]
-        is_private = any(led.image is not None and led.image.readers is not None for led in jobs)
-        is_shown = not is_private or caller.is_admin or any(led.job.uid == caller.uid for led in jobs)
+        keys = self._best_effort.users(cargo)
+        jobs = [self._jobs.entries[key] for key in keys if key in self._jobs.entries]
+        is_private = any(entry.image is not None and entry.image.readers is not None for entry in jobs)
+        is_shown = not is_private or caller.is_admin or any(entry.job.uid == caller.uid for entry in jobs)
         staging = tuple(self._staging(cargo, node, jobs, is_shown=is_shown) for node in cargo.nodes)
-        takes_s = -(-cargo.left_bytes // self._hauling.lane.rate_bytes_per_s)
+        takes_s = -(-cargo.left_bytes // self._best_effort.lane.rate_bytes_per_s)
         return TransferView(
             number=cargo.number,
             state="waiting" if cargo.begun_s is None else "running",
@@ -66,12 +68,12 @@ class Freight:
         )
 
     def _staging(
-        self, cargo: BestEffortTransfer, node: int, jobs: list[Led], *, is_shown: bool
+        self, cargo: BestEffortTransfer, node: int, jobs: list[JobEntry], *, is_shown: bool
     ) -> NodeStaging:
         name = self._site.book.timeline.nodes[node].name
-        member = self._staff.members.get(name)
-        needs = {} if member is None else member.needs
-        found: Need | None = next((needs[led.owner] for led in jobs if led.owner in needs), None)
+        status = self._node_orders.statuses.get(name)
+        needs = {} if status is None else status.needs
+        found: Need | None = next((needs[entry.owner] for entry in jobs if entry.owner in needs), None)
         state = "waiting" if cargo.begun_s is None else "arriving"
         if node in cargo.arrived:
             state = "ready"

@@ -6,9 +6,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from outrider.service.answers import Reconciled
+from outrider.service.front import BackedUp, Configuration, Reloaded
 from outrider.service.requests import Reconcile
 from outrider.service.web.asking import Asker, check_admin
-from outrider.service.web.front import BackedUp, Configuration, Reloaded
 from outrider.service.web.requests.bodies import BackupBody
 from outrider.service.web.routes.routing import ERRORS, By, answered
 

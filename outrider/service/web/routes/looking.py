@@ -18,6 +18,7 @@ from outrider.service.answers import (
     Timeline,
     TransferList,
 )
+from outrider.service.front import WantedShares
 from outrider.service.requests import (
     Caller,
     ListDecisions,
@@ -30,7 +31,6 @@ from outrider.service.requests import (
 from outrider.service.web.asking import Asker
 from outrider.service.web.connections.protocol import Line
 from outrider.service.web.errors import ErrorProblem, refused
-from outrider.service.web.front import WantedShares
 from outrider.service.web.identity import name_of
 from outrider.service.web.requests.bodies import (
     DecisionsQuery,

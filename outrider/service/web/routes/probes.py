@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse, Response
 
+from outrider.service.front import Health
 from outrider.service.web.asking import Asker
-from outrider.service.web.front import Health
 from outrider.service.web.routes.routing import answered
 
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,11 +11,11 @@ from outrider.metadata.conversion import unused_keys
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import ReservationDetails, Trouble
+from outrider.service.front import Submit
 from outrider.service.ports import FoundImage
 from outrider.service.requests import Caller, Show
 from outrider.service.web.asking import Asker
 from outrider.service.web.errors import of_trouble
-from outrider.service.web.front import Submit
 from outrider.service.web.requests.bodies import SubmitBody
 from outrider.service.web.requests.understanding import hash_of, understand_duration, understand_job
 from outrider.service.web.routes.routing import ERRORS, By, Key, answered

@@ -1,6 +1,6 @@
 """Haizea's lease workload files (LWF, the XML form): reader.
 
-docs/formats.md has the drawing and the table of what becomes of what. Annotation files and
+docs/reference/formats.md has the drawing and the table of what becomes of what. Annotation files and
 the older plain-text form are not read.
 """
 

@@ -1,6 +1,6 @@
 """Outrider's own trace form: JSON lines, a header and then one submission a line.
 
-docs/formats.md has the drawing. What is written is read back exactly; unknown keys are
+docs/reference/formats.md has the drawing. What is written is read back exactly; unknown keys are
 refused, because a misspelt `start_s` would silently turn a reservation into best effort.
 """
 

@@ -1,6 +1,6 @@
 """The thesis' own `.trace` files: reader, and the four that are part of the package.
 
-One request a line, ten fields between semicolons; docs/formats.md has the drawing.
+One request a line, ten fields between semicolons; docs/reference/formats.md has the drawing.
 """
 
 from __future__ import annotations

@@ -1,0 +1,114 @@
+"""Every benchmark is on the list, has a short form that runs, and says what it needs where it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.frame import NOT_MEASURED
+from bench.run import BENCHMARKS
+from tests.daemons.bench.forms import ALL, measured, quick
+from tests.repository import ROOT
+
+# Imported by others, or run by them.
+PARTS = (
+    "frame",
+    "relay_node",
+    "relay_torrent",
+    "run",
+    "service_fill",
+    "service_load",
+    "service_process",
+    "service_site",
+    "service_world",
+    "slurm_records",
+)
+ANYBODY = ("mixed", "leases", "admission", "backfill", "pool", "desk_scale", "stress")
+# `service` and `kill` can, too; what takes longer is tried once, by whoever runs the tests.
+NEED_ROOT = sorted(set(ALL) - {*ANYBODY, "service", "kill"})
+
+
+@pytest.fixture(scope="module")
+def plain_python() -> Iterator[tuple[str, ...]]:
+    """A Python that has what ours has, for a user who is not root."""
+    if os.geteuid() != 0:
+        yield (sys.executable,)
+        return
+    system = "/usr/bin/python3"
+    new = subprocess.run([system, "-c", "import sys; raise SystemExit(sys.version_info < (3, 11))"])
+    packages = next(Path(each) for each in sys.path if each.endswith("site-packages"))
+    closed = [each for each in (*ROOT.parents, *packages.parents) if not each.stat().st_mode & 0o001]
+    if new.returncode or closed:
+        pytest.skip(f"other users have no Python 3.11 here, or may not enter {closed}")
+    with tempfile.TemporaryDirectory(prefix="plain-", dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        subprocess.run([system, "-m", "venv", "--without-pip", name], check=True, timeout=60)
+        (next(folder.glob("lib/python3*/site-packages")) / "ours.pth").write_text(f"{packages}\n{ROOT}\n")
+        who = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", "TMPDIR=/tmp")
+        yield (*who, str(folder / "bin" / "python"))
+
+
+def test_each_file_is_on_the_list_or_part_of_one_that_is() -> None:
+    files = {path.stem for path in (ROOT / "bench").glob("*.py")}
+    packages = {path.parent.name for path in (ROOT / "bench").glob("*/__main__.py")}
+
+    assert sorted((files | packages) - set(PARTS)) == sorted(each.name for each in BENCHMARKS)
+
+
+@pytest.mark.parametrize("name", ANYBODY)
+def test_short_form_runs_to_its_end_for_a_plain_user(name: str, plain_python: tuple[str, ...]) -> None:
+    code, said = quick(name, python=plain_python)
+
+    assert code == 0, said
+    assert any(character.isdigit() for character in said)
+
+
+@pytest.mark.parametrize("name", NEED_ROOT)
+def test_plain_user_is_told_what_a_benchmark_needs(name: str, plain_python: tuple[str, ...]) -> None:
+    code, said = quick(name, python=plain_python)
+
+    assert code == NOT_MEASURED, said
+    assert said.startswith("nothing was measured: ")
+    assert "root" in said
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_help_names_the_short_form(name: str) -> None:
+    code, said = quick(name, "--help")
+
+    assert code == 0
+    assert "--quick" in said
+
+
+def test_log_that_is_missing_is_named() -> None:
+    argv = [sys.executable, "bench/backfill.py", "nowhere.swf"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == NOT_MEASURED
+    assert "OUTRIDER_DATA" in done.stdout
+
+
+def test_hook_waits_for_the_instance_and_keeps_its_key_to_itself() -> None:
+    said = measured("hook")
+
+    assert said.count("prolog and task prolog") == 3
+    assert "of their bound with one made before" in said
+    assert "key" not in said
+
+
+def test_relay_reaches_all_nodes_in_each_way() -> None:
+    said = measured("relay", "--only", "chain,killed,http")
+
+    assert [line.split()[0] for line in said.splitlines()[1:]] == ["chain", "killed", "http"]
+
+
+def test_service_answers_all_and_nothing_is_wrong_after_kills() -> None:
+    assert " 0 errors; " in measured("service")
+    assert "nothing is wrong" in measured("kill")

@@ -1,0 +1,76 @@
+"""The demo on a private Slurm tells its story to the end, and takes everything away again."""
+
+from __future__ import annotations
+
+import re
+
+from tests.daemons.demo.conftest import Shown, output_of
+from tests.repository import ROOT
+
+SECONDS, BYTES = r" +(\d+\.\d\d) s", r" +(\d+(?:\.\d)? \w+)"
+ROW = re.compile(rf"^(\w+(?:, \w+)?){SECONDS}{SECONDS}{BYTES}{SECONDS}{SECONDS}{BYTES}$", re.MULTILINE)
+
+
+def test_demo_on_slurm_succeeds_and_leaves_nothing(brief_on_slurm: Shown) -> None:
+    assert (brief_on_slurm.code, brief_on_slurm.err) == (0, ""), brief_on_slurm.out
+    assert brief_on_slurm.left == []
+
+
+def test_job_that_names_its_image_finds_it_on_each_of_its_nodes(brief_on_slurm: Shown) -> None:
+    for number in (2, 3, 4):
+        printed = output_of(brief_on_slurm, f"cat slurm-{number}.out")
+
+        nodes = re.findall(r"the image is on (n\d): \S+/instances/", printed)
+        assert len(set(nodes)) == 2, printed
+
+
+def test_node_says_in_how_many_milliseconds_a_disk_was_made(brief_on_slurm: Shown) -> None:
+    made = re.findall(
+        r"^instance ready .*owner=job-(\d) .* milliseconds=\d", brief_on_slurm.out, re.MULTILINE
+    )
+
+    assert made == ["3", "4"]
+
+
+def test_refusal_on_slurm_names_the_earliest_start(brief_on_slurm: Shown) -> None:
+    refused = output_of(brief_on_slurm, "outrider reserve train.yaml")
+
+    assert refused.startswith("train is refused: image http://images:8000/train.qcow2 ")
+    assert re.search(r"^  earliest  [\d:]+ \(in \d+ s\)", refused, re.MULTILINE)
+
+
+def test_reservation_on_slurm_is_met_with_a_receipt(brief_on_slurm: Shown) -> None:
+    accepted = output_of(brief_on_slurm, "outrider reserve train.yaml", 1)
+
+    assert accepted.startswith("train-1 is reserved: 2 nodes, ")
+    assert re.search(r"receipt   met: ready \d+ s before", output_of(brief_on_slurm, "outrider show train-1"))
+
+
+def test_table_has_each_job_in_both_ways(brief_on_slurm: Shown) -> None:
+    rows = {row[0]: row[1:] for row in ROW.findall(brief_on_slurm.out)}
+
+    assert list(rows) == ["render", "render, again", "train, reserved", "together"]
+    for _, fetching, fetched, _, ours, _ in rows.values():
+        assert float(ours) < float(fetching)
+        assert fetched != "0 B"
+    assert rows["render, again"][5] == "0 B"
+    # One copy for two nodes: the relay's work.
+    assert (rows["render"][2], rows["render"][5]) == ("31.2 MiB", "15.6 MiB")
+
+
+def normal(text: str) -> list[str]:
+    """Lines without what differs from one run to the next."""
+    plain = re.sub(r"(sha256:|instances/)[0-9a-f]+", "name", text)
+    plain = re.sub(r"\d[\d.:,T+-]*", "1", plain).replace("1 min 1 s", "1 s")
+    return [re.sub(r"\s+", " ", line).strip() for line in plain.splitlines()]
+
+
+def test_readme_shows_what_the_demo_shows(brief_on_slurm: Shown) -> None:
+    page = (ROOT / "README.md").read_text()
+    excerpt = page.split("$ make demo\n")[1].split("$ make test")[0]
+    # The brief one has one reservation less.
+    lines = [line for line in normal(excerpt) if line not in ("", "…") and not line.startswith("solve")]
+    real = normal(brief_on_slurm.out)
+
+    assert len(lines) > 20
+    assert [line for line in lines if line not in real] == []

@@ -1,0 +1,77 @@
+"""A real Grid Engine with Outrider on it. All tests of a file share one; each brings images of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.batchcluster import HEAD
+from testbed.gridenginesite import GridEngineSite, missing, site_cluster
+from tests.daemons.gridengine.service.jobs import advances
+from tests.daemons.hurried import HurriedGridEngineSite
+
+NODES = 4
+RATE_BITS_PER_S = 200_000_000
+LINK_BYTES_PER_S = 22_000_000
+SETTLE_S = 60
+AS_IT_IS_MADE = "root 666 character special file"
+TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[GridEngineSite]:
+    lack = missing()
+    if lack is not None:
+        if "CI" in os.environ:
+            pytest.fail(f"{lack}; in CI it must be there")
+        pytest.skip(lack)
+    with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
+        made = HurriedGridEngineSite(
+            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
+        )
+        made.install()
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(request: pytest.FixtureRequest, site: GridEngineSite) -> Iterator[None]:
+    """After each test: no queue in error; no job, reservation, instance, pin or file of a hook's left."""
+    failed_before = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed_before:
+        # Its leftovers say nothing of the others, and must not be in their way.
+        _clear(site)
+        return
+    cluster = site.cluster
+    cluster.wait_for(
+        "no leftovers", lambda: not leftovers(site), SETTLE_S, lambda: f"{leftovers(site)}\n{site.logs()}"
+    )
+    cluster.wait_idle(SETTLE_S)
+    cluster.queue_states()
+
+
+def leftovers(site: GridEngineSite) -> list[str]:
+    found = [f"job {job} on {node}" for node, jobs in site.cluster.jobs_on().items() for job in jobs]
+    shown = site.cluster.run(HEAD, ["qstat", "-u", "*"]).stdout
+    found += [f"job: {line}" for line in shown.splitlines()[2:]]
+    found += [f"advance reservation {name}" for name in advances(site)]
+    return found + changed_devices(site) + site.left_on_nodes()
+
+
+def changed_devices(site: GridEngineSite) -> list[str]:
+    """Hosts on which /dev/null has another owner or mode, whatever jobs wrote there."""
+    shown = {
+        host: site.cluster.run(host, ["stat", "-c", "%U %a %F", "/dev/null"]).stdout.strip()
+        for host in (HEAD, *site.cluster.nodes)
+    }
+    return [f"/dev/null of {host}: {said}" for host, said in shown.items() if said != AS_IT_IS_MADE]
+
+
+def _clear(site: GridEngineSite) -> None:
+    site.cluster.run(HEAD, ["qdel", "-u", "*"], check=False)
+    for name in advances(site):
+        site.outrider("cancel", name, user="root", check=False)
+    site.cluster.run(HEAD, ["qmod", "-cq", "*"], check=False)
+    site.cluster.run(HEAD, ["qmod", "-e", "*"], check=False)

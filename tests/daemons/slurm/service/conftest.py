@@ -1,0 +1,80 @@
+"""A real Slurm with Outrider on it. All tests of a file share one; each brings images of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.site import OutriderSite, site_cluster
+from testbed.slurm import HEAD
+from tests.daemons.hurried import HurriedSlurmSite
+from tests.daemons.slurm.service.jobs import in_slurm, instances, pins
+
+NODES = 4
+RATE_BITS_PER_S = 200_000_000
+LINK_BYTES_PER_S = 22_000_000
+SETTLE_S = 180
+# A job that is sent back waits so long, which by Slurm's own measure are 2 min.
+LINES = ("AuthInfo=cred_expire=10",)
+TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
+    """Four nodes. When all tests of a file are over, nothing may be left anywhere."""
+    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
+        if "CI" in os.environ:
+            pytest.fail("needs root and Slurm: apt install slurmctld slurmd slurm-client munge")
+        pytest.skip("needs root and Slurm")
+    version = os.environ.get("OUTRIDER_SLURM_VERSION") or None
+    failed_before = request.session.testsfailed
+    with site_cluster(
+        NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
+    ) as cluster:
+        made = HurriedSlurmSite(
+            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
+        )
+        made.install()
+        yield made
+        # What a test that failed has left says nothing of the others.
+        if request.session.testsfailed == failed_before:
+            check_clean(made)
+
+
+@pytest.fixture(autouse=True)
+def freed(request: pytest.FixtureRequest, site: OutriderSite) -> Iterator[None]:
+    """What a test that failed has left is not in the way of the next."""
+    failed_before = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed_before:
+        site.cluster.run(HEAD, ["scancel", "--partition=main"], check=False)
+        for name in in_slurm(site):
+            site.outrider("cancel", name, user="root", check=False)
+
+
+def check_clean(site: OutriderSite) -> None:
+    """No node drained; no job, reservation, instance, pin or file of a hook's left."""
+    site.cluster.wait_idle(SETTLE_S)
+    site.cluster.wait_for("no leftovers", lambda: not leftovers(site), SETTLE_S, lambda: f"{leftovers(site)}")
+
+
+def leftovers(site: OutriderSite) -> list[str]:
+    found = [f"job {key} waits" for key in site.cluster.run(HEAD, ["squeue", "-h", "-o%A"]).stdout.split()]
+    found += [f"reservation {name} in Slurm" for name in in_slurm(site)]
+    for node in site.cluster.nodes:
+        found += [f"instance of {owner} on {node}" for owner in instances(site, node)]
+        found += [
+            f"pin of {owner} on {node}" for owner in pins(site, node) if not _may_be_pinned(site, owner)
+        ]
+        argv = ["find", "/run/outrider/jobs", "/run/outrider/failed", "-type", "f"]
+        found += [f"{path} on {node}" for path in site.cluster.run(node, argv, check=False).stdout.split()]
+    return found
+
+
+def _may_be_pinned(site: OutriderSite, owner: str) -> bool:
+    """For one that has run its time an image is kept a while."""
+    shown = site.outrider("show", owner.removeprefix("reservation:"), "--json", user="root", check=False)
+    return shown.returncode == 0 and '"ended"' in shown.stdout

@@ -1,0 +1,159 @@
+"""Best-effort jobs in a simulated world: users submit them, requeue and cancel them, and they start.
+
+Whether one has its image when it starts is looked at by its prolog, from outside of the service.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+from outrider.core.model import Resources
+from outrider.rms.base import JobState, Refused, RmsJob, Submission
+from outrider.rms.twin import NotReady, Twin
+from outrider.rms.twin.jobs import Holder
+from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
+from tests.simulation.dst.knobs import Knobs
+from tests.simulation.dst.people import USERS
+from tests.simulation.dst.pools import Network
+from tests.simulation.dst.wire import image_of
+
+EXCUSED_S = 400
+"""For so long after somebody has taken images out of a pool by hand a job may be sent back from there."""
+LATEST_SIGHT_S = 5
+"""How much later than it is due a look at the batch system is dealt with, if nothing goes wrong."""
+LATE_S = 900
+"""For so long after all trouble jobs are submitted."""
+PATIENCE_S = 3_000
+"""After all trouble every job has run within this time."""
+
+
+@dataclass(slots=True)
+class Own:
+    """A job as its user knows it."""
+
+    key: str
+    digest: str
+    is_filtered: bool
+    """Whether the submit filter held it before anybody could start it."""
+    starts: int = 0
+    requeued_ms: int | None = None
+    is_cancelled: bool = False
+
+
+class Jobs:
+    """All jobs that name an image. `is_calm`: nobody meddles with them any more."""
+
+    def __init__(
+        self, clock: Clockwork, trace: Trace, seed: int, knobs: Knobs, network: Network, twin: Twin
+    ) -> None:
+        self._clock = clock
+        self._trace = trace
+        # Of their own, so that a world without jobs is the same as before there were any.
+        self._random = Random(seed * 7919 + 1)
+        self._knobs = knobs
+        self._network = network
+        self._twin = twin
+        self.own: dict[str, Own] = {}
+        self.sent_back = 0
+        self._last_ms = 0
+        """When the last job is submitted."""
+
+    def plan(self) -> None:
+        """Choose when jobs are submitted: in every second world, some of them when all is calm, beside the
+        reservations of that time, which have to be met."""
+        random = self._random
+        if random.random() < 0.5:
+            return
+        for _ in range(random.choice((2, 5, 10))):
+            self._clock.after(random.randrange(self._knobs.troubled_s * 1000 + 60_000), self.submit)
+        for _ in range(random.choice((2, 5, 10))):
+            wait_ms = self._knobs.troubled_s * 1000 + random.randrange(LATE_S * 1000)
+            self.submit_at(wait_ms)
+
+    def submit_at(self, wait_ms: int, number: int | None = None) -> None:
+        """Let a job be submitted later, with that image."""
+        self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
+        self._clock.after(wait_ms, lambda: self.submit(number))
+
+    def submit(self, number: int | None = None) -> None:
+        """Somebody submits a job; mostly the submit filter holds it."""
+        random, knobs = self._random, self._knobs
+        if number is None:
+            number = random.randrange(len(knobs.images))
+        work_s = random.choice((10, 40, 80))
+        user = random.choice(USERS)
+        submission = Submission(
+            user=user.user,
+            uid=user.uid,
+            argv=("sleep", str(work_s)),
+            nodes_wanted=random.choice((1, 1, 1, min(2, knobs.nodes), knobs.nodes)),
+            resources=Resources.of(cpus=random.randint(1, knobs.cpus)),
+            limit_s=work_s + 20,
+            metadata=f"image: http://site/image{number}\n",
+        )
+        with suppress(Refused):
+            key = self._twin.outside.submit(submission)
+            own = Own(key=key, digest=image_of(knobs, number).digest, is_filtered=random.random() < 0.8)
+            self.own[key] = own
+            self._trace.note(f"job {key} is submitted with image {number}")
+            if own.is_filtered:
+                world = self._twin.world
+                world.hold(world.jobs[key], Holder.OURS, "waits to be planned")
+            if random.random() < 0.3:
+                self._clock.after(random.randrange(200_000), lambda: self._meddle(key))
+
+    def prolog(self, job: RmsJob, node: str) -> NotReady | None:
+        """Look whether a job has its image where it starts."""
+        own = self.own.get(job.key)
+        if own is None or job.reservation is not None:
+            return None
+        own.starts += 1
+        pool = self._network.pools[node]
+        self._network.move()
+        if own.digest in pool.images:
+            return None
+        is_excused = pool.tampered_ms >= 0 and self._clock.now_ms - pool.tampered_ms < EXCUSED_S * 1000
+        if own.is_filtered and not is_excused and not self._has_just_been_requeued(own):
+            raise Violation(f"job {job.key} starts on {node}, which does not have its image")
+        self.sent_back += 1
+        return NotReady("its image is not there")
+
+    def _has_just_been_requeued(self, own: Own) -> bool:
+        """Whether the service cannot know yet: while a job runs its instance keeps its image, afterwards
+        nothing does, and the job may start again before the next look. Its node sends it back then."""
+        until_s = self._knobs.settings.look_every_s + LATEST_SIGHT_S
+        return own.requeued_ms is not None and self._clock.now_ms <= own.requeued_ms + until_s * 1000
+
+    def check(self) -> None:
+        """All jobs have run, or were cancelled."""
+        for own in self.own.values():
+            why = self._twin.outside.why_ended(own.key)
+            if why is None:
+                job = self._twin.world.jobs[own.key]
+                raise Violation(
+                    f"job {own.key} is never over: it is {job.state.value} ({job.shown}), released to "
+                    f"{job.wanted_nodes}"
+                )
+            if not own.starts and not own.is_cancelled:
+                raise Violation(f"job {own.key} has never started: {why}")
+
+    @property
+    def are_over(self) -> bool:
+        has_come = self._clock.now_ms > self._last_ms
+        return has_come and all(key not in self._twin.world.jobs for key in self.own)
+
+    def _meddle(self, key: str) -> None:
+        job = self._twin.world.jobs.get(key)
+        if job is None:
+            return
+        with suppress(Refused):
+            if job.state in (JobState.RUNNING, JobState.STARTING):
+                self._trace.note(f"job {key} is requeued")
+                self.own[key].requeued_ms = self._clock.now_ms
+                self._twin.outside.requeue(key)
+            elif self._random.random() < 0.5:
+                self._trace.note(f"job {key} is cancelled")
+                self.own[key].is_cancelled = True
+                self._twin.outside.cancel(key)

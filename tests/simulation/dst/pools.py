@@ -1,0 +1,384 @@
+"""The nodes' pools and the bytes on their way to them, as far as the service can tell them from real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from outrider.service.ports import (
+    COPYING,
+    Arriving,
+    Copy,
+    Fetch,
+    HeldBytes,
+    NodeImage,
+    NodeReport,
+    NodeRoom,
+    Order,
+    OrderResult,
+    Pin,
+    Relay,
+    Source,
+    Stop,
+    TellNode,
+    Unpin,
+)
+from tests.simulation.dst.clockwork import Clockwork, Trace
+
+STEP_MS = 1000
+"""Between two looks at the bytes that move."""
+COPY_S = 7
+"""How long a node takes for a full copy."""
+
+
+@dataclass(slots=True)
+class Flow:
+    """An image on its way to a node."""
+
+    digest: str
+    uri: str
+    size_bytes: int
+    sources: tuple[Source, ...]
+    owners: dict[str, int]
+    rate_bytes_per_s: int | None
+    arrived_bytes: int = 0
+    rate: int = 0
+    source: Source | None = None
+    has_failed: bool = False
+    words: str = ""
+
+
+@dataclass(slots=True)
+class Pool:
+    """One node. What is in it outlives the daemon."""
+
+    name: str
+    limit_bytes: int
+    images: dict[str, NodeImage] = field(default_factory=dict)
+    pins: dict[str, dict[str, int]] = field(default_factory=dict)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    is_up: bool = True
+    is_reachable: bool = True
+    tampered_ms: int = -1
+    """When somebody last took something out of it."""
+    brought_bytes: dict[str, int] = field(default_factory=dict)
+    others: set[str] = field(default_factory=set)
+    """Who pins and is not the service."""
+    copies: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of which images, and for whom, there is a full copy, and when it was made."""
+    promised: tuple[int, int] = (0, 0)
+    """What the service has it keep, and until when: on the disk, as the images are."""
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether jobs here get full copies: on every other node."""
+        return self.name[-1:] in "13579"
+
+    def pinned(self, digest: str, now_s: int) -> bool:
+        return any(until_s > now_s for until_s in self.pins.get(digest, {}).values())
+
+    def is_pinned_for(self, digest: str, owner: str, now_s: int) -> bool:
+        return digest in self.images and self.pins.get(digest, {}).get(owner, 0) > now_s
+
+    def shown(self, now_s: int) -> tuple[NodeImage, ...]:
+        """The images, and for whom they are pinned."""
+        return tuple(
+            replace(
+                image,
+                owners=tuple(
+                    sorted(o for o, until_s in self.pins.get(digest, {}).items() if until_s > now_s)
+                ),
+            )
+            for digest, image in self.images.items()
+        )
+
+    def held(self, now_s: int) -> tuple[HeldBytes, ...]:
+        """What others hold, as a real node reports it."""
+        found = []
+        for digest, image in self.images.items():
+            ends = [end for owner, end in self.pins.get(digest, {}).items() if owner in self.others]
+            if max(ends, default=0) > now_s:
+                found.append(HeldBytes(size_bytes=image.size_bytes, until_s=max(ends), digest=digest))
+        return tuple(found)
+
+    def others_may_hold(self, size_bytes: int, now_s: int) -> bool:
+        """Whether a real node would let users hold so much more."""
+        mine = {*self.flows, *(d for d in self.images if self.pinned(d, now_s))}
+        held = self.held(now_s)
+        mine -= {each.digest for each in held}
+        kept = sum(self.flows[d].size_bytes if d in self.flows else self.images[d].size_bytes for d in mine)
+        promised_bytes = max(kept, self.promised[0] if self.promised[1] > now_s else 0)
+        return sum(each.size_bytes for each in held) + size_bytes + promised_bytes <= self.limit_bytes
+
+    def used_bytes(self) -> int:
+        return sum(each.size_bytes for each in self.images.values()) + sum(
+            each.size_bytes for each in self.flows.values()
+        )
+
+
+class Network:
+    """All pools, the server that images come from, and what moves."""
+
+    def __init__(
+        self,
+        clock: Clockwork,
+        trace: Trace,
+        random: Random,
+        *,
+        names: tuple[str, ...],
+        limit_bytes: int,
+        origin_rate: int,
+        node_rate: int,
+        wrong_digests: float,
+    ) -> None:
+        self._clock = clock
+        self._trace = trace
+        self._random = random
+        self.pools = {name: Pool(name=name, limit_bytes=limit_bytes) for name in names}
+        self.origin_rate = origin_rate
+        self.node_rate = node_rate
+        self.wrong_digests = wrong_digests
+        self.poisoned = ""
+        """A node that passes on other bytes than it has, for ever."""
+        self.slow: dict[str, int] = {}
+        """What some nodes can receive at most, in bytes a second."""
+        self.is_origin_up = True
+        self._moved_ms = 0
+        self._is_moving = False
+
+    def tell(self, call: TellNode) -> NodeReport:
+        """What a node does with orders, and what it says then."""
+        self.move()
+        pool, now_s = self.pools[call.node], self._clock.now_s()
+        if call.promised_bytes is not None:
+            pool.promised = call.promised_bytes, call.promised_until_s
+        results = tuple(self._carry_out(pool, order, now_s) for order in call.orders)
+        self._keep_moving()
+        return NodeReport(
+            node=pool.name,
+            at_s=now_s,
+            limit_bytes=pool.limit_bytes,
+            used_bytes=pool.used_bytes(),
+            arriving=tuple(_arriving(flow) for flow in pool.flows.values()),
+            images=pool.shown(now_s) if call.wants_images else None,
+            results=results,
+            room=NodeRoom(
+                capacity_bytes=pool.limit_bytes,
+                held=pool.held(now_s),
+                users_bytes=pool.limit_bytes,
+                copied_formats=("file",) if pool.is_copying else (),
+            ),
+        )
+
+    def empty(self, name: str) -> None:
+        """Somebody removes all images by hand."""
+        self.move()
+        pool = self.pools[name]
+        pool.images.clear()
+        pool.pins.clear()
+        pool.copies.clear()
+        pool.tampered_ms = self._clock.now_ms
+
+    def move(self) -> None:
+        """Let bytes move up to now, a step at a time."""
+        while self._moved_ms < self._clock.now_ms:
+            step_ms = min(STEP_MS, self._clock.now_ms - self._moved_ms)
+            flows = [
+                (pool, flow)
+                for pool in self.pools.values()
+                if pool.is_up
+                for flow in pool.flows.values()
+                if not flow.has_failed
+            ]
+            if not flows:
+                self._moved_ms = self._clock.now_ms
+                return
+            self._moved_ms += step_ms
+            self._step(flows, step_ms)
+
+    def _keep_moving(self) -> None:
+        """Time has to be told while anything moves, so that what fails does so in time."""
+        if not self._is_moving and any(
+            not flow.has_failed for pool in self.pools.values() if pool.is_up for flow in pool.flows.values()
+        ):
+            self._is_moving = True
+            self._clock.after(STEP_MS, self._moved, order=1)
+
+    def _moved(self) -> None:
+        self._is_moving = False
+        self.move()
+        self._keep_moving()
+
+    def wake(self) -> None:
+        """A node or the server is back: what was on its way goes on."""
+        self._keep_moving()
+
+    def _step(self, flows: list[tuple[Pool, Flow]], step_ms: int) -> None:
+        for pool, flow in flows:
+            flow.source = self._source(pool, flow)
+        share = self._share_of_origin(flows)
+        for pool, flow in sorted(flows, key=lambda each: -each[1].arrived_bytes):
+            if flow.source is None:
+                self._fail(pool, flow, "no source has it", keeps=True)
+                continue
+            rate = share
+            most = flow.size_bytes
+            if isinstance(flow.source, Relay):
+                rate = self.node_rate
+                above = self.pools[flow.source.node].flows.get(flow.digest)
+                most = flow.size_bytes if above is None else above.arrived_bytes
+            rate = min(rate, self._most_rate(pool, flow))
+            before = flow.arrived_bytes
+            flow.arrived_bytes = max(before, min(before + rate * step_ms // 1000, most))
+            flow.rate = (flow.arrived_bytes - before) * 1000 // step_ms
+            if flow.arrived_bytes >= flow.size_bytes:
+                self._complete(pool, flow)
+
+    def _most_rate(self, pool: Pool, flow: Flow) -> int:
+        """What a node can receive, and may."""
+        rates = (self.slow.get(pool.name), flow.rate_bytes_per_s)
+        return min((rate for rate in rates if rate is not None), default=self.origin_rate + self.node_rate)
+
+    def _share_of_origin(self, flows: list[tuple[Pool, Flow]]) -> int:
+        """What of the images' server's link a transfer has that could take more: an equal part of what
+        those leave that are held back."""
+        left = self.origin_rate
+        wanted = sorted(self._most_rate(pool, flow) for pool, flow in flows if isinstance(flow.source, str))
+        for taken, rate in enumerate(wanted):
+            share = left // (len(wanted) - taken)
+            if rate >= share:
+                return share
+            left -= rate
+        return self.origin_rate
+
+    def _complete(self, pool: Pool, flow: Flow) -> None:
+        pool.brought_bytes[flow.digest] = pool.brought_bytes.get(flow.digest, 0) + flow.size_bytes
+        is_poisoned = isinstance(flow.source, Relay) and flow.source.node == self.poisoned
+        if is_poisoned or (self.wrong_digests and self._random.random() < self.wrong_digests):
+            flow.arrived_bytes = 0
+            self._fail(pool, flow, "its digest is another")
+            return
+        del pool.flows[flow.digest]
+        now_s = self._clock.now_s()
+        pool.images[flow.digest] = NodeImage(
+            digest=flow.digest, size_bytes=flow.size_bytes, uri=flow.uri, added_s=now_s, last_use_s=now_s
+        )
+        pins = pool.pins.setdefault(flow.digest, {})
+        for owner, until_s in flow.owners.items():
+            pins[owner] = max(until_s, pins.get(owner, 0))
+        self._trace.note(f"node {pool.name} has {flow.digest[7:11]}")
+
+    def _fail(self, pool: Pool, flow: Flow, words: str, *, keeps: bool = False) -> None:
+        flow.has_failed, flow.words, flow.rate = True, words, 0
+        self._trace.note(f"node {pool.name} fails {flow.digest[7:11]}: {words}")
+
+    def _source(self, pool: Pool, flow: Flow) -> Source | None:
+        for source in flow.sources:
+            if isinstance(source, str):
+                if self.is_origin_up:
+                    return source
+            elif self._passes_on(source, pool.name):
+                return source
+        return None
+
+    def _passes_on(self, source: Relay, to: str) -> bool:
+        """Whether a node has something to pass on that does not come from the one that asks."""
+        seen = {to}
+        name = source.node
+        while name not in seen:
+            seen.add(name)
+            pool = self.pools.get(name)
+            if pool is None or not pool.is_up:
+                return False
+            if source.digest in pool.images:
+                return True
+            flow = pool.flows.get(source.digest)
+            if flow is None or flow.has_failed:
+                return False
+            if not isinstance(flow.source, Relay):
+                return flow.source is not None or self.is_origin_up
+            name = flow.source.node
+        return False
+
+    def _carry_out(self, pool: Pool, order: Order, now_s: int) -> OrderResult:
+        code = ""
+        if isinstance(order, Fetch):
+            code = self._fetch(pool, order, now_s)
+        elif isinstance(order, Pin):
+            if order.digest in pool.images:
+                _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
+            else:
+                code = "missing"
+        elif isinstance(order, Copy) and order.digest in pool.images:
+            made_s = pool.copies.setdefault((order.digest, order.owner), now_s + COPY_S)
+            code = COPYING if made_s > now_s else ""
+        elif isinstance(order, Copy):
+            code = "missing"
+        elif isinstance(order, Unpin):
+            pool.copies.pop((order.digest, order.owner), None)
+            pool.pins.get(order.digest, {}).pop(order.owner, None)
+            flow = pool.flows.get(order.digest)
+            if flow is not None:
+                flow.owners.pop(order.owner, None)
+            elif order.digest not in pool.images:
+                code = "missing"
+        elif isinstance(order, Stop):
+            pool.flows.pop(order.digest, None)
+        return OrderResult(order=order, code=code, words=code and f"{code} on {pool.name}")
+
+    def _fetch(self, pool: Pool, order: Fetch, now_s: int) -> str:
+        if order.digest in pool.images:
+            _renew(pool.pins.setdefault(order.digest, {}), order.owner, order.until_s)
+            return ""
+        flow = pool.flows.get(order.digest)
+        if flow is None:
+            if not self._make_room(pool, order.size_bytes, now_s):
+                return "no-room"
+            flow = pool.flows[order.digest] = Flow(
+                digest=order.digest,
+                uri=order.uri,
+                size_bytes=order.size_bytes,
+                sources=order.sources,
+                owners={},
+                rate_bytes_per_s=order.rate_bytes_per_s,
+            )
+        _renew(flow.owners, order.owner, order.until_s)
+        # Who joins brings its sources along; what runs goes on with what it has.
+        known = () if flow.has_failed else flow.sources
+        flow.sources = (*known, *(each for each in order.sources if each not in known))
+        flow.rate_bytes_per_s = order.rate_bytes_per_s
+        flow.has_failed = False
+        return ""
+
+    def _make_room(self, pool: Pool, size_bytes: int, now_s: int) -> bool:
+        """Remove what nobody needs, the longest unused first, until there is room."""
+        spare = [each for each in pool.images.values() if not pool.pinned(each.digest, now_s)]
+        spare.sort(key=lambda each: (each.last_use_s, each.digest))
+        free = pool.limit_bytes - pool.used_bytes()
+        if free + sum(each.size_bytes for each in spare) < size_bytes:
+            return False
+        for each in spare:
+            if free >= size_bytes:
+                break
+            del pool.images[each.digest]
+            pool.pins.pop(each.digest, None)
+            free += each.size_bytes
+        return True
+
+
+def _renew(pins: dict[str, int], owner: str, until_s: int) -> None:
+    """As real pools do: a lease is never shortened."""
+    pins[owner] = max(until_s, pins.get(owner, 0))
+
+
+def _arriving(flow: Flow) -> Arriving:
+    source = flow.source
+    return Arriving(
+        digest=flow.digest,
+        size_bytes=flow.size_bytes,
+        arrived_bytes=flow.arrived_bytes,
+        rate_bytes_per_s=flow.rate,
+        source=source.node if isinstance(source, Relay) else source or "",
+        has_failed=flow.has_failed,
+        words=flow.words,
+    )

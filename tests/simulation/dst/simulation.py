@@ -1,0 +1,183 @@
+"""One simulated world from its seed: the real service, and everything around it made up."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from outrider.core.model import Resources
+from outrider.metadata.policies import ExternalSection, Policies, RuleSection
+from outrider.rms.base import RmsNode
+from outrider.rms.twin import Hooks, Twin
+from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
+from tests.simulation.dst.invariants.safety import Safety
+from tests.simulation.dst.invariants.settling import JobRelease
+from tests.simulation.dst.invariants.sharing import Sharing
+from tests.simulation.dst.jobs import PATIENCE_S, Jobs
+from tests.simulation.dst.knobs import Knobs, draw
+from tests.simulation.dst.mishaps import Mishaps
+from tests.simulation.dst.office import MakeDesk, Office, make_desk
+from tests.simulation.dst.people import MARGIN_S, USERS, People
+from tests.simulation.dst.pools import Network
+from tests.simulation.dst.rush import Rush
+from tests.simulation.dst.wire import Wire
+
+SETTLE_S = 480
+"""After the last end: for effects that are tried again and pins that are taken away."""
+LATE_REQUESTS = 3
+MOST_SIMULATED_MS = 20_000_000
+MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """What came of a seed. `violation` is empty if nothing was found."""
+
+    seed: int
+    digest: str
+    violation: str
+    lines: tuple[str, ...]
+    events: int
+    simulated_s: int
+    told: int
+    deaths: int
+
+
+class Simulation:
+    """A world and its people."""
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        make: MakeDesk = make_desk,
+        keeps_all: bool = False,
+        is_harsh: bool = False,
+    ) -> None:
+        self.random = random = Random(seed)
+        self.knobs: Knobs = draw(random, is_harsh=is_harsh)
+        self.clock = clock = Clockwork()
+        self.trace = trace = Trace(clock, keeps_all=keeps_all)
+        knobs, path = self.knobs, folder / "store"
+        names = tuple(f"n{number}" for number in range(knobs.nodes))
+        self.network = Network(
+            clock,
+            trace,
+            random,
+            names=names,
+            limit_bytes=knobs.pool_bytes,
+            origin_rate=knobs.origin_rate,
+            node_rate=knobs.node_rate,
+            wrong_digests=knobs.wrong_digests,
+        )
+        self.network.poisoned = knobs.poisoned
+        nodes = [RmsNode(name=name, capacity=Resources.of(cpus=knobs.cpus)) for name in names]
+        self.twin = Twin(
+            nodes, clock=clock, hooks=Hooks(prolog=lambda job, node: self.jobs.prolog(job, node))
+        )
+        self.jobs = Jobs(clock, trace, seed, knobs, self.network, self.twin)
+        self.wire = Wire(clock, trace, random, knobs, self.network, self.twin)
+        rule = RuleSection.model_construct(
+            name="all",
+            reservations=knobs.most_reservations,
+            machine_share_percent=knobs.machine_share_percent,
+        )
+        external = ExternalSection.model_construct(command=("judge",), timeout_s=10)
+        policies = Policies.model_construct(rules=(rule,), external=external if knobs.has_program else None)
+        self.office = Office(clock, trace, random, knobs, policies, path, self.wire, make)
+        self.people = People(clock, trace, random, knobs, self.office)
+        self.mishaps = Mishaps(clock, trace, random, knobs, self.network, self.twin, self.office)
+        self.safety = Safety(
+            clock, trace, knobs, path, self.network, self.office, self.people, self.mishaps, self.twin
+        )
+        self.rush = Rush(clock, seed, knobs, self.jobs, self.people)
+        self.sharing = Sharing(clock, knobs, self.network, self.office)
+        self.office.handled = self._check
+        self.settling = JobRelease(
+            clock,
+            self.network,
+            self.twin,
+            self.office,
+            self.safety,
+            self.mishaps,
+            knobs.troubled_s,
+            knobs.is_calm,
+        )
+
+    def run(self) -> None:
+        """Trouble first, then calm, then the last look."""
+        knobs, clock = self.knobs, self.clock
+        self.trace.note(str(knobs))
+        self.office.open(is_new=True)
+        self.mishaps.plan()
+        self.jobs.plan()
+        self.rush.plan()
+        for _ in range(knobs.requests):
+            clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
+        clock.run(knobs.troubled_s * 1000)
+        self.trace.note("calm")
+        self.wire.is_calm = self.office.is_calm = self.people.is_calm = True
+        self.mishaps.end_all()
+        if knobs.dies_in_calm:
+            clock.after(self.random.randrange(200_000), self.mishaps.kill_service)
+        for _ in range(LATE_REQUESTS):
+            clock.after(
+                self.random.randrange(60_000),
+                lambda: self.people.send(
+                    self.random.choice(USERS),
+                    self.people.reserve(self.people.some_wish(ahead_s=MARGIN_S + 300)),
+                ),
+            )
+        clock.run((knobs.troubled_s + 300) * 1000)
+        while self.settling.last_end_s() >= clock.now_s():
+            if clock.now_ms > MOST_SIMULATED_MS:
+                raise Violation(f"it is never over: the last end is {self.settling.last_end_s()}")
+            clock.run(clock.now_ms + (self.settling.last_end_s() - clock.now_s() + 1) * 1000)
+        until_ms = clock.now_ms + PATIENCE_S * 1000
+        while not self.jobs.are_over and clock.now_ms < until_ms:
+            clock.run(clock.now_ms + 10_000)
+        self.jobs.check()
+        clock.run(clock.now_ms + SETTLE_S * 1000)
+        self.settling.check()
+        self.trace.note("over")
+
+    def _check(self) -> None:
+        self.safety.check()
+        self.sharing.check()
+
+    def close(self) -> None:
+        self.office.close()
+        self.safety.close()
+
+
+def simulate(
+    seed: int, *, make: MakeDesk = make_desk, keeps_all: bool = False, is_harsh: bool = False
+) -> Run:
+    """Run a seed from beginning to end, and tidy up."""
+    folder = Path(tempfile.mkdtemp(prefix="dst-", dir=MEMORY if MEMORY.is_dir() else None))
+    simulation = Simulation(seed, folder, make=make, keeps_all=keeps_all, is_harsh=is_harsh)
+    violation = ""
+    try:
+        simulation.run()
+    except Violation as found:
+        violation = str(found)
+    except Exception as error:  # noqa: BLE001 - whatever the service raises is what is looked for
+        violation = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
+    finally:
+        simulation.close()
+        shutil.rmtree(folder)
+    return Run(
+        seed=seed,
+        digest=simulation.trace.digest(),
+        violation=violation,
+        lines=tuple(simulation.trace.lines),
+        events=simulation.trace.count,
+        simulated_s=simulation.clock.now_ms // 1000,
+        told=len(simulation.people.told),
+        deaths=simulation.office.died,
+    )

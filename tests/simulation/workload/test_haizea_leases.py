@@ -1,0 +1,153 @@
+"""Haizea's lease workload files."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from outrider.core.model import Image, Resources
+from outrider.sim.workload.formats.haizea import read_haizea
+from outrider.sim.workload.trace import TraceSubmission, WorkloadError
+from tests.repository import ROOT
+
+LEASES = ROOT / "tests" / "data" / "leases.lwf"
+
+
+@pytest.fixture
+def leases() -> dict[str, TraceSubmission]:
+    return {one.workspace.name: one for one in read_haizea(LEASES).submissions}
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    text = LEASES.read_text()
+    assert old in text
+    path = folder / "leases.lwf"
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def test_site_becomes_nodes_with_instances_added_up() -> None:
+    nodes = read_haizea(LEASES).nodes
+
+    assert [node.name for node in nodes] == ["n1", "n2", "n3", "n4"]
+    assert nodes[0].capacity == Resources.of(CPU=200, Memory=2048)
+    assert nodes[3].capacity == Resources.of(CPU=100, Memory=1024)
+
+
+def test_empty_start_is_best_effort_with_image_user_and_real_duration(
+    leases: dict[str, TraceSubmission],
+) -> None:
+    one = leases["1"]
+
+    assert one.workspace.is_best_effort
+    assert one.workspace.is_preemptible
+    assert one.workspace.instances == 4
+    assert one.workspace.resources == Resources.of(CPU=100, Memory=512)
+    assert one.workspace.image == Image(uri="analysis.img", size_bytes=600_000_000)
+    assert (one.workspace.duration_s, one.run_s, one.user) == (3600, 2700, "7")
+
+
+def test_exact_start_counts_days_and_hours(leases: dict[str, TraceSubmission]) -> None:
+    one = leases["2"]
+
+    assert (one.at_s, one.workspace.start_s, one.run_s) == (600, 86400 + 9000, 1800)
+    assert not one.workspace.is_preemptible
+
+
+def test_now_starts_at_its_arrival_rounded_up(leases: dict[str, TraceSubmission]) -> None:
+    one = leases["3"]
+
+    assert (one.at_s, one.workspace.start_s, one.workspace.image) == (1201, 1201, None)
+
+
+def test_deadline_lease_may_start_later(leases: dict[str, TraceSubmission]) -> None:
+    one = leases["4"]
+
+    assert (one.workspace.start_s, one.workspace.finish_by_s) == (3600, 10800)
+
+
+def test_deadline_without_start_counts_from_the_arrival(tmp_path: Path) -> None:
+    path = changed(tmp_path, "<start/>", '<start/><deadline time="02:00:00"/>')
+
+    workspace = read_haizea(path).submissions[0].workspace
+
+    assert (workspace.start_s, workspace.finish_by_s) == (0, 7200)
+
+
+def test_real_duration_is_cut_at_what_was_asked_for(tmp_path: Path) -> None:
+    path = changed(tmp_path, "00:45:00.00", "09:00:00.00")
+
+    assert read_haizea(path).submissions[0].run_s == 3600
+
+
+def test_workload_without_a_site_has_no_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "leases.lwf"
+    path.write_text(re.sub(r"<site>.*</site>", "", LEASES.read_text(), flags=re.DOTALL))
+
+    trace = read_haizea(path)
+
+    assert (trace.name, trace.nodes, len(trace.submissions)) == ("leases", (), 4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('numnodes="4"', 'numnodes="four"', r"line 22: numnodes='four' in <node-set>"),
+        ('numnodes="3"', 'numnodes="3000000"', r"line 7: more than 1000000 nodes"),
+        ("<start/>", "<start><after/></start>", r"line 27: <after> in <start>"),
+        ("<start/>", "", r"line 20: <lease> needs a <start>"),
+        ('time="01:00:00.00"', 'time="1 hour"', r"line 28: time='1 hour' in <duration>"),
+        (' preemptible="true"', "", r"line 20: <lease> needs preemptible="),
+        ('"true"', '"maybe"', r"line 20: preemptible is 'maybe'"),
+        ('time="03:00:00.00"', 'time="01:10:00.00"', r"line 49: .*do not end by 4200"),
+        ('size="600"', 'size="0"', r"line 29: .*0 bytes"),
+        ("<none/>", "<docker/>", r"\.lwf, line 45: <software> without"),
+        ("</site>", "", r"line 58: mismatched tag"),
+        ("<lease-workload", "<workload", r"line \d+: mismatched tag"),
+    ],
+)
+def test_mistake_is_named_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=message) as caught:
+        read_haizea(changed(tmp_path, old, new))
+    assert str(caught.value).count("leases.lwf") == 1
+
+
+def test_lease_of_two_kinds_of_nodes_is_refused(tmp_path: Path) -> None:
+    second = '<node-set numnodes="1"><res type="CPU" amount="50"/></node-set></nodes>'
+    path = changed(tmp_path, "</nodes>\n        <start/>", f"{second}\n        <start/>")
+
+    with pytest.raises(WorkloadError, match="line 20: nodes of 2 kinds"):
+        read_haizea(path)
+
+
+def test_document_type_is_refused_before_any_entity_expands(tmp_path: Path) -> None:
+    bomb = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>\n<lease-workload '
+    path = changed(tmp_path, "<lease-workload ", bomb)
+
+    with pytest.raises(WorkloadError, match="line 2: a document type"):
+        read_haizea(path)
+
+
+def test_endless_nesting_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.xml"
+    path.write_text("<a>" * 100_000)
+
+    with pytest.raises(WorkloadError, match="nested more than 100 deep"):
+        read_haizea(path)
+
+
+def test_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+    blocks = re.findall(r"```xml\n(.*?)```", (ROOT / "docs" / "reference/formats.md").read_text(), re.DOTALL)
+    path = tmp_path / "example.xml"
+    path.write_text(blocks[0])
+
+    trace = read_haizea(path)
+
+    (only,) = trace.submissions
+    assert (trace.name, len(trace.nodes), only.at_s, only.run_s) == (
+        "example",
+        4,
+        600,
+        1200,
+    )
+    assert (only.workspace.start_s, only.workspace.finish_by_s) == (3600, 10800)

@@ -1,0 +1,79 @@
+"""`outrider jobs`, and `show` and `explain` of a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from outrider.cli.main import main
+from outrider.service.answers import DecisionLine, ImageView, JobDetails, JobList, JobView, NodeStaging
+from tests.unit.cli.canned import Service
+from tests.unit.cli.samples import NOW_S, STATUS
+
+Capture = pytest.CaptureFixture[str]
+DIGEST = "sha256:" + "9f" * 32
+JOB = JobView(
+    job="4711",
+    user="mia",
+    state="staging",
+    held=True,
+    image=ImageView(uri="https://host/ubuntu.qcow2", digest=DIGEST, size_bytes=2 << 30, is_private=False),
+    nodes_wanted=2,
+    nodes="n[1-2]",
+    node_count=2,
+    submitted_s=NOW_S - 60,
+    ready_s=NOW_S + 120,
+    start_s=NOW_S + 120,
+    is_overdue=False,
+    words="image ubuntu.qcow2 is on its way, ready about 14:03",
+)
+DETAILS = JobDetails(
+    job=JOB,
+    tasks=1,
+    staging=(
+        NodeStaging(node="n1", state="ready", arrived_bytes=2 << 30, size_bytes=2 << 30),
+        NodeStaging(node="n2", state="arriving", arrived_bytes=1 << 30, size_bytes=2 << 30),
+    ),
+    released_to="",
+    decisions=(
+        DecisionLine(
+            number=7, at_s=NOW_S - 50, kind="lead", name="job 4711", outcome="planned", reason="to n[1-2]"
+        ),
+    ),
+)
+
+
+def test_jobs_are_a_table(service: Service, capsys: Capture) -> None:
+    service.on("GET", "/v1/jobs", JobList(jobs=(JOB,), next_after=""))
+
+    assert main(["jobs", "-n", "--state", "staging", "--user", "mia"]) == 0
+    line = capsys.readouterr().out.strip()
+    assert service.last("GET").query == {"user": "mia", "state": "staging"}
+    assert line.split()[:5] == ["4711", "staging", "mia", "2", "n[1-2]"]
+    assert line.endswith(JOB.words)
+
+
+def test_number_is_a_job(service: Service, capsys: Capture) -> None:
+    service.on("GET", "/v1/jobs/4711", DETAILS)
+
+    assert main(["show", "4711"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"job 4711 is staging: {JOB.words}\n")
+    assert "held until then" in text
+    assert "n1" in text
+    assert "n2" in text
+
+
+def test_explanation_of_a_job_has_its_decisions(service: Service, capsys: Capture) -> None:
+    service.on("GET", "/v1/jobs/4711", DETAILS)
+
+    assert main(["explain", "4711"]) == 0
+    assert "planned: to n[1-2]" in capsys.readouterr().out
+
+
+def test_status_counts_jobs_and_those_that_wait_too_long(service: Service, capsys: Capture) -> None:
+    service.on("GET", "/v1/status", replace(STATUS, jobs={"staging": 2, "running": 0}, jobs_overdue=1))
+    main(["status"])
+
+    assert "  jobs          2 staging\n                1 wait longer" in capsys.readouterr().out

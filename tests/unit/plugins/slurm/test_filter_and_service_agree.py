@@ -1,0 +1,86 @@
+"""What the filter takes for a value, the service takes, too, and the other way round."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from outrider.metadata.fields import Digest, Name, Size, Uri
+from tests.unit.plugins.slurm.test_filter_alone import HERE, PLUGINS, interpreter
+
+KINDS: dict[str, TypeAdapter[object]] = {
+    "image": TypeAdapter(Uri),
+    "digest": TypeAdapter(Digest),
+    "size": TypeAdapter(Size),
+    "name": TypeAdapter(Name),
+}
+RIGHT = {
+    "image": [
+        "http://h/a.qcow2",
+        "ubuntu",
+        "https://h:80/a/b?c=d#e",
+        "a%2Fb",
+        "file:///srv/x",
+        "x..y",
+        "h/a@b",
+    ],
+    "digest": ["sha256:" + "0a" * 32],
+    "size": ["1", "600MB", "2 GiB", "1.5T", "0.5GB", "1152921504606846975", "1023PiB", "999999TB"],
+    "name": ["web", "a" * 63, "A-1_b.c"],
+}
+LETTERS = [
+    *"aZ09._~:/?#@!$&()*+,;=%[]-'\" \\{}|^`<>\tä€",
+    "..",
+    "/../",
+    "://",
+    "%2e",
+    "%2E%2e",
+    "KiB",
+    "b",
+    "0",
+]
+CASES_OF_EACH = 1500
+
+
+def cases(seed: int) -> Iterator[tuple[str, str]]:
+    """Right values, each changed in up to three places."""
+    chance = random.Random(seed)
+    for key, values in RIGHT.items():
+        yield from ((key, value) for value in values)
+        for _ in range(CASES_OF_EACH):
+            value = chance.choice(values)
+            for _ in range(chance.randint(1, 3)):
+                at = chance.randint(0, len(value))
+                value = value[:at] + chance.choice(["", *LETTERS]) + value[at + chance.randint(0, 1) :]
+            yield key, value
+
+
+def is_taken_by_service(key: str, value: str) -> bool:
+    try:
+        KINDS[key].validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def test_filter_and_service_take_the_same_values() -> None:
+    asked = [(key, value) for key, value in cases(20261122) if value == value.strip()]
+    lines = "".join(f"{key} {value}\n" for key, value in asked)
+    done = subprocess.run(
+        [*interpreter("lua5.4"), str(Path(HERE) / "values.lua"), str(PLUGINS)],
+        input=lines, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    answers = [line == "yes" for line in done.stdout.splitlines()]
+
+    different = [
+        (key, value, is_taken)
+        for (key, value), is_taken in zip(asked, answers, strict=True)
+        if is_taken != is_taken_by_service(key, value)
+    ]
+
+    assert different[:20] == []
+    assert sum(answers) > len(answers) / 10

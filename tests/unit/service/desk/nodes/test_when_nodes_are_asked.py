@@ -1,0 +1,231 @@
+"""When a node is told and asked next: what is there in time is known in time, and what is lost is mended."""
+
+from __future__ import annotations
+
+from outrider.service.desk.nodes.events import Arrived, Moved, News
+from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.state import Need
+from outrider.service.desk.state.agenda import Agenda
+from outrider.service.ports import (
+    Arriving,
+    Fetch,
+    NodeImage,
+    NodeReport,
+    OrderResult,
+    Pin,
+    Relay,
+    Stop,
+    TellNode,
+    Unpin,
+)
+from outrider.service.settings import Settings
+
+DIGEST = "sha256:" + "a" * 64
+SIZE = 100_000_000
+NOW_S = 1_000_000
+BOTH = dict.fromkeys(("job-1", "render-1"), ("n0", "n1"))
+SETTINGS = Settings(progress_every_s=5, reconcile_every_s=120, pin_lease_s=86_400)
+
+
+def need(deadline_s: int | None = None, *, owner: str = "render-1", upstream: tuple[str, ...] = ()) -> Need:
+    return Need(
+        owner=owner,
+        digest=DIGEST,
+        uri="http://site/image",
+        size_bytes=SIZE,
+        format="raw",
+        readers=None,
+        until_s=NOW_S + 1_000_000,
+        transfer=1,
+        deadline_s=deadline_s,
+        upstream=upstream,
+    )
+
+
+def staff_of(wanted: Need) -> NodeOrders:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n1"], {"render-1": ["n1"]}, NOW_S)
+    node_orders.need("n1", wanted, NOW_S)
+    return node_orders
+
+
+def call_at(node_orders: NodeOrders, at_s: int) -> TellNode:
+    due_s = node_orders.statuses["n1"].due_s
+    assert due_s is not None
+    node_orders.due("n1", due_s)
+    return next(call for call in node_orders.calls(at_s) if call.node == "n1")
+
+
+def tell(
+    node_orders: NodeOrders,
+    at_s: int,
+    *,
+    arriving: Arriving | None = None,
+    owners: tuple[str, ...] | None = None,
+) -> list[News]:
+    """The node is called, and answers with what is on its way or, with `owners`, is there."""
+    return answer(node_orders, call_at(node_orders, at_s), at_s, arriving=arriving, owners=owners)
+
+
+def answer(
+    node_orders: NodeOrders,
+    call: TellNode,
+    at_s: int,
+    *,
+    arriving: Arriving | None = None,
+    owners: tuple[str, ...] | None = None,
+) -> list[News]:
+    image = NodeImage(digest=DIGEST, size_bytes=SIZE, owners=owners or ())
+    report = NodeReport(
+        node="n1",
+        at_s=at_s,
+        limit_bytes=10 * SIZE,
+        used_bytes=SIZE,
+        arriving=() if arriving is None else (arriving,),
+        images=(() if owners is None else (image,)) if call.wants_images else None,
+        results=tuple(
+            OrderResult(order=order, code="missing" if isinstance(order, Pin) and owners is None else "")
+            for order in call.orders
+        ),
+    )
+    return node_orders.heard(call, report, "", at_s)
+
+
+def on_its_way(left_bytes: int, rate: int) -> Arriving:
+    return Arriving(
+        digest=DIGEST, size_bytes=SIZE, arrived_bytes=SIZE - left_bytes, rate_bytes_per_s=rate, source="n0"
+    )
+
+
+def test_node_is_asked_again_when_its_image_should_be_there() -> None:
+    node_orders = staff_of(need(deadline_s=NOW_S + 600))
+    news = tell(node_orders, NOW_S, arriving=on_its_way(20_000_000, 10_000_000))
+
+    assert news == [Moved(node="n1", owner="render-1")]
+    assert node_orders.statuses["n1"].due_s == NOW_S + 2
+
+
+def test_node_is_asked_again_before_the_deadline() -> None:
+    node_orders = staff_of(need(deadline_s=NOW_S + 4))
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
+
+    assert node_orders.statuses["n1"].due_s == NOW_S + 3
+
+
+def test_node_is_not_asked_all_the_time_while_its_image_is_far_away_stuck_or_late() -> None:
+    for arriving, deadline_s in (
+        (on_its_way(90_000_000, 10_000_000), NOW_S + 600),
+        (on_its_way(90_000_000, 0), NOW_S + 600),
+        (on_its_way(90_000_000, 0), NOW_S - 1),
+        (on_its_way(90_000_000, 0), None),
+    ):
+        node_orders = staff_of(need(deadline_s=deadline_s))
+        tell(node_orders, NOW_S, arriving=arriving)
+
+        assert node_orders.statuses["n1"].due_s == NOW_S + 5
+
+
+def test_node_is_asked_once_a_second_at_most_at_the_very_end() -> None:
+    node_orders = staff_of(need(deadline_s=NOW_S))
+    tell(node_orders, NOW_S, arriving=on_its_way(0, 10_000_000))
+
+    assert node_orders.statuses["n1"].due_s == NOW_S + 1
+
+
+def test_pin_that_was_taken_away_is_put_there_again_at_the_next_comparison() -> None:
+    node_orders = staff_of(need())
+    assert tell(node_orders, NOW_S, owners=("render-1",)) == [Arrived(node="n1", owner="render-1")]
+    assert node_orders.statuses["n1"].due_s == NOW_S + 120
+    tell(node_orders, NOW_S + 120, owners=("somebody",))
+    call = call_at(node_orders, NOW_S + 121)
+
+    assert [order.owner for order in call.orders if isinstance(order, Pin)] == ["render-1"]
+
+
+def test_rate_that_changes_while_a_node_is_being_told_another_is_told_at_once() -> None:
+    slow_bytes_per_s = 10_000
+    wanted = need()
+    node_orders = staff_of(wanted)
+    fast = call_at(node_orders, NOW_S)
+    wanted.rate_bytes_per_s, wanted.is_told = slow_bytes_per_s, False
+    node_orders.hurry("n1", wanted.owner, NOW_S)
+    answer(node_orders, fast, NOW_S, arriving=on_its_way(90_000_000, 10_000_000))
+    assert node_orders.statuses["n1"].due_s == NOW_S + 1
+    slow = call_at(node_orders, NOW_S + 1)
+    answer(node_orders, slow, NOW_S + 1, arriving=on_its_way(80_000_000, slow_bytes_per_s))
+    then = call_at(node_orders, NOW_S + 6)
+
+    said = [
+        [order.rate_bytes_per_s for order in call.orders if isinstance(order, Fetch)]
+        for call in (fast, slow, then)
+    ]
+    assert said == [[None], [slow_bytes_per_s], []]
+
+
+def test_need_on_a_node_that_its_owner_does_not_have_is_forgotten_and_its_pin_taken_away() -> None:
+    """What the state was before it was loaded anew: a move to n1 that could not be written down."""
+    node_orders = staff_of(need())
+    tell(node_orders, NOW_S, owners=("render-1",))
+    node_orders.assemble(["n1", "n2"], {"render-1": ["n2"]}, NOW_S)
+    tell(node_orders, NOW_S + 120, owners=("render-1",))
+    call = call_at(node_orders, NOW_S + 121)
+
+    assert call.orders == (Unpin(digest=DIGEST, owner="render-1"),)
+
+
+def both_on_n1(job: Need, reservation: Need) -> tuple[NodeOrders, TellNode]:
+    """A job's image is on its way to n1 when a reservation needs the same there: what n1 is told then."""
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", job, NOW_S - 100)
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.need("n1", reservation, NOW_S + 1)
+    return node_orders, call_at(node_orders, NOW_S + 1)
+
+
+def test_chain_of_best_effort_that_a_node_is_just_being_told_of_is_left_for_a_deadline_too() -> None:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(owner="job-1", upstream=("n0",)), NOW_S - 100)
+    under_way = call_at(node_orders, NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 600), NOW_S)
+    answer(node_orders, under_way, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    call = call_at(node_orders, NOW_S + 1)
+
+    assert [order.owner for order in under_way.orders if isinstance(order, Fetch)] == ["job-1"]
+    assert call.orders[0] == Stop(digest=DIGEST)
+    assert [order.owner for order in call.orders if isinstance(order, Fetch)] == ["job-1", "render-1"]
+
+
+def test_image_of_a_deadline_does_not_come_through_nodes_where_best_effort_is_held_back() -> None:
+    job = need(owner="job-1", upstream=("n0",))
+    _, call = both_on_n1(job, need(deadline_s=NOW_S + 60))
+    stop, *others = call.orders
+    fetches = [each for each in others if isinstance(each, Fetch)]
+
+    assert stop == Stop(digest=DIGEST)
+    assert [(each.owner, each.sources) for each in fetches] == [
+        ("job-1", ("http://site/image",)),
+        ("render-1", ("http://site/image",)),
+    ]
+
+
+def test_deadline_joins_what_comes_by_the_same_way() -> None:
+    _, call = both_on_n1(need(owner="job-1"), need(deadline_s=NOW_S + 60))
+
+    assert Stop(digest=DIGEST) not in call.orders
+    assert [each.owner for each in call.orders if isinstance(each, Fetch)] == ["render-1"]
+
+
+def test_job_that_joins_a_deadline_leaves_it_its_place_in_the_chain() -> None:
+    node_orders = NodeOrders(SETTINGS, Agenda())
+    node_orders.assemble(["n0", "n1"], BOTH, NOW_S)
+    node_orders.need("n1", need(deadline_s=NOW_S + 60, upstream=("n0",)), NOW_S - 100)
+    tell(node_orders, NOW_S, arriving=on_its_way(90_000_000, 1_000_000))
+    node_orders.need("n1", need(owner="job-1"), NOW_S + 1)
+    call = call_at(node_orders, NOW_S + 1)
+
+    assert Stop(digest=DIGEST) not in call.orders
+    assert [each.sources for each in call.orders if isinstance(each, Fetch)] == [
+        (Relay(node="n0", digest=DIGEST), "http://site/image")
+    ]
