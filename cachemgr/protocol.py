@@ -9,8 +9,6 @@ The hook (`cachemgr.hook`), which imports nothing, writes the same by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from cachemgr.base.message import ProtocolMessage
 from cachemgr.base.shares import Share
 
@@ -21,25 +19,21 @@ RELAY_PORT = 7010
 RESERVATION_OWNER = "reservation:"
 JOB_OWNER = "job-"
 USER_OWNER = "uid:"
-AT_LEAST_1 = {"least": 1}
 
 
 # -- requests -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class OnBehalf(ProtocolMessage):
     """What root and the service may say with every verb: for which user they ask."""
 
     uid: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class NoFields(ProtocolMessage):
     """A verb that has nothing to be told."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Readers(ProtocolMessage):
     """Who may use a private image besides its owner."""
 
@@ -47,7 +41,6 @@ class Readers(ProtocolMessage):
     gids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PinFields(ProtocolMessage):
     """A pin that comes with an image's addition."""
 
@@ -57,7 +50,6 @@ class PinFields(ProtocolMessage):
     from_s: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AddRequest(ProtocolMessage):
     """Answered with an `ImageEntry` if the image is here, else its transfer; `DryRun` with `dry_run`."""
 
@@ -67,23 +59,22 @@ class AddRequest(ProtocolMessage):
     sources: tuple[str, ...] | None = None
     pin: PinFields | None = None
     deadline_s: int | None = None
-    rate_bytes_per_s: int | None = field(default=None, metadata=AT_LEAST_1)
+    rate_bytes_per_s: int | None = None
     format: str | None = None
     readers: Readers | None = None
     uid: int | None = None
     private: bool | None = None
-    expected_rate_bytes_per_s: int | None = field(default=None, metadata=AT_LEAST_1)
+    expected_rate_bytes_per_s: int | None = None
     expires_s: int | None = None
     wait: bool = False
     dry_run: bool = False
+    at_least_1 = ("rate_bytes_per_s", "expected_rate_bytes_per_s")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class NameRequest(ProtocolMessage):
     name: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PinRequest(ProtocolMessage):
     name: str
     owner: str
@@ -92,13 +83,11 @@ class PinRequest(ProtocolMessage):
     from_s: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class UnpinRequest(ProtocolMessage):
     name: str
     owner: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class InstanceRequest(ProtocolMessage):
     name: str
     owner: str
@@ -113,12 +102,11 @@ class InstanceRequest(ProtocolMessage):
     made_for: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ClaimRequest(ProtocolMessage):
     """What a job was promised, as an instance here, or on `nodes`."""
 
     job: str
-    task: int | None = field(default=None, metadata=AT_LEAST_1)
+    task: int | None = None
     attempt: int | None = None
     until_s: int | None = None
     uid: int | None = None
@@ -126,9 +114,9 @@ class ClaimRequest(ProtocolMessage):
     reservation: str | None = None
     pinned: bool = False
     nodes: tuple[str, ...] | None = None
+    at_least_1 = ("task",)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CopyRequest(ProtocolMessage):
     """A full copy for the service's pin of that owner, before its job starts."""
 
@@ -137,19 +125,16 @@ class CopyRequest(ProtocolMessage):
     until_s: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ReleaseRequest(ProtocolMessage):
     owner: str
     label: str | None = None
     nodes: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ForgetRequest(ProtocolMessage):
     alias: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class TransferChange(ProtocolMessage):
     """A rate of 0 is no limit."""
 
@@ -161,7 +146,6 @@ class TransferChange(ProtocolMessage):
     resume: bool = False
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class RateChange(ProtocolMessage):
     """What is None stays as it is; 0 is no limit."""
 
@@ -169,7 +153,6 @@ class RateChange(ProtocolMessage):
     relay_rate_bytes_per_s: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PromiseRequest(ProtocolMessage):
     """Without both fields nothing is changed."""
 
@@ -177,13 +160,11 @@ class PromiseRequest(ProtocolMessage):
     until_s: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EvictRequest(ProtocolMessage):
     name: str | None = None
     need_bytes: int | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CheckRequest(ProtocolMessage):
     fix: bool = False
     digests: bool = False
@@ -192,7 +173,6 @@ class CheckRequest(ProtocolMessage):
 # -- answers --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PingAnswer(ProtocolMessage):
     version: str
     pid: int | None
@@ -205,7 +185,6 @@ class PingAnswer(ProtocolMessage):
     node: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ImageEntry(ProtocolMessage):
     """An image that is here, and its path for whoever may use it."""
 
@@ -223,14 +202,12 @@ class ImageEntry(ProtocolMessage):
     path: str | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ListedImage(ImageEntry):
     """Its readers are for its owner, root and the service. Older versions do not tell of them here."""
 
     readers: Readers | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PinEntry(ProtocolMessage):
     owner: str
     kind: str
@@ -239,13 +216,11 @@ class PinEntry(ProtocolMessage):
     from_s: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class AliasEntry(ProtocolMessage):
     name: str
     expires_s: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class InstanceEntry(ProtocolMessage):
     instance: str
     owner: str
@@ -263,7 +238,6 @@ class InstanceEntry(ProtocolMessage):
     state: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ShownImage(ImageEntry):
     """An image with everything that holds it, as far as the caller may know."""
 
@@ -273,7 +247,6 @@ class ShownImage(ImageEntry):
     readers: Readers | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ArrivingEntry(ProtocolMessage):
     """An image on its way here, with the transfer that brings it if one is alive."""
 
@@ -288,18 +261,15 @@ class ArrivingEntry(ProtocolMessage):
     readers: Readers | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ListedImages(ProtocolMessage):
     images: tuple[ListedImage, ...]
     arriving: tuple[ArrivingEntry, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ListedInstances(ProtocolMessage):
     instances: tuple[InstanceEntry, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class TransferEntry(ProtocolMessage):
     """A transfer. `limit_bytes_per_s` is None for no limit, `error` the code of what it failed with."""
 
@@ -323,13 +293,11 @@ class TransferEntry(ProtocolMessage):
     message: str | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ListedTransfers(ProtocolMessage):
     transfers: tuple[TransferEntry, ...]
     limit_bytes_per_s: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class TransferProgress(ProtocolMessage):
     """Said every second to who waits for a transfer; what is not known yet may be missing."""
 
@@ -342,13 +310,11 @@ class TransferProgress(ProtocolMessage):
     source: str | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class EvictedImage(ProtocolMessage):
     digest: str
     size_bytes: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class DryRun(ProtocolMessage):
     """Whether an addition would find room, and what would have to leave for it."""
 
@@ -357,12 +323,10 @@ class DryRun(ProtocolMessage):
     evicted: tuple[EvictedImage, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ListedShares(ProtocolMessage):
     shares: tuple[Share, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class HeldEntry(ProtocolMessage):
     """What others hold of the pool, until when; without a digest it is no image that is known."""
 
@@ -371,7 +335,6 @@ class HeldEntry(ProtocolMessage):
     until_s: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PromisedRoom(ProtocolMessage):
     """A pool's bytes, and what of them cannot be promised."""
 
@@ -384,7 +347,6 @@ class PromisedRoom(ProtocolMessage):
     others: tuple[HeldEntry, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class PoolStats(ProtocolMessage):
     """What the service needs of `stats`. A daemon that has only just started has not counted yet."""
 
@@ -392,17 +354,14 @@ class PoolStats(ProtocolMessage):
     outrider_pool_used_bytes: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class MetricsText(ProtocolMessage):
     text: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Unpinned(ProtocolMessage):
     was_pinned: bool | None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CopyState(ProtocolMessage):
     """How far a copy is: `needless` where an instance takes no bytes, `copying`, or `ready`."""
 
@@ -411,7 +370,6 @@ class CopyState(ProtocolMessage):
     state: str
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class CopyProgress(ProtocolMessage):
     """Said every few seconds to who waits for an instance while bytes are copied."""
 
@@ -419,7 +377,6 @@ class CopyProgress(ProtocolMessage):
     size_bytes: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Released(ProtocolMessage):
     """How many instances were removed, and how many pins given back."""
 
@@ -427,7 +384,6 @@ class Released(ProtocolMessage):
     pins: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ClaimedElsewhere(ProtocolMessage):
     """Where each node has the instance."""
 
@@ -435,12 +391,10 @@ class ClaimedElsewhere(ProtocolMessage):
     paths: dict[str, object]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Forgotten(ProtocolMessage):
     was_known: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class NodeRates(ProtocolMessage):
     """Of the whole node; 0 is no limit."""
 
@@ -448,12 +402,10 @@ class NodeRates(ProtocolMessage):
     relay_rate_bytes_per_s: int
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Evicted(ProtocolMessage):
     evicted: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class Checked(ProtocolMessage):
     findings: tuple[dict[str, object], ...]
     count: int

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
+
+from cachemgr.base.message import ProtocolMessage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ MOST_REFUSED_KNOWN = 1_000
 """So many users' refusals are remembered; those refused longest ago are forgotten first."""
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(ProtocolMessage):
     """What one user has of one thing now, and how often more was refused."""
 
     thing: str

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cachemgr.network.fields import Message
+    from cachemgr.base.message import Message
 
     Result = Mapping[str, object]
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol
 
-    from _typeshed import DataclassInstance
-
     from cachemgr.base.clock import Clock
+    from cachemgr.base.message import ProtocolMessage
     from cachemgr.cli.answers import Result
     from cachemgr.config import NodeConfig
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
         def ask(
             self,
             verb: str,
-            request: DataclassInstance,
+            request: ProtocolMessage,
             on_progress: Callable[[Result], None] | None = None,
             file: int | None = None,
         ) -> Result:
@@ -114,7 +113,7 @@ class DaemonAsker:
     def ask(
         self,
         verb: str,
-        request: DataclassInstance,
+        request: ProtocolMessage,
         on_progress: Callable[[Result], None] | None = None,
         file: int | None = None,
     ) -> Result:

@@ -27,9 +27,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from _typeshed import DataclassInstance
-
     from cachemgr.base.clock import Clock
+    from cachemgr.base.message import ProtocolMessage
     from cachemgr.cli.answers import Result
     from cachemgr.config import NodeConfig
     from cachemgr.daemon.node import NodeContext
@@ -61,7 +60,7 @@ class LocalAsker:
     def ask(
         self,
         verb: str,
-        request: DataclassInstance,
+        request: ProtocolMessage,
         on_progress: Callable[[Result], None] | None = None,
         file: int | None = None,
     ) -> Result:

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Union
 
-    from _typeshed import DataclassInstance
-
     from cachemgr.base.clock import Clock
+    from cachemgr.base.message import ProtocolMessage
     from cachemgr.cli.answers import Result
     from cachemgr.cli.askers import Asker
     from cachemgr.config import NodeConfig
@@ -87,7 +86,7 @@ class VerbSession:
 
     # -- asking ----------------------------------------------------------------------------
 
-    def ask(self, verb: str, asked: DataclassInstance | None = None, doing: str = "") -> Result:
+    def ask(self, verb: str, asked: ProtocolMessage | None = None, doing: str = "") -> Result:
         """A verb's result. `doing` is shown with the seconds if it takes long."""
         from cachemgr.protocol import NoFields
 
@@ -102,9 +101,8 @@ class VerbSession:
             whole = self.whole_name(asked.name or "")
             if whole == asked.name:
                 raise
-            from dataclasses import replace
 
-            return self.ask(verb, replace(asked, name=whole), doing)
+            return self.ask(verb, asked.changed(name=whole), doing)
 
     def whole_name(self, part: str) -> str:
         """The one image that the part of a name can mean; what is none stays as it is."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from cachemgr import protocol
 from cachemgr.base.errors import BadRequest
+from cachemgr.base.message import NEEDED, ProtocolMessage
 from cachemgr.pool.records import checked_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, TypeVar
+    from typing import Any
 
-    from _typeshed import DataclassInstance
-
-    Message = TypeVar("Message", bound=DataclassInstance)
+    from cachemgr.base.message import Message
 
 MOST_ITEMS = 256
 MOST_NUMBER = 1 << 62
-NEEDED = dataclasses.MISSING
 
 
 class WrongField(BadRequest):
@@ -68,7 +64,7 @@ def _taken(kind: type[Any], name: str, form: str, value: object, verb: str) -> o
             raise WrongField(name, f"{name!r} must be a text")
         return checked_name(value, name)
     if form == "int":
-        least = kind.__dataclass_fields__[name].metadata.get("least", 0)
+        least = int(name in kind.at_least_1)
         if type(value) is not int or not least <= value <= MOST_NUMBER:
             raise WrongField(name, f"{name!r} must be a whole number of at least {least}")
         return value
@@ -144,12 +140,12 @@ _forms: dict[type[Any], tuple[tuple[str, str, Any, bool], ...] | None] = {}
 
 
 def _form(kind: type[Any]) -> tuple[tuple[str, str, Any, bool], ...] | None:
-    """Each field of a message: its name, its type as it is written, since Python 3.9 cannot evaluate all of
-    these, its default, and whether it travels as it is. None for what is no message."""
+    """Each field of a message: its name, its type, its default, and whether it travels as it is. None for
+    what is no message."""
     if kind not in _forms:
         found = None
-        if dataclasses.is_dataclass(kind):
-            written = ((each, str(each.type)) for each in dataclasses.fields(kind))
-            found = tuple((each.name, text, each.default, text in SIMPLE) for each, text in written)
+        if issubclass(kind, ProtocolMessage):
+            rows = kind.field_types.items()
+            found = tuple((name, text, kind.defaults[name], text in SIMPLE) for name, text in rows)
         _forms[kind] = found
     return _forms[kind]

@@ -77,7 +77,9 @@ class Workspace:
 
     Without `start_s` it is best effort. With it, it is a closed advance reservation (or an
     immediate one, when the start is now). With `finish_by_s` as well it may start at any
-    time from `start_s` on, as long as it ends by `finish_by_s`: a deadline lease.
+    time from `start_s` on, as long as it ends by `finish_by_s`: a deadline lease. One that
+    `is_immediate` starts as soon after `start_s` as its image can be there: within
+    `ready_within_s`, or, by default, within what an idle link needs to bring it.
 
     `is_parallel`: all instances run at the same time (a reservation always does). A serial
     best-effort workspace is scheduled instance by instance.
@@ -93,12 +95,21 @@ class Workspace:
     finish_by_s: int | None = None
     is_parallel: bool = True
     is_preemptible: bool = True
+    is_immediate: bool = False
+    ready_within_s: int | None = None
 
     def __post_init__(self) -> None:
         if self.instances < 1:
             raise ValueError(f"workspace {self.name}: {self.instances} instances; ask for 1 or more")
         if self.duration_s < 1:
             raise ValueError(f"workspace {self.name}: a duration of {self.duration_s} s; ask for 1 or more")
+        if self.is_immediate and self.start_s is None:
+            raise ValueError(f"workspace {self.name}: what is immediate needs the time from which it is")
+        if self.ready_within_s is not None and (not self.is_immediate or self.ready_within_s < 0):
+            raise ValueError(
+                f"workspace {self.name}: ready within {self.ready_within_s} s; give 0 or more, and only to "
+                "what is immediate"
+            )
         if self.finish_by_s is not None:
             if self.start_s is None:
                 raise ValueError(f"workspace {self.name}: a deadline needs a first possible start")

@@ -8,10 +8,12 @@ says it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
 from outrider.core.besteffort.queue import BestEffortQueue
 from outrider.core.besteffort.suspension_notice import give_back, hold_nodes
+from outrider.core.besteffort.yielding import gentlest
 from outrider.core.model import Reservation, Workspace
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
 from outrider.core.reservations.book import Book
@@ -42,7 +44,8 @@ class Scheduler:
         """The answer that `reserve` would give now."""
         self.book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
-        answer = assess(self.book, workspace, now_s, policy=self._policy)
+        choice = partial(gentlest, self.board, now_s=now_s)
+        answer = assess(self.book, workspace, now_s, policy=self._policy, choice=choice)
         give_back(self.board, holds)
         return answer
 
@@ -50,7 +53,10 @@ class Scheduler:
         """Accept or refuse a reservation; if accepted, best effort makes way for it."""
         self.book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
-        admission = admit(self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest)
+        choice = partial(gentlest, self.board, now_s=now_s)
+        admission = admit(
+            self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest, choice=choice
+        )
         give_back(self.board, holds)
         if isinstance(admission, Rejected):
             return Decided(admission=admission)

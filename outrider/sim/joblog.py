@@ -25,6 +25,8 @@ COLUMNS = (
     "stretch",
     "allocated_resources",
 )
+NAME = "name"
+"""A column of ours behind them, where a workload has names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +41,8 @@ class JobRow:
     end_s: int
     allocated: Intervals
     is_success: bool = True
+    name: str = ""
+    """What a workload calls it; nothing where it has a number alone."""
 
     def __post_init__(self) -> None:
         if not self.submit_s <= self.start_s <= self.end_s:
@@ -55,7 +59,9 @@ class JobRow:
 def write_jobs(rows: Iterable[JobRow], file: TextIO) -> None:
     """Writes jobs.csv. Open the file with newline='', as the csv module wants it."""
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows = list(rows)
+    has_names = any(row.name for row in rows)
+    writer.writerow((*COLUMNS, NAME) if has_names else COLUMNS)
     for row in rows:
         run_s = row.end_s - row.start_s
         wait_s = row.start_s - row.submit_s
@@ -74,6 +80,7 @@ def write_jobs(rows: Iterable[JobRow], file: TextIO) -> None:
                 wait_s + run_s,
                 slowdown(wait_s, run_s),
                 intervals_text(row.allocated),
+                *((row.name,) if has_names else ()),
             )
         )
 
@@ -90,6 +97,7 @@ def read_jobs(file: TextIO) -> list[JobRow]:
             end_s=int(fields["finish_time"]),
             allocated=intervals_of(fields["allocated_resources"]),
             is_success=fields["success"] == "1",
+            name=fields.get(NAME, ""),
         )
         for fields in csv.DictReader(file)
     ]

@@ -122,8 +122,9 @@ def world_occupancy(outcome: SimulationResult, workload: str) -> Schedule:
             number=job, workload=workload, submit_s=submit_s, requested_s=requested_s, start_s=start_s,
             end_s=end_s,
             allocated=tuple(sorted(part for bar in first.get(job, []) for part in bar.processors)),
+            name=name,
         )
-        for job, (_, submit_s, requested_s, start_s, end_s) in enumerate(heads, 1)
+        for job, (name, submit_s, requested_s, start_s, end_s) in enumerate(heads, 1)
     )  # fmt: skip
     names = tuple(name for name, _, _, _, _ in heads)
     return Schedule(jobs=jobs, bars=bars, processors=offsets[-1], names=names)

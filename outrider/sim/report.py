@@ -33,6 +33,20 @@ class Reservations:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """What became of one workspace. A serial one begins with its first instance and ends with its last."""
+
+    name: str
+    user: str
+    is_reservation: bool
+    submit_s: int
+    start_s: int | None
+    end_s: int | None
+    state: str
+    """done, cancelled, refused, broken (lost its nodes) or waiting (never ran)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Images:
     moved_bytes: int
     transfers: int
@@ -55,6 +69,8 @@ class RunReport:
     never_fit: tuple[str, ...] = ()
     reservations: Reservations | None = None
     images: Images | None = None
+    leases: tuple[Lease, ...] | None = None
+    """By name, in the order in which they were handed in; None of a log, whose jobs have numbers."""
 
 
 def batch_report(
@@ -87,6 +103,7 @@ def world_report(
         for done in outcome.done
     ]
     begun = {done.workspace for done in outcome.done}
+    begun |= {submission.workspace.name for submission in outcome.cancelled}
     impossible = {submission.workspace.name for submission in outcome.impossible}
     stranded = [
         submission.workspace.name
@@ -103,7 +120,38 @@ def world_report(
         never_fit=[*never_fit, *sorted(impossible), *stranded],
         reservations=_reservations(outcome),
         images=_images(outcome),
+        leases=_leases(outcome, submissions),
     )
+
+
+def _leases(outcome: SimulationResult, submissions: Sequence[TraceSubmission]) -> tuple[Lease, ...]:
+    spans: dict[str, tuple[int, int]] = {}
+    for name, start_s, end_s in (
+        *((done.workspace, done.start_s, done.end_s) for done in outcome.done),
+        *((kept.workspace.name, kept.start_s, kept.end_s) for kept in outcome.kept),
+    ):
+        first_s, last_s = spans.get(name, (start_s, end_s))
+        spans[name] = min(first_s, start_s), max(last_s, end_s)
+    states = dict.fromkeys(spans, "done")
+    states |= {each.workspace.name: "broken" for each in outcome.broken}
+    states |= {each.workspace.name: "refused" for each, _ in outcome.refused}
+    states |= {each.workspace.name: "cancelled" for each in outcome.cancelled}
+    found: list[Lease] = []
+    for submission in submissions:
+        name = submission.workspace.name
+        span = spans.get(name)
+        found.append(
+            Lease(
+                name=name,
+                user=submission.user,
+                is_reservation=not submission.workspace.is_best_effort,
+                submit_s=submission.at_s,
+                start_s=None if span is None else span[0],
+                end_s=None if span is None else span[1],
+                state=states.get(name, "waiting"),
+            )
+        )
+    return tuple(found)
 
 
 def in_hours(at_s: int) -> str:
@@ -120,6 +168,7 @@ def _report(
     never_fit: Sequence[str],
     reservations: Reservations | None = None,
     images: Images | None = None,
+    leases: tuple[Lease, ...] | None = None,
 ) -> RunReport:
     """Jobs are (submitted, started, ended, seconds of work). What is not work was waiting."""
     slowdowns = [bounded_slowdown(end_s - submit_s - work_s, work_s) for submit_s, _, end_s, work_s in jobs]
@@ -136,6 +185,7 @@ def _report(
         never_fit=tuple(never_fit),
         reservations=reservations,
         images=images,
+        leases=leases,
     )
 
 

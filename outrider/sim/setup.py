@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from outrider.core.besteffort.board import Backfilling, QueueRules
+from outrider.core.besteffort.board import Backfilling, QueueRules, Yielding
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Pools, Rank
 from outrider.core.links.links import ExclusiveLinks, Links
@@ -30,6 +30,7 @@ class Setup:
     shipping: Shipping = Shipping.RELAY
     is_reusing: bool = True
     is_extending: bool = True
+    is_packing: bool = True
     joins_any_image: bool = False
     pool_bytes: int | None = None
     """The limit of the image pool of each node that has none of its own."""
@@ -44,6 +45,7 @@ class Setup:
     backfilling: Backfilling = Backfilling.RESERVING
     places: int | None = 1
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
+    yielding: Yielding = Yielding.CHEAPEST
 
     def stretched_s(self, duration_s: int) -> int:
         """A run time inside a virtual machine."""
@@ -64,10 +66,16 @@ class Setup:
             shipping=self.shipping,
             is_reusing=self.is_reusing,
             is_extending=self.is_extending,
+            is_packing=self.is_packing,
             joins_any_image=self.joins_any_image,
         )
         pools = Pools(nodes, keep_bytes=self.keep_bytes, rank=self.rank)
-        rules = QueueRules(backfilling=self.backfilling, places=self.places, suspension=self.suspension)
+        rules = QueueRules(
+            backfilling=self.backfilling,
+            places=self.places,
+            suspension=self.suspension,
+            yielding=self.yielding,
+        )
         return Scheduler(Book(nodes, terms, links=self.links(), pools=pools), rules)
 
     def links(self) -> Links:
@@ -88,8 +96,10 @@ THESIS = Setup(
     shipping=Shipping.PER_NODE,
     is_reusing=False,
     is_extending=False,
+    is_packing=False,
     backfilling=Backfilling.GREEDY,
     suspension=SuspensionRules(makes_way_for_all=True),
+    yielding=Yielding.SITE_ORDER,
 )
 """The constants of the thesis' own simulator. 100 Mbit/s were divided by 8 as integers: 12 MB/s."""
 

@@ -68,6 +68,8 @@ class SimulationResult:
     """Kept, but their images were not all there when they began."""
     broken: list[Reservation] = field(default_factory=list)
     """Lost with a node, and nothing else could take their place."""
+    cancelled: list[TraceSubmission] = field(default_factory=list)
+    """Taken back before they were over; a reservation that had begun is `kept` until then, too."""
     lost_runs: int = 0
     """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)
@@ -101,6 +103,8 @@ class Simulation:
             self._submissions[name] = submission
             self.outcome.workspaces[name] = submission.workspace
             self._at(submission.at_s, EventOrder.SUBMIT, self._submit, submission)
+            if submission.cancel_s is not None:
+                self._at(submission.cancel_s, EventOrder.SUBMIT, self._cancel, submission)
         self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
         self._away: dict[str, list[NodeFault]] = {}
         for fault in faults:
@@ -154,6 +158,23 @@ class Simulation:
         reservation = answer.admission.reservation
         assert reservation is not None
         self._accepted(reservation, submission, answer.moved)
+
+    def _cancel(self, submission: TraceSubmission) -> None:
+        """Its user takes it back, if it is not over."""
+        workspace = submission.workspace
+        if workspace.is_best_effort:
+            is_there = self.scheduler.queue.cancel(workspace.name, self.now_s)
+        else:
+            entry = self.scheduler.book.entries.get(workspace.name)
+            is_there = entry is not None
+            if entry is not None:
+                if entry.reservation.start_s < self.now_s:
+                    self.outcome.kept.append(replace(entry.reservation, end_s=self.now_s))
+                self.scheduler.end_reservation(workspace.name, self.now_s)
+        if is_there:
+            self.outcome.cancelled.append(submission)
+            self._watch_links()
+            self._wake()
 
     def _accepted(
         self, reservation: Reservation, submission: TraceSubmission, moved: Sequence[BestEffortRun]
@@ -264,7 +285,13 @@ class Simulation:
         self.outcome.late = [late for late in self.outcome.late if late is not reservation]
         if reservation.start_s >= self.now_s:
             submission = self._submissions[workspace.name]
-            anew = replace(workspace, start_s=reservation.start_s, finish_by_s=None)
+            anew = replace(
+                workspace,
+                start_s=reservation.start_s,
+                finish_by_s=None,
+                is_immediate=False,
+                ready_within_s=None,
+            )
             answer = self.scheduler.reserve(anew, self.now_s, tells_earliest=False)
             if isinstance(answer.admission, Accepted) and answer.admission.reservation is not None:
                 self._accepted(answer.admission.reservation, submission, answer.moved)
@@ -286,6 +313,8 @@ class Simulation:
         ready_s = self.scheduler.queue.image_ready_s(run, self.now_s)
         if ready_s <= self.now_s:
             self.scheduler.queue.begin(run, self.now_s)
+            if self.scheduler.queue.frees_place(run):
+                self._wake()
         elif self.scheduler.queue.postpone(run, ready_s, self.now_s):
             self._follow(run)
         else:

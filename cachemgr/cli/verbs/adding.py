@@ -118,7 +118,6 @@ def _pin(session: VerbSession, arguments: argparse.Namespace) -> PinFields | Non
 
 def _bring(session: VerbSession, wanted: AddRequest, *, is_waiting: bool) -> None:
     """Ask for the image; wait for it, or tell the number of its transfer."""
-    from dataclasses import replace
 
     from cachemgr.protocol import ImageEntry, TransferEntry
 
@@ -128,7 +127,7 @@ def _bring(session: VerbSession, wanted: AddRequest, *, is_waiting: bool) -> Non
     asker = session.asker
     try:
         with opened(uri, is_needed=asker.opens_files) as file:
-            found = asker.ask("add", replace(wanted, wait=is_waiting), shown if is_waiting else None, file)
+            found = asker.ask("add", wanted.changed(wait=is_waiting), shown if is_waiting else None, file)
     except KeyboardInterrupt as interrupt:
         shown.end()
         raise KeyboardInterrupt(asker.interrupted(shown.last)) from interrupt

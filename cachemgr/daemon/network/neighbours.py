@@ -21,11 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from _typeshed import DataclassInstance
-
+    from cachemgr.base.message import ProtocolMessage
     from cachemgr.daemon.node import NodeContext
 
-Answer = TypeVar("Answer", bound="DataclassInstance")
+Answer = TypeVar("Answer", bound="ProtocolMessage")
 MOST_AT_ONCE = 64
 CONNECT_S = 5.0
 ANSWER_S = 20.0
@@ -51,7 +50,7 @@ class Answers(Generic[Answer]):
 
 
 def ask_all(
-    node: NodeContext, names: Sequence[str], verb: str, request: DataclassInstance, kind: type[Answer]
+    node: NodeContext, names: Sequence[str], verb: str, request: ProtocolMessage, kind: type[Answer]
 ) -> Answers[Answer]:
     """Ask the same of all these nodes; who does not answer in time has an error."""
     if not node.keys:

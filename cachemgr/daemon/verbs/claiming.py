@@ -7,7 +7,6 @@ or nothing but its number, if the service has pinned an image here for it.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed, NotInPool, Unsuitable
@@ -60,7 +59,7 @@ def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Instan
     name = job if wanted.task is None else f"{job}.{wanted.task}"
     owner, label = f"{JOB_OWNER}{name}", "" if wanted.attempt is None else f"attempt-{wanted.attempt}"
     if wanted.nodes:
-        there = dataclasses.replace(wanted, uid=caller.uid, nodes=None)
+        there = wanted.changed(uid=caller.uid, nodes=None)
         return _claim_elsewhere(node, wanted.nodes, owner, there, request.listener)
     image = _promised(node, caller, job, (name, job), ticket, reservation)
     _clear_earlier(node, owner, label)

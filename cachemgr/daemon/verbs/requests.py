@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cachemgr.network.fields import Message
+    from cachemgr.base.message import Message
     from cachemgr.protocol import CopyProgress, TransferProgress
 
 MOST_BYTES = 64 << 10

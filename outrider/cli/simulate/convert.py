@@ -30,6 +30,12 @@ def add(commands: Subparsers) -> None:
     )
     parser.add_argument("--duration", type=positive, metavar="SECONDS",
                         help="of a .trace: this instead of every duration in the file")  # fmt: skip
+    parser.add_argument(
+        "--serial",
+        action="store_true",
+        default=None,
+        help="of a .trace: best effort instance by instance (section 8.3)",
+    )
 
 
 def convert(arguments: argparse.Namespace) -> None:
@@ -53,6 +59,7 @@ def convert(arguments: argparse.Namespace) -> None:
                 limit=arguments.limit,
                 processors_per_instance=arguments.processors_per_instance,
                 duration_s=arguments.duration,
+                is_serial=bool(arguments.serial),
             )
             count = len(trace.submissions)
     except WorkloadError as error:

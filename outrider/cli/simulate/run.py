@@ -41,6 +41,12 @@ def add(commands: Subparsers) -> None:
     parser = add_command(commands, "run", run, "run a workload and report how it went", _EPILOG)
     parser.add_argument("workload", metavar="WORKLOAD", help=".swf, .trace, .xml, .lwf or .jsonl, maybe .gz")
     parser.add_argument("--limit", type=positive, metavar="N", help="the first N submissions only")
+    parser.add_argument(
+        "--serial",
+        action="store_true",
+        default=None,
+        help="of a .trace: best effort instance by instance (section 8.3)",
+    )
     _add_site(parser.add_argument_group("site"))
     _add_images(parser.add_argument_group("images and links"))
     faults = parser.add_argument_group("faults")
@@ -77,6 +83,9 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         help="off, greedy, aggressive, conservative or reservations=N "
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
+    group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),
+                       help="whose nodes a reservation gets (default: cheapest; under --profile thesis: "
+                       "site-order)")  # fmt: skip
 
 
 def _add_images(group: argparse._ArgumentGroup) -> None:

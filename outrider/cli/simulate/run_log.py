@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _SITE_ONLY = {
     "profile": "--profile", "link": "--link-mbit", "shared_link": "--shared-link", "pool": "--pool",
     "keep": "--keep", "evict": "--evict", "reuse": "--reuse", "push_back": "--push-back",
-    "shipping": "--shipping", "fail": "--fail", "slow": "--slow",
+    "shipping": "--shipping", "yielding": "--yielding", "serial": "--serial",
+    "fail": "--fail", "slow": "--slow",
 }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def runs_as_log(arguments: argparse.Namespace) -> RunResult | None:
         log = read_log(arguments.workload, limit=arguments.limit)
         rows, header, machine = _log_rows(log), log.header, log.max_processors
     else:
-        trace = read_trace(arguments.workload, limit=arguments.limit)
+        trace = read_trace(arguments.workload, limit=arguments.limit, is_serial=bool(arguments.serial))
         if arguments.profile or not is_counted(trace, has_images=arguments.images == "trace"):
             return None
         rows, header = _trace_rows(trace), ()

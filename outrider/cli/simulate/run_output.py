@@ -83,6 +83,9 @@ def report_lines(report: RunReport, site: str) -> Iterator[str]:
             f"  reservations     {found.accepted:,} accepted ({found.late:,} began without their image), "
             f"{len(found.refused):,} refused"
         )
+        cancelled = [each for each in report.leases or () if each.state == "cancelled"]
+        if cancelled:
+            yield f"    {len(cancelled):,} of all leases cancelled by their users"
         if found.broken:
             yield f"    {found.broken:,} of those accepted lost a node, with no other to take its place"
         for refused in found.refused[:MOST_REFUSALS]:

@@ -13,7 +13,7 @@ from outrider.cli.errors import InputError
 from outrider.cli.quantities import size_bytes
 from outrider.cli.simulate.run_log import RunResult
 from outrider.core.besteffort import Policy
-from outrider.core.besteffort.board import Backfilling
+from outrider.core.besteffort.board import Backfilling, Yielding
 from outrider.core.model import Image, Node, Resources
 from outrider.core.reservations.book import Shipping
 from outrider.sim.experiments.mixed import ranked_by
@@ -31,7 +31,9 @@ from outrider.sim.world import Simulation
 def run_site(arguments: argparse.Namespace) -> RunResult:
     setup = site_setup(arguments)
     images = dealt_images(arguments)
-    trace = read_trace(arguments.workload, limit=arguments.limit, images=images)
+    trace = read_trace(
+        arguments.workload, limit=arguments.limit, images=images, is_serial=bool(arguments.serial)
+    )
     nodes = _nodes(arguments, trace)
     playable, never_fit = _playable(trace, setup, nodes)
     name = Path(arguments.workload).name
@@ -72,6 +74,8 @@ def site_setup(arguments: argparse.Namespace) -> Setup:
         "shipping": Shipping(arguments.shipping) if arguments.shipping else None,
     }
     given = {name: value for name, value in changes.items() if value is not None}
+    if arguments.yielding is not None:
+        given["yielding"] = Yielding(arguments.yielding.replace("-", " "))
     if arguments.push_back is not None:
         given["push_back_s"] = _push_back_s(arguments.push_back)
     if arguments.policy is not None:

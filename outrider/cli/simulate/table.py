@@ -51,6 +51,8 @@ def add(commands: Subparsers) -> None:
         "--seeds", type=positive, default=DEFAULT_SEEDS, metavar="N",
         help="draws of each workload (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument("--first-seed", type=positive, metavar="N",
+                        help="of the first draw; the next ones follow (default: 1)")  # fmt: skip
     parser.add_argument(
         "--workers", type=positive, metavar="N", help="processes to run in (default: one for each core)"
     )
@@ -89,17 +91,21 @@ def measured(arguments: argparse.Namespace, on_progress: Progress) -> TableRepor
 
     name, seeds, workers = arguments.name, arguments.seeds, arguments.workers
     if name == "8.2":
+        if arguments.first_seed:
+            raise InputError("--first-seed: nothing in table 8.2 is random; leave it out")
         return submissions.distribution()
+    first = arguments.first_seed or 1
     if name == "disk":
-        return disk.disk(seeds=seeds, workers=workers, on_progress=on_progress)
+        return disk.disk(seeds=seeds, first_seed=first, workers=workers, on_progress=on_progress)
     if name == "beyond":
-        return tables.beyond(seeds=seeds, workers=workers, on_progress=on_progress)
+        return tables.beyond(seeds=seeds, first_seed=first, workers=workers, on_progress=on_progress)
     if name in tables.SPECIFICATIONS:
         return tables.table_of_the_thesis(
             name,
             seeds=seeds,
+            first_seed=first,
             joins_any_image=arguments.joins_any_image,
             workers=workers,
             on_progress=on_progress,
         )
-    return tables.motivation(name, seeds=seeds, workers=workers, on_progress=on_progress)
+    return tables.motivation(name, seeds=seeds, first_seed=first, workers=workers, on_progress=on_progress)

@@ -27,6 +27,7 @@ def report_data(report: TableReport) -> dict[str, object]:
         "table": report.name,
         "title": report.title,
         "seeds": report.seeds,
+        "first_seed": None if report.seeds is None else report.first_seed,
         "parts": [_table_data(table) for table in report.tables],
         "notes": list(report.notes),
     }

@@ -34,6 +34,8 @@ def _heading(report: TableReport) -> list[str]:
     seeds = ""
     if report.seeds is not None:
         seeds = f", {report.seeds} seed{'s' if report.seeds > 1 else ''}"
+        if report.first_seed != 1:
+            seeds += f" from {report.first_seed} on"
     return _wrapped(f"{name}: {report.title}{seeds}", "    ")
 
 

@@ -25,6 +25,17 @@ class Backfilling(Enum):
     """The first few that cannot start get a place in the future; the rest may use what is left."""
 
 
+class Yielding(Enum):
+    """Which nodes a reservation gets where best effort would have to yield."""
+
+    SITE_ORDER = "site order"
+    """Those that it would get without best effort: which runs stop is not looked at."""
+    YOUNGEST = "youngest"
+    """Those on which the oldest that would stop is the youngest."""
+    CHEAPEST = "cheapest"
+    """Those on which instances lose the least time; among equals as for the youngest."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueRules:
     backfilling: Backfilling = Backfilling.GREEDY
@@ -32,6 +43,7 @@ class QueueRules:
     """With RESERVING: how many waiting workspaces have a place at a time. 1 is aggressive
     (EASY), None conservative."""
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
+    yielding: Yielding = Yielding.CHEAPEST
 
 
 @dataclass(slots=True)
@@ -172,12 +184,15 @@ class QueueBoard:
             self._largest[need] = room
         return room
 
-    def occupy(self, run: BestEffortRun) -> None:
-        """Enter a run's segments in the slot table and the disks' disks."""
+    def occupy(self, run: BestEffortRun, from_s: int = 0) -> None:
+        """Enter a run's segments from `from_s` on in the slot table, and what they do to disks."""
         for segment in run.segments:
-            self.everything.reserve_all(segment.amounts(), segment.start_s, segment.end_s)
+            if segment.end_s <= from_s:
+                continue
+            self.everything.reserve_all(segment.amounts(), max(segment.start_s, from_s), segment.end_s)
             for node, start_s, length_s in segment.disk:
-                self.disks[node].take(start_s, length_s)
+                if start_s >= from_s:
+                    self.disks[node].take(start_s, length_s)
 
     def vacate(self, run: BestEffortRun, from_s: int) -> None:
         """Give back what a run has from `from_s` on; its segments are cut accordingly."""

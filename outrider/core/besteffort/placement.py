@@ -222,37 +222,85 @@ def _fitted(
     ready: dict[int, ImageSource],
     now_s: int,
 ) -> RunPlacement | None:
-    """A place on some of the `available` nodes, those that are `ready` first."""
-    windows = [workspace.duration_s]
+    """A place on some of the `available` nodes, those that are `ready` first: for as long as it lasts,
+    else in segments, on the first nodes that would do if that ends earlier than on those free for longest."""
+    whole = _fitted_for(board, workspace, need, start_s, available, ready, now_s, workspace.duration_s)
     suspension = board.rules.suspension
-    if suspension.is_allowed and workspace.is_preemptible:
-        windows.append(min(workspace.duration_s, suspension.least_run_s))
-    for window_s in windows:
+    if whole is not None or not suspension.is_allowed or not workspace.is_preemptible:
+        return whole
+    least_s = min(workspace.duration_s, suspension.least_run_s)
+    found = _fitted_for(board, workspace, need, start_s, available, ready, now_s, least_s)
+    longest_s = _longest_window(board, workspace, need, start_s, available, least_s)
+    if longest_s is None:
+        return found
+    other = _fitted_for(board, workspace, need, start_s, available, ready, now_s, longest_s)
+    if found is None or (other is not None and other.end_s <= found.end_s):
+        return other
+    return found
+
+
+def _longest_window(
+    board: QueueBoard, workspace: Workspace, need: int, start_s: int, available: int, least_s: int
+) -> int | None:
+    """For how long, at most, some of the nodes have room for all; None if that is not longer than the least.
+
+    It is looked for among the times for which nodes have room for one instance.
+    """
+    last_s = start_s + workspace.duration_s
+    rows = board.everything.rows
+    ends = {rows[node].free_until(need, start_s, last_s) for node in numbers(available)}
+    lengths = sorted(end_s - start_s for end_s in ends if end_s - start_s > least_s)
+    best: int | None = None
+    low, high = 0, len(lengths)
+    while low < high:
+        middle = (low + high) // 2
         fits = fit(
             board.everything,
             instances=workspace.instances,
             need=need,
             start_s=start_s,
-            end_s=start_s + window_s,
-            holders=sum([1 << node for node in ready]),
+            end_s=start_s + lengths[middle],
             available=available,
         )
         if isinstance(fits, int):
-            continue
-        shares = tuple(
-            SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits
-        )
-        segments = _segments(board, workspace, shares, start_s)
-        if segments is None:
-            continue
-        if workspace.image is None:
-            return RunPlacement(ready_s=start_s, segments=segments)
-        chosen_nodes = sum(1 << share.node for share in shares)
-        sources = ready or _sources(board, workspace.image, chosen_nodes, start_s, now_s)
-        place = _sourced(shares, segments, sources, start_s)
-        if _pools_allow(board, workspace.image, place, now_s):
-            return place
-    return None
+            high = middle
+        else:
+            best, low = lengths[middle], middle + 1
+    return best
+
+
+def _fitted_for(
+    board: QueueBoard,
+    workspace: Workspace,
+    need: int,
+    start_s: int,
+    available: int,
+    ready: dict[int, ImageSource],
+    now_s: int,
+    window_s: int,
+) -> RunPlacement | None:
+    """A place on nodes that have room for all at least for the window."""
+    fits = fit(
+        board.everything,
+        instances=workspace.instances,
+        need=need,
+        start_s=start_s,
+        end_s=start_s + window_s,
+        holders=sum([1 << node for node in ready]),
+        available=available,
+    )
+    if isinstance(fits, int):
+        return None
+    shares = tuple(SegmentShare(chosen.node, chosen.instances, need * chosen.instances) for chosen in fits)
+    segments = _segments(board, workspace, shares, start_s)
+    if segments is None:
+        return None
+    if workspace.image is None:
+        return RunPlacement(ready_s=start_s, segments=segments)
+    chosen_nodes = sum(1 << share.node for share in shares)
+    sources = ready or _sources(board, workspace.image, chosen_nodes, start_s, now_s)
+    place = _sourced(shares, segments, sources, start_s)
+    return place if _pools_allow(board, workspace.image, place, now_s) else None
 
 
 def _sourced(

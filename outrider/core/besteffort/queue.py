@@ -34,6 +34,11 @@ class BestEffortQueue:
         """Whether a walk may place something, or start something before the time it has now."""
         return bool(self.waiting) or self._has_gaps
 
+    def frees_place(self, run: BestEffortRun) -> bool:
+        """Whether the next that waits may have the place in the queue that this run had before it began."""
+        is_promising = self.board.rules.backfilling is Backfilling.RESERVING
+        return is_promising and run.start_s > run.ready_s
+
     def submit(self, workspace: Workspace) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
         self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
@@ -57,7 +62,7 @@ class BestEffortQueue:
         """Walk the queue once and place what can be placed."""
         placed = self._reconsider(now_s) if self._has_gaps else []
         self._has_gaps = False
-        futures = self._places_left()
+        futures = self._places_left(now_s)
         hopeless: set[tuple[int, int, int, bool]] = set()
         chances: dict[tuple[int, int], list[int]] = {}
         still: list[WaitingWorkspace] = []
@@ -152,6 +157,17 @@ class BestEffortQueue:
         release(self.board, run, now_s)
         self._requeue(run, now_s)
 
+    def cancel(self, name: str, now_s: int) -> bool:
+        """Take back what waits and runs of a workspace. False if there is nothing left of it."""
+        runs = [run for run in self.board.runs.values() if run.workspace.name == name]
+        for run in runs:
+            release(self.board, run, now_s)
+            leave(self.board, run, now_s)
+        waiting = [each for each in self.waiting if each.workspace.name == name]
+        self.waiting = [each for each in self.waiting if each.workspace.name != name]
+        self._has_gaps = self._has_gaps or bool(runs)
+        return bool(runs or waiting)
+
     def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> WaitingWorkspace:
         together = workspace.instances if workspace.is_parallel else 1
         least_nodes = -(-together // max(1, self.board.largest_room(need)))
@@ -171,13 +187,16 @@ class BestEffortQueue:
             else None,
         )
 
-    def _places_left(self) -> int:
+    def _places_left(self, now_s: int) -> int:
         rules = self.board.rules
         if rules.backfilling is not Backfilling.RESERVING:
             return 0
         if rules.places is None:
             return len(self.waiting) + 1
-        taken = sum(not run.has_begun and run.start_s > run.ready_s for run in self.board.runs.values())
+        # Who begins at this very instant waits no more, though it has not been told to begin yet.
+        taken = sum(
+            not run.has_begun and run.start_s > max(run.ready_s, now_s) for run in self.board.runs.values()
+        )
         return max(0, rules.places - taken)
 
     def _try(
@@ -342,10 +361,14 @@ class BestEffortQueue:
         late = [
             run
             for run in self.board.runs.values()
-            if not run.has_begun and run.ready_s <= now_s < run.start_s
+            if (run.has_begun and len(run.segments) > 1 and run.segments[-1].start_s > now_s)
+            or (not run.has_begun and run.ready_s <= now_s < run.start_s)
         ]
         for run in sorted(late, key=lambda run: (run.order, run.index)):
-            if run.transfers:
+            if run.has_begun:
+                if self._go_on_earlier(run, now_s):
+                    moved.append(run)
+            elif run.transfers:
                 if self._pull_forward(run, now_s):
                     moved.append(run)
             elif self._may_start_earlier(run, now_s):
@@ -353,6 +376,24 @@ class BestEffortQueue:
                 if anew is not None:
                     moved.append(anew)
         return moved
+
+    def _go_on_earlier(self, run: BestEffortRun, now_s: int) -> bool:
+        """Plan the rest of a run that is suspended, or will be, anew if that ends it earlier."""
+        board, old = self.board, run.segments
+        board.vacate(run, now_s)
+        rest = self._rest(run, now_s)
+        is_better = bool(rest) and rest is not None and rest[-1].end_s < old[-1].end_s
+        if not is_better or rest is None:
+            run.segments = old
+            board.occupy(run, now_s)
+            return False
+        done, run.segments = run.segments, rest
+        board.occupy(run)
+        run.segments = joined(done, rest)
+        run.changes += 1
+        for node, life in run.lives:
+            board.book.pools.set_user(node, life, run.name, run.end_s)
+        return True
 
     def _exchanged(self, run: BestEffortRun, now_s: int) -> BestEffortRun | None:
         """Another run of the same, at a place that ends earlier; None if it keeps its own."""

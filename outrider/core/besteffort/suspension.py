@@ -16,6 +16,8 @@ from outrider.core.model import Resources, Workspace
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
+MEMORY_UNITS = {"memory_mib": BYTES_PER_MIB, "memory_gib": 1 << 30, "Memory": BYTES_PER_MIB}
+"""By the names under which workloads and sites have memory (`Memory` is Haizea's), the bytes of one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +47,16 @@ class SuspensionRules:
         """What suspending, or resuming, one instance takes."""
         if self.disk_bytes_per_s is None:
             return 0
-        return -(-resources["memory_mib"] * BYTES_PER_MIB // self.disk_bytes_per_s)
+        return -(-memory_bytes(resources) // self.disk_bytes_per_s)
 
     def migration_seconds(self, resources: Resources, image_bytes: int) -> int:
         """What moving one suspended instance to another node takes."""
-        return -(-(resources["memory_mib"] * BYTES_PER_MIB + image_bytes) // self.migration_bytes_per_s)
+        return -(-(memory_bytes(resources) + image_bytes) // self.migration_bytes_per_s)
+
+
+def memory_bytes(resources: Resources) -> int:
+    """What is written when an instance is suspended."""
+    return sum(amount * MEMORY_UNITS.get(name, 0) for name, amount in resources.amounts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,6 +291,11 @@ class DeadlineLink:
             cursor_s = latest_s + transfer.duration_s
         return max(cursor_s + missing_s, not_before_s)
 
+    def next_deadline(self, after_s: int) -> int | None:
+        """The next deadline from which on a new transfer stands in another place."""
+        index = bisect_right(self._keys, after_s)
+        return self._keys[index] if index < len(self._keys) else None
+
     def _sent_s(self, count: int, floor_s: int) -> int:
         """When the first so many will have been sent, one behind another from `floor_s` on."""
         cursor_s = floor_s

@@ -9,7 +9,7 @@ bucket of the slot table), comes before one that is not so; then the site's orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 
@@ -54,6 +54,35 @@ def fit(
         left -= taken
         if not left:
             return chosen
+    return instances - left
+
+
+def fit_in_stages(
+    stages: Sequence[Mapping[int, int]],
+    *,
+    instances: int,
+    holders: int,
+    is_holder: Callable[[int], bool],
+    available: int,
+    is_packed: bool = False,
+) -> list[Fit] | int:
+    """The same where each stage says how many more instances which nodes have room for: what
+    an earlier one has is taken first, and within one Algorithm 1's order decides. If it `is_packed`,
+    of the nodes without the image those with most room come first, so that the fewest need it."""
+    taken: dict[int, int] = {}
+    left = instances
+    for stage in stages:
+        rooms = [(node, room) for node, room in sorted(stage.items()) if available >> node & 1]
+        ranked = [
+            (not (holders >> node & 1 and is_holder(node)), -room if is_packed else room < 2, node, room)
+            for node, room in rooms
+        ]
+        for _, _, node, room in sorted(ranked):
+            count = min(room, left)
+            taken[node] = taken.get(node, 0) + count
+            left -= count
+            if not left:
+                return [Fit(node, count) for node, count in taken.items()]
     return instances - left
 
 

@@ -38,6 +38,12 @@ class NodeTimeline:
         self.times = [0]
         self.free = [capacity]
 
+    def copy(self) -> NodeTimeline:
+        """The same, to be changed apart."""
+        row = NodeTimeline(self._layout, self.capacity)
+        row.times, row.free = list(self.times), list(self.free)
+        return row
+
     def free_at(self, at_s: int) -> int:
         return self.free[bisect_right(self.times, at_s) - 1]
 

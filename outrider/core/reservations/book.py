@@ -39,6 +39,9 @@ class Terms:
     """Whether an image that is in a pool may be kept past its expiry for a later reservation.
     Without it a life is extended only as in the thesis: when the reservation starts before
     the image expires, or while the image's transfer is still to come."""
+    is_packing: bool = True
+    """Whether, where Algorithm 1's nodes need more transfers than there is time or room for, those
+    nodes are tried that need the fewest. Not in the thesis."""
     joins_any_image: bool = False
     """The fault of the thesis' own simulator: a reservation joins an earlier transfer to its
     node without comparing the image. Only to reproduce its tables; never anything else."""

@@ -6,13 +6,13 @@ is a `ReservationPlan` that `Book.commit` can carry out, or the `Refusal` that s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from outrider.core.images.pools import Life
 from outrider.core.links.deadline import Insertion
 from outrider.core.model import Image, Transfer, Workspace
-from outrider.core.nodes.selection import Fit, fit
+from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -21,20 +21,73 @@ MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan avoids before it is refused for one."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """A choice of nodes to which the image could not be brought: why, and what was planned by then."""
+
+    refusal: Refusal
+    insertion: Insertion | None = None
+
+
 def plan_at(
-    book: Book, workspace: Workspace, start_s: int, now_s: int, *, among: int | None = None
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    *,
+    among: int | None = None,
+    attempts: list[Attempt] | None = None,
+    stages: Sequence[Mapping[int, int]] | None = None,
 ) -> ReservationPlan | Refusal:
     """Thesis, Algorithm 1: slots first, then the images; all or nothing.
 
-    `among` leaves out nodes that are known to have no room.
+    `among` leaves out nodes that are known to have no room. What fails for want of the link or of
+    room in pools is added to `attempts`. With `stages` the rooms of the nodes are known, and so is
+    which are to be taken first.
 
     The thesis refuses when a node that it chose has no room for the image. Here such a node
     is left out, with all others like it, and the rest asked again.
     """
     available = book.available if among is None else book.available & among
+    answer = _plan_among(book, workspace, start_s, now_s, available, attempts, stages)
+    if isinstance(answer, ReservationPlan) or stages is not None or answer.cause is Cause.SLOTS:
+        return answer
+    rooms = _rooms_to_pack(book, workspace, start_s, available)
+    if not rooms:
+        return answer
+    packed = _plan_among(book, workspace, start_s, now_s, available, attempts, (rooms,), is_packed=True)
+    return packed if isinstance(packed, ReservationPlan) else answer
+
+
+def _rooms_to_pack(book: Book, workspace: Workspace, start_s: int, available: int) -> dict[int, int]:
+    """The room of each node, if instances could share fewer nodes than Algorithm 1 gives them, and so fewer
+    transfers; nothing if not. Its order looks only at whether there is room for more than one."""
+    timeline, count = book.timeline, workspace.instances
+    need = timeline.layout.pack(workspace.resources)
+    is_relay = book.terms.shipping is Shipping.RELAY
+    largest = max(timeline.layout.most(need, capacity, count) for capacity in timeline.by_capacity)
+    if not book.terms.is_packing or is_relay or largest < 2:
+        return {}
+    end_s = start_s + workspace.duration_s
+    rooms = {node: timeline.rows[node].most(need, start_s, end_s, count) for node in numbers(available)}
+    return {node: room for node, room in rooms.items() if room}
+
+
+def _plan_among(
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    available: int,
+    attempts: list[Attempt] | None,
+    stages: Sequence[Mapping[int, int]] | None,
+    *,
+    is_packed: bool = False,
+) -> ReservationPlan | Refusal:
+    """A plan on some of these nodes, without those whose pools turn out to be full."""
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
-        answer = _plan_on(book, workspace, start_s, now_s, available)
+        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, stages, is_packed=is_packed)
         if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
@@ -49,27 +102,45 @@ def plan_at(
 
 
 def _plan_on(
-    book: Book, workspace: Workspace, start_s: int, now_s: int, available: int
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    available: int,
+    attempts: list[Attempt] | None,
+    stages: Sequence[Mapping[int, int]] | None,
+    *,
+    is_packed: bool,
 ) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
     stock = Stock(book, workspace.image, start_s, end_s, now_s)
-    fits = fit(
-        book.timeline,
-        instances=workspace.instances,
-        need=book.timeline.layout.pack(workspace.resources),
-        start_s=start_s,
-        end_s=end_s,
-        holders=stock.nodes,
-        is_holder=stock.holds,
-        available=available,
-    )
+    if stages is None:
+        fits = fit(
+            book.timeline,
+            instances=workspace.instances,
+            need=book.timeline.layout.pack(workspace.resources),
+            start_s=start_s,
+            end_s=end_s,
+            holders=stock.nodes,
+            is_holder=stock.holds,
+            available=available,
+        )
+    else:
+        fits = fit_in_stages(
+            stages,
+            instances=workspace.instances,
+            holders=stock.nodes,
+            is_holder=stock.holds,
+            available=available,
+            is_packed=is_packed,
+        )
     if isinstance(fits, int):
         return Refusal(
             cause=Cause.SLOTS, start_s=start_s, end_s=end_s, instances=workspace.instances, room=fits
         )
     if workspace.image is None:
         return ReservationPlan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
-    return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s)
+    return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s, attempts)
 
 
 class Stock:
@@ -140,6 +211,7 @@ def _plan_images(
     start_s: int,
     end_s: int,
     now_s: int,
+    attempts: list[Attempt] | None,
 ) -> ReservationPlan | Refusal:
     nodes = [chosen.node for chosen in fits]
     missing = [node for node in nodes if node not in stock.lives and node not in stock.lingering]
@@ -150,7 +222,9 @@ def _plan_images(
         revived=tuple(node for node in nodes if node in stock.lingering),
         missing=tuple(missing),
     )
-    return plan_copies(book, workspace, image, sources, start_s, end_s, now_s, fits=tuple(fits))
+    return plan_copies(
+        book, workspace, image, sources, start_s, end_s, now_s, fits=tuple(fits), attempts=attempts
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -172,6 +246,7 @@ def plan_copies(
     now_s: int,
     *,
     fits: tuple[Fit, ...] = (),
+    attempts: list[Attempt] | None = None,
 ) -> ReservationPlan | Refusal:
     """How the image is on these nodes by `start_s` and until `end_s`: transfers, and stays in pools."""
     joined, revived = sources.joined, sources.revived
@@ -179,7 +254,7 @@ def plan_copies(
     transfers = transfers_to(book, image, names, start_s)
     insertion = book.link.plan(transfers, now_s) if transfers else None
     if transfers and insertion is None:
-        return Refusal(
+        refusal = Refusal(
             cause=Cause.LINK,
             start_s=start_s,
             end_s=end_s,
@@ -187,6 +262,9 @@ def plan_copies(
             nodes=names,
             needed_s=sum(transfer.duration_s for transfer in transfers),
         )
+        if attempts is not None:
+            attempts.append(Attempt(refusal=refusal))
+        return refusal
     lives, pushed = _stays(book, transfers, insertion, now_s)
     # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
@@ -194,7 +272,10 @@ def plan_copies(
     full = _first_full_pool(book, image, (*lives, *kept), pushed, end_s, now_s)
     if full is not None:
         from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
-        return no_room(book, full, image, start_s, end_s, from_s)
+        refusal = no_room(book, full, image, start_s, end_s, from_s)
+        if attempts is not None:
+            attempts.append(Attempt(refusal=refusal, insertion=insertion))
+        return refusal
     return ReservationPlan(
         workspace=workspace,
         start_s=start_s,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cachemgr.base.clock import Clock
@@ -60,9 +59,7 @@ from outrider.service.ports import (
 )
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    from cachemgr.network.fields import Message
+    from cachemgr.base.message import Message, ProtocolMessage
 
 ANSWER_S = 20.0
 """How long the daemon may take for one answer: reserving a large image's bytes takes a while."""
@@ -198,7 +195,7 @@ def _shares(asking: _Asking) -> tuple[Share, ...] | None:
             raise
         return None
     cut = [
-        replace(each, thing=each.thing[:MOST_NAME], unit=each.unit[:MOST_NAME], user=each.user[:MOST_NAME])
+        each.changed(thing=each.thing[:MOST_NAME], unit=each.unit[:MOST_NAME], user=each.user[:MOST_NAME])
         for each in found
     ]
     return tuple(sorted(cut, key=_by_share)[:MOST_SHARES])
@@ -240,11 +237,11 @@ class _Asking:
         except CacheError as error:
             raise NodeTrouble(f"node {self._node} refuses {verb}: {error}", is_away=False) from error
 
-    def order(self, verb: str, request: DataclassInstance, kind: type[Message]) -> Message:
+    def order(self, verb: str, request: ProtocolMessage, kind: type[Message]) -> Message:
         """What the daemon answers; what it refuses is the caller's to deal with."""
         return read_from_node(kind, verb, self.send(verb, request))
 
-    def send(self, verb: str, request: DataclassInstance) -> Mapping[str, object]:
+    def send(self, verb: str, request: ProtocolMessage) -> Mapping[str, object]:
         left_s = self._until_s - self._clock.monotonic_s()
         if left_s <= 0:
             raise NodeTrouble(f"node {self._node} takes too long to carry out its orders: look at its disk")
@@ -294,11 +291,11 @@ class _OrdersOfACall:
         transfer = read_from_node(TransferEntry, "add", answer)
         change = TransferChange(transfer.transfer)
         if transfer.limit_bytes_per_s != order.rate_bytes_per_s:
-            change = replace(change, rate_bytes_per_s=order.rate_bytes_per_s or 0)
+            change = change.changed(rate_bytes_per_s=order.rate_bytes_per_s or 0)
         # The daemon takes the earliest deadline of all; one that was put off has to be said.
         is_ours = transfer.wanted_by == (self._our_uid,)
         if is_ours and order.deadline_s not in (None, transfer.deadline_s):
-            change = replace(change, deadline_s=order.deadline_s)
+            change = change.changed(deadline_s=order.deadline_s)
         if change != TransferChange(transfer.transfer):
             self._asking.send("transfer-set", change)
         for arriving in self._asking.order("ls", NoFields(), ListedImages).arriving:

@@ -148,6 +148,7 @@ class TableReport:
     """None where nothing is drawn at random."""
     tables: tuple[Table, ...]
     notes: tuple[str, ...] = ()
+    first_seed: int = 1
 
 
 def _correlation(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

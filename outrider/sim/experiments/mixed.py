@@ -116,11 +116,13 @@ def run_mixed(
     configurations: Sequence[str],
     *,
     seeds: int,
+    first_seed: int = 1,
     rows: Iterable[str] = tuple(ROWS),
     on_progress: Callable[[int, int], None] | None = None,
     workers: int | None = None,
 ) -> list[MixedRun]:
     """Every row with every seed, on all cores; in the order of rows, seeds, configurations."""
-    pieces = [(row, seed, configurations) for row in rows for seed in range(1, seeds + 1)]
+    drawn = range(first_seed, first_seed + seeds)
+    pieces = [(row, seed, configurations) for row in rows for seed in drawn]
     found = in_parallel(run_row, pieces, workers=workers, on_progress=on_progress)
     return [run for runs in found for run in runs]

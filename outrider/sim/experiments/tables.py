@@ -89,6 +89,7 @@ def table_of_the_thesis(
     name: str,
     *,
     seeds: int,
+    first_seed: int = 1,
     joins_any_image: bool = False,
     rows: Iterable[str] = tuple(ROWS),
     workers: int | None = None,
@@ -100,36 +101,57 @@ def table_of_the_thesis(
         ANY_IMAGE_JOINED if joins_any_image and column == "reuse" else column
         for column in specification.columns
     ]
-    runs = _runs(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
+    drawn = range(first_seed, first_seed + seeds)
+    runs = _runs(configurations, drawn=drawn, rows=rows, workers=workers, on_progress=on_progress)
     table = compared(specification, configurations, runs, published(name))
     return TableReport(
-        name=name, title=specification.title, seeds=seeds, tables=(table,), notes=_reuse_notes(configurations)
+        name=name,
+        title=specification.title,
+        seeds=seeds,
+        first_seed=first_seed,
+        tables=(table,),
+        notes=_reuse_notes(configurations),
     )
 
 
 def motivation(
-    name: str, *, seeds: int, workers: int | None = None, on_progress: Progress | None = None
+    name: str,
+    *,
+    seeds: int,
+    first_seed: int = 1,
+    workers: int | None = None,
+    on_progress: Progress | None = None,
 ) -> TableReport:
     """Table 4.1 or 4.2: one workload, with nothing suspended."""
     printed = MOTIVATIONS[name]
     row, columns = printed.row, _MOTIVATION.columns
-    runs = _runs(columns, seeds=seeds, rows=(row,), workers=workers, on_progress=on_progress)
+    drawn = range(first_seed, first_seed + seeds)
+    runs = _runs(columns, drawn=drawn, rows=(row,), workers=workers, on_progress=on_progress)
     times_s = (printed.without_s, printed.predeployed_s, printed.not_predeployed_s)
     table = compared(_MOTIVATION, columns, runs, {row: times_s})
     notes = _MOTIVATION_NOTES[name]
-    return TableReport(name=name, title=_MOTIVATION_TITLES[name], seeds=seeds, tables=(table,), notes=notes)
+    return TableReport(
+        name=name,
+        title=_MOTIVATION_TITLES[name],
+        seeds=seeds,
+        first_seed=first_seed,
+        tables=(table,),
+        notes=notes,
+    )
 
 
 def beyond(
     *,
     seeds: int,
+    first_seed: int = 1,
     rows: Iterable[str] = tuple(ROWS),
     workers: int | None = None,
     on_progress: Progress | None = None,
 ) -> TableReport:
     """What the thesis did not have, over its own workloads: time against predeployed, and bytes."""
     configurations = ("predeployed", *BEYOND)
-    runs = _runs(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
+    drawn = range(first_seed, first_seed + seeds)
+    runs = _runs(configurations, drawn=drawn, rows=rows, workers=workers, on_progress=on_progress)
     slower = _per_configuration(
         "time to complete best effort, how many percent more than with predeployed images",
         runs,
@@ -144,6 +166,7 @@ def beyond(
         name="beyond",
         title="beyond the thesis: pools that keep images, a relay, one link for everything",
         seeds=seeds,
+        first_seed=first_seed,
         tables=(slower, moved),
         notes=(
             "LFU, timeout and calendar pools keep up to 3 GB of images that nobody needs at the moment",
@@ -190,13 +213,20 @@ def more_percent(value: float, base: float) -> float:
 def _runs(
     configurations: Sequence[str],
     *,
-    seeds: int,
+    drawn: range,
     rows: Iterable[str],
     workers: int | None,
     on_progress: Progress | None,
 ) -> Runs:
     found: dict[tuple[str, str], list[MixedRun]] = {}
-    runs = run_mixed(configurations, seeds=seeds, rows=rows, workers=workers, on_progress=on_progress)
+    runs = run_mixed(
+        configurations,
+        seeds=len(drawn),
+        first_seed=drawn.start,
+        rows=rows,
+        workers=workers,
+        on_progress=on_progress,
+    )
     for run in runs:
         found.setdefault((run.row, run.configuration), []).append(run)
     return found

@@ -14,19 +14,25 @@ class TraceSubmission:
     """A workspace handed in at `at_s`.
 
     `run_s` is how long it will really run, which the scheduler never sees; it is at most
-    the workspace's duration, because the batch system ends what runs longer.
+    the workspace's duration, because the batch system ends what runs longer. At `cancel_s` it is
+    taken back, whether it waits, runs or is over by then.
     """
 
     at_s: int
     workspace: Workspace
     run_s: int
     user: str = ""
+    cancel_s: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.run_s <= self.workspace.duration_s:
             raise ValueError(
                 f"workspace {self.workspace.name} runs {self.run_s} s: not within its "
                 f"duration of {self.workspace.duration_s} s"
+            )
+        if self.cancel_s is not None and self.cancel_s < self.at_s:
+            raise ValueError(
+                f"workspace {self.workspace.name} is cancelled at {self.cancel_s} s, before it is handed in"
             )
 
 

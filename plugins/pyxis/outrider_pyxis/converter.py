@@ -15,10 +15,11 @@ import socket
 import stat
 import tempfile
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
+from cachemgr.base.message import ProtocolMessage
 from cachemgr.base.ownfolder import OwnFolder
 from cachemgr.base.shares import Shares
 from cachemgr.daemon.network.peer import caller_of
@@ -59,8 +60,7 @@ class Conversion:
     error: CacheError | None = None
 
 
-@dataclass(frozen=True)
-class ConvertRequest:
+class ConvertRequest(ProtocolMessage):
     """`convert`: the only verb. It is always waited for."""
 
     uri: str
@@ -162,7 +162,7 @@ class Converter:
                 found = client.ask("add", plain(wish), on_progress=lambda progress: None)
                 if not found["is_public"]:
                     # Somebody has the very same bytes in private. They came without credentials.
-                    client.ask("add", plain(replace(wish, digest=found["digest"], private=False)))
+                    client.ask("add", plain(wish.changed(digest=found["digest"], private=False)))
         finally:
             self._remove(os.path.basename(folder))
 

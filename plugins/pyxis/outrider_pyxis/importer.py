@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from cachemgr.base.errors import (
@@ -168,7 +168,7 @@ class Importer:
     def _add(self, wanted: AddRequest, descriptor: int | None = None) -> str:
         """The image, waited for if it is not here yet; the daemon makes one transfer of many requests."""
         pin = PinFields(self.step.owner, self._until_s)
-        wish = plain(replace(wanted, format="squashfs", pin=pin))
+        wish = plain(wanted.changed(format="squashfs", pin=pin))
         descriptors = [] if descriptor is None else [descriptor]
         with DaemonClient(self.config.socket) as client:
             found = client.ask("add", wish, descriptors=descriptors, on_progress=self._check_patience())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -52,7 +51,7 @@ class Looked(VerbRequest):
 
 
 def fields_of(*kinds: type[Any]) -> set[str]:
-    return {each.name for kind in kinds for each in dataclasses.fields(kind)}
+    return {each for kind in kinds for each in kind.field_types}
 
 
 def test_daemon_has_the_verbs_of_the_protocol() -> None:

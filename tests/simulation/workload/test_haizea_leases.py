@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.model import Image, Resources
+from outrider.sim.setup import Setup
 from outrider.sim.workload.formats.haizea import read_haizea
 from outrider.sim.workload.trace import TraceSubmission, WorkloadError
+from outrider.sim.world import Simulation
 from tests.repository import ROOT
 
 LEASES = ROOT / "tests" / "data" / "leases.lwf"
@@ -58,6 +61,62 @@ def test_now_starts_at_its_arrival_rounded_up(leases: dict[str, TraceSubmission]
     one = leases["3"]
 
     assert (one.at_s, one.workspace.start_s, one.workspace.image) == (1201, 1201, None)
+
+
+def test_what_starts_now_may_wait_for_its_image_for_as_long_as_the_file_says(tmp_path: Path) -> None:
+    plain = read_haizea(LEASES).submissions
+    longer = read_haizea(changed(tmp_path, "<now/>", '<now within="00:05:00"/>')).submissions
+
+    assert [one.workspace.is_immediate for one in plain].count(True) == 1
+    assert [one.workspace.ready_within_s for one in plain if one.workspace.is_immediate] == [None]
+    assert [one.workspace.ready_within_s for one in longer if one.workspace.is_immediate] == [300]
+
+
+def test_memory_of_leases_is_what_suspending_them_writes(tmp_path: Path) -> None:
+    text = (
+        '<lease-workload name="t"><site><nodes><node-set numnodes="1"><res type="CPU" amount="100"/>'
+        '<res type="Memory" amount="1024"/></node-set></nodes></site><lease-requests>'
+        + _request("00:00:00", "1", "<start/>", "<none/>")
+        + _request("00:00:10", "2", '<start><exact time="00:10:00"/></start>', "<none/>")
+        + "</lease-requests></lease-workload>"
+    )
+    path = tmp_path / "suspended.lwf"
+    path.write_text(text)
+    rules = SuspensionRules(disk_bytes_per_s=10 << 20)
+    trace = read_haizea(path)
+
+    (done,) = Simulation(Setup(suspension=rules), trace.nodes, trace).run().done
+
+    # 1024 MiB at 10 MiB/s take 103 s; the reservation lasts from 600 to 2400.
+    assert [(each.start_s, each.end_s, each.resume_s, each.suspend_s) for each in done.segments] == [
+        (0, 600, 0, 103),
+        (2400, 2400 + 103 + 1800 - 497, 103, 0),
+    ]
+
+
+def test_a_lease_that_starts_now_gets_an_image_that_is_nowhere_yet(tmp_path: Path) -> None:
+    text = (
+        '<lease-workload name="t"><site><nodes><node-set numnodes="1"><res type="CPU" amount="100"/>'
+        '<res type="Memory" amount="1024"/></node-set></nodes></site><lease-requests>'
+        + _request("00:00:10", "1", "<start><now/></start>", '<disk-image id="a" size="125"/>')
+        + "</lease-requests></lease-workload>"
+    )
+    path = tmp_path / "now.lwf"
+    path.write_text(text)
+    trace = read_haizea(path)
+
+    outcome = Simulation(Setup(), trace.nodes, trace).run()
+
+    assert outcome.refused == []
+    assert [(kept.start_s, kept.end_s) for kept in outcome.kept] == [(20, 1820)]
+
+
+def _request(arrival: str, name: str, start: str, software: str) -> str:
+    return (
+        f'<lease-request arrival="{arrival}"><lease id="{name}" preemptible="true"><nodes>'
+        '<node-set numnodes="1"><res type="CPU" amount="100"/><res type="Memory" amount="1024"/></node-set>'
+        f'</nodes>{start}<duration time="00:30:00"/><software>{software}</software></lease></lease-request>'
+    )
 
 
 def test_deadline_lease_may_start_later(leases: dict[str, TraceSubmission]) -> None:

@@ -13,8 +13,9 @@ from datetime import tzinfo
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess, earliest_start
+from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess
 from outrider.core.reservations.book import ReservationPlan
+from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way

@@ -48,19 +48,21 @@ def read_trace(
     processors_per_instance: int | None = None,
     images: Iterable[Image] | None = None,
     duration_s: int | None = None,
+    is_serial: bool = False,
 ) -> Trace:
     """Read a workload file of any form.
 
     `limit` keeps the first submissions (of a log: reads no more jobs than that).
-    `processors_per_instance` and `images` are for logs, `duration_s` for the thesis'
-    traces; with another form they are refused, so that no option is silently without
-    effect.
+    `processors_per_instance` and `images` are for logs, `duration_s` and `is_serial` (best effort
+    instance by instance) for the thesis' traces; with another form they are refused, so that no
+    option is silently without effect.
     """
     form = form_of(path)
     for name, value, meant in (
         ("processors_per_instance", processors_per_instance, Form.SWF),
         ("images", images, Form.SWF),
         ("duration_s", duration_s, Form.THESIS),
+        ("is_serial", is_serial or None, Form.THESIS),
     ):
         if value is not None and form is not meant:
             raise WorkloadError(
@@ -75,7 +77,7 @@ def read_trace(
             images=images,
         )
     if form is Form.THESIS:
-        trace = read_thesis_trace(path, duration_s=duration_s)
+        trace = read_thesis_trace(path, duration_s=duration_s, is_parallel=not is_serial)
     elif form is Form.HAIZEA:
         trace = read_haizea(path)
     else:

@@ -79,6 +79,8 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
     instances, resources = _shape(lease, where)
     duration_s = _seconds(_child(lease, "duration", where), "time", where)
     start_s, finish_by_s = _window(lease, at_s, where)
+    now = _child(lease, "start", where).find("now")
+    within_s = None if now is None or "within" not in now.attributes else _seconds(now, "within", where)
     image = _image(lease, where)
     real = request.find("realduration")
     run_s = duration_s if real is None else _seconds(real, "time", where)
@@ -97,13 +99,16 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
             start_s=start_s,
             finish_by_s=finish_by_s,
             is_preemptible=preemptible == "true",
+            is_immediate=now is not None,
+            ready_within_s=within_s,
         )
-    return TraceSubmission(
-        at_s=at_s,
-        workspace=workspace,
-        run_s=min(run_s, duration_s),
-        user=lease.attributes.get("user", ""),
-    )
+        return TraceSubmission(
+            at_s=at_s,
+            workspace=workspace,
+            run_s=min(run_s, duration_s),
+            user=lease.attributes.get("user", ""),
+            cancel_s=_seconds(request, "cancelled", where) if "cancelled" in request.attributes else None,
+        )
 
 
 def _shape(lease: Element, where: str) -> tuple[int, Resources]:
@@ -119,6 +124,9 @@ def _shape(lease: Element, where: str) -> tuple[int, Resources]:
 
 def _window(lease: Element, at_s: int, where: str) -> tuple[int | None, int | None]:
     """First possible start and deadline; neither is best effort.
+
+    What is to start now starts as soon as its image can be there: Haizea has no word for how long
+    that may take, so `within` says it here.
 
     A deadline without a start counts from the arrival: Haizea ignores it there, but then
     nothing would remain of what the user asked for.

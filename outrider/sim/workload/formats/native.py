@@ -24,7 +24,8 @@ _IMAGE_KEYS = frozenset({"uri", "size_bytes", "digest"})
 _SUBMISSION_KEYS = frozenset(
     {
         "at_s", "name", "instances", "resources", "duration_s", "run_s", "image", "start_s",
-        "finish_by_s", "is_parallel", "is_preemptible", "user",
+        "finish_by_s", "is_parallel", "is_preemptible", "is_immediate",
+        "ready_within_s", "user", "cancel_s",
     }
 )  # fmt: skip
 
@@ -167,7 +168,10 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
     at_s, run_s = line.number("at_s"), line.number("run_s", duration_s)
     is_parallel = line.truth("is_parallel", True)
     is_preemptible = line.truth("is_preemptible", True)
+    is_immediate = line.truth("is_immediate", False)
+    ready_within_s = line.optional_number("ready_within_s")
     user = line.text("user", "")
+    cancel_s = line.optional_number("cancel_s")
     with named_errors(line.where):
         workspace = Workspace(
             name=name,
@@ -179,8 +183,10 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
             finish_by_s=finish_by_s,
             is_parallel=is_parallel,
             is_preemptible=is_preemptible,
+            is_immediate=is_immediate,
+            ready_within_s=ready_within_s,
         )
-        return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user)
+        return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user, cancel_s=cancel_s)
 
 
 def _line(values: Mapping[str, object]) -> str:
@@ -222,6 +228,9 @@ def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, 
         "finish_by_s": workspace.finish_by_s,
         "is_parallel": None if workspace.is_parallel else False,
         "is_preemptible": None if workspace.is_preemptible else False,
+        "is_immediate": workspace.is_immediate or None,
+        "ready_within_s": workspace.ready_within_s,
         "user": submission.user or None,
+        "cancel_s": submission.cancel_s,
     }
     return row | {key: value for key, value in optional.items() if value is not None}

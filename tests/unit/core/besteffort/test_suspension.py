@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun
+from outrider.core.besteffort.board import Backfilling, BestEffortRun, Yielding
 from outrider.core.besteffort.suspension import (
     BYTES_PER_MIB,
     DiskQueue,
@@ -239,7 +239,7 @@ def test_best_effort_is_torn_around_other_best_effort_only_if_told_to(makes_way_
 def test_what_is_suspended_goes_on_elsewhere_if_that_is_sooner_and_it_may() -> None:
     """Its own node is free again at 500; moving 20 MiB at 1 MiB/s brings it to the other by 120."""
     rules = costly(is_migrating=True, migration_bytes_per_s=BYTES_PER_MIB)
-    scheduler = site(cpus=(1, 1), rules=rules)
+    scheduler = site(cpus=(1, 1), rules=rules, yielding=Yielding.SITE_ORDER)
     [run, _] = started(scheduler, workspace("run", 200), workspace("other", 110))
 
     answer = scheduler.reserve(workspace("reservation", 400, 100), 0)

@@ -8,8 +8,9 @@ import pytest
 
 from outrider.core.model import Workspace
 from outrider.core.nodes import timeline as module
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess, earliest_start
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
 from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from tests.unit.core.books import (
     HORIZON_S,

@@ -1,0 +1,106 @@
+"""What a researcher asks of leases and tables on the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from outrider.cli.main import main
+from tests.repository import ROOT
+
+LEASES = str(ROOT / "tests" / "data" / "leases.lwf")
+
+
+def published(folder: Path) -> str:
+    """A trace in the thesis' own form: two best-effort requests for two instances each."""
+    path = folder / "small.trace"
+    path.write_text("".join(f"{at_s};file:///a;600;2;512;50;NULL;NULL;100;BATCH\n" for at_s in (0, 10)))
+    return str(path)
+
+
+def report_of(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    assert main(["sim", *words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_leases_are_named_in_the_report_and_in_the_table_of_jobs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jobs = tmp_path / "jobs.csv"
+
+    report = report_of(capsys, "run", LEASES, "--jobs-csv", str(jobs))
+
+    leases = report["leases"]
+    assert isinstance(leases, list)
+    assert [each["name"] for each in leases] == ["1", "2", "3", "4"] or len(leases) == 4
+    with open(jobs, newline="") as file:
+        named = {row["name"] for row in csv.DictReader(file)}
+    assert named == {each["name"] for each in leases if each["state"] == "done"}
+
+
+def test_best_effort_of_the_thesis_traces_is_serial_if_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = published(tmp_path)
+    site = ("--nodes", "1", "--cpus", "1")
+
+    together = report_of(capsys, "run", trace, *site)
+    serial = report_of(capsys, "run", trace, *site, "--serial")
+
+    assert together["jobs"] == 0
+    assert serial["jobs"] == 4
+    assert main(["sim", "run", LEASES, "--serial"]) == 1
+    assert main(["sim", "convert", trace, str(tmp_path / "t.jsonl"), "--serial"]) == 0
+    assert (tmp_path / "t.jsonl").read_text().count('"is_parallel":false') == 2
+
+
+def test_a_table_begins_with_the_seed_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    def cells(*words: str) -> tuple[object, object]:
+        report = report_of(capsys, "table", "4.1", "--workers", "1", *words)
+        parts = report["parts"]
+        assert isinstance(parts, list)
+        return report["first_seed"], [cell["ours"] for cell in parts[0]["rows"][0]["cells"]]
+
+    first = cells("--seeds", "1")
+    second = cells("--seeds", "1", "--first-seed", "2")
+    both = cells("--seeds", "2")
+
+    assert (first[0], second[0], both[0]) == (1, 2, 1)
+    assert first[1] != second[1]
+    assert isinstance(first[1], list)
+    assert isinstance(second[1], list)
+    assert isinstance(both[1], list)
+    assert both[1][0] == pytest.approx((first[1][0] + second[1][0]) / 2)
+    assert main(["sim", "table", "8.2", "--first-seed", "2"]) == 1
+
+
+def test_whose_nodes_a_reservation_gets_can_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "w.jsonl"
+    lines = [
+        {"format": "outrider-trace", "version": 1, "name": "w"},
+        {"at_s": 0, "name": "run", "instances": 1, "resources": {"cpus": 1}, "duration_s": 7200},
+        {
+            "at_s": 5,
+            "name": "r",
+            "instances": 1,
+            "resources": {"cpus": 1},
+            "duration_s": 900,
+            "start_s": 1800,
+        },
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    site = ("--nodes", "2", "--images", "predeployed", "--profile", "thesis")
+
+    ends = {
+        yielding: report_of(capsys, "run", str(path), *site, "--yielding", yielding)["makespan_s"]
+        for yielding in ("cheapest", "youngest", "site-order")
+    }
+
+    assert ends == {"cheapest": 7920, "youngest": 7920, "site-order": 7920 + 990}

@@ -1,0 +1,192 @@
+"""The earliest start that is named is the first that would be accepted: compared with every second."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from outrider.core.besteffort.board import QueueRules
+from outrider.core.images.encumbrance import Encumbrance, ForeignHold
+from outrider.core.links.shared import SharedLink
+from outrider.core.model import Image, Node, Resources, Workspace
+from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
+from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
+from outrider.core.reservations.earliest import earliest_start
+from outrider.core.reservations.planning import plan_at
+from outrider.core.scheduler import Scheduler
+from tests.unit.core.books import A, B, accept, nodes, pass_time, random_book, random_workspace, wanted
+from tests.unit.core.sites import Site
+
+ONE = Resources.of(cpus=1)
+LAST_S = 150
+"""Later than anything in a random book matters."""
+
+
+def first_accepted(book: Book, workspace: Workspace, from_s: int, now_s: int) -> int | None:
+    """Ask for every second."""
+    return next(
+        (
+            at_s
+            for at_s in range(max(from_s, now_s), LAST_S)
+            if isinstance(plan_at(book, workspace, at_s, now_s), ReservationPlan)
+        ),
+        None,
+    )
+
+
+@pytest.mark.parametrize("shipping", list(Shipping))
+@pytest.mark.parametrize("reserve_s", [0, 1])
+def test_two_full_pools_are_free_when_what_they_hold_expires_and_each_transfer_has_had_its_time(
+    shipping: Shipping, reserve_s: int
+) -> None:
+    site = Site(nodes=nodes(2, cpus=1, pool_bytes=15), shipping=shipping, reserve_s=reserve_s)
+    book = site.book()
+    accept(book, wanted("a", 20, 10, A, instances=2), 0)
+    request = wanted("b", 20, 5, B, instances=2)
+
+    refused = assess(book, request, 0)
+    by_a_deadline = assess(book, wanted("b", 20, 5, B, instances=2, finish_by_s=90), 0)
+
+    # Each transfer takes 2 s, and may begin `reserve_s` before its time.
+    first_s = 30 + reserve_s + (4 if shipping is Shipping.PER_NODE else 2)
+    assert first_accepted(book, request, 20, 0) == first_s
+    assert isinstance(refused, Rejected)
+    assert refused.earliest_start_s == first_s
+    assert isinstance(by_a_deadline, Accepted)
+    assert by_a_deadline.plan.start_s == first_s
+
+
+def tight_book(chance: Random) -> tuple[Book, Workspace, int]:
+    """Pools with room for one or two of four images, some of them partly held by others; and a request."""
+    site = Site(
+        nodes=tuple(
+            Node(
+                name=f"n{number}",
+                capacity=Resources.of(cpus=chance.randint(1, 2)),
+                pool_bytes=chance.choice([12, 20, 25, 40]),
+            )
+            for number in range(chance.randint(2, 4))
+        ),
+        shipping=chance.choice(list(Shipping)),
+        is_reusing=chance.random() < 0.9,
+        is_extending=chance.random() < 0.7,
+        keep_bytes=chance.choice([0, 20]),
+        reserve_s=chance.choice([None, 0, 0, 2, 5]),
+    )
+    book, now_s = site.book(), 0
+    images = [Image(uri=f"i{number}", size_bytes=chance.randint(5, 24)) for number in range(4)]
+
+    def request(name: str) -> Workspace:
+        return wanted(name, now_s + chance.randint(0, 25), chance.randint(1, 15), chance.choice(images),
+                      instances=chance.randint(1, 4))  # fmt: skip
+
+    if chance.random() < 0.3:
+        for pool in book.pools.pools:
+            held = ForeignHold(key="", size_bytes=chance.randint(1, 9), until_s=chance.randint(1, 40))
+            pool.encumber(Encumbrance(holds=(held,)))
+    for number in range(chance.randint(1, 12)):
+        until_s = now_s + chance.choice([0, 0, 1, 3])
+        pass_time(book, now_s, until_s)
+        now_s = until_s
+        book.pools.settle(now_s)
+        admit(book, request(f"r{number}"), now_s, tells_earliest=False)
+        if book.entries and chance.random() < 0.15:
+            book.cancel(chance.choice(sorted(book.entries)), now_s)
+    return book, request("w"), now_s
+
+
+@pytest.mark.parametrize("is_tight", [False, True])
+def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_tight: bool) -> None:
+    refused = 0
+    wrong: list[tuple[int, int | None, int | None]] = []
+    for seed in range(1300):
+        chance = Random(seed)
+        if is_tight:
+            book, workspace, now_s = tight_book(chance)
+        else:
+            book, now_s = random_book(chance, has_limits=True)
+            workspace = random_workspace(chance, "w", now_s)
+        assert workspace.start_s is not None
+
+        found = earliest_start(book, workspace, workspace.start_s, now_s)
+
+        right = first_accepted(book, workspace, workspace.start_s, now_s)
+        refused += right != workspace.start_s
+        if found != right:
+            wrong.append((seed, found, right))
+    assert refused > 300
+    assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
+
+
+def shared_site(chance: Random, pool_bytes: int | None) -> Scheduler:
+    """One link for both, with best effort and reservations of a few images on it."""
+    site = tuple(
+        Node(name=f"n{number}", capacity=Resources.of(cpus=chance.randint(1, 3)), pool_bytes=pool_bytes)
+        for number in range(chance.randint(1, 3))
+    )
+    link = SharedLink(
+        rate_bytes_per_s=10,
+        best_effort_percent=chance.choice([20, 50]),
+        reserve_s=chance.choice([None, 0, 3]),
+    )
+    terms = Terms(shipping=chance.choice(list(Shipping)))
+    scheduler = Scheduler(Book(site, terms, links=link), QueueRules())
+    images = [Image(uri=name, size_bytes=chance.randint(5, 40)) for name in "abc"]
+    for number in range(chance.randint(1, 4)):
+        scheduler.submit(
+            Workspace(
+                name=f"be{number}", instances=1, resources=ONE, duration_s=chance.randint(2, 20),
+                image=chance.choice(images),
+            )
+        )  # fmt: skip
+    scheduler.schedule(0)
+    for number in range(chance.randint(0, 3)):
+        scheduler.reserve(shared_request(chance, f"r{number}", images), 0, tells_earliest=False)
+    return scheduler
+
+
+def shared_request(chance: Random, name: str, images: list[Image]) -> Workspace:
+    return wanted(name, chance.randint(1, 30), chance.randint(1, 9), chance.choice(images),
+                  instances=chance.randint(1, 2))  # fmt: skip
+
+
+def test_what_best_effort_brings_for_certain_is_a_start_that_is_looked_at() -> None:
+    """100 bytes of best effort at 5 of 10 bytes/s are there at 20; a second transfer would come later."""
+    site = (Node(name="n0", capacity=Resources.of(cpus=2)),)
+    link = SharedLink(rate_bytes_per_s=10, best_effort_percent=50, reserve_s=0)
+    scheduler = Scheduler(Book(site, Terms(), links=link), QueueRules())
+    image = Image(uri="a", size_bytes=95)
+    scheduler.submit(Workspace(name="be", instances=1, resources=ONE, duration_s=5, image=image))
+    scheduler.schedule(0)
+    other = Image(uri="b", size_bytes=35)
+    accept(scheduler.book, wanted("other", 7, 60, other), 0)
+
+    refused = scheduler.what_if(wanted("w", 10, 5, image), 0)
+
+    assert isinstance(refused, Rejected)
+    assert first_accepted(scheduler.book, wanted("w", 10, 5, image), 10, 0) == 19
+    assert refused.earliest_start_s == 19
+
+
+@pytest.mark.parametrize("pool_bytes", [None, 60])
+def test_on_a_shared_link_the_earliest_start_is_the_first_that_is_accepted(pool_bytes: int | None) -> None:
+    refused = 0
+    wrong: list[tuple[int, int | None, int | None]] = []
+    for seed in range(700):
+        chance = Random(seed)
+        scheduler = shared_site(chance, pool_bytes)
+        images = [Image(uri=name, size_bytes=chance.randint(5, 40)) for name in "abc"]
+        known = [life.image for pool in scheduler.book.pools.pools for lives in pool.lives.values()
+                 for life in lives]  # fmt: skip
+        workspace = shared_request(chance, "w", known or images)
+        assert workspace.start_s is not None
+
+        found = earliest_start(scheduler.book, workspace, workspace.start_s, 0)
+
+        right = first_accepted(scheduler.book, workspace, workspace.start_s, 0)
+        refused += right != workspace.start_s
+        if found != right:
+            wrong.append((seed, found, right))
+    assert refused > 100
+    assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
