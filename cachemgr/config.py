@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import read_rate, read_size
+from cachemgr.fetch.registry.references import read_hosts
 from cachemgr.network.channel import NODE
 
 TYPE_CHECKING = False
@@ -28,7 +29,7 @@ PREFIX = "OUTRIDER_CACHEMGR_"
 MOST_BYTES = 1 << 20
 LEVELS = ("debug", "info", "warning", "error")
 SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-SCHEMES = ("file", "http", "https", "ssh", "sftp", "rsync", "relay")
+SCHEMES = ("file", "http", "https", "docker", "oras", "ssh", "sftp", "rsync", "relay")
 METHODS = ("reflink", "qcow2", "overlay", "readonly", "shared", "copy")
 
 
@@ -216,7 +217,12 @@ OPTIONS = (
         "",
         "this node's name in the batch system; a caller who means another is refused; empty: none is",
     ),
-    Option("user_schemes", _schemes, "file http https", "kinds of sources from which ordinary users may add"),
+    Option(
+        "user_schemes",
+        _schemes,
+        "file http https docker oras",
+        "kinds of sources from which ordinary users may add",
+    ),
     Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
     Option(
         "user_bytes",
@@ -327,6 +333,7 @@ OPTIONS = (
         "folder for rsync, which writes to files of its own, each as large as its image; empty: no rsync",
     ),
     Option("netrc", _path, "", "file with the site's passwords for its own image servers"),
+    Option("plain_http", read_hosts, "", "registries without TLS, `HOST` or `HOST:PORT`"),
     Option("ca_file", _path, "", "certificates by which https servers are known; empty: the system's"),
 )
 TABLE = {option.name: option for option in OPTIONS}
@@ -388,6 +395,7 @@ class NodeConfig:
     ssh_options: tuple[str, ...]
     rsync_scratch: str
     netrc: str
+    plain_http: tuple[str, ...]
     ca_file: str
 
 

@@ -30,6 +30,9 @@ PROGRAMS = "/opt/outrider"
 KEY = "/etc/outrider/site.key"
 CONFIGURATION = "/etc/outrider/outriderd.yaml"
 POOL = "/var/lib/outrider/pool"
+# Where a registry listens if a test starts one: on the host of the images, without TLS.
+REGISTRY_PORT = 5000
+REGISTRY = f"{IMAGES}:{REGISTRY_PORT}"
 SERVICE, NODE_DAEMON = "outriderd", "cachemgr"
 SERVE_S = 60
 KEY_BYTES = 32
@@ -44,6 +47,7 @@ relay_listen = 0.0.0.0:7010
 relay_key = {KEY}
 node = %s
 sweep_interval = 5s
+plain_http = {REGISTRY}
 """
 
 
@@ -90,6 +94,7 @@ class ClusterSite(Generic[C]):
             "link": {"rate": link_bytes_per_s, "reserve": "at-once", "spread": "3s"},
             "timings": {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "15s"},
             "backend": self.backend,
+            "registries": {"plain_http": REGISTRY},
             "administrators": {"users": list(self.administrators)},
             **(settings or {}),
         }

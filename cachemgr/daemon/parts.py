@@ -11,6 +11,7 @@ from cachemgr.daemon.network.control import NetworkEntrance, listen
 from cachemgr.daemon.network.server import Server
 from cachemgr.daemon.verbs.table import VerbTable
 from cachemgr.fetch.carrier import FetchCarrier
+from cachemgr.fetch.registry.session import RegistrySettings, own_platform
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.rsync import RsyncSettings
 from cachemgr.fetch.sources.sources import SourceSettings
@@ -109,13 +110,14 @@ def make_carrier(
     web = WebSettings(ca_file=config.ca_file or None, netrc_file=config.netrc or None, environment=proxies)
     ssh = SshSettings(options=config.ssh_options)
     rsync = RsyncSettings(config.rsync_scratch) if config.rsync_scratch else None
+    registries = RegistrySettings(frozenset(config.plain_http), own_platform())
     keys = read_keys(config.relay_key)
 
     def ticket(digest: str) -> str | None:
         return make_ticket(keys[0], digest, clock.now_s() + TICKET_S) if keys else None
 
     return FetchCarrier(
-        settings=SourceSettings(web=web, ssh=ssh, rsync=rsync),
+        settings=SourceSettings(web=web, ssh=ssh, rsync=rsync, registries=registries),
         clock=clock,
         random=random.Random(),
         ticket=ticket,

@@ -70,6 +70,8 @@ class Origin:
     descriptor: int | None = None
     # Whether the site's own passwords and keys may be used for it.
     is_trusted: bool = False
+    # What a registry is asked for: what its reference stood for when it was looked up.
+    digest: str = ""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from cachemgr.fetch.bring import Origin
 from cachemgr.fetch.engine import transfer
 from cachemgr.fetch.faults import SourceFault, TransferFailed
 from cachemgr.fetch.ports import Resolved
+from cachemgr.fetch.registry import references
+from cachemgr.fetch.registry.session import nobody
 from cachemgr.fetch.sources.files import FileStream
 from cachemgr.fetch.sources.sources import SourceSettings, resolve, source_of
 from cachemgr.fetch.sources.uris import parse
@@ -54,8 +56,14 @@ class FetchCarrier:
     def resolve(self, origin: Origin, timeout_s: float) -> Resolved:
         if origin.descriptor is not None:
             return _resolved_file(origin)
-        ticket = self._ticket(origin)
-        return resolve(origin.uri, self._settings(origin), self.clock, ticket=ticket, timeout_s=timeout_s)
+        return resolve(
+            origin.uri,
+            self._settings(origin),
+            self.clock,
+            validator=origin.digest or None,
+            ticket=self._ticket(origin),
+            timeout_s=timeout_s,
+        )
 
     def carry(self, sink: Sink, origins: Sequence[Origin], terms: TransferTerms) -> tuple[str, ...]:
         # One name, one source: the same file asked for by two users is asked for once.
@@ -92,7 +100,9 @@ class FetchCarrier:
         if origin.descriptor is not None:
             return OpenFileSource(origin)
         ticket = self._ticket(origin)
-        source = source_of(origin.uri, self._settings(origin), self.clock, ticket=ticket)
+        source = source_of(
+            origin.uri, self._settings(origin), self.clock, validator=origin.digest or None, ticket=ticket
+        )
         # Two addresses that differ only in their query are two sources.
         source.name = origin.name
         return source
@@ -105,7 +115,11 @@ class FetchCarrier:
     def _settings(self, origin: Origin) -> SourceSettings:
         if origin.is_trusted:
             return self.settings
-        return replace(self.settings, web=replace(self.settings.web, netrc_file=None))
+        return replace(
+            self.settings,
+            web=replace(self.settings.web, netrc_file=None),
+            registries=replace(self.settings.registries, credentials=nobody),
+        )
 
 
 class OpenFileSource:
@@ -139,6 +153,17 @@ def origin_of(uri: str, *, is_trusted: bool) -> Origin:
     query = location.target.partition("?")[2]
     name = f"{location.name}?{file_name(query)[:16]}" if query else location.name
     return Origin(uri=uri, name=name, scheme=location.scheme, is_trusted=is_trusted)
+
+
+def pinned(origins: Sequence[Origin], digest: str) -> tuple[Origin, ...]:
+    """The same origins, of which registries are asked for this blob and not for what a tag stands for.
+
+    Whether it is the reference's own has to be known: a repository has blobs of other images, too.
+    """
+    known = f"sha256:{digest}" if digest else ""
+    return tuple(
+        replace(each, digest=known) if each.scheme in references.SCHEMES else each for each in origins
+    )
 
 
 def open_origin(uri: str, uid: int, descriptor: int) -> Origin:

@@ -19,6 +19,7 @@ class SourceFault(Exception):
 
     `is_final`: asking it again is useless (no such file, not allowed, another file by now).
     `is_early`: a relay that has not begun yet, which is usual when all nodes begin at once.
+    `status`: what a web server has said, if that is the fault.
     """
 
     def __init__(
@@ -28,11 +29,21 @@ class SourceFault(Exception):
         is_final: bool = False,
         is_early: bool = False,
         retry_after_s: int | None = None,
+        status: int | None = None,
     ) -> None:
         super().__init__(message)
         self.is_final = is_final
         self.is_early = is_early
         self.retry_after_s = retry_after_s
+        self.status = status
+
+
+class Unauthorized(SourceFault):
+    """The server that was asked first wants to know who asks; `challenge` is its header."""
+
+    def __init__(self, challenge: str) -> None:
+        super().__init__("the server says 401: the service may not read it", is_final=True, status=401)
+        self.challenge = challenge
 
 
 class TransferFailed(SourceFailed):

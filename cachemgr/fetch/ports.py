@@ -70,12 +70,14 @@ class Resolved:
     """What a source says of a file before its first byte is asked for.
 
     The validator tells whether a later answer is about the same content (an ETag, a time of
-    change); it is compared and never interpreted.
+    change); it is compared and never interpreted. The digest is that of the content, where a source
+    vouches for it, as registries do.
     """
 
     size_bytes: int
     name: str
     validator: str | None = None
+    digest: str = ""
 
 
 class Stream(Protocol):

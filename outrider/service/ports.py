@@ -279,11 +279,13 @@ Call = Look | Carry | TellNode | AskProgram | ResolveImage | DropLookup | TellUs
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundImage:
-    """What is at a URI."""
+    """What is at a URI. `uri` is not empty if another one stands for just this: of a reference that has
+    a tag, the same with its manifest's digest, which does not change when the tag is moved."""
 
     size_bytes: int
     digest: str
     format: str = ""
+    uri: str = ""
 
 
 Result = Sight | NodeReport | Allowed | PolicyRefusal | FoundImage | Exception | None

@@ -41,7 +41,7 @@ def add(commands: VerbParsers) -> None:
     )
     parser.add_argument(
         "uri", type=args.address, metavar="SOURCE",
-        help="a file, or a URI: file, http, https, ssh, sftp, rsync or relay",
+        help="a file, or a URI: file, http, https, docker, oras, ssh, sftp, rsync or relay",
     )  # fmt: skip
     _add_image_options(parser.add_argument_group("the image"))
     pin = parser.add_argument_group("pin")

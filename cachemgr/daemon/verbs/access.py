@@ -96,7 +96,7 @@ def prove(node: NodeContext, caller: NodeCaller, image: PoolImage, origin: Origi
         )
     except SourceFailed as error:
         raise refusal from error
-    if found.size_bytes != image.size_bytes:
+    if found.size_bytes != image.size_bytes or found.digest not in ("", f"sha256:{image.digest}"):
         raise refusal
     node.log.info(
         "reader proved access", culprit=caller.culprit, uid=caller.uid, image=image.digest[:12] or image.uri

@@ -13,7 +13,8 @@ from cachemgr.daemon.transfers.transfer import PoolTransfer
 from cachemgr.daemon.verbs import access, quota
 from cachemgr.daemon.verbs.shapes import image_entry, transfer_entry, transfer_progress
 from cachemgr.fetch.bring import BringOrder, Origin, bring, name_it
-from cachemgr.fetch.carrier import open_origin, origin_of, user_origin
+from cachemgr.fetch.carrier import open_origin, origin_of, pinned, user_origin
+from cachemgr.fetch.registry.references import SCHEMES as REGISTRIES
 from cachemgr.pool import pins, room
 from cachemgr.pool.hashing import ThreadedHasher
 from cachemgr.pool.pool import INGEST_LEASE_S, Want
@@ -122,6 +123,8 @@ def _read(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Additi
     digest = checked_digest(wanted.digest) if wanted.digest else ""
     # Last, since it takes a descriptor that nobody would close if more could be refused.
     name, origins = _origins(node, caller, wanted.uri, wanted.sources or (), request.descriptors)
+    if caller.is_privileged:
+        origins = pinned(origins, digest)
     return Addition(
         name=name,
         digest=digest,
@@ -172,7 +175,10 @@ def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> ImageEn
     image = node.pool.find(addition.digest or addition.name)
     if image is not None:
         return _present(node, caller, addition, image)
-    size_bytes = _size(node, caller, addition)
+    addition, size_bytes = _looked_up(node, caller, addition)
+    image = node.pool.find(addition.digest) if addition.digest else None
+    if image is not None:
+        return _present(node, caller, addition, image)
     want = Want(
         uri=addition.name,
         size_bytes=size_bytes,
@@ -328,7 +334,7 @@ def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
         uri=image.uri,
         size_bytes=image.size_bytes,
         uid=image.owner_uid,
-        origins=[origin],
+        origins=pinned([origin], image.digest),
         work=_work(node, want, image.uri, is_believed=is_privileged),
         is_ordinary=not is_privileged,
         rate_bytes_per_s=node.config.transfer_rate_bytes_per_s or None,
@@ -425,17 +431,29 @@ def _present(
     return image_entry(node, caller, image)
 
 
-def _size(node: NodeContext, caller: NodeCaller, addition: Addition) -> int:
-    """How many bytes to reserve. An ordinary user's word is compared with the source's."""
-    if addition.size_bytes is not None and caller.is_privileged:
-        return addition.size_bytes
-    found = node.carrier.resolve(addition.origins[-1], node.config.resolve_timeout_s)
+def _looked_up(node: NodeContext, caller: NodeCaller, addition: Addition) -> tuple[Addition, int]:
+    """How many bytes to reserve, and of a registry the digest. An ordinary user's word is compared with
+    the source's."""
+    origin = addition.origins[-1]
+    is_known = addition.size_bytes is not None and (addition.digest or origin.scheme not in REGISTRIES)
+    if is_known and caller.is_privileged:
+        return addition, addition.size_bytes or 0
+    found = node.carrier.resolve(origin, node.config.resolve_timeout_s)
     if addition.size_bytes not in (None, found.size_bytes):
         raise WrongBytes(
             f"image {addition.name} was said to have {addition.size_bytes} bytes, but its source has "
             f"{found.size_bytes}: correct the size"
         )
-    return found.size_bytes
+    if not found.digest or origin.scheme not in REGISTRIES:
+        return addition, found.size_bytes
+    digest = checked_digest(found.digest)
+    if addition.digest not in ("", digest):
+        raise WrongBytes(
+            f"image {addition.name} was said to be sha256:{addition.digest}, but is {found.digest} by now: "
+            "correct the digest"
+        )
+    origins = pinned(addition.origins, digest)
+    return dataclasses.replace(addition, digest=digest, origins=origins), found.size_bytes
 
 
 def _drop_stale_name(node: NodeContext, addition: Addition) -> None:

@@ -35,6 +35,27 @@ class WebSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Terms:
+    """How a registry is asked, unlike other web servers.
+
+    `secret` goes to the first host, in place of the site's passwords, and to no other. Without TLS only
+    hosts are asked whom the site has named.
+    """
+
+    secret: Mapping[str, str]
+    plain_hosts: frozenset[str]
+
+    def may_ask(self, location: Location) -> bool:
+        return location.scheme == "https" or address_of(location) in self.plain_hosts
+
+
+def address_of(location: Location) -> str:
+    """Host and port as people write them, and as a request's header has them."""
+    host = f"[{location.host}]" if ":" in location.host else location.host
+    return host if location.port is None else f"{host}:{location.port}"
+
+
 def connect(location: Location, settings: WebSettings, timeout_s: float, clock: Clock) -> socket.socket:
     """A socket on which requests for this location can be made, within a time for all of it."""
     until_s = clock.monotonic_s() + timeout_s

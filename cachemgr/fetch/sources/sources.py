@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from cachemgr.base.errors import SourceFailed, Unsuitable
 from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.registry import references
+from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.files import FileSource
+from cachemgr.fetch.sources.registry import RegistrySource
 from cachemgr.fetch.sources.relays import RelaySource
 from cachemgr.fetch.sources.rsync import RsyncSettings, RsyncSource
 from cachemgr.fetch.sources.sftp import SftpSource
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from cachemgr.base.clock import Clock
     from cachemgr.fetch.ports import Resolved
 
-    AnySource = FileSource | RelaySource | RsyncSource | SftpSource | SshSource | WebSource
+    AnySource = FileSource | RegistrySource | RelaySource | RsyncSource | SftpSource | SshSource | WebSource
     Maker = Callable[[Location, "SourceSettings", Clock, str | None], AnySource]
 
 RESOLVE_S = 30.0
@@ -35,6 +38,7 @@ class SourceSettings:
     web: WebSettings = field(default_factory=WebSettings)
     ssh: SshSettings = field(default_factory=SshSettings)
     rsync: RsyncSettings | None = None
+    registries: RegistrySettings = field(default_factory=RegistrySettings)
 
 
 def _rsync(location: Location, settings: SourceSettings, clock: Clock, validator: str | None) -> AnySource:
@@ -45,6 +49,10 @@ def _rsync(location: Location, settings: SourceSettings, clock: Clock, validator
     return RsyncSource(location, settings.rsync, clock, validator)
 
 
+def _registry(location: Location, settings: SourceSettings, clock: Clock, validator: str | None) -> AnySource:
+    return RegistrySource(location, settings.registries, settings.web, clock, validator)
+
+
 MAKERS: dict[str, Maker] = {
     "file": lambda location, settings, clock, validator: FileSource(location, validator),
     "http": lambda location, settings, clock, validator: WebSource(location, settings.web, clock, validator),
@@ -52,6 +60,7 @@ MAKERS: dict[str, Maker] = {
     "ssh": lambda location, settings, clock, validator: SshSource(location, settings.ssh, clock, validator),
     "sftp": lambda location, settings, clock, validator: SftpSource(location, settings.ssh, clock, validator),
     "rsync": _rsync,
+    **dict.fromkeys(references.SCHEMES, _registry),
 }
 
 
@@ -79,11 +88,12 @@ def resolve(
     settings: SourceSettings,
     clock: Clock,
     *,
+    validator: str | None = None,
     ticket: str | None = None,
     timeout_s: float = RESOLVE_S,
 ) -> Resolved:
     """Size, name and validator of what a URI names: bytes are reserved before they are fetched."""
-    source = source_of(uri, settings, clock, ticket=ticket)
+    source = source_of(uri, settings, clock, validator=validator, ticket=ticket)
     try:
         return source.resolve(timeout_s)
     except SourceFault as fault:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from cachemgr.base.errors import BadRequest
+from cachemgr.fetch.registry import references
 
 SUPPORTED = (
     "file:///path, /path, http://host/path, https://host/path, ssh://user@host/path, "
-    "sftp://user@host/path, rsync://host/module/path, relay://host:port/sha256:digest"
+    "sftp://user@host/path, rsync://host/module/path, docker://host/name:tag, oras://host/name:tag, "
+    "relay://host:port/sha256:digest"
 )
 SCHEMES = ("file", "http", "https", "ssh", "sftp", "rsync", "relay")
 MOST_CHARACTERS = 4096
@@ -59,6 +61,9 @@ def parse(uri: str) -> Location:
         raise BadRequest(f"the URI of an image has {len(uri)} characters; at most {MOST_CHARACTERS} are read")
     if uri.startswith("/"):
         return _local(uri, uri)
+    if uri.partition("://")[0] in references.SCHEMES:
+        found = references.read_reference(uri)
+        return Location(found.scheme, found.path, host=found.host.strip("[]"), port=found.port)
     if UNPRINTABLE.search(uri):
         raise BadRequest(f"the URI {uri!r} has a space or control character: write it as %20 and so on")
     try:

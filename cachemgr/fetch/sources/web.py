@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from cachemgr.base.errors import BadRequest
-from cachemgr.fetch.faults import SourceFault
+from cachemgr.fetch.faults import SourceFault, Unauthorized
 from cachemgr.fetch.ports import FetchStatus, Resolved
 from cachemgr.fetch.sources.connect import (
+    Terms,
     WebSettings,
+    address_of,
     authorization,
     connect,
     proxy_authorization,
@@ -50,13 +52,19 @@ class WebSource:
     is_relay = False
 
     def __init__(
-        self, location: Location, settings: WebSettings, clock: Clock, validator: str | None = None
+        self,
+        location: Location,
+        settings: WebSettings,
+        clock: Clock,
+        validator: str | None = None,
+        terms: Terms | None = None,
     ) -> None:
         self.name = location.name
         self._location = location
         self._settings = settings
         self._clock = clock
         self._validator = validator
+        self._terms = terms
 
     def resolve(self, timeout_s: float) -> Resolved:
         head, size = self.look_up(timeout_s)
@@ -69,15 +77,15 @@ class WebSource:
         By HEAD, or by a range of one byte where HEAD is refused or says nothing of the size.
         """
         asked, until_s = dict(headers or {}), self._clock.monotonic_s() + timeout_s
-        head, body = self._request("HEAD", asked, timeout_s)
+        head, body = self.request("HEAD", asked, timeout_s)
         body.close()
         size = head.length_bytes() if head.status == 200 else None
         if size is None:
             # Both requests together have the time that was given.
             left_s = until_s - self._clock.monotonic_s()
-            head, body = self._request("GET", {**asked, "Range": "bytes=0-0"}, left_s)
+            head, body = self.request("GET", {**asked, "Range": "bytes=0-0"}, left_s)
             body.close()
-            _refuse(head)
+            refuse(head)
             _, size = _content_range(head) if head.status == 206 else (0, head.length_bytes())
         if size is None:
             raise SourceFault(f"{self.name} does not say how large it is", is_final=True)
@@ -90,7 +98,7 @@ class WebSource:
             headers["Range"] = f"bytes={offset}-"
             if self._validator is not None and not self._validator.startswith("W/"):
                 headers["If-Range"] = self._validator
-        head, body = self._request("GET", headers, timeout_s)
+        head, body = self.request("GET", headers, timeout_s)
         try:
             self._check(head, offset, size_bytes)
             body.start_bytes = offset if head.status == 206 else 0
@@ -106,7 +114,7 @@ class WebSource:
         """Whether the answer is about the file that was resolved, and the part that was asked for."""
         if head.status == 416:
             raise SourceFault(f"the file has changed: it ends before byte {offset}", is_final=True)
-        _refuse(head)
+        refuse(head)
         _refuse_encoding(head)
         size = head.length_bytes()
         if head.status == 206:
@@ -125,16 +133,21 @@ class WebSource:
             )
         self._validator = self._validator or validator
 
-    def _request(
-        self, method: str, headers: dict[str, str], timeout_s: float
-    ) -> tuple[ResponseHead, AnyBody]:
+    def request(self, method: str, headers: dict[str, str], timeout_s: float) -> tuple[ResponseHead, AnyBody]:
         """Ask, and follow redirects: never from https to http; the password is for the first host only."""
         until_s = self._clock.monotonic_s() + timeout_s
-        location, secret = self._location, authorization(self._location, self._settings)
+        location, terms = self._location, self._terms
+        secret = authorization(location, self._settings) if terms is None else terms.secret
         for _ in range(MOST_REDIRECTS + 1):
             left_s = until_s - self._clock.monotonic_s()
             if left_s <= 0:
                 raise SourceFault(f"no answer within {timeout_s:g} s")
+            if terms is not None and not terms.may_ask(location):
+                raise SourceFault(
+                    f"{address_of(location)} would be asked without TLS, which the site does not allow: use "
+                    "https, or ask the administrators to name it in plain_http",
+                    is_final=True,
+                )
             allowed = secret if _origin(location) == _origin(self._location) else {}
             sock = connect(location, self._settings, left_s, self._clock)
             try:
@@ -143,6 +156,9 @@ class WebSource:
             except BaseException:
                 sock.close()
                 raise
+            if terms is not None and head.status == 401 and _origin(location) == _origin(self._location):
+                sock.close()
+                raise Unauthorized(head.headers.get("www-authenticate", ""))
             if head.status not in REDIRECTS:
                 return head, _body_of(sock, method, head, rest)
             sock.close()
@@ -152,8 +168,7 @@ class WebSource:
     def _ask(
         self, sock: socket.socket, method: str, location: Location, headers: dict[str, str], timeout_s: float
     ) -> tuple[ResponseHead, bytes]:
-        host = f"[{location.host}]" if ":" in location.host else location.host
-        host = host if location.port is None else f"{host}:{location.port}"
+        host = address_of(location)
         target, extra = location.target, {}
         proxy = via_http_proxy(location, self._settings)
         if proxy is not None:
@@ -189,17 +204,18 @@ def _body_of(sock: socket.socket, method: str, head: ResponseHead, rest: bytes) 
     return ChunkedBody(body) if is_chunked and method != "HEAD" else body
 
 
-def _refuse(head: ResponseHead) -> None:
+def refuse(head: ResponseHead) -> None:
     """Raise what an answer says that is not about the file's bytes."""
     if head.status in (200, 206):
         return
     said = f"the server says {head.status} {head.reason[:80]}".rstrip()
     if head.status in PASSING:
         wait_s = number_in(head.headers.get("retry-after", ""))
-        raise SourceFault(said, retry_after_s=None if wait_s is None else min(wait_s, MOST_RETRY_AFTER_S))
+        wait_s = None if wait_s is None else min(wait_s, MOST_RETRY_AFTER_S)
+        raise SourceFault(said, retry_after_s=wait_s, status=head.status)
     if head.status in (401, 403, 407):
-        raise SourceFault(f"{said}: the service may not read it", is_final=True)
-    raise SourceFault(said, is_final=True)
+        raise SourceFault(f"{said}: the service may not read it", is_final=True, status=head.status)
+    raise SourceFault(said, is_final=True, status=head.status)
 
 
 def _refuse_encoding(head: ResponseHead) -> None:

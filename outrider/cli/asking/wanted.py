@@ -161,7 +161,7 @@ def _is_number(text: str) -> bool:
 
 def name_from(uri: str) -> str:
     """A workspace's name after its image: the last part of its address without an ending."""
-    last = re.split(r"[?#]", uri)[0].rstrip("/").rpartition("/")[2]
+    last = re.split(r"[?#]|@sha256:", uri)[0].rstrip("/").rpartition("/")[2]
     stem = last.partition(".")[0] or last
     plain = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:MOST_NAME]
     return plain or "workspace"

@@ -1,7 +1,7 @@
 """What is at an image's address: size and digest, found out when a reservation is asked for.
 
 `resolving` decides; `opening` opens files with their user's rights and no others, `hashing`
-reads them, `web` asks servers, `catalogue` is the site's own list.
+reads them, `web` asks servers, `registries` registries, `catalogue` is the site's own list.
 """
 
 from outrider.service.images.catalogue import Catalogue, CatalogueImage

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.base.sizes import in_words
+from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from cachemgr.fetch.sources.uris import parse
 from cachemgr.instances.formats import HEAD_BYTES, admitted
-from outrider.service.images import web
+from outrider.service.images import registries, web
 from outrider.service.images.catalogue import Catalogue
 from outrider.service.images.hashing import Hashes
 from outrider.service.images.opening import NOBODY, OpenAs
@@ -35,6 +36,7 @@ class Resolver:
         hashes: Hashes,
         clock: Clock,
         web_settings: WebSettings | None = None,
+        registry_settings: RegistrySettings | None = None,
         catalogue: Catalogue | None = None,
         most_bytes: Callable[[], int] = lambda: MOST_IMAGE_BYTES,
         limit_s: float = web.LOOK_S,
@@ -44,6 +46,7 @@ class Resolver:
         self._clock = clock
         # Never the site's netrc file: its passwords are not for whoever may name an address.
         self._web = web_settings or WebSettings()
+        self._registries = registry_settings or RegistrySettings()
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes
         self._limit_s = limit_s
@@ -69,10 +72,12 @@ class Resolver:
                 return self._of_file(uri, location.path, digest, is_private=is_private, uid=uid, gids=gids)
             if location.scheme in ("http", "https"):
                 found = web.look(location, digest, self._web, self._clock, self._limit_s)
+            elif location.scheme in registries.SCHEMES:
+                found = registries.look(location, self._registries, self._web, self._clock, self._limit_s)
             else:
                 raise ImageTrouble(
-                    f"images come from file, http and https addresses, not from {location.scheme}: ask the "
-                    f"administrators to put {location.name} into the catalogue"
+                    "images come from file, http, https, docker and oras addresses, not from "
+                    f"{location.scheme}: ask the administrators to put {location.name} into the catalogue"
                 )
         self._check(uri, digest, found)
         return found

@@ -48,6 +48,7 @@ class Shape:
     relay_rate_bytes_per_s: int | None = None
     user_percent: int = 25
     users_percent: int = 50
+    plain_http: tuple[str, ...] = ()
 
 
 class VirtualNode:
@@ -172,6 +173,7 @@ class VirtualNode:
             "relay_rate": str(self._shape.relay_rate_bytes_per_s or 0),
             "user_bytes": f"{self._shape.user_percent}%",
             "users_bytes": f"{self._shape.users_percent}%",
+            "plain_http": " ".join(self._shape.plain_http),
             "watchdog": "0",
         }
 

@@ -76,7 +76,7 @@ def nodes_in_words(count: int, names: str) -> str:
 
 def image_name(uri: str | None, digest: str | None) -> str:
     """The last part of an address, as people call an image, or else the beginning of its digest."""
-    last = (uri or "").rstrip("/").rpartition("/")[2]
+    last = (uri or "").partition("@sha256:")[0].rstrip("/").rpartition("/")[2]
     return printable(last) or short(digest) or "(private)"
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from cachemgr.base.steady import DOUBT_S, STEP_S
+from cachemgr.fetch.registry.session import PLATFORM
 from outrider.metadata.fields import Digest, Duration, Mode, Name, Share, Size, Uri
 from outrider.metadata.validation import Section, contradiction
 from outrider.service.daemon.configuration.backend import BackendSection
@@ -20,6 +21,7 @@ from outrider.service.daemon.configuration.types import (
     Names,
     Path,
     Rate,
+    Registries,
     Reserve,
     SocketPath,
     all_defaults,
@@ -329,6 +331,19 @@ class NamedImageSection(Section):
     readers: ReadersSection | None = Field(None, description="who may use it; without it everybody")
 
 
+class RegistriesSection(Section):
+    """Registries of container images and artefacts, from which users name images."""
+
+    plain_http: Registries = Field(
+        (),
+        description="those without TLS, `HOST` or `HOST:PORT`; the nodes' plain_http names them, too",
+        json_schema_extra=given(""),
+    )
+    platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$", max_length=64)] = Field(
+        PLATFORM, description="which of an index's images is meant"
+    )
+
+
 class LogSection(Section):
     """What is written to stderr, where systemd's journal takes it."""
 
@@ -383,6 +398,9 @@ class Config(Section):
     )
     images: Annotated[dict[Name, NamedImageSection], BeforeValidator(mapping_of_names)] = Field(
         default_factory=dict, description="the site's catalogue: names of images, and what they stand for"
+    )
+    registries: RegistriesSection = Field(
+        default_factory=all_defaults(RegistriesSection), description="how registries are asked"
     )
     backend: BackendSection = Field(description="the batch system, and where the nodes are")
     log: LogSection = Field(default_factory=all_defaults(LogSection), description="what is written down")

@@ -9,6 +9,8 @@ from typing import Annotated, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic.config import JsonDict
 
+from cachemgr.base.errors import BadRequest
+from cachemgr.fetch.registry.references import read_hosts
 from outrider.metadata.errors import TextError, shown
 from outrider.metadata.fields import Account
 from outrider.metadata.notation.amounts import size_bytes
@@ -60,6 +62,16 @@ def _rate(value: object) -> int:
     return 0 if str(value).strip() == "0" else size_bytes(value)
 
 
+def _registries(value: object) -> tuple[str, ...]:
+    words = value.replace(",", " ").split() if isinstance(value, str) else value
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise TextError(f"{named(value)} is no list of registries: write them like images:5000")
+    try:
+        return read_hosts(" ".join(words))
+    except BadRequest as error:
+        raise TextError(f"names no registries: {error}") from error
+
+
 def mapping_of_names(value: object) -> object:
     if not isinstance(value, dict):
         raise TextError(f"{named(value)} is not a mapping: write a name and what it stands for below it")
@@ -76,6 +88,11 @@ Path = Annotated[str, *_text(_path, pattern="^/", examples=["/var/lib/outrider"]
 SocketPath = Annotated[Path, AfterValidator(_socket)]
 Address = Annotated[str, *_text(_address, examples=["10.0.0.1:6820"])]
 Reserve = Annotated[int | None, *_text(_reserve, examples=["10m", AT_ONCE])]
+Registries = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_registries),
+    WithJsonSchema({"type": "string", "examples": ["images:5000 registry.example.org:5000"]}),
+]
 Rate = Annotated[
     int,
     BeforeValidator(_rate),

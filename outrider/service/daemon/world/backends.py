@@ -12,6 +12,7 @@ from cachemgr.base.anchor import FileAnchor
 from cachemgr.base.clock import SystemClock
 from cachemgr.base.disk import RealDisk, drop_drafts
 from cachemgr.base.steady import SteadyClock
+from cachemgr.fetch.registry.session import RegistrySettings
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
@@ -88,6 +89,9 @@ def _resolver(config: Config, catalogue: Catalogue, ceiling: Ceiling, clock: Ste
         hashes=hashes,
         clock=clock,
         catalogue=catalogue,
+        registry_settings=RegistrySettings(
+            frozenset(config.registries.plain_http), config.registries.platform
+        ),
         most_bytes=ceiling,
         limit_s=config.timings.lookup_s,
     )
@@ -127,6 +131,7 @@ def _virtual(
                 rate_bytes_per_s=section.rate_bytes_per_s,
                 user_percent=section.user_percent,
                 users_percent=section.users_percent,
+                plain_http=config.registries.plain_http,
             ),
             clock=clock,
             log=log,

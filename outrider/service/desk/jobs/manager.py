@@ -288,7 +288,7 @@ class JobManager:
             self._jobs.refuse(entry, words, RETRY_S)
         else:
             entry.image = JobImage(
-                uri=lines.image,
+                uri=image.uri or lines.image,
                 digest=image.digest,
                 size_bytes=image.size_bytes,
                 format=lines.format or image.format,

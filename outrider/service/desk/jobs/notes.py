@@ -165,7 +165,7 @@ def _told_s(entry: JobEntry, now_s: int) -> str:
 
 
 def _base(uri: str) -> str:
-    return uri.rstrip("/").rpartition("/")[2] or uri
+    return uri.partition("@sha256:")[0].rstrip("/").rpartition("/")[2] or uri
 
 
 def _minutes(seconds: int) -> str:

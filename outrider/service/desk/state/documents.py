@@ -65,7 +65,7 @@ def document_of(request: Reserve, caller: Caller) -> Document:
     section = file.metadata.image
     return Document(
         workspace=file.metadata.name,
-        uri=section.uri,
+        uri=image.uri or section.uri,
         digest=image.digest,
         size_bytes=image.size_bytes,
         format=section.format or image.format,

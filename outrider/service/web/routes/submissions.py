@@ -48,7 +48,7 @@ def _lines(workspace: WorkspaceFile, image: FoundImage) -> str:
     section = workspace.metadata.image
     return write_job_lines(
         JobLines(
-            image=section.uri,
+            image=image.uri or section.uri,
             digest=image.digest,
             size_bytes=image.size_bytes,
             format=section.format or "",

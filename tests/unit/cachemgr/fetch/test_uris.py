@@ -45,7 +45,7 @@ def test_supported_uri_is_taken_apart(uri: str, location: Location) -> None:
     [
         ("ftp://h/x", "supported are file:///path"),
         ("x.img", "supported are file:///path"),
-        ("docker://alpine", "supported are file:///path"),
+        ("dockerd://alpine", "supported are file:///path"),
         ("", "supported are file:///path"),
         ("file://other/x", "of this host"),
         ("file:x", "absolute path"),

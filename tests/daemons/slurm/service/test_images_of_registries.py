@@ -1,0 +1,122 @@
+"""Images in a real registry: reserved, and named by a job's script, on a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outrider.cli.demo.images import write_image
+from testbed.clustersite import REGISTRY, REGISTRY_PORT, ServedImage
+from testbed.site import OutriderSite
+from testbed.slurm import HEAD
+from tests.daemons.registries.registry_server import Registry, need, running
+from tests.daemons.reservations import reserve, shown, wait_reservation
+from tests.daemons.slurm.service.jobs import arrived_s, ended, output, script, wait_in_slurm
+
+MB = 1_000_000
+HOST = "images"
+FOLDER = "/var/lib/registry"
+CONFIGURATION = {
+    "version": "0.1",
+    "log": {"accesslog": {"disabled": False}},
+    "storage": {"filesystem": {"rootdirectory": FOLDER}},
+    "http": {"addr": f"0.0.0.0:{REGISTRY_PORT}"},
+}
+BLOB = re.compile(r'"GET /v2/team/([a-z]+)/blobs/sha256:[0-9a-f]{64} HTTP/1.1" (\d+) (\d+) ')
+
+
+class Shelf:
+    """The cluster's registry. What is pushed to one of this machine is carried to its folder."""
+
+    def __init__(self, site: OutriderSite, here: Registry, folder: Path) -> None:
+        self._site = site
+        self._here = here
+        self._folder = folder
+
+    def push(self, name: str, content_bytes: int) -> tuple[ServedImage, str]:
+        """An image under the tag v1, and its manifest's digest."""
+        path = self._folder / f"{name}.qcow2"
+        write_image(path, content_bytes)
+        pushed = self._here.push(f"team/{name}", "v1", path.read_bytes(), title=path.name)
+        data = self._here.folder / "data"
+        for each in sorted(data.rglob("*")):
+            if each.is_file():
+                self._site.cluster.write(HOST, f"{FOLDER}/{each.relative_to(data)}", each.read_bytes())
+        shutil.rmtree(data)
+        uri = f"oras://{REGISTRY}/team/{name}:v1"
+        image = ServedImage(name=name, uri=uri, digest=pushed.digest, size_bytes=pushed.size_bytes)
+        return image, pushed.manifest
+
+    def sent(self, name: str) -> list[tuple[int, int]]:
+        """Status and bytes of each answer with this image's bytes."""
+        text = self._site.cluster.log(HOST, "registry")
+        return [(int(found[2]), int(found[3])) for found in BLOB.finditer(text) if found[1] == name]
+
+
+@pytest.fixture(scope="module")
+def shelf(site: OutriderSite, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
+    program = need("docker-registry")
+    folder = tmp_path_factory.mktemp("shelf")
+    site.cluster.write(HOST, "/etc/registry.json", json.dumps(CONFIGURATION))
+    site.cluster.start(HOST, [program, "serve", "/etc/registry.json"], name="registry")
+    with running(folder / "registry") as here:
+        yield Shelf(site, here, folder)
+    site.cluster.kill(HOST, "registry")
+
+
+def test_reservation_of_four_nodes_takes_its_image_from_the_registry_once(
+    site: OutriderSite, shelf: Shelf
+) -> None:
+    image, manifest = shelf.push("wide", 20 * MB)
+    text = f"version: 1\nmetadata: {{name: wide, image: {{uri: '{image.uri}'}}}}\ndeployment: {{nodes: 4}}\n"
+    site.cluster.write(HEAD, f"{site.home()}/wide.yaml", text)
+
+    answer = reserve(site, "wide", "--start=now+20s", "-t30s")
+    name, start_s = str(answer["name"]), answer["start_s"]
+    wait_in_slurm(site, name, is_there=True)
+    # Without lines of its own: the image is the reservation's.
+    job = site.submit(script(None), "-t1", "-N4", f"--reservation={name}")
+    found = ended(site, job)
+
+    assert isinstance(start_s, int)
+    assert found.state == "COMPLETED", output(site, job)
+    assert output(site, job).count("QFI") == 4
+    there = arrived_s(site, image)
+    assert len(there) == 4
+    assert max(there.values()) <= start_s <= found.start_s
+    assert shelf.sent("wide") == [(200, image.size_bytes)]
+    shown_image = shown(site, name)["reservation"]["image"]  # type: ignore[index]
+    assert shown_image["uri"] == f"{image.uri}@{manifest}"
+    assert shown_image["digest"] == image.digest
+    wait_reservation(site, name, "ended")
+
+
+def test_job_whose_script_names_a_reference_begins_with_its_image(site: OutriderSite, shelf: Shelf) -> None:
+    image, manifest = shelf.push("narrow", 5 * MB)
+    lines = f"#!/bin/sh\n#OUTRIDER image: {image.uri}\n"
+
+    job = site.submit(script(None).replace("#!/bin/sh\n", lines), "-t1")
+    found = ended(site, job)
+
+    assert found.state == "COMPLETED", output(site, job)
+    assert output(site, job).count("QFI") == 1
+    assert arrived_s(site, image)[found.nodes] <= found.start_s
+    assert shelf.sent("narrow") == [(200, image.size_bytes)]
+    assert site.asked(found.nodes, "show", image.digest)["uri"] == f"{image.uri}@{manifest}"
+
+
+def test_reservation_of_what_the_registry_does_not_have_is_refused_at_once(
+    site: OutriderSite, shelf: Shelf
+) -> None:
+    refused = site.outrider(
+        "reserve", "--image", f"oras://{REGISTRY}/team/none:v1", "--nodes=1", "--start=now+1hour", "-t1m",
+        check=False,
+    )  # fmt: skip
+
+    assert refused.returncode != 0
+    assert "the registry has no team/none that is v1: correct the name or the tag" in refused.stdout
