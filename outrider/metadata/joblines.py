@@ -7,6 +7,12 @@ Only `image` is needed: an address, or a name of the site's catalogue. In a batc
 `image=ADDRESS;digest=sha256:0123…`, or the address alone. The text is the user's own and is read
 strictly: what cannot be understood is an error that names the key and says what to write, and
 nothing is guessed.
+
+    preemptible: requeue
+    checkpoint: USR1
+    grace: 60s
+
+say that the job may be requeued for a reservation, and that it is signalled so long before.
 """
 
 from __future__ import annotations
@@ -19,14 +25,21 @@ from outrider.metadata.errors import TextError, shown
 from outrider.metadata.notation.amounts import size_bytes
 
 MOST_CHARACTERS = 8_192
-KEYS = ("image", "digest", "size", "format", "private", "name")
+KEYS = ("image", "digest", "size", "format", "private", "name", "preemptible", "checkpoint", "grace")
 FORMATS = ("qcow2", "raw", "squashfs", "sif", "file")
+PREEMPTIBLE = ("no", "requeue")
+SIGNALS = ("USR1", "USR2", "INT", "HUP", "TERM")
+"""By which a job can be told to save its work."""
+GRACE_S = 60
+"""Of a job that names a signal and no time; less where a site allows less."""
 
 _LINE = re.compile(r"([A-Za-z_-]{1,32})[ \t]*:(?:[ \t](.*))?")
 _IMAGE = re.compile(r"[!-~]{1,2048}")
 _SHORT = re.compile(r"[A-Za-z_-]{1,32}=[^\n]*\Z")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_GRACE = re.compile(r"([1-9][0-9]{0,4})(s|m|min|h)")
+_GRACE_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -43,6 +56,12 @@ class JobLines:
     format: str = ""
     is_private: bool = False
     name: str = ""
+    is_preemptible: bool = False
+    """Whether it may be requeued for a reservation."""
+    checkpoint: str = ""
+    """The signal that it is told by beforehand; none if empty."""
+    grace_s: int | None = None
+    """How long it has from the signal on; None if its user has not said."""
 
 
 def parse_job_lines(text: str) -> JobLines:
@@ -58,6 +77,7 @@ def parse_job_lines(text: str) -> JobLines:
             found[key] = value
     if "image" not in found:
         raise TextError("image is missing: write a line like image: https://images.example.org/ubuntu.qcow2")
+    is_preemptible = _preemptible(found)
     return JobLines(
         image=_matching("image", found["image"], _IMAGE, "an address or a name without blanks"),
         digest=_matching("digest", found["digest"].lower(), _DIGEST, "sha256: and 64 hexadecimal digits")
@@ -69,6 +89,9 @@ def parse_job_lines(text: str) -> JobLines:
         name=_matching("name", found["name"], _NAME, "letters, digits, dots, hyphens and underscores")
         if "name" in found
         else "",
+        is_preemptible=is_preemptible,
+        checkpoint=_one_of("checkpoint", found["checkpoint"], SIGNALS) if "checkpoint" in found else "",
+        grace_s=_grace(found["grace"]) if "grace" in found else None,
     )
 
 
@@ -81,6 +104,9 @@ def write_job_lines(lines: JobLines) -> str:
         "format": lines.format,
         "private": "true" if lines.is_private else "",
         "name": lines.name,
+        "preemptible": "requeue" if lines.is_preemptible else "",
+        "checkpoint": lines.checkpoint,
+        "grace": "" if lines.grace_s is None else f"{lines.grace_s}s",
     }
     return "".join(f"{key}: {value}\n" for key, value in said.items() if value)
 
@@ -127,6 +153,32 @@ def _size(value: str) -> int:
         return size_bytes(value)
     except TextError as error:
         raise TextError(f"size: {error}") from error
+
+
+def _preemptible(found: dict[str, str]) -> bool:
+    """Whether a job may be requeued. What says how, without saying that it may, is a mistake."""
+    value = found.get("preemptible", "no")
+    if value == "suspend":
+        raise TextError(
+            "preemptible is suspend: only a job in a virtual machine could be suspended, and there are none "
+            "yet; write requeue or no"
+        )
+    is_preemptible = _one_of("preemptible", value, PREEMPTIBLE) == "requeue"
+    if not is_preemptible and (key := next((key for key in ("checkpoint", "grace") if key in found), "")):
+        raise TextError(f"{key} says nothing without preemptible: requeue; write that, or leave {key} out")
+    if "grace" in found and "checkpoint" not in found:
+        raise TextError(
+            "grace says nothing without checkpoint, the signal that it begins with: write checkpoint: USR1, "
+            "or leave grace out"
+        )
+    return is_preemptible
+
+
+def _grace(value: str) -> int:
+    split = _GRACE.fullmatch(value)
+    if split is None:
+        raise TextError(f"grace is {shown(value)}: write a time like 90s, 5m or 1h")
+    return int(split[1]) * _GRACE_UNITS[split[2]]
 
 
 def _truth(value: str) -> bool:

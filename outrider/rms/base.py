@@ -1,8 +1,8 @@
 """What is asked of a batch system, and what it answers: values and one Protocol.
 
 Every change may be asked for twice: `reserve`, `unreserve`, `hold`, `release`, `bind`,
-`note`, `ticket` and `cancel` say what should be, not what should happen, and asking for what is
-already so is no error. `submit` alone is not so: it makes a new job each time. Nothing
+`note`, `ticket`, `requeue` and `cancel` say what should be, not what should happen, and asking for what is
+already so is no error. `submit` is not so: it makes a new job each time; nor `signal`. Nothing
 here waits for a transfer or decides who may do what.
 
 A change is asked for, not awaited: what it brings about (a job that starts, one that ends
@@ -107,6 +107,8 @@ class RmsJob:
     is known, sorted; empty means all. What our own `release` named does not count."""
     has_failed: bool = False
     """Whether it is held by the batch system because its last start has failed."""
+    can_requeue: bool = False
+    """Whether it can be sent back into the queue: an interactive one cannot."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
 
@@ -243,6 +245,20 @@ class BatchSystem(Protocol):
 
     def resume(self, job: str) -> None:
         """Let a suspended job go on: it waits for nodes like any other, with a start like any other."""
+
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        """Send a signal (`USR1`) to the script of a job that runs since `start_s`. It may come twice.
+
+        `Refused` if it does not run, or runs since another time; where the batch system has no
+        such signal, too.
+        """
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        """Let a job that runs since `start_s` leave its nodes and wait again, held as by `hold`, in the place
+        that it had in the queue; the user sees why. That takes its time: the job is told to end first.
+
+        One that waits already is held. `Refused` if it runs since another time, or cannot be requeued.
+        """
 
     def cancel(self, job: str, reason: str) -> None:
         """End a job; one that has ended stays so. Ended ones are forgotten after a while: `Unknown`."""

@@ -56,6 +56,12 @@ class Settings:
     """To so many nodes the image of one job array is brought, and on so many it is kept for a job."""
     user_share_percent: int = 50
     """So much of a pool the images of one user's jobs that wait may take, of what other users' do not."""
+    allows_preemptible: bool = False
+    """Whether jobs may declare that they can be requeued for a reservation."""
+    most_requeue_grace_s: int = 300
+    """The longest time between the signal to such a job and its requeue."""
+    requeue_margin_s: int = 90
+    """What the batch system may take to end a job that is requeued, and to clean up after it."""
 
     @property
     def deadline_rate_bytes_per_s(self) -> int:

@@ -33,7 +33,11 @@ metadata.MOST_COMMENT_BYTES = 800 -- so that Slurm's 1024 hold it with the ticke
 metadata.TICKET = "outrider-ticket="
 metadata.STOP = "outrider-hold=priority" -- in front of a comment: the client asks for such a hold
 
-local KEYS = { "image", "digest", "size", "format", "private", "name" }
+local KEYS = {
+  "image", "digest", "size", "format", "private", "name", "preemptible", "checkpoint", "grace",
+}
+local SIGNALS = { USR1 = true, USR2 = true, INT = true, HUP = true, TERM = true }
+local GRACE_UNITS = { s = true, m = true, min = true, h = true }
 local FORMATS = { qcow2 = true, raw = true, squashfs = true, sif = true, file = true }
 local UNITS = {
   [""] = 1, B = 1, K = 1e3, M = 1e6, G = 1e9, T = 1e12, KB = 1e3, MB = 1e6, GB = 1e9, TB = 1e12,
@@ -241,6 +245,35 @@ function checks.name(value)
   end
 end
 
+function checks.preemptible(value)
+  if value == "suspend" then
+    return "only a job in a virtual machine could be suspended, and there are none yet: write requeue or no"
+  end
+  if value ~= "requeue" and value ~= "no" then return shown(value) .. " is not requeue or no" end
+end
+
+function checks.checkpoint(value)
+  if not SIGNALS[value] then return shown(value) .. " is no signal: write USR1, USR2, INT, HUP or TERM" end
+end
+
+function checks.grace(value)
+  local amount, unit
+  if #value <= MOST_SIZE_BYTES then amount, unit = value:match("^([1-9][0-9]*)([a-z]+)$") end
+  if not amount or #amount > 5 or not GRACE_UNITS[unit] then
+    return shown(value) .. " is no time: write one like 90s, 5m or 1h"
+  end
+end
+
+-- What is wrong with values that are right each by itself; nil if nothing is.
+local function contradiction(values)
+  if values.preemptible ~= "requeue" and (values.checkpoint or values.grace) then
+    return (values.checkpoint and "checkpoint" or "grace") .. " says nothing without preemptible: requeue"
+  end
+  if values.grace and not values.checkpoint then
+    return "grace says nothing without checkpoint, the signal that it begins with"
+  end
+end
+
 -- The values of a statement by key, and its faults; it is right if there are none.
 function metadata.checked(statement)
   local values, faults = {}, statement.faults
@@ -263,6 +296,8 @@ function metadata.checked(statement)
   if not values.image and #faults == 0 then
     metadata.blame(statement, statement.channel .. ": image is missing: say where the image is")
   end
+  local why = #faults == 0 and contradiction(values)
+  if why then metadata.blame(statement, statement.channel .. ": " .. why) end
   return values, faults
 end
 

@@ -104,6 +104,19 @@ local function comment_of(job_desc)
   return comment:sub(#metadata.STOP + 2), true
 end
 
+-- Why a job cannot be requeued for a reservation, as its user says it can; nil if it can.
+local function unyielding(job_desc, is_held)
+  if not is_held then
+    return "preemptible: a job in a reservation makes way for nobody: leave it out"
+  end
+  if not read(job_desc, "script") then
+    return "preemptible: only a job with a script can be requeued: use sbatch, or leave it out"
+  end
+  if read(job_desc, "requeue") == 0 then
+    return "preemptible and --no-requeue contradict each other: leave one out"
+  end
+end
+
 -- Why a job cannot be managed that is right in itself; nil if it can.
 local function obstacle(job_desc, is_held)
   local comment, is_stopped = comment_of(job_desc)
@@ -167,7 +180,8 @@ local function manage(job_desc, statement)
   local values, faults = metadata.checked(statement)
   local reservation = read(job_desc, "reservation")
   local is_held = reservation == nil or reservation == ""
-  local why = #faults == 0 and obstacle(job_desc, is_held)
+  local why = #faults == 0 and (obstacle(job_desc, is_held)
+    or values.preemptible == "requeue" and unyielding(job_desc, is_held))
   if why then faults[1] = why end
   for _, fault in ipairs(faults) do tell(fault) end
   if #faults > 0 then return slurm.ERROR end

@@ -37,6 +37,9 @@ class Handle(Protocol):
     def kill(self) -> None:
         """End it with all that it has started; it is over afterwards."""
 
+    def signal(self, name: str) -> None:
+        """Send a signal (`USR1`) to the command's own process."""
+
     def stop(self) -> None:
         """Let it stand still."""
 

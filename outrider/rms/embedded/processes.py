@@ -183,6 +183,15 @@ class _Mark:
         if _stat(self.pid)[1] in (0, self.start) and self.boot == _boot():
             self.signal(signal.SIGKILL)
 
+    def signal_leader(self, name: str) -> None:
+        """To the leader alone. Raises ValueError if there is no such signal."""
+        number = getattr(signal, f"SIG{name}", None)
+        if not isinstance(number, signal.Signals):
+            raise ValueError(f"there is no signal {name}")
+        if self.is_there():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
     def signal(self, number: int) -> None:
         """To all of its session's first group, which has the number of its leader."""
         if self.pid > 1:
@@ -234,6 +243,10 @@ class _Child:
                 self._child.wait(REAP_S)
         self._close()
 
+    def signal(self, name: str) -> None:
+        if self._child.returncode is None:
+            self._mark.signal_leader(name)
+
     def stop(self) -> None:
         if self._child.returncode is None:
             self._mark.signal(signal.SIGSTOP)
@@ -278,6 +291,9 @@ class _Orphan:
 
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
+
+    def signal(self, name: str) -> None:
+        self._mark.signal_leader(name)
 
     def stop(self) -> None:
         self._signal(signal.SIGSTOP)

@@ -50,6 +50,12 @@ class Runs:
         else:
             self._end(job)
 
+    def signal(self, job: str, name: str) -> None:
+        """Send a signal to a job's command itself, if it has one now: what it has started is its business."""
+        run = self.all.get(job)
+        if run is not None and run.is_begun and not run.is_stopped:
+            run.handle.signal(name)
+
     def follow(self, jobs: Mapping[str, TwinJob]) -> None:
         """Let each command be as its job is; what is launched waits for `begin`."""
         for key in list(self.all):

@@ -177,6 +177,15 @@ class EmbeddedSystem:
         with self._call():
             self._twin.resume(job)
 
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        with self._call():
+            self._twin.signal(job, name, start_s)
+            self._runs.signal(job, name)
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        with self._call():
+            self._twin.requeue(job, start_s, reason)
+
     def cancel(self, job: str, reason: str) -> None:
         with self._call():
             self._twin.cancel(job, reason)

@@ -62,6 +62,8 @@ class SlurmJob:
     array: str = ""
     """The array of which it is one task, or all that wait."""
     tasks: int = 1
+    is_batch: bool = False
+    """Whether it has a script, as what can be requeued has."""
 
 
 def jobs_in(data: bytes, now_s: int) -> tuple[tuple[SlurmJob, ...], tuple[str, ...]]:
@@ -167,6 +169,7 @@ def job_in(row: Mapping[str, object], now_s: int) -> SlurmJob | None:
         features=text(row, "features"),
         array=str(number(row, "array_job_id") or ""),
         tasks=_tasks(text(row, "array_task_string")),
+        is_batch=row.get("batch_flag") in (True, 1),
     )
 
 

@@ -38,7 +38,8 @@ class JobRecord:
 
     `wish` is what the user asked for when we led the job to nodes of our own; None while we have not.
     `begin_s` is the user's own --begin. `is_stopped`: the submit filter holds it by its priority, since its
-    user has named a deadline.
+    user has named a deadline, or the service has requeued it so. `priority` is what it was started with
+    before that; 0 if it was not.
     """
 
     sentence: str = ""
@@ -48,6 +49,7 @@ class JobRecord:
     is_stopped: bool = False
     is_suspended: bool = False
     begin_s: int = 0
+    priority: int = 0
     wish: NodeWish | None = None
     others: tuple[tuple[str, str], ...] = ()
 
@@ -124,6 +126,8 @@ def _json(record: JobRecord) -> str:
         plain["suspended"] = True
     if record.begin_s:
         plain["begin"] = record.begin_s
+    if record.priority:
+        plain["priority"] = record.priority
     if record.wish is not None:
         plain["wish"] = [record.wish.required, record.wish.excluded]
     plain |= {name: json.loads(text) for name, text in record.others}
@@ -141,8 +145,8 @@ def _read(text: str) -> Plain | None:
 
 
 def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
-    known = {"outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish"}
-    metadata, tag, begin = plain.get("metadata"), plain.get("tag"), plain.get("begin")
+    known = {"outrider", "metadata", "tag", "held", "stopped", "suspended", "begin", "wish", "priority"}
+    metadata, tag = plain.get("metadata"), plain.get("tag")
     return JobRecord(
         sentence=sentence,
         metadata=metadata if isinstance(metadata, str) else None,
@@ -150,10 +154,15 @@ def _record(sentence: str, plain: Mapping[str, object]) -> JobRecord:
         is_held=plain.get("held") is True,
         is_stopped=plain.get("stopped") is True,
         is_suspended=plain.get("suspended") is True,
-        begin_s=begin if isinstance(begin, int) and not isinstance(begin, bool) and begin > 0 else 0,
+        begin_s=_positive(plain.get("begin")),
+        priority=_positive(plain.get("priority")),
         wish=_wish(plain.get("wish")),
         others=tuple((name, json.dumps(value)) for name, value in plain.items() if name not in known),
     )
+
+
+def _positive(plain: object) -> int:
+    return plain if isinstance(plain, int) and not isinstance(plain, bool) and plain > 0 else 0
 
 
 def _wish(plain: object) -> NodeWish | None:

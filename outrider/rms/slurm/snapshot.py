@@ -132,6 +132,7 @@ class SlurmSnapshot:
             is_held_by_us=job.is_held_by_us,
             tag=job.record.tag,
             eligible=eligible,
+            can_requeue=job.is_batch,
             tasks=job.tasks,
         )
 

@@ -29,6 +29,7 @@ from outrider.rms.slurm.records import (
     with_ticket,
 )
 from outrider.rms.slurm.reservations import checked
+from outrider.rms.slurm.runs import check_run
 from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
 
 
@@ -152,6 +153,35 @@ class SlurmSystem:
                 self._commands.ask("scontrol", "release", found.address)
             self._write(found, known, replace(known.record, is_suspended=False))
 
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        with self._guard:
+            found = self._standing(job)
+            if found.slurm_state != "RUNNING":
+                raise Refused(f"job {job} is {found.slurm_state.lower()}: only one that runs has a signal")
+            check_run(self._commands, found, start_s)
+            self._commands.ask("scancel", "--batch", f"--signal={name}", found.address)
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        """By one command that also holds it, so that it does not start before it is known where it may."""
+        with self._guard:
+            found, known = self._standing(job), self._seen.job(job)
+            if found.is_waiting:
+                self._check_waits(found, known, "requeued")
+                if not (known.is_held_by_us or (known.record.is_stopped and found.is_stopped)):
+                    self._hold(found, known, reason)
+                return
+            if found.slurm_state == "COMPLETING":
+                # It is on its way, or over.
+                return
+            run = check_run(self._commands, found, start_s)
+            record = replace(known.record.said(reason), is_held=True, is_stopped=True, priority=run.priority)
+            self._write(found, known, record, "Requeue=1")
+            try:
+                self._commands.ask("scontrol", "requeuehold", found.address)
+            except Refused:
+                self._write(found, self._seen.job(job), known.record)
+                raise
+
     def cancel(self, job: str, reason: str) -> None:
         with self._guard:
             found = standing(self._commands, job)
@@ -264,7 +294,10 @@ class SlurmSystem:
         comment = _with_ticket(known, ticket) if ticket else known.comment
         if comment != known.comment:
             parts.append(f"Comment={comment}")
-        new = replace(record, is_held=False, is_stopped=False, wish=None if nodes is None else known.wish)
+        if record.priority:
+            # Slurm has forgotten since when it waits: it gets the place that it had.
+            parts.append(f"Priority={record.priority}")
+        new = replace(record, is_held=False, is_stopped=False, priority=0, wish=None if nodes is None else known.wish)
         self._write(found, known, new if known.is_managed or new != record else None, *parts)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)

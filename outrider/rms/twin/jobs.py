@@ -100,4 +100,5 @@ class TwinJob:
             has_failed=Holder.SYSTEM in self.holders,
             tag=submission.tag,
             eligible=self.eligible,
+            can_requeue=True,
         )

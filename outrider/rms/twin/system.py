@@ -173,6 +173,28 @@ class Twin:
             if found.state is JobState.SUSPENDED or is_being_saved:
                 self._world.go_on(found)
 
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        with self._call("signal"):
+            found = self._found(job)
+            if found.state is not JobState.RUNNING:
+                raise Refused(f"job {job} is {found.state.value}: only one that runs has a signal")
+            self._check_run(found, start_s)
+            self._world.log_change("signalled", job, name)
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        with self._call("requeue"):
+            found = self._found(job)
+            if found.state in WAITING:
+                self._world.hold(found, Holder.OURS, reason)
+                return
+            if found.state not in OCCUPYING:
+                raise Refused(f"job {job} is {found.state.value}: only one with nodes can be requeued")
+            self._check_run(found, start_s)
+            if found.leaving is None:
+                found.holders.add(Holder.OURS)
+                found.shown = reason
+                self._world.leave(found, JobState.PENDING, reason)
+
     def cancel(self, job: str, reason: str) -> None:
         with self._call("cancel"):
             if job not in self._world.ended:
@@ -208,6 +230,10 @@ class Twin:
 
     def _found(self, key: str) -> TwinJob:
         return asking.job(self._world, key)
+
+    def _check_run(self, job: TwinJob, start_s: int) -> None:
+        if job.start_s != start_s:
+            raise Refused(f"job {job.key} runs since {job.start_s}, not since {start_s}: it has come back")
 
     def _check_waits(self, job: TwinJob, done: str) -> None:
         if job.state not in WAITING:

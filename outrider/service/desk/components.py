@@ -12,6 +12,7 @@ from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.pool_room import PoolRooms
+from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.reconciler import Reconciler
 from outrider.service.desk.reservations.admission import ReservationAdmission
@@ -61,6 +62,7 @@ class DeskComponents:
         """Go on with what is on the disk; `rooms` is what nodes have said of their pools."""
         self.rooms.take_up(rooms)
         self.orders.take_up()
+        self.jobs.yielding.take_up()
         self.lifecycle.take_up()
 
 
@@ -76,7 +78,8 @@ def make_components(
     events, troubles = EventRouter(), Troubles()
     deadlines = DeadlineTransfers(site, node_orders)
     alarms = ReservationAlarms(site, deadlines, log, meter)
-    admission = ReservationAdmission(site, policies)
+    preemptible = PreemptibleJobs(site)
+    admission = ReservationAdmission(site, policies, preemptible)
     execution = PlanExecution(site, node_orders, agenda, deadlines, alarms, events, log, meter)
     copies = ReservationCopies(site, node_orders, execution, alarms, troubles, events, log)
     repair = ReservationRepair(site, node_orders, admission, execution, copies, alarms, troubles, log)
@@ -84,7 +87,24 @@ def make_components(
     lifecycle = ReservationLifecycle(site, agenda, admission, execution, alarms, troubles, watch, log, meter)
     best_effort = BestEffortTransfers(site, node_orders, deadlines, events, log, meter)
     orders = JobOrders(site, node_orders, is_carrying, log)
-    jobs = JobManager(site, node_orders, agenda, copies, events, best_effort, orders, log, meter)
+    reconciler = Reconciler(
+        site, node_orders, admission, copies, troubles, repair, lifecycle, watch, preemptible, log
+    )
+    jobs = JobManager(
+        site,
+        node_orders,
+        agenda,
+        copies,
+        events,
+        best_effort,
+        orders,
+        preemptible,
+        repair,
+        troubles,
+        is_carrying,
+        log,
+        meter,
+    )
     return DeskComponents(
         site=site,
         troubles=troubles,
@@ -94,7 +114,7 @@ def make_components(
         copies=copies,
         repair=repair,
         lifecycle=lifecycle,
-        reconciler=Reconciler(site, node_orders, admission, copies, troubles, repair, lifecycle, watch, log),
+        reconciler=reconciler,
         watch=watch,
         orders=orders,
         best_effort=best_effort,

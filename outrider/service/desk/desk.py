@@ -345,7 +345,7 @@ class Desk:
                 if effect.kind == RESERVE:
                     parts.reconciler.reserved(effect.subject)
             else:
-                parts.jobs.carried(job)
+                parts.jobs.carried(effect, job)
             return
         wait_s = self._batch.again_s(effect)
         words = str(result) or type(result).__name__
@@ -358,7 +358,7 @@ class Desk:
         if job is not None and isinstance(result, Refused):
             # It is decided anew what is to become of the job: it may be gone, or may have started.
             site.write_lightly(lambda progress: progress.finish_effect(identity, now_s))
-            parts.jobs.refused(job, words)
+            parts.jobs.refused(effect, job, words)
             self._batch.wants_look = True
             return
         site.write_lightly(lambda progress: progress.postpone_effect(identity, words, now_s + wait_s))

@@ -106,6 +106,7 @@ class RequestDispatch:
             return known
         if troubles:
             return Trouble(code="unavailable", message=f"nothing is promised now: {'; '.join(troubles)}")
+        self._parts.reconciler.about_to_promise()
         live: Live | None = None
         if isinstance(request, Modify):
             found = self._owned(request.name, caller)

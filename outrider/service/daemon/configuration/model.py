@@ -297,6 +297,22 @@ class JobsSection(Section):
         "leave",
         json_schema_extra=given("50%"),
     )
+    preemptible: bool = Field(
+        False, description="whether jobs may say that they can be requeued for a reservation"
+    )
+    most_grace_s: Duration = Field(
+        300,
+        alias="most_grace",
+        description="the longest time that such a job may ask for between its signal and the requeue",
+        json_schema_extra=given("5m"),
+    )
+    requeue_margin_s: Duration = Field(
+        90,
+        alias="requeue_margin",
+        description="how long before a reservation's start such jobs are requeued: the batch system's own "
+        "time to end a job and to clean up after it",
+        json_schema_extra=given("90s"),
+    )
 
 
 class AdministratorsSection(Section):
@@ -459,6 +475,9 @@ def settings_of(config: Config) -> Settings:
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,
         most_copies=config.jobs.copies,
+        allows_preemptible=config.jobs.preemptible,
+        most_requeue_grace_s=config.jobs.most_grace_s,
+        requeue_margin_s=config.jobs.requeue_margin_s,
         user_share_percent=config.jobs.user_share,
     )
 

@@ -82,6 +82,11 @@ METRICS = (
     _gauge("outrider_jobs", "best-effort jobs that name an image, by how far they have come", "state"),
     _gauge("outrider_jobs_overdue", "of these, those that have waited longer than they should"),
     _counter("outrider_jobs_staged_total", "best-effort jobs whose image has come to where they may start"),
+    _counter(
+        "outrider_jobs_yielding_total",
+        "preemptible jobs that made way: signalled, requeued, or late, if a reservation came into danger",
+        "step",
+    ),
     _histogram(
         "outrider_job_wait_seconds",
         TRANSFER_S,

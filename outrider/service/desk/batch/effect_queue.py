@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from outrider.service.desk.batch.job_effects import is_of_yielding
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.meter import Log
 from outrider.service.ports import Carry, Look
@@ -18,6 +19,8 @@ WATCHED_LOOK_S = 10
 """How often the batch system is looked at while nodes are watched closely."""
 MOST_WAIT_S = 300
 """The longest time between two attempts at an effect."""
+MOST_YIELD_WAIT_S = 5
+"""The same at one by which a job makes way: a reservation waits for it."""
 MOST_CARRIED = 16
 """Effects on their way at once: the batch system takes them one by one, and a look waits behind them."""
 MOST_READ = 100
@@ -105,7 +108,8 @@ class EffectQueue:
 
     def again_s(self, effect: Effect) -> int:
         """How long to wait before another attempt at an effect."""
-        return int(min(2 ** min(effect.attempts + 1, 12), MOST_WAIT_S))
+        most_s = MOST_YIELD_WAIT_S if is_of_yielding(effect.subject) else MOST_WAIT_S
+        return int(min(2 ** min(effect.attempts + 1, 12), most_s))
 
     def trouble(self, now_s: int) -> str:
         """Why nothing can be promised by what is known of the batch system."""

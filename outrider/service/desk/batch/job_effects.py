@@ -1,7 +1,8 @@
 """What is to be done to jobs in the batch system: effects like those of reservations, by job.
 
 They are values in the store until carried out; but what a killed service wanted of a job is worth
-nothing to the next, which looks first and decides anew.
+nothing to the next, which looks first and decides anew. That a job is to yield is another matter: those
+effects have a subject of their own, and the next service goes on with them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ RELEASE = "release"
 BIND = "bind"
 TICKET = "ticket"
 KINDS = frozenset({HOLD, RELEASE, BIND, TICKET})
+SIGNAL = "signal"
+REQUEUE = "requeue"
 NO_TICKET = "none"
 """What a job carries that waits for its ticket."""
 _SUBJECT = "job "
+_YIELDING = "yield "
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,9 +46,37 @@ def subject_of(job: str) -> str:
     return f"{_SUBJECT}{job}"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class YieldFields:
+    """What is to be known of a job's order to yield: which run of it is meant, to what, and how."""
+
+    job: str
+    run_s: int
+    """Since when the run goes on."""
+    reservation: str
+    start_s: int
+    """The reservation's."""
+    signal: str = ""
+    requeue_s: int = 0
+    """When the job is requeued; 0 before it is signalled."""
+    reason: str = ""
+
+
+def yielding_of(job: str) -> str:
+    """Under which name wait the effects by which a job is made to yield."""
+    return f"{_YIELDING}{job}"
+
+
+def is_of_yielding(subject: str) -> bool:
+    return subject.startswith(_YIELDING)
+
+
 def job_of(effect: Effect) -> str | None:
     """The job that an effect is about; None if it is about a reservation."""
-    return effect.subject.removeprefix(_SUBJECT) if effect.subject.startswith(_SUBJECT) else None
+    for prefix in (_SUBJECT, _YIELDING):
+        if effect.subject.startswith(prefix):
+            return effect.subject.removeprefix(prefix)
+    return None
 
 
 def is_of_job(subject: str) -> bool:
@@ -73,8 +105,31 @@ def ticket_effect(job: str, ticket: TicketFields, now_s: int) -> Effect:
     return _effect(TICKET, job, {"version": 1, "ticket": asdict(ticket)}, now_s)
 
 
+def signal_effect(fields: YieldFields, now_s: int) -> Effect:
+    """Let a job know that it will be requeued."""
+    return _yield_effect(SIGNAL, fields, now_s, now_s)
+
+
+def requeue_effect(fields: YieldFields, now_s: int) -> Effect:
+    """Let a job be requeued when its time has come."""
+    return _yield_effect(REQUEUE, fields, now_s, max(now_s, fields.requeue_s))
+
+
+def yield_fields(effect: Effect) -> YieldFields:
+    """What such an effect says."""
+    payload = json.loads(effect.payload)
+    return YieldFields(**{name: payload[name] for name in YieldFields.__slots__})
+
+
 def carry_out_for_job(effect: Effect, job: str, rms: BatchSystem, sign: Sign | None) -> None:
     """Do it. Raises what the batch system raises. A job has its ticket before it may start."""
+    if effect.kind in (SIGNAL, REQUEUE):
+        fields = yield_fields(effect)
+        if effect.kind == SIGNAL:
+            rms.signal(job, fields.signal, fields.run_s)
+        else:
+            rms.requeue(job, fields.run_s, fields.reason)
+        return
     payload: dict[str, Any] = json.loads(effect.payload)
     ticket = payload.get("ticket")
     if effect.kind == HOLD:
@@ -109,4 +164,15 @@ def _effect(kind: str, job: str, payload: dict[str, object], now_s: int) -> Effe
         payload=text,
         created_s=now_s,
         due_s=now_s,
+    )
+
+
+def _yield_effect(kind: str, fields: YieldFields, now_s: int, due_s: int) -> Effect:
+    return Effect(
+        identity=f"{kind} {fields.job} {fields.run_s} {fields.reservation} {now_s}",
+        kind=kind,
+        subject=yielding_of(fields.job),
+        payload=json.dumps({"version": 1} | asdict(fields), separators=(",", ":")),
+        created_s=now_s,
+        due_s=due_s,
     )

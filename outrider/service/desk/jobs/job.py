@@ -92,6 +92,10 @@ class JobEntry:
     service has led it there."""
     improve_s: int = 0
     """From when on a better place may be looked for again."""
+    yields_to: str = ""
+    """The reservation for which it is to be requeued, or was, until it runs again."""
+    yields_s: int = 0
+    """When that starts."""
     noted: str = ""
     noted_s: int | None = None
     noted_ready_s: int | None = None

@@ -13,27 +13,33 @@ from collections.abc import Iterator
 from outrider.metadata.errors import TextError
 from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsJob, Sight
+from outrider.service.desk.batch.job_effects import is_of_yielding
 from outrider.service.desk.events import EventRouter
 from outrider.service.desk.jobs.copies import JobCopies
 from outrider.service.desk.jobs.image_lookup import ImageLookups
 from outrider.service.desk.jobs.in_reservation import JobsInReservations
 from outrider.service.desk.jobs.job import JobEntry, JobImage, Stage
 from outrider.service.desk.jobs.notes import LOOKUP_S, JobNotes
-from outrider.service.desk.jobs.orders import JobOrders
+from outrider.service.desk.jobs.orders import IsCarrying, JobOrders
 from outrider.service.desk.jobs.placement import JobPlacer
 from outrider.service.desk.jobs.queues import WAITING, JobQueues
 from outrider.service.desk.jobs.release import ORDER_LOOKS, JobRelease
 from outrider.service.desk.jobs.review import JobReview
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.jobs.yielding import JobYielding
 from outrider.service.desk.nodes.earlier_pins import FIND_OUT_S
 from outrider.service.desk.nodes.events import News
 from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs, refusal_of
 from outrider.service.desk.reservations.copies import ReservationCopies
+from outrider.service.desk.reservations.repair import ReservationRepair
 from outrider.service.desk.state.agenda import Agenda
 from outrider.service.desk.state.site import Site
+from outrider.service.desk.state.troubles import Troubles
 from outrider.service.images.slowness import host_of
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import DropLookup, Readers, ResolveImage, TellUser
+from outrider.store.records import Effect
 
 READ_AT_ONCE = 50
 CONSIDERED_AT_ONCE = 200
@@ -59,6 +65,10 @@ class JobManager:
         events: EventRouter,
         best_effort: BestEffortTransfers,
         orders: JobOrders,
+        preemptible: PreemptibleJobs,
+        repair: ReservationRepair,
+        troubles: Troubles,
+        is_carrying: IsCarrying,
         log: Log,
         meter: Meter,
     ) -> None:
@@ -71,6 +81,9 @@ class JobManager:
         self._jobs = JobQueues(site, agenda, self._placer, log)
         self.images = ImageLookups()
         self.notes = JobNotes()
+        self.yielding = JobYielding(
+            site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter
+        )
         self._review = JobReview(site, self._jobs, self._placer)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(
@@ -100,6 +113,7 @@ class JobManager:
                 self._bound.seen(job, foreign)
             elif job.metadata is not None:
                 self._see(job, is_first=is_first)
+        self.yielding.seen()
         self._review.begin()
 
     def heard(self, news: list[News]) -> None:
@@ -132,16 +146,22 @@ class JobManager:
         if result is not None and entry is not None:
             self._jobs.touch(entry)
 
-    def carried(self, job: str) -> None:
+    def carried(self, effect: Effect, job: str) -> None:
         """The batch system has done what it was asked for a job."""
+        if is_of_yielding(effect.subject):
+            self.yielding.carried(effect)
+            return
         entry = self.entries.get(job)
         if entry is not None:
             entry.looks = 0
             is_held_by_others = entry.job.state is JobState.HELD and not entry.job.is_held_by_us
             entry.is_left_to_others = entry.released is not None and is_held_by_others
 
-    def refused(self, job: str, words: str) -> None:
+    def refused(self, effect: Effect, job: str, words: str) -> None:
         """The batch system will not do it: that is seen, and said, until the next look."""
+        if is_of_yielding(effect.subject):
+            self.yielding.refused(effect, words)
+            return
         entry = self.entries.get(job)
         if entry is not None:
             entry.is_ordered, entry.looks = False, 0
@@ -167,6 +187,7 @@ class JobManager:
     def run(self) -> None:
         """What is due, but no more in one go than others can wait for: read what jobs want, review them,
         choose nodes, move images, release, tell."""
+        self.yielding.run()
         for entry in self._jobs.take(self._jobs.to_read, READ_AT_ONCE):
             self._read(entry)
         if self._review.is_under_way:
@@ -186,7 +207,7 @@ class JobManager:
         now_s = self._site.now_s
         if self.is_busy:
             return now_s
-        instants = [self._best_effort.next_s(), self.notes.next_s(now_s)]
+        instants = [self._best_effort.next_s(), self.notes.next_s(now_s), self.yielding.next_s()]
         return min((at_s for at_s in instants if at_s is not None), default=None)
 
     def reservation_of(self, job: str) -> str:
@@ -218,7 +239,7 @@ class JobManager:
             self._jobs.wait_for_nodes(entry)
         if job.state in GONE and entry.stage is not Stage.RUNNING:
             self._drop_lookup(entry)
-            entry.stage, entry.words, entry.retry_s = Stage.RUNNING, "", None
+            entry.stage, entry.words, entry.retry_s, entry.yields_to = Stage.RUNNING, "", None, ""
             self._placer.start(entry, job)
         elif job.state in WAITING and entry.stage is Stage.RUNNING:
             self._again(entry)
@@ -262,13 +283,17 @@ class JobManager:
             # It has started meanwhile.
             return
         try:
-            entry.lines = parse_job_lines(entry.job.metadata or "")
+            lines = parse_job_lines(entry.job.metadata or "")
+            words = refusal_of(self._site.settings, lines, can_requeue=entry.job.can_requeue)
         except TextError as error:
+            words = str(error)
+        if words:
             entry.stage = Stage.REFUSED
-            entry.words = f"{error}; cancel it and submit it anew"
+            entry.words = f"{words}; cancel it and submit it anew"
             self._jobs.note_refusal(entry, entry.words)
             self._jobs.touch(entry)
             return
+        entry.lines = lines
         self._resolve(entry)
 
     def _resolve(self, entry: JobEntry) -> None:

@@ -117,11 +117,20 @@ def note_of(entry: JobEntry, nodes: tuple[str, ...], longest_wait_s: int, now_s:
 def standing_of(entry: JobEntry, nodes: tuple[str, ...], longest_wait_s: int, now_s: int) -> str:
     """How it stands with a job, in words for its user."""
     text = _standing(entry, nodes, now_s)
+    if entry.yields_to:
+        text = f"{_yielding(entry)}; {text}" if text else _yielding(entry)
     if text and entry.is_overdue:
         # How long exactly would be another line every minute.
         longest = _minutes(longest_wait_s)
         text += f" (it has waited for longer than {longest}, and stays held: see outrider show {entry.key})"
     return text
+
+
+def _yielding(entry: JobEntry) -> str:
+    at = datetime.fromtimestamp(entry.yields_s).astimezone()
+    if entry.stage is Stage.RUNNING:
+        return f"it yields to reservation {entry.yields_to} at {at:%H:%M:%S}, and comes back"
+    return f"it has yielded to reservation {entry.yields_to} and comes back"
 
 
 def _standing(entry: JobEntry, nodes: tuple[str, ...], now_s: int) -> str:

@@ -1,6 +1,7 @@
 """What others take of the nodes: jobs that run outside our reservations, and reservations that are not ours.
 
-It is entered in the book, so that nothing is promised against it.
+It is entered in the book, so that nothing is promised against it. A job that can be requeued counts only for
+as long as it takes until it could be gone, from now on; so that is entered again as time passes.
 """
 
 from __future__ import annotations
@@ -10,22 +11,30 @@ from collections.abc import Iterable, Iterator
 from outrider.core.model import NodeSlot
 from outrider.core.reservations.occupation import Occupation, Occupied, occupy, vacate
 from outrider.rms.base import RmsJob, Sight
+from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.running_jobs import RunningJobs
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
+
+SPARE_S = 10
+"""So much longer than they need preemptible jobs are taken to stay, so that this is not entered every second."""
+LEAVING = "jobs that can be requeued"
 
 
 class ForeignUse:
     """Occupations, as they were entered."""
 
-    def __init__(self, site: Site, troubles: Troubles) -> None:
+    def __init__(self, site: Site, troubles: Troubles, preemptible: PreemptibleJobs) -> None:
         self._site = site
         self._troubles = troubles
+        self._preemptible = preemptible
+        self._left_s = site.now_s
+        """As of when the preemptible jobs were entered last."""
         self._capacity = {node.name: node.capacity for node in site.book.timeline.nodes}
         self._occupied: dict[str, tuple[Occupation, Occupied]] = {}
         self._jobs = RunningJobs()
         self._on: dict[str, dict[str, int]] = {}
-        """By node, the jobs that have it and until when they are taken to."""
+        """By node, the jobs that have it and stay, and until when they are taken to."""
         self._last: dict[str, str] = {}
         """By node, the name of what is entered for its jobs: a reservation takes whole nodes, so that the
         one that ends last is enough."""
@@ -45,10 +54,52 @@ class ForeignUse:
                 del self._last[node]
             if before and (occupation is None or occupation.name != before):
                 gone.append(before)
+        self._take_out_leaving()
         for name in gone:
             vacate(self._site.book, self._occupied.pop(name)[1], self._site.now_s)
         for occupation in wanted.values():
             yield from self._enter(occupation)
+        yield from self._enter_leaving()
+
+    def leave_in_time(self) -> Iterator[str]:
+        """Before anything is promised: from now on the preemptible jobs need their time to go."""
+        if self._preemptible.all and self._site.now_s > self._left_s + SPARE_S:
+            self._take_out_leaving()
+            yield from self._enter_leaving()
+
+    def _take_out_leaving(self) -> None:
+        before = self._occupied.pop(LEAVING, None)
+        if before is not None:
+            vacate(self._site.book, before[1], self._site.now_s)
+
+    def _enter_leaving(self) -> Iterator[str]:
+        """Enter the nodes with preemptible jobs, each until the last of its jobs could be gone.
+
+        That they are in the way of a reservation is no conflict: they go before its start. Where others
+        of a node's jobs stay, it is one.
+        """
+        site, now_s = self._site, self._site.now_s
+        self._left_s = now_s
+        slots = tuple(self._leaving_slot(node, now_s) for node in sorted(self._preemptible.on))
+        if not slots:
+            return
+        occupation = Occupation(name=LEAVING, slots=slots)
+        occupied = occupy(site.book, occupation, now_s)
+        self._occupied[LEAVING] = (occupation, occupied)
+        for name in occupied.collides:
+            live = site.live.get(name)
+            start_s = 0 if live is None else live.reservation.start_s
+            for node in () if live is None else live.nodes:
+                staying = self._on.get(node, {}) if node in self._preemptible.on else {}
+                end_s, key = max(((end_s, key) for key, end_s in staying.items()), default=(0, ""))
+                if end_s > max(start_s, now_s):
+                    self._troubles.note_taken(name, [node], f"job {key} on {node} is on {node} in its time")
+                    yield f"job {key} on {node} takes what reservation {name} was promised"
+
+    def _leaving_slot(self, node: str, now_s: int) -> NodeSlot:
+        gone_s = max(job.run.held_until_s(now_s + SPARE_S) for job in self._preemptible.on[node].values())
+        end_s = max(gone_s, now_s + 1, *self._on.get(node, {}).values())
+        return NodeSlot(node=node, resources=self._capacity[node], start_s=now_s, end_s=end_s)
 
     def reserved(self, name: str, nodes: Iterable[str], start_s: int, end_s: int) -> Iterator[str]:
         """The batch system has made a reservation that has no place in the book: its nodes are given away
@@ -99,7 +150,7 @@ class ForeignUse:
     def _of_jobs(self, node: str, at_s: int) -> Occupation | None:
         """Until when a node has jobs outside of our reservations, and the last of them."""
         jobs = self._on.get(node)
-        if not jobs:
+        if not jobs or node in self._preemptible.on:
             return None
         end_s, key = max((end_s, key) for key, end_s in jobs.items())
         slot = NodeSlot(node=node, resources=self._capacity[node], start_s=at_s, end_s=end_s)
@@ -114,17 +165,21 @@ class ForeignUse:
                 changed |= self._leave(change.before)
             if change.after is not None:
                 changed |= self._have(change.after, change.end_s)
+            else:
+                self._preemptible.forget(change.key)
         return sorted(changed)
 
     def _have(self, job: RmsJob, end_s: int) -> set[str]:
         nodes = {name for name in job.nodes if name in self._capacity}
-        for name in nodes:
-            self._on.setdefault(name, {})[job.key] = end_s
+        if not self._preemptible.begin(job, end_s, nodes):
+            for name in nodes:
+                self._on.setdefault(name, {})[job.key] = end_s
         return nodes
 
     def _leave(self, job: RmsJob) -> set[str]:
-        nodes = {name for name in job.nodes if name in self._on}
-        for name in nodes:
+        self._preemptible.leave(job.key)
+        nodes = {name for name in job.nodes if name in self._capacity}
+        for name in nodes & self._on.keys():
             self._on[name].pop(job.key, None)
         return nodes
 

@@ -14,6 +14,7 @@ from outrider.core.reservations.missing_copies import awaited, note_pool
 from outrider.rms.base import NodeState, RmsNode, RmsReservation, Sight
 from outrider.service.desk.batch.reservation_effects import orphan_effect
 from outrider.service.desk.nodes.orders import NodeOrders
+from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.nodes.state import NodeStatus
 from outrider.service.desk.nodes.watch import NodeWatch
 from outrider.service.desk.reconcile.foreign_use import ForeignUse
@@ -51,6 +52,7 @@ class Reconciler:
         repair: ReservationRepair,
         lifecycle: ReservationLifecycle,
         watch: NodeWatch,
+        preemptible: PreemptibleJobs,
         log: Log,
     ) -> None:
         self._site = site
@@ -59,7 +61,7 @@ class Reconciler:
         self._copies = copies
         self._troubles = troubles
         self._repair = repair
-        self._foreign_use = ForeignUse(site, troubles)
+        self._foreign_use = ForeignUse(site, troubles, preemptible)
         self._watch = watch
         self._lifecycle = lifecycle
         self._log = log
@@ -89,6 +91,11 @@ class Reconciler:
             return
         wanted = live.reservation
         for words in self._foreign_use.reserved(name, wanted.nodes, wanted.start_s, wanted.end_s):
+            self._log.warning("reconciler found", words=words)
+
+    def about_to_promise(self) -> None:
+        """Somebody asks for nodes: what has to go first needs its time from now on."""
+        for words in self._foreign_use.leave_in_time():
             self._log.warning("reconciler found", words=words)
 
     def presence(self, status: NodeStatus) -> None:

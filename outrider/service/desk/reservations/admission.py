@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
+from outrider.core.besteffort.requeueing import fewest_lost
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
@@ -25,6 +26,7 @@ from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.desk.batch.reservation_effects import reserve_effect
+from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
 from outrider.service.desk.reservations.booked_usage import standing_of
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
@@ -71,8 +73,9 @@ def no_doubts(plan: ReservationPlan) -> dict[str, int]:
 class ReservationAdmission:
     """Decides, and notes what follows from it; the desk writes it down and tells."""
 
-    def __init__(self, site: Site, policies: Policies) -> None:
+    def __init__(self, site: Site, policies: Policies, preemptible: PreemptibleJobs) -> None:
         self._site = site
+        self._preemptible = preemptible
         self.policies = policies
 
     def wish(self, caller: Caller, request: Reserve) -> Wish | Trouble:
@@ -158,10 +161,16 @@ class ReservationAdmission:
         site = self._site
         policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
-            site.book, wish.workspace, site.now_s, policy=policy
+            site.book, wish.workspace, site.now_s, policy=policy, choice=self._gentlest
         )
         admission = self._allowed(wish, admission, policy)
         return self._decision(wish, admission), admission
+
+    def _gentlest(self, plan: ReservationPlan) -> ReservationPlan:
+        """The nodes on which preemptible jobs lose least by making way."""
+        if not self._preemptible.all:
+            return plan
+        return fewest_lost(self._site.book, plan, self._preemptible.runs(), self._site.now_s)
 
     def modify(self, live: Live, wish: Wish, request: Modify, program: PolicyRefusal | None) -> Answer:
         """Renegotiate a reservation, or with `is_plan` say what would become of that."""

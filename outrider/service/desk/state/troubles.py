@@ -14,6 +14,8 @@ class Troubles:
         """By reservation, nodes that others have taken although they were promised to it."""
         self._crowded: dict[str, frozenset[str]] = {}
         """By reservation, nodes whose pools have no room for its image, since others hold it."""
+        self._kept: dict[str, frozenset[str]] = {}
+        """By reservation, nodes that jobs do not leave although they were told to."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._why
@@ -38,6 +40,15 @@ class Troubles:
         self._taken[name] = self._taken.get(name, frozenset()).union(nodes)
         self.note(name, why)
 
+    def note_kept(self, name: str, nodes: Iterable[str], why: str) -> None:
+        """Jobs that were to make way for a reservation are still on these of its nodes, and on no others."""
+        self._kept[name] = frozenset(nodes)
+        self.note(name, why)
+
+    def clear_kept(self, name: str) -> bool:
+        """They have gone; whether there were any."""
+        return self._kept.pop(name, None) is not None
+
     def note_crowded(self, name: str, node: str, why: str) -> None:
         """The pool of a node has no room for a reservation's image."""
         self._crowded[name] = self._crowded.get(name, frozenset()) | {node}
@@ -57,11 +68,11 @@ class Troubles:
         return bool(self._crowded)
 
     def bad_nodes(self, name: str) -> frozenset[str]:
-        """The nodes that others have taken from a reservation, or whose pools they have filled."""
-        return self._taken.get(name, frozenset()) | self._crowded.get(name, frozenset())
+        """The nodes that others have taken from a reservation or do not leave, or whose pools they have filled."""
+        return frozenset().union(*(known.get(name, ()) for known in (self._taken, self._crowded, self._kept)))
 
     def forget(self, name: str) -> None:
         """Nothing is wrong with a reservation any more, or it is over."""
-        for known in (self._taken, self._crowded):
+        for known in (self._taken, self._crowded, self._kept):
             known.pop(name, None)
         self._why.pop(name, None)

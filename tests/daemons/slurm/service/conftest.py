@@ -19,6 +19,8 @@ LINK_BYTES_PER_S = 22_000_000
 SETTLE_S = 180
 # A job that is sent back waits so long, which by Slurm's own measure are 2 min.
 LINES = ("AuthInfo=cred_expire=10",)
+# Jobs that do not end by themselves are killed after KillWait, which is 5 s here.
+JOBS = {"preemptible": True, "most_grace": "1m", "requeue_margin": "20s"}
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
 
 
@@ -35,7 +37,10 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
         NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
     ) as cluster:
         made = HurriedSlurmSite(
-            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
+            cluster,
+            link_bytes_per_s=LINK_BYTES_PER_S,
+            pool="200MiB",
+            settings={"timings": TIMINGS, "jobs": JOBS},
         )
         made.install()
         yield made
