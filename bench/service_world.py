@@ -166,6 +166,12 @@ class BookingSystem:
     def resume(self, job: str) -> NoReturn:
         raise _no_jobs()
 
+    def signal(self, job: str, name: str, start_s: int) -> NoReturn:
+        raise _no_jobs()
+
+    def requeue(self, job: str, start_s: int, reason: str) -> NoReturn:
+        raise _no_jobs()
+
     def cancel(self, job: str, reason: str) -> NoReturn:
         raise _no_jobs()
 

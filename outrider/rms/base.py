@@ -109,6 +109,8 @@ class RmsJob:
     """Whether it is held by the batch system because its last start has failed."""
     can_requeue: bool = False
     """Whether it can be sent back into the queue: an interactive one cannot."""
+    can_be_signalled: bool = False
+    """Whether it can be told so by a signal beforehand."""
     tasks: int = 1
     """How many jobs of this kind wait under its key: an array that waits is shown as one job."""
 

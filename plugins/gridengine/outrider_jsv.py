@@ -37,7 +37,7 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|h|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+    rb"PARAM (?:ac|ar|h|r|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -49,7 +49,6 @@ QUIET_S = 0.002
 """For how long nothing follows a BEGIN that asks for a verdict. Grid Engine looks for that every 10 ms."""
 READ_BYTES = 65536
 TOO_LONG = "\x00too long"
-KEYS = ("image", "digest", "size", "format", "private", "name")
 MOST_KEPT_BYTES = 1 << 20
 """Of a job, whatever its line breaks make of it: of a line, and of all lines that a verdict depends on."""
 MOST_ANSWER_BYTES = 8000
@@ -64,26 +63,19 @@ TICKET_S = 30 * 86400
 # What may stand in an answer, one pattern a kind of line; names and values of ours only.
 LINES = re.compile(
     r"PARAM ac [^\x00-\x1f\x7f]+"
-    r"|PARAM h u"
+    r"|PARAM h u|PARAM r y"
     r"|ENV ADD OUTRIDER_TICKET [0-9a-zA-Z._-]{1,300}"
     r"|ENV DEL OUTRIDER_TICKET|ENV ADD OUTRIDER_RESERVED 1"
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
 )
 VALUES = {
-    "image": re.compile(r"[^\s\x00-\x1f\x7f,]{1,2000}"),
-    "digest": re.compile(r"(?:sha256:)?[0-9a-f]{64}"),
-    "size": re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,3})?\s?(?:[kKMGTP]?i?B?)"),
-    "format": re.compile(r"[a-z0-9+_-]{1,32}"),
-    "private": re.compile(r"true|false|yes|no"),
-    "name": re.compile(r"[^\x00-\x1f\x7f]{1,200}"),
-}
-FORMS = {
-    "image": "an address or a name, without blanks and commas",
-    "digest": "sha256: and 64 hexadecimal digits in lower case",
-    "size": "bytes, or a size like 600MB or 2GiB",
-    "format": "qcow2, raw, squashfs, sif or file",
-    "private": "true or false",
-    "name": "up to 200 characters on one line",
+    "image": (r"[^\s\x00-\x1f\x7f,]{1,2000}", "an address or a name, without blanks and commas"),
+    "digest": (r"(?:sha256:)?[0-9a-f]{64}", "sha256: and 64 hexadecimal digits in lower case"),
+    "size": (r"[0-9]{1,15}(?:\.[0-9]{1,3})?\s?(?:[kKMGTP]?i?B?)", "bytes, or a size like 600MB or 2GiB"),
+    "format": (r"[a-z0-9+_-]{1,32}", "qcow2, raw, squashfs, sif or file"),
+    "private": (r"true|false|yes|no", "true or false"),
+    "name": (r"[^\x00-\x1f\x7f]{1,200}", "up to 200 characters on one line"),
+    "preemptible": (r"requeue|no", "requeue or no; what is suspended would have to be a virtual machine"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 OURS = ("USER", "JOB_ID")
@@ -178,7 +170,7 @@ def parsed(text):
         raise Mistake(f"its metadata has more than {MOST_METADATA_CHARACTERS} characters")
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise Mistake("its metadata is not UTF-8: write it in base64, or use outrider submit")
-    if "\n" in text or re.match(r"(?:{}):\s".format("|".join(KEYS)), text):
+    if "\n" in text or re.match(r"(?:{}):\s".format("|".join(VALUES)), text):
         pairs = [line.partition(":") for line in text.splitlines() if line.strip()]
     elif re.match(r"[A-Za-z_-]{1,32}=", text):
         pairs = [part.partition("=") for part in text.split(";") if part.strip()]
@@ -187,12 +179,14 @@ def parsed(text):
     found = {}
     for key, sign, value in pairs:
         key, value = key.strip(), value.strip()
-        if not sign or key not in KEYS:
-            raise Mistake(f"{key[:40]!r} is no key of its metadata: use {', '.join(KEYS)}")
+        if sign and key in ("checkpoint", "grace"):
+            raise Mistake(f"Grid Engine signals no job before it is requeued: leave {key} out")
+        if not sign or key not in VALUES:
+            raise Mistake(f"{key[:40]!r} is no key of its metadata: use {', '.join(VALUES)}")
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
-        if VALUES[key].fullmatch(value) is None:
-            raise Mistake(f"{value[:60]!r} cannot be its {key}: write {FORMS[key]}")
+        if re.fullmatch(VALUES[key][0], value) is None:
+            raise Mistake(f"{value[:60]!r} cannot be its {key}: write {VALUES[key][1]}")
         found[key] = value
     if "image" not in found:
         raise Mistake("its metadata names no image: write -ac OUTRIDER=image=ADDRESS")
@@ -272,6 +266,8 @@ class Job:
                 f"no image comes to the nodes of reservation {self.parameters['ar'][:10]}, if it is not "
                 f"Outrider's: leave out -ar; if it is, add -l {OF_RESERVATIONS[0]}=TRUE"
             )
+        if found.get("preemptible") == "requeue":
+            lines.append(self._with_rerun(is_reserved))
         if not is_reserved and site.get("hold", True) and not self.parameters.get("h", "").strip("n"):
             # Whatever is written here Grid Engine makes a user's hold, so that it is marked as ours.
             added.append(HELD + "=1")
@@ -280,6 +276,14 @@ class Job:
             lines.append(self._with_context(added))
         made = self._ticket(site, found.get("digest", ""), now_s)
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
+
+    def _with_rerun(self, is_reserved):
+        """The line without which Grid Engine requeues no job."""
+        if is_reserved or self.parameters.get("r") == "n" or self.parameters.get("t_max", "1") != "1":
+            raise Mistake(
+                "an array, or a job in a reservation or with -r n, cannot be requeued: leave out preemptible"
+            )
+        return "PARAM r y"
 
     def _is_in_reservation(self):
         return self.parameters.get("ar", "0") not in ("", "0")

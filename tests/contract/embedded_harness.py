@@ -52,6 +52,9 @@ class SleepingCommand:
     def go_on(self) -> None:
         self.since_s = self.clock.now_s()
 
+    def signal(self, name: str) -> None:
+        """It does not listen."""
+
     def leave(self) -> None:
         """It sleeps on."""
 
@@ -126,6 +129,12 @@ class Restarted:
 
     def resume(self, job: str) -> None:
         self._start().resume(job)
+
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        self._start().signal(job, name, start_s)
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        self._start().requeue(job, start_s, reason)
 
     def cancel(self, job: str, reason: str) -> None:
         self._start().cancel(job, reason)

@@ -75,6 +75,12 @@ class AskedTwice:
     def resume(self, job: str) -> None:
         self._twice("resume", lambda: self._twin.resume(job))
 
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        self._twice("signal", lambda: self._twin.signal(job, name, start_s))
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        self._twice("requeue", lambda: self._twin.requeue(job, start_s, reason))
+
     def cancel(self, job: str, reason: str) -> None:
         self._twice("cancel", lambda: self._twin.cancel(job, reason))
 

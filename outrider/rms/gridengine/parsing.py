@@ -28,6 +28,8 @@ class Detail:
     slots: int = 1
     context: dict[str, str] = field(default_factory=dict)
     checkpoint: str = ""
+    may_rerun: bool = False
+    """Whether its user has said that it may be run again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,6 +100,7 @@ def _detail(job: ElementTree.Element) -> Detail:
         slots=max(ranges, default=1),
         context=context,
         checkpoint=_text(job, "JB_checkpoint_name"),
+        may_rerun=_text(job, "JB_restart") == "1",
     )
 
 

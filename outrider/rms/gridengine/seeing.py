@@ -144,6 +144,7 @@ def _job(
         is_held_by_us=is_ours and state is JobState.HELD,
         has_failed="E" in row.state,
         tag=context.decoded(detail.context.get(context.TAG, "")),
+        can_requeue=detail.may_rerun and not row.task,
         tasks=1 if is_placed else count(row.task),
     )
 

@@ -193,6 +193,27 @@ class GridEngine:
             self._commands.ask("qrls", "-h", "s", _number(job))
             self._commands.ask("qalter", "-dc", context.SAVED, _number(job))
 
+    def signal(self, job: str, name: str, start_s: int) -> None:
+        self._job(self._snapshot_for(job), job)
+        raise Refused(f"Grid Engine has no command that sends {name} to job {job} alone")
+
+    def requeue(self, job: str, start_s: int, reason: str) -> None:
+        snapshot = self._snapshot_for(job)
+        found = self._job(snapshot, job)
+        if found.state is JobState.SUSPENDED:
+            raise Refused(f"job {job} is suspended: resume it")
+        if found.state in ON_NODES:
+            if found.start_s != start_s:
+                raise Refused(f"job {job} runs since {found.start_s}, not since {start_s}: it has come back")
+            if not found.can_requeue:
+                raise Refused(
+                    f"job {job} is an array's, or was submitted without -r y: it cannot be requeued"
+                )
+        # Held first, lest it start again before it is known where it may.
+        self._alter(found, "-h", "s", "-ac", f"{context.NOTE}={context.shown(reason)}")
+        if found.state in ON_NODES:
+            self._commands.ask("qmod", "-rj", job)
+
     def cancel(self, job: str, reason: str) -> None:
         try:
             self._commands.ask("qdel", job)

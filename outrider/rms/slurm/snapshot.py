@@ -133,6 +133,7 @@ class SlurmSnapshot:
             tag=job.record.tag,
             eligible=eligible,
             can_requeue=job.is_batch,
+            can_be_signalled=job.is_batch,
             tasks=job.tasks,
         )
 

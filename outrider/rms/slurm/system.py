@@ -297,7 +297,9 @@ class SlurmSystem:
         if record.priority:
             # Slurm has forgotten since when it waits: it gets the place that it had.
             parts.append(f"Priority={record.priority}")
-        new = replace(record, is_held=False, is_stopped=False, priority=0, wish=None if nodes is None else known.wish)
+        new = replace(
+            record, is_held=False, is_stopped=False, priority=0, wish=None if nodes is None else known.wish
+        )
         self._write(found, known, new if known.is_managed or new != record else None, *parts)
         kept = replace(self._seen.job(known.key), is_held_by_us=False, eligible_s=begin_s)
         self._seen.keep(replace(kept, comment=comment) if comment != known.comment else kept)

@@ -96,9 +96,10 @@ class TwinJob:
             start_s=self.start_s,
             metadata=submission.metadata,
             reservation=self.reservation,
-            is_held_by_us=Holder.OURS in self.holders,
+            is_held_by_us=Holder.OURS in self.holders and self.state not in OCCUPYING,
             has_failed=Holder.SYSTEM in self.holders,
             tag=submission.tag,
             eligible=self.eligible,
             can_requeue=True,
+            can_be_signalled=True,
         )

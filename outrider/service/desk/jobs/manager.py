@@ -81,9 +81,7 @@ class JobManager:
         self._jobs = JobQueues(site, agenda, self._placer, log)
         self.images = ImageLookups()
         self.notes = JobNotes()
-        self.yielding = JobYielding(
-            site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter
-        )
+        self.yielding = JobYielding(site, preemptible, self._jobs, repair, troubles, is_carrying, log, meter)
         self._review = JobReview(site, self._jobs, self._placer)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(
@@ -284,7 +282,7 @@ class JobManager:
             return
         try:
             lines = parse_job_lines(entry.job.metadata or "")
-            words = refusal_of(self._site.settings, lines, can_requeue=entry.job.can_requeue)
+            words = refusal_of(self._site.settings, lines, entry.job)
         except TextError as error:
             words = str(error)
         if words:

@@ -255,7 +255,9 @@ class JobYielding:
         order = self._orders.pop(key)
         job = self._preemptible.all.get(key)
         if job is not None and job.run.start_s == order.fields.run_s and order.requeued_s is None:
-            self._say(key, "stays", f"reservation {order.fields.reservation} does not need its nodes any more")
+            self._say(
+                key, "stays", f"reservation {order.fields.reservation} does not need its nodes any more"
+            )
         self._show(key)
 
     def _complain(self, kept: dict[str, dict[str, str]]) -> None:

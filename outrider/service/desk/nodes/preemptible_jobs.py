@@ -105,7 +105,7 @@ def _declared(settings: Settings, job: RmsJob, start_s: int) -> _Declared:
         lines = parse_job_lines(job.metadata or "")
     except TextError:
         return _Declared(start_s, None)
-    if not lines.is_preemptible or refusal_of(settings, lines, can_requeue=job.can_requeue):
+    if not lines.is_preemptible or refusal_of(settings, lines, job):
         return _Declared(start_s, None)
     return _Declared(start_s, terms_of(settings, lines), lines.checkpoint)
 
@@ -118,7 +118,7 @@ def terms_of(settings: Settings, lines: JobLines) -> RequeueTerms:
     return RequeueTerms(grace_s=grace_s, margin_s=settings.requeue_margin_s)
 
 
-def refusal_of(settings: Settings, lines: JobLines, *, can_requeue: bool) -> str:
+def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     """Why this site does not take a job that says that it can be requeued; nothing if it does."""
     if not lines.is_preemptible:
         return ""
@@ -130,6 +130,11 @@ def refusal_of(settings: Settings, lines: JobLines, *, can_requeue: bool) -> str
             f"grace is {format_duration(lines.grace_s)}, and this site waits for {format_duration(most_s)} at "
             "most (jobs.most_grace): ask for less"
         )
-    if not can_requeue:
-        return "preemptible is requeue, and only a job with a script can be requeued: submit one, or leave it out"
+    if not job.can_requeue:
+        return (
+            "preemptible is requeue, and the batch system cannot requeue this job, since it is interactive, may "
+            "not be run again or is an array of Grid Engine's: leave it out"
+        )
+    if lines.checkpoint and not job.can_be_signalled:
+        return f"checkpoint is {lines.checkpoint}, and the batch system cannot send that: leave it out, and grace"
     return ""

@@ -17,7 +17,7 @@ from outrider.service.desk.state.site import Site
 from outrider.service.desk.state.troubles import Troubles
 
 SPARE_S = 10
-"""So much longer than they need preemptible jobs are taken to stay, so that this is not entered every second."""
+"""So much longer than they need such jobs are taken to stay, so that this is not entered every second."""
 LEAVING = "jobs that can be requeued"
 
 

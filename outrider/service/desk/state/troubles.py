@@ -68,7 +68,7 @@ class Troubles:
         return bool(self._crowded)
 
     def bad_nodes(self, name: str) -> frozenset[str]:
-        """The nodes that others have taken from a reservation or do not leave, or whose pools they have filled."""
+        """The nodes that others have taken from a reservation or do not leave, or whose pools are full."""
         return frozenset().union(*(known.get(name, ()) for known in (self._taken, self._crowded, self._kept)))
 
     def forget(self, name: str) -> None:
