@@ -1,6 +1,7 @@
 """Best-effort jobs in a simulated world: users submit them, requeue and cancel them, and they start.
 
-Whether one has its image when it starts is looked at by its prolog, from outside of the service.
+Whether one has its image when it starts is looked at by its prolog, from outside of the service. Some say
+that they can be requeued: these alone may be, and in time for the reservations that take their nodes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ EXCUSED_S = 400
 """For so long after somebody has taken images out of a pool by hand a job may be sent back from there."""
 LATEST_SIGHT_S = 5
 """How much later than it is due a look at the batch system is dealt with, if nothing goes wrong."""
+CALM_S = 400
+"""So long after all trouble what was lost has been asked for again."""
 LATE_S = 900
 """For so long after all trouble jobs are submitted."""
 PATIENCE_S = 3_000
@@ -40,6 +43,7 @@ class Own:
     starts: int = 0
     requeued_ms: int | None = None
     is_cancelled: bool = False
+    is_preemptible: bool = False
 
 
 class Jobs:
@@ -57,6 +61,11 @@ class Jobs:
         self._twin = twin
         self.own: dict[str, Own] = {}
         self.sent_back = 0
+        # Of their own again, for the same reason.
+        self._long = Random(seed * 104_729 + 3)
+        self.yielded = 0
+        for call in ("signal", "requeue"):
+            self._guard(call)
         self._last_ms = 0
         """When the last job is submitted."""
 
@@ -71,6 +80,71 @@ class Jobs:
         for _ in range(random.choice((2, 5, 10))):
             wait_ms = self._knobs.troubled_s * 1000 + random.randrange(LATE_S * 1000)
             self.submit_at(wait_ms)
+
+    def plan_long(self) -> None:
+        """Choose when preemptible jobs are submitted, in every second world: long ones, so that reservations
+        find them on their nodes."""
+        if self._long.random() < 0.5:
+            return
+        for _ in range(self._long.choice((2, 4, 8))):
+            wait_ms = self._long.randrange(self._knobs.troubled_s * 1000 + 120_000)
+            self._last_ms = max(self._last_ms, self._clock.now_ms + wait_ms)
+            self._clock.after(wait_ms, self._submit_long)
+
+    def _submit_long(self) -> None:
+        random, knobs = self._long, self._knobs
+        number, user = random.randrange(len(knobs.images)), random.choice(USERS)
+        work_s = random.choice((200, 500, 900))
+        grace_s = random.choice((1, 20, knobs.settings.most_requeue_grace_s))
+        lines = f"checkpoint: USR1\ngrace: {grace_s}s\n" if random.random() < 0.5 else ""
+        submission = Submission(
+            user=user.user,
+            uid=user.uid,
+            argv=("sleep", str(work_s)),
+            nodes_wanted=random.choice((1, 1, min(2, knobs.nodes))),
+            resources=Resources.of(cpus=random.randint(1, knobs.cpus)),
+            limit_s=work_s + 20,
+            metadata=f"image: http://site/image{number}\npreemptible: requeue\n{lines}",
+        )
+        with suppress(Refused):
+            key = self._twin.outside.submit(submission)
+            digest = image_of(knobs, number).digest
+            self.own[key] = Own(key=key, digest=digest, is_filtered=True, is_preemptible=True)
+            self._trace.note(f"preemptible job {key} is submitted with image {number}")
+            self._twin.world.hold(self._twin.world.jobs[key], Holder.OURS, "waits to be planned")
+
+    def _guard(self, call: str) -> None:
+        """See to it that nobody is told to go who has not said that he can."""
+        ask = getattr(self._twin, call)
+
+        def guarded(job: str, *arguments: object) -> object:
+            own = self.own.get(job)
+            if own is None or not own.is_preemptible:
+                raise Violation(f"job {job} is asked to go ({call}), and is not preemptible")
+            self._trace.note(f"{call} of job {job}: {arguments}")
+            self.yielded += 1
+            return ask(job, *arguments)
+
+        setattr(self._twin, call, guarded)
+
+    def check_ways(self) -> None:
+        """Where nothing has gone wrong for long enough, reservations that have begun have their nodes."""
+        now_s, knobs = self._clock.now_s(), self._knobs
+        begun_s = now_s - self._clock.now_ms // 1000
+        calm_s = begun_s + (0 if knobs.is_calm else knobs.troubled_s + CALM_S)
+        begun = {
+            node: each.name
+            for each in self._twin.world.reservations.values()
+            if each.is_ours and calm_s <= each.start_s <= now_s < each.end_s
+            for node in each.nodes
+        }
+        for job in self._twin.world.jobs.values() if begun else ():
+            own = self.own.get(job.key)
+            if own is None or not own.is_preemptible or job.reservation is not None:
+                continue
+            for node in job.nodes:
+                if node in begun:
+                    raise Violation(f"job {job.key} is still on {node}, which is {begun[node]}'s")
 
     def submit_at(self, wait_ms: int, number: int | None = None) -> None:
         """Let a job be submitted later, with that image."""

@@ -80,6 +80,9 @@ def draw(random: Random, *, is_harsh: bool = False) -> Knobs:
         # Longer than a call may be lost: a pin that is to be kept for longer must not end before.
         grace_s=random.choice((240, 300)),
         most_calls=random.choice((1, 2, 64)),
+        allows_preemptible=True,
+        most_requeue_grace_s=60,
+        requeue_margin_s=60,
     )
     return Knobs(
         nodes=random.choice((2, 3, 4, 5, 8)),

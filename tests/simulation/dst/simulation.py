@@ -45,6 +45,8 @@ class Run:
     simulated_s: int
     told: int
     deaths: int
+    yielded: int
+    """How often preemptible jobs were signalled or requeued."""
 
 
 class Simulation:
@@ -116,6 +118,7 @@ class Simulation:
         self.office.open(is_new=True)
         self.mishaps.plan()
         self.jobs.plan()
+        self.jobs.plan_long()
         self.rush.plan()
         for _ in range(knobs.requests):
             clock.after(self.random.randrange(knobs.troubled_s * 1000), self.people.act)
@@ -149,6 +152,7 @@ class Simulation:
     def _check(self) -> None:
         self.safety.check()
         self.sharing.check()
+        self.jobs.check_ways()
 
     def close(self) -> None:
         self.office.close()
@@ -180,4 +184,5 @@ def simulate(
         simulated_s=simulation.clock.now_ms // 1000,
         told=len(simulation.people.told),
         deaths=simulation.office.died,
+        yielded=simulation.jobs.yielded,
     )

@@ -42,6 +42,12 @@ def test_every_promise_is_met_or_reported(first: int) -> None:
     assert sum(run.told for run in runs) > len(runs), "hardly anything was promised"
 
 
+def test_preemptible_jobs_are_asked_to_go_in_many_worlds() -> None:
+    runs = part(0)
+
+    assert sum(1 for run in runs if run.yielded) > len(runs) // 10
+
+
 def test_harsh_worlds_keep_their_promises_too() -> None:
     runs = [simulate(seed, is_harsh=True) for seed in range(A_PART)]
 

@@ -264,7 +264,7 @@ class JobYielding:
         """Say of which reservations the nodes are not left, and that they are after all."""
         for name, nodes in kept.items():
             node, key = min(nodes.items())
-            words = f"job {key} is still on {node}, although it was told to yield"
+            words = f"job {key} is still on {node}, and has to make way"
             self._troubles.note_kept(name, nodes, words)
             if name not in self._kept:
                 self._kept.add(name)

@@ -127,14 +127,14 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
     most_s = settings.most_requeue_grace_s
     if lines.grace_s is not None and lines.grace_s > most_s:
         return (
-            f"grace is {format_duration(lines.grace_s)}, and this site waits for {format_duration(most_s)} at "
-            "most (jobs.most_grace): ask for less"
+            f"grace is {format_duration(lines.grace_s)}, and this site waits for at most "
+            f"{format_duration(most_s)} (jobs.most_grace): ask for less"
         )
     if not job.can_requeue:
         return (
-            "preemptible is requeue, and the batch system cannot requeue this job, since it is interactive, may "
-            "not be run again or is an array of Grid Engine's: leave it out"
+            "preemptible is requeue, and the batch system cannot requeue this job: it is interactive, may not "
+            "be run again, or is an array of Grid Engine's; leave it out"
         )
     if lines.checkpoint and not job.can_be_signalled:
-        return f"checkpoint is {lines.checkpoint}, and the batch system cannot send that: leave it out, and grace"
+        return f"checkpoint is {lines.checkpoint}, and the batch system sends none: leave it and grace out"
     return ""
