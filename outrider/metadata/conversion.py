@@ -97,8 +97,8 @@ def unused_keys(file: WorkspaceFile) -> tuple[str, ...]:
         )
     if file.deployment is not None and file.deployment.preemptible:
         found.append(
-            "deployment.preemptible is not used: only the simulator suspends best effort; here the batch "
-            "system's own settings say what yields to what"
+            "deployment.preemptible is not used: only the simulator suspends best effort; a job that may be "
+            "requeued for a reservation says so in a line of its own, preemptible: requeue"
         )
     return tuple(found)
 

@@ -250,7 +250,6 @@ class Job:
         return decoded(value[: 2 * MOST_CODED_CHARACTERS].replace("\\n", "\n")), False
 
     def answer(self, site, now_s):
-        """The lines of the answer."""
         text, is_in_context = self.metadata()
         if text is None:  # a job of ours hands its ticket on to jobs that it submits with -V
             lines = ["ENV DEL " + TICKET] * (TICKET in self.environment) + [
@@ -278,11 +277,8 @@ class Job:
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
     def _with_rerun(self, is_reserved):
-        """The line without which Grid Engine requeues no job."""
         if is_reserved or self.parameters.get("r") == "n" or self.parameters.get("t_max", "1") != "1":
-            raise Mistake(
-                "an array, or a job in a reservation or with -r n, cannot be requeued: leave out preemptible"
-            )
+            raise Mistake("an array, a job with -r n or in a reservation stays: leave out preemptible")
         return "PARAM r y"
 
     def _is_in_reservation(self):

@@ -42,6 +42,23 @@ def test_one_line_says_what_many_lines_say(text: str) -> None:
     assert found.size_bytes == 2 << 30
 
 
+@pytest.mark.parametrize(
+    ("grace", "seconds"), [("1s", 1), ("90s", 90), ("2m", 120), ("2min", 120), ("1h", 3600)]
+)
+def test_preemptible_job_says_how_it_is_told_and_how_long_it_has(grace: str, seconds: int) -> None:
+    text = f"image: a\npreemptible: requeue\ncheckpoint: USR1\ngrace: {grace}\n"
+
+    found = parse_job_lines(text)
+
+    assert (found.is_preemptible, found.checkpoint, found.grace_s) == (True, "USR1", seconds)
+    assert parse_job_lines(write_job_lines(found)) == found
+
+
+@pytest.mark.parametrize("text", ["image: a", "image: a\npreemptible: no"])
+def test_job_is_not_preemptible_unless_it_says_so(text: str) -> None:
+    assert not parse_job_lines(text).is_preemptible
+
+
 @pytest.mark.parametrize("text", ["http://h/u.qcow2", "ubuntu-24.04"])
 def test_address_or_name_alone_is_an_image(text: str) -> None:
     assert parse_job_lines(text) == JobLines(image=text)
@@ -65,6 +82,14 @@ def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
         ("image: a\nformat: zip", "write one of qcow2"),
         ("image: a\nprivate: maybe", "write true or false"),
         ("image: a\nname: ../etc", 'name is "../etc"'),
+        ("image: a\npreemptible: suspend", "virtual machine"),
+        ("image: a\npreemptible: true", "write one of no, requeue"),
+        ("image: a\ngrace: 60s", "grace says nothing without preemptible: requeue"),
+        ("image: a\npreemptible: no\ncheckpoint: USR1", "checkpoint says nothing without"),
+        ("image: a\npreemptible: requeue\ngrace: 60s", "grace says nothing without checkpoint"),
+        ("image: a\npreemptible: requeue\ncheckpoint: KILL", "write one of USR1"),
+        ("image: a\npreemptible: requeue\ncheckpoint: USR1\ngrace: 0s", "write a time like 90s"),
+        ("image: a\npreemptible: requeue\ncheckpoint: USR1\ngrace: 60", "write a time like 90s"),
         ("version: 1\nmetadata:\n  name: render", "the key"),
         ("just words", "is no line of the form key: value"),
         ("imgae=http://h/u.qcow2", "did you mean image?"),

@@ -132,8 +132,8 @@ def refusal_of(settings: Settings, lines: JobLines, job: RmsJob) -> str:
         )
     if not job.can_requeue:
         return (
-            "preemptible is requeue, and the batch system cannot requeue this job: it is interactive, may not "
-            "be run again, or is an array of Grid Engine's; leave it out"
+            "preemptible is requeue, and the batch system cannot requeue this job: it is interactive, may "
+            "not be run again, or is an array of Grid Engine's; leave it out"
         )
     if lines.checkpoint and not job.can_be_signalled:
         return f"checkpoint is {lines.checkpoint}, and the batch system sends none: leave it and grace out"

@@ -134,6 +134,9 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
         ("digest: " + DIGEST, "names no image"),
         ("image: a\\ndigest: sha1:12", "cannot be its digest"),
         ("base64:!!", "is no base64"),
+        ("image: a\\npreemptible: suspend", "cannot be its preemptible"),
+        ("image: a\\npreemptible: requeue\\ncheckpoint: USR1", "leave checkpoint out"),
+        ("image: a\\ngrace: 60s", "leave grace out"),
     ],
 )
 def test_mistake_is_refused_with_its_name(text: str, said: str) -> None:
@@ -154,6 +157,27 @@ def test_hold_of_a_user_stays_and_a_reservation_needs_none() -> None:
     assert answered(managed, "PARAM h u") == [UNSIGNED, "RESULT STATE CORRECT"]
     for request in ("PARAM l_hard h_rt=5,outrider_reservation=TRUE", "PARAM global_l_hard orsv=1"):
         assert answered(managed, "PARAM ar 7", request) == [UNSIGNED, "RESULT STATE CORRECT"]
+
+
+PREEMPTIBLE = "PARAM ac OUTRIDER=image=http://h/a;preemptible=requeue"
+
+
+def test_preemptible_job_may_be_run_again() -> None:
+    answer = answered(PREEMPTIBLE)
+
+    assert "PARAM r y" in answer
+    assert answer[-1] == "RESULT STATE CORRECT"
+    assert "PARAM r y" not in answered(PREEMPTIBLE.replace("requeue", "no"))
+
+
+@pytest.mark.parametrize(
+    "others", [["PARAM r n"], ["PARAM t_max 5"], ["PARAM ar 7", "PARAM l_hard outrider_reservation=TRUE"]]
+)
+def test_what_cannot_be_requeued_cannot_be_preemptible(others: list[str]) -> None:
+    (line,) = answered(PREEMPTIBLE, *others)
+
+    assert line.startswith("RESULT STATE REJECT outrider: ")
+    assert "leave out preemptible" in line
 
 
 def test_fault_of_ours_refuses_jobs_with_an_image_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ for line in io.lines() do
   local key, value = line:match("^(%a+) (.*)$")
   local statement = metadata.statement("test")
   if key ~= "image" then metadata.add(statement, "test", "image", "a") end
+  if key == "checkpoint" or key == "grace" then metadata.add(statement, "test", "preemptible", "requeue") end
+  if key == "grace" then metadata.add(statement, "test", "checkpoint", "USR1") end
   metadata.add(statement, "test", key, value)
   local _, faults = metadata.checked(statement)
   print(#faults == 0 and "yes" or "no")
