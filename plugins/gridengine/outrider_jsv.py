@@ -37,7 +37,7 @@ NONE = "none"
 """The ticket of a managed job that has none of ours: it says that this filter has seen it."""
 # The lines that a verdict depends on; of all others nothing is kept, however long they are.
 HEARD = re.compile(
-    rb"PARAM (?:ac|ar|h|r|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
+    rb"PARAM (?:ac|ar|h|l_hard|global_l_hard|USER|JOB_ID|t_min|t_max) |ENV ADD OUTRIDER(?:_TICKET)? "
 )
 OF_RESERVATIONS = ("outrider_reservation", "orsv")
 """The request without which the queue of Outrider's reservations takes no job, and its short name."""
@@ -277,8 +277,8 @@ class Job:
         return [*lines, f"ENV ADD {TICKET} {made or NONE}", "RESULT STATE CORRECT"]
 
     def _with_rerun(self, is_reserved):
-        if is_reserved or self.parameters.get("r") == "n" or self.parameters.get("t_max", "1") != "1":
-            raise Mistake("an array, a job with -r n or in a reservation stays: leave out preemptible")
+        if is_reserved or self.parameters.get("t_max", "1") != "1":  # -r n is as if nothing were said
+            raise Mistake("an array, or a job in a reservation, cannot be requeued: leave out preemptible")
         return "PARAM r y"
 
     def _is_in_reservation(self):

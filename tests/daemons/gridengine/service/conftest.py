@@ -17,6 +17,7 @@ RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
 SETTLE_S = 60
 AS_IT_IS_MADE = "root 666 character special file"
+JOBS = {"preemptible": True, "most_grace": "1m", "requeue_margin": "20s"}
 TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
 
 
@@ -29,7 +30,10 @@ def site() -> Iterator[GridEngineSite]:
         pytest.skip(lack)
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
         made = HurriedGridEngineSite(
-            cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
+            cluster,
+            link_bytes_per_s=LINK_BYTES_PER_S,
+            pool="200MiB",
+            settings={"timings": TIMINGS, "jobs": JOBS},
         )
         made.install()
         yield made

@@ -171,7 +171,7 @@ def test_preemptible_job_may_be_run_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "others", [["PARAM r n"], ["PARAM t_max 5"], ["PARAM ar 7", "PARAM l_hard outrider_reservation=TRUE"]]
+    "others", [["PARAM t_max 5"], ["PARAM ar 7", "PARAM l_hard outrider_reservation=TRUE"]]
 )
 def test_what_cannot_be_requeued_cannot_be_preemptible(others: list[str]) -> None:
     (line,) = answered(PREEMPTIBLE, *others)
