@@ -69,13 +69,13 @@ LINES = re.compile(
     r"|RESULT STATE (?:ACCEPT|CORRECT|REJECT [ -~]{1,400})"
 )
 VALUES = {
-    "image": (r"[^\s\x00-\x1f\x7f,]{1,2000}", "an address or a name, without blanks and commas"),
-    "digest": (r"(?:sha256:)?[0-9a-f]{64}", "sha256: and 64 hexadecimal digits in lower case"),
-    "size": (r"[0-9]{1,15}(?:\.[0-9]{1,3})?\s?(?:[kKMGTP]?i?B?)", "bytes, or a size like 600MB or 2GiB"),
-    "format": (r"[a-z0-9+_-]{1,32}", "qcow2, raw, squashfs, sif or file"),
-    "private": (r"true|false|yes|no", "true or false"),
-    "name": (r"[^\x00-\x1f\x7f]{1,200}", "up to 200 characters on one line"),
-    "preemptible": (r"requeue|no", "requeue or no; what is suspended would have to be a virtual machine"),
+    "image": (re.compile(r"[^\s\x00-\x1f\x7f,]{1,2000}"), "an address or a name, without blanks and commas"),
+    "digest": (re.compile(r"(?:sha256:)?[0-9a-f]{64}"), "sha256: and 64 hexadecimal digits in lower case"),
+    "size": (re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,3})?\s?[kKMGTP]?i?B?"), "bytes, or a size like 2GiB"),
+    "format": (re.compile(r"[a-z0-9+_-]{1,32}"), "qcow2, raw, squashfs, sif or file"),
+    "private": (re.compile(r"true|false|yes|no"), "true or false"),
+    "name": (re.compile(r"[^\x00-\x1f\x7f]{1,200}"), "up to 200 characters on one line"),
+    "preemptible": (re.compile(r"requeue|no"), "requeue or no: there is no virtual machine to suspend"),
 }
 CONTEXT = re.compile(r"[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?(?:,[A-Za-z_]\w*(?:=[^,\x00-\x1f\x7f]*)?)*")
 OURS = ("USER", "JOB_ID")
@@ -185,7 +185,7 @@ def parsed(text):
             raise Mistake(f"{key[:40]!r} is no key of its metadata: use {', '.join(VALUES)}")
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
-        if re.fullmatch(VALUES[key][0], value) is None:
+        if VALUES[key][0].fullmatch(value) is None:
             raise Mistake(f"{value[:60]!r} cannot be its {key}: write {VALUES[key][1]}")
         found[key] = value
     if "image" not in found:

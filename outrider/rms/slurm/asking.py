@@ -18,6 +18,7 @@ from outrider.rms.slurm.jobs import OVER, WAITING
 
 KEY = re.compile(r"[1-9][0-9]{0,9}")
 FORMAT = "%A|%F|%K|%T|%Q|%U|%N|%r|%v"
+RUN_FORMAT = "%A|%S|%Q"
 BY_PEOPLE = frozenset({"JobHeldUser", "JobHeldAdmin"})
 
 
@@ -46,6 +47,14 @@ class Standing:
     @property
     def is_held_by_people(self) -> bool:
         return self.is_stopped and self.reason in BY_PEOPLE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlurmRun:
+    """What Slurm shows of it."""
+
+    start_s: int
+    priority: int
 
 
 def standing(commands: SlurmCommands, key: str) -> Standing:
@@ -82,6 +91,29 @@ def state_now(found: Standing, *, is_suspended: bool) -> str:
     if found.is_waiting:
         return JobState.SUSPENDED.value if is_suspended and found.is_stopped else JobState.PENDING.value
     return JobState.RUNNING.value
+
+
+def run_of(commands: SlurmCommands, found: Standing) -> SlurmRun:
+    """The run of a job that has nodes now. Raises RmsError."""
+    lines = commands.ask(
+        "squeue", "--noheader", "--states=all", f"--jobs={found.key}", f"--format={RUN_FORMAT}"
+    ).decode("utf-8", "replace")
+    for line in lines.splitlines():
+        try:
+            key, start, priority = line.split("|")
+            if key == found.key:
+                return SlurmRun(start_s=int(start), priority=int(priority))
+        except ValueError as error:
+            raise BadField(f"squeue printed {line[:120]!r}, which is not {RUN_FORMAT}: {error}") from error
+    raise Unknown(f"there is no job {found.key}")
+
+
+def check_run(commands: SlurmCommands, found: Standing, start_s: int) -> SlurmRun:
+    """The run that is meant. Raises Refused if the job runs since another time."""
+    run = run_of(commands, found)
+    if run.start_s != start_s:
+        raise Refused(f"job {found.key} runs since {run.start_s}, not since {start_s}: it has come back")
+    return run
 
 
 def _standing(line: str) -> Standing:

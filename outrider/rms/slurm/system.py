@@ -13,7 +13,7 @@ from dataclasses import replace
 from cachemgr.base.clock import WallClock
 from outrider.rms.base import Refused, RmsReservation, Sight, Submission, Unavailable
 from outrider.rms.commands import AccountOf
-from outrider.rms.slurm.asking import Standing, check_not_over, standing, state_now
+from outrider.rms.slurm.asking import Standing, check_not_over, check_run, standing, state_now
 from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField
@@ -29,7 +29,6 @@ from outrider.rms.slurm.records import (
     with_ticket,
 )
 from outrider.rms.slurm.reservations import checked
-from outrider.rms.slurm.runs import check_run
 from outrider.rms.slurm.snapshot import JobsReader, SlurmSnapshot, WarningLog
 
 

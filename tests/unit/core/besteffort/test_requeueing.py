@@ -1,4 +1,4 @@
-"""Which preemptible jobs make way for a reservation: where least is lost, as far as one at a time can tell."""
+"""Which preemptible jobs make way for a reservation: where least is lost, one chosen at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def book_of(count: int) -> Book:
 
 
 def run(name: str, *nodes: int, start_s: int = 0, end_s: int = 5_000, saves: bool = False) -> PreemptibleRun:
-    return PreemptibleRun(
-        name=name, nodes=nodes, start_s=start_s, end_s=end_s, terms=TERMS, keeps_work=saves
-    )
+    return PreemptibleRun(name=name, nodes=nodes, start_s=start_s, end_s=end_s, terms=TERMS, keeps_work=saves)
 
 
 def chosen(book: Book, instances: int, runs: list[PreemptibleRun]) -> list[int]:

@@ -27,6 +27,7 @@ FULL = JobRecord(
     is_stopped=True,
     is_suspended=True,
     begin_s=7,
+    priority=4_294_901_758,
     wish=NodeWish(required="n1", excluded="n[2-3]"),
 )
 records = st.builds(
@@ -40,6 +41,7 @@ records = st.builds(
     is_stopped=st.booleans(),
     is_suspended=st.booleans(),
     begin_s=st.integers(0, 2**40),
+    priority=st.integers(0, 2**32),
     wish=st.none()
     | st.builds(NodeWish, required=st.text("n[]12,-", max_size=9), excluded=st.text("n[]1", max_size=9)),
 )
