@@ -45,7 +45,7 @@ NS_IN_MS = 1_000_000
 PACKAGES = ("outrider.", "cachemgr.")
 RESERVATION = frozenset(
     (
-        *("ReserveBody", "WorkspaceFile", "Workspace", "Reserve", "Asked", "Wish", "PolicyRequest"),
+        *("ReserveBody", "WorkspaceFile", "Workspace", "Reserve", "Asked", "Wish"),
         *("Accepted", "Document", "KeptReservation", "ReservationRecord", "Live", "Reservation"),
     )
 )

@@ -120,7 +120,8 @@ class RequestDispatch:
         if policies.external is not None and not is_judged:
             return AskProgram(
                 external=policies.external,
-                request=admission.question(wish),
+                workspace=wish.workspace,
+                who=wish.requester,
                 ticket=asked.ticket,
                 uid=caller.uid,
             )

@@ -42,7 +42,8 @@ def real_providers() -> Providers:
     clock = SystemClock()
 
     def ask_program(call: AskProgram) -> Allowed | PolicyRefusal:
-        return ask(call.external, call.request, program_runner(clock.monotonic_s), now_s=clock.now_s())
+        run = program_runner(clock.monotonic_s)
+        return ask(call.external, call.workspace, call.who, run, now_s=clock.now_s())
 
     return Providers(
         make_backend=make_backend, make_desk=make_desk, carry_effect=carry_out, ask_program=ask_program
