@@ -17,7 +17,8 @@ from cachemgr.base.errors import CacheError, NoDaemon
 from cachemgr.network.channel import NODE
 from cachemgr.network.remote import RemoteClient
 from cachemgr.protocol import CONTROL_PORT, RELAY_PORT, PingAnswer
-from outrider.service.nodes.agent import read_from_node, tell_daemon
+from outrider.service.images import Catalogue
+from outrider.service.nodes.agent import NO_NAMES, read_from_node, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
 CONNECT_S = 5.0
@@ -80,12 +81,14 @@ class RemoteNodes:
         keys: Sequence[bytes],
         *,
         clock: Clock,
+        catalogue: Catalogue = NO_NAMES,
         most_kept: int = MOST_KEPT,
         connect: Connect = RemoteClient,
     ) -> None:
         self._addresses = addresses
         self._keys = tuple(keys)
         self._clock = clock
+        self._catalogue = catalogue
         self._most_kept = most_kept
         self._connect = connect
         self._guard = threading.Lock()
@@ -121,6 +124,7 @@ class RemoteNodes:
                 call,
                 clock=self._clock,
                 relay_of=self._addresses.relay_of,
+                catalogue=self._catalogue,
                 our_uid=connection.uid,
             )
         except BaseException:

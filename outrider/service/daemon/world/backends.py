@@ -24,7 +24,6 @@ from outrider.service.daemon.errors import BackendError, ServiceInputError
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
-from outrider.service.daemon.world.catalogued import CataloguedNodes
 from outrider.service.daemon.world.cluster import ClusterBackend, make_cluster
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
@@ -137,6 +136,7 @@ def _virtual(
             clock=clock,
             log=log,
             environment=environment,
+            catalogue=catalogue,
         )
     except EmbeddedError as error:
         raise BackendError(str(error)) from error
@@ -144,7 +144,7 @@ def _virtual(
     rms = _batch_system(config, clock, log, hooks)
     world = World(
         rms=rms,
-        nodes=CataloguedNodes(nodes, catalogue),
+        nodes=nodes,
         resolve=resolver,
         promised=promised,
         ceiling=ceiling,

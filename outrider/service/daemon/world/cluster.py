@@ -17,7 +17,6 @@ from outrider.service.daemon.configuration.backend import BackendSection
 from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
-from outrider.service.daemon.world.catalogued import CataloguedNodes
 from outrider.service.images import Catalogue
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Ceiling, Promised, Resolve, World
@@ -78,10 +77,10 @@ def make_cluster(
     except CacheError as error:
         raise BackendError(f"{error}; `outrider init {section.kind}` makes one") from error
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
-    nodes = RemoteNodes(addresses, keys, clock=clock)
+    nodes = RemoteNodes(addresses, keys, clock=clock, catalogue=catalogue)
     world = World(
         rms=rms,
-        nodes=CataloguedNodes(nodes, catalogue),
+        nodes=nodes,
         resolve=resolve,
         promised=promised,
         sign=signer(keys[0]),
