@@ -51,7 +51,7 @@ RESERVATION = frozenset(
 )
 IMAGE_ORDER = frozenset(
     (
-        *("Need", "Fetch", "TellNode", "AddRequest", "Addition", "BringOrder", "Origin"),
+        *("Need", "Fetch", "TellNode", "AddRequest", "BringOrder", "Origin"),
         *("Transfer", "PoolTransfer", "Writer"),
     )
 )
