@@ -16,7 +16,7 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
-from outrider.rms.base import RmsError, RmsJob, RmsNode
+from outrider.rms.base import RmsError, RmsNode
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.rms.twin import Twin
 from outrider.service.daemon.configuration.model import Config, NamedImageSection
@@ -140,7 +140,7 @@ def _virtual(
         )
     except EmbeddedError as error:
         raise BackendError(str(error)) from error
-    hooks = PoolHooks(nodes.sockets, lambda job: _digest_of(job, promised), clock=clock, log=log)
+    hooks = PoolHooks(nodes.sockets, promised, clock=clock, log=log)
     rms = _batch_system(config, clock, log, hooks)
     world = World(
         rms=rms,
@@ -150,13 +150,6 @@ def _virtual(
         ceiling=ceiling,
     )
     return VirtualBackend(nodes, rms, world)
-
-
-def _digest_of(job: RmsJob, promised: Promised) -> str | None:
-    """Which image a job has to have: its reservation's, or the one that it names itself."""
-    if job.reservation is not None:
-        return promised.digest(job.reservation)
-    return None if job.metadata is None else promised.job(job.key)
 
 
 def _batch_system(
