@@ -68,7 +68,8 @@ class GridEngineSection(Section):
     cell: ObjectName = Field("default", description="SGE_CELL")
     commands: Folder = Field("/usr/bin", description="the folder of qstat, qsub, qalter and qrsub")
     account: Account = Field(
-        "outrider", description="as whom the service asks Grid Engine, and whose the reservations are"
+        "outrider",
+        description="the account with which the service asks Grid Engine, and which owns the reservations",
     )
     work_queue: ObjectName = Field("all.q", description="the queue of ordinary jobs")
     reservation_queue: ObjectName = Field("outrider.q", description="the queue of reservations")
