@@ -50,7 +50,7 @@ def _span(text: str) -> int:
     unit = SPANS_S.get(text[-1:].lower())
     count = text if unit is None else text[:-1].strip()
     if not (count.isascii() and count.isdigit()):
-        raise BadRequest(f"{text!r} is no length of time: write 90s, 10m, 8h or 30d")
+        raise BadRequest(f"{text!r} is not a length of time: write 90s, 10m, 8h or 30d")
     return int(count) * (unit or 1)
 
 
@@ -79,12 +79,12 @@ def _share(text: str) -> str:
         return str(read_size(text))
     percent = text[:-1].strip()
     if not (percent.isascii() and percent.isdigit()) or not 1 <= int(percent) <= 100:
-        raise BadRequest(f"{text!r} is no part of a pool: write 1% to 100%, or a size")
+        raise BadRequest(f"{text!r} is not a part of a pool: write 1% to 100%, or a size")
     return f"{int(percent)}%"
 
 
 def share_bytes(share: str, whole_bytes: int) -> int:
-    """The bytes of a share of a whole; 0 is no limit."""
+    """The bytes of a share of a whole; 0: no limit."""
     if share.endswith("%"):
         return max(1, whole_bytes * int(share[:-1]) // 100)
     return int(share)
@@ -98,7 +98,7 @@ def _truth(text: str) -> bool:
 
 def _level(text: str) -> str:
     if text not in LEVELS:
-        raise BadRequest(f"{text!r} is no level: choose one of {', '.join(LEVELS)}")
+        raise BadRequest(f"{text!r} is not a level: choose one of {', '.join(LEVELS)}")
     return text
 
 
@@ -113,7 +113,7 @@ def _address(text: str) -> str:
 
 def _node(text: str) -> str:
     if text and not NODE.fullmatch(text):
-        raise BadRequest(f"{text!r} is no name of a node: use letters, digits, . _ -")
+        raise BadRequest(f"{text!r} is not the name of a node: use letters, digits, . _ -")
     return text
 
 
@@ -125,7 +125,7 @@ def _methods(text: str) -> tuple[str, ...]:
     found = _words(text)
     for word in found:
         if word not in METHODS:
-            raise BadRequest(f"there is no method {word!r}: choose of {', '.join(METHODS)}")
+            raise BadRequest(f"there is no method {word!r}: choose from {', '.join(METHODS)}")
     return found
 
 
@@ -133,7 +133,7 @@ def _schemes(text: str) -> tuple[str, ...]:
     found = _words(text)
     for word in found:
         if word not in SCHEMES:
-            raise BadRequest(f"{word!r} is no kind of source: choose of {', '.join(SCHEMES)}")
+            raise BadRequest(f"{word!r} is not a kind of source: choose from {', '.join(SCHEMES)}")
     return found
 
 
@@ -172,14 +172,14 @@ OPTIONS = (
         "rate",
         _rate,
         "0",
-        "bytes a second that all transfers together may bring in; 0 is no limit",
+        "bytes a second that all transfers together may bring in; 0: no limit",
         "_bytes_per_s",
     ),
     Option(
         "transfer_rate",
         _rate,
         "0",
-        "bytes a second of each transfer that says nothing else; 0 is no limit",
+        "bytes a second of each transfer that says nothing else; 0: no limit",
         "_bytes_per_s",
     ),
     Option(
@@ -202,9 +202,7 @@ OPTIONS = (
         "control_listen; the first signs",
     ),
     Option("relay_public", _truth, "no", "whether public images are sent without a ticket"),
-    Option(
-        "relay_rate", _rate, "0", "bytes a second that the relay sends out; 0 is no limit", "_bytes_per_s"
-    ),
+    Option("relay_rate", _rate, "0", "bytes a second that the relay sends out; 0: no limit", "_bytes_per_s"),
     Option(
         "control_listen",
         _address,
@@ -223,15 +221,15 @@ OPTIONS = (
         "file http https docker oras",
         "kinds of sources from which ordinary users may add",
     ),
-    Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
+    Option("user_images", _count, "100", "images that one user may have in the pool; 0: no limit"),
     Option(
         "user_bytes",
         _share,
         "25%",
         "bytes, or part of the pool, that one user may hold by images on their way, pins and copies; "
-        "0 is no limit",
+        "0: no limit",
     ),
-    Option("users_bytes", _share, "50%", "the same for all ordinary users together; 0 is no limit"),
+    Option("users_bytes", _share, "50%", "the same for all ordinary users together; 0: no limit"),
     Option(
         "user_stall",
         _lasting,
@@ -239,9 +237,9 @@ OPTIONS = (
         "how long bytes stay reserved for a user's image of which next to nothing arrives",
         "_s",
     ),
-    Option("user_instances", _count, "64", "instances that one user may have; 0 is no limit"),
-    Option("user_pins", _count, "256", "pins that one user may have on all images together; 0 is no limit"),
-    Option("user_image_pins", _count, "64", "pins that one user may have on one image; 0 is no limit"),
+    Option("user_instances", _count, "64", "instances that one user may have; 0: no limit"),
+    Option("user_pins", _count, "256", "pins that one user may have on all images together; 0: no limit"),
+    Option("user_image_pins", _count, "64", "pins that one user may have on one image; 0: no limit"),
     Option(
         "user_lease", _lasting, "31d", "for how long a user may keep something without asking again", "_s"
     ),
@@ -249,7 +247,7 @@ OPTIONS = (
         "user_names",
         _count,
         "256",
-        "addresses of one user that stand for images; the oldest make way for new ones; 0 is no limit",
+        "addresses of one user that stand for images; the oldest make way for new ones; 0: no limit",
     ),
     Option("user_transfers", _some, "2", "transfers of one user that run at once"),
     Option("user_transfers_waiting", _some, "32", "transfers that one user may have running and waiting"),
@@ -258,7 +256,7 @@ OPTIONS = (
         "user_rate",
         _rate,
         "0",
-        "bytes a second that transfers which only users want may bring in together; 0 is no limit",
+        "bytes a second that transfers which only users want may bring in together; 0: no limit",
         "_bytes_per_s",
     ),
     Option(
@@ -273,7 +271,7 @@ OPTIONS = (
         "user_log",
         read_size,
         "64KiB",
-        "what one user, or a stranger's address, may cause to be logged in a minute; 0 is no limit",
+        "what one user, or a stranger's address, may cause to be logged in a minute; 0: no limit",
         "_bytes_per_minute",
     ),
     Option("connections", _some, "192", "connections to the socket"),

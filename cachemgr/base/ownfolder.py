@@ -143,5 +143,5 @@ class OwnFolder:
 
 def _checked(name: str) -> str:
     if not name or "/" in name or name in (".", "..", MARKER):
-        raise ValueError(f"{name!r} is no name in a folder of our own")
+        raise ValueError(f"{name!r} is not a name in a folder of our own")
     return name

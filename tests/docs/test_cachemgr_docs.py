@@ -90,7 +90,10 @@ def test_choices_are_documented() -> None:
 
 
 def test_exit_codes_are_those_of_the_program() -> None:
-    assert {int(code): meaning for code, meaning in rows(section("## Exit codes"))} == meanings()
+    table = rows(site_tables.on_page_markdown(section("## Exit codes")))
+    shown = {int(code): meaning for code, meaning in table}
+
+    assert shown == meanings()
 
 
 def test_example_of_a_configuration_is_one() -> None:

@@ -80,7 +80,7 @@ def test_keys_of_the_example_say_what_holds_without_them(tmp_path: Path) -> None
 
 
 def test_every_exit_code_is_documented_once() -> None:
-    assert errors.table() in section(PAGE, "Exit codes")
+    assert errors.table() in site_tables.on_page_markdown(section(PAGE, "Exit codes"))
 
 
 def test_every_option_is_documented_with_its_help() -> None:

@@ -39,7 +39,9 @@ def add(commands: VerbParsers) -> None:
     )
     init.add_argument("--policy", choices=sorted(POLICIES), help="what is evicted first (default: lfu)")
     init.add_argument(
-        "--user", metavar="USER", help="whose the pool will be (default: the configuration's, or the caller)"
+        "--user",
+        metavar="USER",
+        help="the user who will own the pool (default: the configuration's, or the caller)",
     )
     check = commands.add("check", _check, "find what is wrong in the pool", "check", "check --fix --digests")
     check.add_argument("--fix", action="store_true", help="mend what can be mended without loss")

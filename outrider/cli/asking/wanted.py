@@ -78,7 +78,9 @@ def add_workspace_options(parser: Parser) -> None:
     )
     group.add_argument("--digest", metavar="DIGEST", help="what its bytes must hash to: sha256:…")
     group.add_argument("--size", metavar="SIZE", help="its size: 600MB, 2GiB")
-    group.add_argument("--private", action="store_true", help="only who may read it at its source may use it")
+    group.add_argument(
+        "--private", action="store_true", help="only those who may read it at its source may use it"
+    )
     group.add_argument("--name", metavar="TEXT", help="what the workspace is called (the image's name)")
 
 

@@ -21,7 +21,11 @@ examples:
 
 def add(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "demo", show, "show the service at work on this machine, in a good minute", _EPILOG
+        commands,
+        "demo",
+        show,
+        "show the service at work on this machine, in a little more than a minute",
+        _EPILOG,
     )
     parser.add_argument(
         "--brief", action="store_true", help="in less than half a minute: smaller images, and nothing breaks"

@@ -96,7 +96,7 @@ def add(commands: Subparsers) -> None:
     add_options(parser, "of_site")
     parser.add_argument(
         "--for", metavar="SYSTEM", choices=tuple(SYSTEMS),
-        help=f"whose hooks: {', '.join(SYSTEMS)} (what outrider init was run for)",
+        help=f"the hooks of which batch system: {', '.join(SYSTEMS)} (what outrider init was run for)",
     )  # fmt: skip
     parser.add_argument(
         "--parallel", metavar="COUNT", type=positive, default=AT_ONCE, help=f"nodes at once ({AT_ONCE})"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = "/etc/outrider/outriderd.yaml"
 
-_EPILOG = f"""The store is never made in silence: an empty one in the place of one that was lost would
+_EPILOG = f"""A store is never made unasked: an empty one in the place of one that was lost would
 forget every promise. So a new site says --init once, before the service is started.
 
 examples:

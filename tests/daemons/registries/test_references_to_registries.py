@@ -86,5 +86,5 @@ def test_registries_of_a_configuration_are_read_as_references_begin_with_them() 
     assert read_hosts("Images:5000, r.example.org") == ("images:5000", "r.example.org")
     with pytest.raises(BadRequest, match="may mean a registry called images"):
         read_hosts("images")
-    with pytest.raises(BadRequest, match="'http://images' is no registry"):
+    with pytest.raises(BadRequest, match="'http://images' is not a registry"):
         read_hosts("http://images")

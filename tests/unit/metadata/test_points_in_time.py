@@ -100,7 +100,7 @@ def test_text_means_this_instant(text: str, expected_s: int) -> None:
         ("2027-01-31T", '"t" cannot be understood'),
         ("2027-01-31T14", "cannot be understood"),
         ("16:00 someday", '" someday" cannot be understood'),
-        ("now+3fortnights", '"fortnights" is no unit'),
+        ("now+3fortnights", '"fortnights" is not a unit'),
         ("now-1hour", "write now"),
         ("1969-12-31", "year 1969 is not between 1970"),
         ("now+9999999999weeks", "between the years"),

@@ -456,7 +456,7 @@ def read(path: str) -> bytes:
     with open(path, "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise PlacingError(f"{path} has more than {MOST_BYTES} bytes: that is none of ours")
+        raise PlacingError(f"{path} has more than {MOST_BYTES} bytes: that is not one of ours")
     return content
 
 

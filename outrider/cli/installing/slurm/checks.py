@@ -84,7 +84,7 @@ class SlurmHeadChecks(HeadChecks):
         for path in filter(os.path.exists, paths):
             done = self.runner.run([compiler, "-p", path])
             if not done.is_good:
-                found.append(fault("filter", f"{path} is no good Lua, all jobs are refused: {done.reason}"))
+                found.append(fault("filter", f"{path} is not valid Lua, all jobs are refused: {done.reason}"))
         return found or [ok("filter", f"job_submit.lua calls it, and {compiler} reads all of it")]
 
     def munge(self) -> list[DoctorFinding]:

@@ -26,7 +26,7 @@ def _folder(value: str) -> str:
 
 def _object(value: object) -> str:
     if not isinstance(value, str) or not _OBJECT.fullmatch(value):
-        raise TextError(f"{named(value)} is no name of Grid Engine's: write one like all.q")
+        raise TextError(f"{named(value)} is not a name that Grid Engine takes: write one like all.q")
     return value
 
 
@@ -35,7 +35,7 @@ def _environments(value: object) -> tuple[tuple[int, str], ...]:
     for each in value.replace(",", " ").split() if isinstance(value, str) else [value]:
         match = _ENVIRONMENT.fullmatch(each) if isinstance(each, str) else None
         if match is None:
-            raise TextError(f"{shown(str(each))} is no name and number of slots: write them like whole=16")
+            raise TextError(f"{shown(str(each))} is not a name and number of slots: write them like whole=16")
         found[int(match[2])] = match[1]
     return tuple(sorted(found.items()))
 

@@ -136,7 +136,7 @@ def _as_account(name: str) -> Runner:
             f"there is no user {name} here: make it, or name another one in backend.gridengine.account"
         ) from error
     if os.geteuid() not in (0, entry.pw_uid):
-        raise BackendError(f"the service has to run as root, or as {name}, whose the reservations are")
+        raise BackendError(f"the service has to run as root, or as {name}, who owns the reservations")
     own = account_of(name, entry.pw_uid) if entry.pw_uid != os.geteuid() else None
 
     def run(

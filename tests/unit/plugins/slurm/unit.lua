@@ -174,7 +174,7 @@ claim("a cron job is refused", refused({ comment = "outrider:a", cron_job = true
 claim("--immediate is refused", refused({ comment = "outrider:a", immediate = 1 }, "--immediate"))
 claim("a part of a job is refused", refused({ comment = "outrider:a", het_job_offset = 0 }, "heterogeneous"))
 claim("other text after the metadata is refused", refused({ comment = "outrider:a and more" }, "cannot stand"))
-claim("what is no key=value is refused", refused({ comment = "outrider:a;b" }, '"b" is no key=value'))
+claim("what is not of the form key=value is refused", refused({ comment = "outrider:a;b" }, '"b" is not of the form key=value'))
 
 -- Whatever fails inside: jobs without metadata pass, others do not.
 local checked = metadata.checked
