@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import read_rate, read_size
 from cachemgr.fetch.registry.references import read_hosts
+from cachemgr.fetch.sources.kinds import KINDS
 from cachemgr.network.channel import NODE
 
 TYPE_CHECKING = False
@@ -29,7 +30,7 @@ PREFIX = "OUTRIDER_CACHEMGR_"
 MOST_BYTES = 1 << 20
 LEVELS = ("debug", "info", "warning", "error")
 SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-SCHEMES = ("file", "http", "https", "docker", "oras", "ssh", "sftp", "rsync", "relay")
+SCHEMES = tuple(KINDS)
 METHODS = ("reflink", "qcow2", "overlay", "readonly", "shared", "copy")
 
 
@@ -218,7 +219,7 @@ OPTIONS = (
     Option(
         "user_schemes",
         _schemes,
-        "file http https docker oras",
+        " ".join(scheme for scheme, kind in KINDS.items() if kind.is_for_users),
         "kinds of sources from which ordinary users may add",
     ),
     Option("user_images", _count, "100", "images that one user may have in the pool; 0: no limit"),

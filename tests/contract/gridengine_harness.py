@@ -245,3 +245,6 @@ def gridengine() -> Iterator[GridEngineHarness]:
     harness = GridEngineHarness(the_cluster())
     harness.empty()
     yield harness
+
+
+HARNESSES = {"gridengine": gridengine, "gridengine-drmaa": gridengine_drmaa}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cachemgr.base.errors import CacheError
 from cachemgr.base.steady import SteadyClock
@@ -69,10 +69,7 @@ def make_cluster(
 
     Only the batch system of this site is imported.
     """
-    if section.kind == "gridengine":
-        rms: BatchSystem = _gridengine(section, clock, log)
-    else:
-        rms = _slurm(section, clock, log)
+    rms = CLUSTERS[section.kind](section, clock, log)
     try:
         keys = read_keys(section.key)
     except CacheError as error:
@@ -163,3 +160,10 @@ def _path(kind: str, folder: str, wanted: Sequence[str]) -> str:
             f"backend.{kind}.commands where they are"
         )
     return path
+
+
+CLUSTERS: dict[str, Callable[[BackendSection, SteadyClock, TracingLog], BatchSystem]] = {
+    "gridengine": _gridengine,
+    "slurm": _slurm,
+}
+"""The batch systems of clusters, by `backend.kind`. Only the one that is configured is imported."""
