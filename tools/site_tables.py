@@ -43,7 +43,14 @@ PHYSICAL = (
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """A page with its tables. A mark that names none is an error, and the site is not built."""
-    return MARK.sub(lambda found: TABLES[found[1]](), markdown)
+    return MARK.sub(lambda found: _made(found[1]), markdown)
+
+
+def _made(name: str) -> str:
+    if name.startswith("results/"):
+        heads, *rows = _lines(name.partition("/")[2])
+        return _table(heads, rows)
+    return TABLES[name]()
 
 
 def physical(*, is_of_the_thesis: bool) -> str:
@@ -117,6 +124,11 @@ def _physical(row: dict[str, str]) -> list[str]:
 
 def _signed(percent: str) -> str:
     return f"{float(percent):+.1f} %" if percent else ""
+
+
+def _lines(name: str) -> list[list[str]]:
+    with (RESULTS / name).open(newline="") as file:
+        return list(csv.reader(file))
 
 
 def _rows(name: str) -> Iterator[dict[str, str]]:
