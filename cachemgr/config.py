@@ -167,7 +167,7 @@ OPTIONS = (
         "transfers_kept",
         _count,
         "64",
-        "of the places of those that run and wait, so many are for root and the pool's user alone",
+        "how many of the places of both are for root and the pool's user alone",
     ),
     Option(
         "rate",
@@ -235,7 +235,7 @@ OPTIONS = (
         "user_stall",
         _lasting,
         "5m",
-        "how long bytes stay reserved for a user's image of which next to nothing arrives",
+        "how long bytes stay reserved for a user's image of which almost nothing arrives",
         "_s",
     ),
     Option("user_instances", _count, "64", "instances that one user may have; 0: no limit"),
@@ -252,7 +252,7 @@ OPTIONS = (
     ),
     Option("user_transfers", _some, "2", "transfers of one user that run at once"),
     Option("user_transfers_waiting", _some, "32", "transfers that one user may have running and waiting"),
-    Option("user_turn", _lasting, "30s", "so long a user's transfer runs while those of others wait", "_s"),
+    Option("user_turn", _lasting, "30s", "how long a user's transfer runs while those of others wait", "_s"),
     Option(
         "user_rate",
         _rate,
@@ -276,10 +276,10 @@ OPTIONS = (
         "_bytes_per_minute",
     ),
     Option("connections", _some, "192", "connections to the socket"),
-    Option("connections_kept", _count, "64", "of these, so many are for root and the pool's user alone"),
+    Option("connections_kept", _count, "64", "how many of these are for root and the pool's user alone"),
     Option("user_connections", _some, "24", "connections that one user may have"),
     Option("relay_connections", _some, "64", "connections to the relay with a ticket"),
-    Option("host_relay_connections", _some, "16", "of these, so many may come from one address"),
+    Option("host_relay_connections", _some, "16", "how many of these may come from one address"),
     Option(
         "strangers",
         _some,
@@ -290,7 +290,7 @@ OPTIONS = (
         "stranger_timeout",
         _lasting,
         "5s",
-        "so long is waited, in all, for a connection's ticket or proof",
+        "how long a connection may take, in all, to show its ticket or proof",
         "_s",
     ),
     Option(
@@ -306,7 +306,9 @@ OPTIONS = (
     Option(
         "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
     ),
-    Option("sweep_interval", _lasting, "60s", "how often is looked for what has expired unnoticed", "_s"),
+    Option(
+        "sweep_interval", _lasting, "60s", "how often the daemon looks for what has expired unnoticed", "_s"
+    ),
     Option(
         "clock_step",
         _lasting,
@@ -314,9 +316,19 @@ OPTIONS = (
         "a clock that is set by more is not believed at once: nothing expires meanwhile",
         "_s",
     ),
-    Option("clock_doubt", _lasting, "10m", "a clock that stays so long where it was set is believed", "_s"),
     Option(
-        "watchdog", _span, "30s", "systemd restarts a daemon that has been silent so long; 0: never", "_s"
+        "clock_doubt",
+        _lasting,
+        "10m",
+        "how long a clock that was set has to stay so before it is believed",
+        "_s",
+    ),
+    Option(
+        "watchdog",
+        _span,
+        "30s",
+        "systemd restarts a daemon that has been silent for this long; 0: never",
+        "_s",
     ),
     Option("log_level", _level, "info", "what is written to the log: debug, info, warning or error"),
     Option(
@@ -424,7 +436,7 @@ def read_texts(path: str, *, is_required: bool) -> dict[str, str]:
         parser.read_string(text, source=path)
     except configparser.Error as error:
         raise BadRequest(
-            f"the configuration {path} is no INI file: {' '.join(str(error).split())}"
+            f"the configuration {path} is not an INI file: {' '.join(str(error).split())}"
         ) from error
     strangers = [name for name in parser.sections() if name != SECTION]
     if strangers or parser.defaults():
@@ -468,7 +480,7 @@ def shown(found: NodeConfig) -> str:
 
 def example() -> str:
     """Every option with its default, commented out: the file that is installed."""
-    lines = ["# The image pool of this node. Every option stands here with its default.", f"[{SECTION}]"]
+    lines = ["# The image pool of this node. Every option is here with its default.", f"[{SECTION}]"]
     for option in OPTIONS:
         lines += [f"# {option.meaning}", f"# {option.name} = {option.default}".rstrip()]
     return "\n".join(lines) + "\n"

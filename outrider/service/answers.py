@@ -342,7 +342,7 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """The service at one glance."""
+    """The service at a glance."""
 
     version: str
     site: str

@@ -49,7 +49,7 @@ def add(commands: VerbParsers) -> None:
     args.add_no_header(check)
     commands.add("stats", _stats, "count what is in the pool and what was done", "stats", "stats --json")
     commands.add("metrics", _metrics, "print the daemon's metrics for Prometheus", "metrics")
-    commands.add("ping", _ping, "tell whether the daemon answers", "ping")
+    commands.add("ping", _ping, "say whether the daemon answers", "ping")
     commands.add(
         "serve",
         _serve,
@@ -57,9 +57,7 @@ def add(commands: VerbParsers) -> None:
         "serve",
         "serve --config /etc/outrider/cachemgr.conf",
     )
-    config = commands.add(
-        "config", _config, "print the configuration that holds", "config", "config --example"
-    )
+    config = commands.add("config", _config, "print the configuration in force", "config", "config --example")
     config.add_argument(
         "--example", action="store_true", help="print every option with its default and meaning instead"
     )

@@ -45,7 +45,7 @@ def add(commands: VerbParsers) -> None:
     limits = commands.add(
         "limits",
         _limits,
-        "tell or change the daemon's rates until it is restarted",
+        "show or change the daemon's rates until it is restarted",
         "limits",
         "limits --rate 800Mbit",
     )

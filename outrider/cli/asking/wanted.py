@@ -131,7 +131,9 @@ def read_text(path: str) -> str:
             f"{path}: cannot be read ({error.strerror or error}); check its name, and who may read it"
         ) from error
     if len(content) > MOST_BYTES:
-        raise InputError(f"{shown_file(path)}: more than {MOST_BYTES} bytes are no workspace; check its name")
+        raise InputError(
+            f"{shown_file(path)}: more than {MOST_BYTES} bytes: that is not a workspace; check its name"
+        )
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -84,8 +84,8 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
     group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),
-                       help="whose nodes a reservation gets (default: cheapest; under --profile thesis: "
-                       "site-order)")  # fmt: skip
+                       help="on whose nodes a reservation is placed (default: cheapest; "
+                       "under --profile thesis: site-order)")  # fmt: skip
 
 
 def _add_images(group: argparse._ArgumentGroup) -> None:

@@ -75,7 +75,7 @@ def load(path: str) -> Config:
     try:
         parser.read_string(text, source=path)
     except configparser.Error as error:
-        raise BadRequest(f"{path} is no INI file: {' '.join(str(error).split())}") from error
+        raise BadRequest(f"{path} is not an INI file: {' '.join(str(error).split())}") from error
     strangers = [name for name in parser.sections() if name != SECTION]
     if strangers:
         raise BadRequest(f"{path} has a section [{strangers[0]}]: all options are in [{SECTION}]")

@@ -448,7 +448,7 @@ def mark_of(path: str) -> str | None:
     if stat.S_ISLNK(found.st_mode):
         return "link:" + os.readlink(path)
     if not stat.S_ISREG(found.st_mode):
-        raise PlacingError(f"{path} is there and is no file: move it away")
+        raise PlacingError(f"{path} is there and is not a file: move it away")
     return hashlib.sha256(read(path)).hexdigest()
 
 

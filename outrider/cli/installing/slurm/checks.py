@@ -34,7 +34,9 @@ class SlurmHeadChecks(HeadChecks):
 
     def slurm(self) -> list[DoctorFinding]:
         if not self.facts.version:
-            return [fault("slurm", "scontrol is not here: this is no head node of Slurm's, or PATH lacks it")]
+            return [
+                fault("slurm", "scontrol is not here: this is not a head node of Slurm, or PATH lacks it")
+            ]
         if self.facts.version < OLDEST:
             return [fault("slurm", f"{self.facts.version_text} is older than 22.05, which is needed")]
         if self.facts.silence:

@@ -203,9 +203,13 @@ class TimingsSection(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.sight_s < 2 * self.look_s:
-            contradiction("is less than two looks at the batch system: a late one would stop all", "sight")
+            contradiction(
+                "is less than two looks at the batch system: a late look would stop everything", "sight"
+            )
         if self.call_s > MOST_CALL_S:
-            contradiction(f"is more than {MOST_CALL_S} seconds, when a call is taken for lost anyway", "call")
+            contradiction(
+                f"is more than {MOST_CALL_S} seconds, when a call is considered lost anyway", "call"
+            )
         return self
 
 
@@ -231,7 +235,7 @@ class LimitsSection(Section):
         description="of connections and requests, those that only root and administrators get",
     )
     probes: int = Field(
-        32, ge=1, le=1_024, description="connections beyond all others that may ask how the service is"
+        32, ge=1, le=1_024, description="connections, beyond all others, for /healthz and /readyz"
     )
     bodies_bytes: Size = Field(
         256 << 20,
@@ -261,7 +265,10 @@ class LimitsSection(Section):
         32, ge=1, le=256, description="images that are looked up at once: a sixteenth of it for one user"
     )
     reading: int = Field(
-        32, ge=1, le=256, description="files that are being read at once, two of them at any moment"
+        32,
+        ge=1,
+        le=256,
+        description="files under way to be read for their digests; two are read at any moment",
     )
     reading_rate_bytes_per_s: Size = Field(
         1_000_000_000,

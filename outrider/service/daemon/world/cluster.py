@@ -110,7 +110,7 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         _as_account(found.account),
         variables=variables,
         own_uid=os.geteuid(),
-        told=lambda lost: log.warning("grid engine printed what is no xml", lost=lost),
+        told=lambda lost: log.warning("grid engine printed invalid xml", lost=lost),
     )
     settings = gridengine.GridEngineSettings(
         account=found.account,

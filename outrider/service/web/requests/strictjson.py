@@ -43,7 +43,7 @@ def parse_json(content: bytes) -> object:
         )
     except json.JSONDecodeError as error:
         raise JsonError(
-            f"the body is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     if _SURROGATE.search(text):
         _check_surrogates(value)

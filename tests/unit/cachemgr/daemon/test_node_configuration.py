@@ -55,8 +55,8 @@ def test_environment_wins_over_the_file(tmp_path: Path) -> None:
         ("[cachemgr]\nwatchdog = 1ms\n", "option watchdog: '1ms' is not a length of time"),
         ("[cachemgr]\nmethods = copy teleport\n", "option methods: there is no method 'teleport'"),
         ("[cache]\npool = /p\n", "all options are in [cachemgr]"),
-        ("pool = /p\n", "is no INI file"),
-        ("[cachemgr]\npool = /p\npool = /q\n", "is no INI file"),
+        ("pool = /p\n", "is not an INI file"),
+        ("[cachemgr]\npool = /p\npool = /q\n", "is not an INI file"),
     ],
 )
 def test_mistake_is_named_with_its_remedy(tmp_path: Path, text: str, said: str) -> None:
