@@ -306,9 +306,7 @@ OPTIONS = (
     Option(
         "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
     ),
-    Option(
-        "sweep_interval", _lasting, "60s", "how often the daemon looks for what has expired unnoticed", "_s"
-    ),
+    Option("sweep_interval", _lasting, "60s", "how often the daemon looks for what has expired", "_s"),
     Option(
         "clock_step",
         _lasting,
@@ -316,19 +314,9 @@ OPTIONS = (
         "a clock that is set by more is not believed at once: nothing expires meanwhile",
         "_s",
     ),
+    Option("clock_doubt", _lasting, "10m", "how long a clock that was set is not believed", "_s"),
     Option(
-        "clock_doubt",
-        _lasting,
-        "10m",
-        "how long a clock that was set has to stay so before it is believed",
-        "_s",
-    ),
-    Option(
-        "watchdog",
-        _span,
-        "30s",
-        "systemd restarts a daemon that has been silent for this long; 0: never",
-        "_s",
+        "watchdog", _span, "30s", "systemd restarts a daemon after this long without a sign; 0: never", "_s"
     ),
     Option("log_level", _level, "info", "what is written to the log: debug, info, warning or error"),
     Option(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.config import SCHEMES, config
 from cachemgr.fetch.faults import SourceFault
 from cachemgr.fetch.sources.kinds import KINDS
-from cachemgr.fetch.sources.sources import MAKERS, AnySource, SourceSettings, source_of
+from cachemgr.fetch.sources.sources import MAKERS, SourceSettings, source_of
 from cachemgr.fetch.sources.uris import SUPPORTED, parse
 from outrider.service.images.resolving import LOOKS
 from tests.contract.sources.conftest import SOURCES
 from tests.contract.sources.served import Served
+
+if TYPE_CHECKING:
+    from cachemgr.fetch.sources.sources import AnySource
 
 PATIENCE_S = 10.0
 # What needs programs, servers or other nodes has tests of its own.

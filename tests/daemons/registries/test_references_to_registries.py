@@ -69,7 +69,7 @@ def test_docker_hub_is_asked_at_the_host_of_its_registry() -> None:
         ("oras://images:5000/a 1", "letters that no reference has"),
         ("oras://images:5000/a\n:1", "letters that no reference has"),
         ("oras://images:5000/\u00e4:1", "letters that no reference has"),
-        ("http://images:5000/a:1", "is no reference of an image in a registry"),
+        ("http://images:5000/a:1", "is not a reference of an image in a registry"),
         (f"oras://images:5000/{'a' * 2000}:1", "has 2021 characters"),
         (f"oras://images:5000/{'a/' * 128}a:1", "has the name"),
         (f"oras://images:5000/a:{'t' * 129}", "has the tag"),

@@ -115,7 +115,7 @@ def test_error_names_the_part_that_is_wrong(text: str, part: str) -> None:
         parsed(text)
 
     assert part in str(caught.value)
-    assert "is no point in time" in str(caught.value)
+    assert "is not a point in time" in str(caught.value)
 
 
 def test_time_that_happens_twice_is_refused_with_both_readings() -> None:

@@ -184,7 +184,7 @@ class TimingsSection(Section):
     clock_doubt_s: Duration = Field(
         DOUBT_S,
         alias="clock_doubt",
-        description="how long a clock that was set has to stay so before it is believed",
+        description="how long a clock that was set is not believed, unless it is set back",
         json_schema_extra=given("2m"),
     )
     lookup_s: Duration = Field(

@@ -234,7 +234,7 @@ def test_path_of_an_image_is_this_machine_s_file(
 
 def test_faults_without_a_file_name_options(service: Service, file: str, capsys: Capture) -> None:
     problems = [
-        {"line": 1, "column": 20, "key": "metadata.image.uri", "message": "is no address"},
+        {"line": 1, "column": 20, "key": "metadata.image.uri", "message": "is not an address"},
         {"line": 1, "column": 90, "key": "deployment.instances_per_node", "message": "is missing"},
         {"line": 1, "column": 90, "key": "deployment", "message": "give a start"},
     ]
