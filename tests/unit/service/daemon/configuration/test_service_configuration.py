@@ -209,7 +209,7 @@ def test_objects_of_grid_engine_have_the_names_that_are_configured(tmp_path: Pat
     [
         ("{work_queue: outrider.q}", "reservation_queue: is the work queue, too"),
         ("{environments: whole}", "is not a name and number of slots: write them like whole=16"),
-        ("{work_queue: 'a b'}", "is not a name of Grid Engine's"),
+        ("{work_queue: 'a b'}", "is not a name that Grid Engine takes"),
     ],
 )
 def test_names_that_grid_engine_cannot_have_are_refused(tmp_path: Path, section: str, says: str) -> None:
