@@ -51,7 +51,9 @@ class PoolHooks:
         except CacheError as error:
             return NotReady(f"node {node}: {error}")
         if not made.path or made.state == "prepared":
-            return NotReady(f"node {node}: its instances need mounts, which only a service of root can make")
+            return NotReady(
+                f"node {node}: its instances need mounts, which only a service that runs as root can make"
+            )
         self._paths[job.key, node] = made.path
         self._log.info(
             "instance made",

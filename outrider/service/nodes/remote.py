@@ -145,7 +145,9 @@ class RemoteNodes:
 
     def _made(self, node: str) -> _Connection:
         if NODE.fullmatch(node) is None:
-            raise NodeTrouble(f"{node!r} is no name of a node: letters, digits, . _ - are", is_away=False)
+            raise NodeTrouble(
+                f"{node!r} is not the name of a node: letters, digits, . _ - are", is_away=False
+            )
         host, port = self._addresses.control_of(node)
         try:
             client = self._connect(host, port, self._keys, node=node, connect_s=CONNECT_S)

@@ -140,7 +140,7 @@ class Asker:
 
 def check_admin(caller: Caller) -> None:
     if not caller.is_admin:
-        words = f"{caller.user} is no administrator of this service: ask one of them"
+        words = f"{caller.user} is not an administrator of this service: ask one of them"
         raise refused(403, words, code="not-allowed")
 
 

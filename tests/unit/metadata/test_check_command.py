@@ -203,7 +203,7 @@ def test_unknown_zone_is_refused(
     monkeypatch.setenv("TZ", "Europe/Nowhere")
 
     assert main(["check", "web.yaml"]) == 1
-    assert 'TZ="Europe/Nowhere" is no zone' in capsys.readouterr().err
+    assert 'TZ="Europe/Nowhere" is not a zone' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("library", ["yaml", "pydantic"])

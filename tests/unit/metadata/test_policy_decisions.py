@@ -205,8 +205,8 @@ def test_core_refuses_with_the_policy_s_sentence(policies: Policies) -> None:
     [
         ("rules:", "rule:", "policies.yaml:7:1: rule: there is no such key; did you mean rules?"),
         ("ahead: 14d", "ahed: 14d", "rules[2].ahed: there is no such key; did you mean ahead?"),
-        ("ahead: 14d", "ahead: soon", "rules[2].ahead: \"soon\" in \"soon\" is no number with a unit"),
-        ("account_share: 30%", "account_share: 300%", 'rules[2].account_share: "300%" is no share'),
+        ("ahead: 14d", "ahead: soon", "rules[2].ahead: \"soon\" in \"soon\" is not a number with a unit"),
+        ("account_share: 30%", "account_share: 300%", 'rules[2].account_share: "300%" is not a share'),
         ("node_hours: 1000", "node_hours: 0", "rules[2].node_hours: 0 is too small: 1 or more"),
         ("name: physics", "name: operators", "rules[2].name: operators is the name of a rule above"),
         ("    groups: [wheel]\n", "", "rules[1].name: is never looked at, since rule operators"),

@@ -24,7 +24,7 @@ from outrider.service.daemon.errors import BackendError, ServiceInputError
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
-from outrider.service.daemon.world.cluster import ClusterBackend, make_cluster
+from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
@@ -72,7 +72,7 @@ def make_backend(
     ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
     resolver = _resolver(config, catalogue, ceiling, clock)
     promised = Promised()
-    if config.backend.kind in ("slurm", "gridengine"):
+    if config.backend.kind in CLUSTERS:
         return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock)
     return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling)
 
