@@ -200,6 +200,22 @@ class WorkspaceFile(Section):
         None, description="how many instances, how large, for how long and when"
     )
 
+    @property
+    def unused_keys(self) -> tuple[str, ...]:
+        """What it asks for and no part of the service does, in sentences for whoever wrote it."""
+        found = []
+        if self.metadata.roles:
+            found.append(
+                "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
+                "name, an address, files or user_data"
+            )
+        if self.deployment is not None and self.deployment.preemptible:
+            found.append(
+                "deployment.preemptible is not used: only the simulator suspends best effort; a job that may "
+                "be requeued for a reservation says so in a line of its own, preemptible: requeue"
+            )
+        return tuple(found)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         deployment, most = self.deployment, self.metadata.most_instances

@@ -182,7 +182,7 @@ def parsed(text):
         if sign and key in ("checkpoint", "grace"):
             raise Mistake(f"Grid Engine signals no job before it is requeued: leave {key} out")
         if not sign or key not in VALUES:
-            raise Mistake(f"{key[:40]!r} is no key of its metadata: use {', '.join(VALUES)}")
+            raise Mistake(f"{key[:40]!r} is not a key of its metadata: use {', '.join(VALUES)}")
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
         if VALUES[key][0].fullmatch(value) is None:
@@ -201,7 +201,7 @@ def decoded(word):
     try:
         return base64.b64decode(word[len(ENCODED) :], altchars=b"-_", validate=True).decode()
     except ValueError as error:
-        raise Mistake("its metadata is no base64: write it plainly, or use outrider submit") from error
+        raise Mistake("its metadata is not base64: write it plainly, or use outrider submit") from error
 
 
 def encoded(text):
