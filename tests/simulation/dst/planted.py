@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
+from outrider.core.besteffort.requeueing import RequeueTerms
 from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import Decision
 from outrider.service.desk.desk import Desk
@@ -13,6 +15,8 @@ from outrider.service.desk.dispatch import RequestDispatch
 from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.release import JobRelease
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
+from outrider.service.desk.jobs.yielding import JobYielding
+from outrider.service.desk.nodes import preemptible_jobs
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.desk.reconcile.reconciler import SERVICE, Reconciler
@@ -236,7 +240,26 @@ def slows_both_down(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("outrider.service.desk.nodes.orders.rate_of", lambda status, need: need.rate_bytes_per_s)
 
 
+def takes_all_for_preemptible(patch: pytest.MonkeyPatch) -> None:
+    """A job makes way that has never said that it can."""
+    declared = preemptible_jobs.parse_job_lines
+    patch.setattr(
+        preemptible_jobs, "parse_job_lines", lambda text: replace(declared(text), is_preemptible=True)
+    )
+
+
+def lets_nobody_go(patch: pytest.MonkeyPatch) -> None:
+    """Reservations count on nodes whose jobs nobody tells to go."""
+    patch.setattr(JobYielding, "_tell", lambda self, live, job: None)
+
+
+def requeues_by_and_by(patch: pytest.MonkeyPatch) -> None:
+    """A job is requeued some seconds after the reservation's start."""
+    patch.setattr(RequeueTerms, "latest_requeue_s", lambda self, start_s: start_s + 3)
+
+
 PLANTS: tuple[Plant, ...] = (
+    takes_all_for_preemptible,
     answers_before_writing,
     forgets_unpin,
     ignores_lost_reservation,
@@ -264,4 +287,6 @@ LATE_PLANTS: tuple[Plant, ...] = (
     does_not_slow_down,
     holds_deadlines_back,
     slows_both_down,
+    lets_nobody_go,
+    requeues_by_and_by,
 )

@@ -10,7 +10,7 @@ from testbed.commands import CommandFailed
 from testbed.site import OutriderSite, ServedImage
 from testbed.slurm import HEAD
 from tests.daemons.reservations import reserve, shown, wait_reservation, workspace
-from tests.daemons.slurm.service.failing import fill
+from tests.daemons.slurm.service.failing import fill, kill_service
 from tests.daemons.slurm.service.jobs import ended, output, script, seen, wait_for, wait_in_slurm
 
 MB = 1_000_000
@@ -86,6 +86,32 @@ def test_youngest_job_makes_way_in_time_and_comes_back(site: OutriderSite) -> No
     assert written(site, f"told-{older}") == []
     assert restarts(site, older) == "Restarts=0"
     assert "reservation is endangered" not in site.logs()
+
+
+def test_service_killed_in_the_grace_time_requeues_the_job_in_time(site: OutriderSite) -> None:
+    image = site.image("worked-on.qcow2", 5 * MB)
+    workspace(site, "urgent", 5 * MB)
+    firm = [fill(site, node) for node in ("n2", "n3", "n4")]
+    job = work(site, image, "n1")
+
+    name = str(reserve(site, "urgent", "--nodes=1", "--start=now+60s", "-t15s")["name"])
+    wait_in_slurm(site, name, is_there=True)
+    inside = site.submit(script(None), "-t1", f"--reservation={name}")
+    site.cluster.wait_for("the signal", lambda: written(site, f"told-{job}") != [], logs=site.logs)
+    kill_service(site)
+    site.start_service()
+    within = ended(site, inside)
+    wait_reservation(site, name, "ended")
+    back = ended(site, job)
+    for each in firm:
+        site.cluster.run(HEAD, ["scancel", each], user="ada")
+
+    assert within.state == "COMPLETED", output(site, inside)
+    assert within.nodes == "n1"
+    assert back.state == "COMPLETED", output(site, job)
+    assert written(site, f"told-{job}") == ["told"]
+    assert written(site, f"result-{job}") == ["result"]
+    assert restarts(site, job) == "Restarts=1"
 
 
 @pytest.mark.parametrize(
