@@ -29,7 +29,8 @@ CALM_S = 400
 LATE_S = 900
 """For so long after all trouble jobs are submitted."""
 PATIENCE_S = 3_000
-"""After all trouble every job has run within this time."""
+"""After all trouble every job has run within this time, and that of the long ones, of which each may have to
+wait for all others."""
 
 
 @dataclass(slots=True)
@@ -64,6 +65,7 @@ class Jobs:
         # Of their own again, for the same reason.
         self._long = Random(seed * 104_729 + 3)
         self.yielded = 0
+        self.patience_s = PATIENCE_S
         for call in ("signal", "requeue"):
             self._guard(call)
         self._last_ms = 0
@@ -95,6 +97,7 @@ class Jobs:
         random, knobs = self._long, self._knobs
         number, user = random.randrange(len(knobs.images)), random.choice(USERS)
         work_s = random.choice((200, 500, 900))
+        self.patience_s += work_s
         grace_s = random.choice((1, 20, knobs.settings.most_requeue_grace_s))
         lines = f"checkpoint: USR1\ngrace: {grace_s}s\n" if random.random() < 0.5 else ""
         submission = Submission(

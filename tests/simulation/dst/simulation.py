@@ -17,7 +17,7 @@ from tests.simulation.dst.clockwork import Clockwork, Trace, Violation
 from tests.simulation.dst.invariants.safety import Safety
 from tests.simulation.dst.invariants.settling import JobRelease
 from tests.simulation.dst.invariants.sharing import Sharing
-from tests.simulation.dst.jobs import PATIENCE_S, Jobs
+from tests.simulation.dst.jobs import Jobs
 from tests.simulation.dst.knobs import Knobs, draw
 from tests.simulation.dst.mishaps import Mishaps
 from tests.simulation.dst.office import MakeDesk, Office, make_desk
@@ -141,7 +141,7 @@ class Simulation:
             if clock.now_ms > MOST_SIMULATED_MS:
                 raise Violation(f"it is never over: the last end is {self.settling.last_end_s()}")
             clock.run(clock.now_ms + (self.settling.last_end_s() - clock.now_s() + 1) * 1000)
-        until_ms = clock.now_ms + PATIENCE_S * 1000
+        until_ms = clock.now_ms + self.jobs.patience_s * 1000
         while not self.jobs.are_over and clock.now_ms < until_ms:
             clock.run(clock.now_ms + 10_000)
         self.jobs.check()

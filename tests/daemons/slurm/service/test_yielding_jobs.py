@@ -109,7 +109,8 @@ def test_service_killed_in_the_grace_time_requeues_the_job_in_time(site: Outride
     assert within.state == "COMPLETED", output(site, inside)
     assert within.nodes == "n1"
     assert back.state == "COMPLETED", output(site, job)
-    assert written(site, f"told-{job}") == ["told"]
+    # It may have been killed before it could write down that the signal was sent: then that comes twice.
+    assert set(written(site, f"told-{job}")) == {"told"}
     assert written(site, f"result-{job}") == ["result"]
     assert restarts(site, job) == "Restarts=1"
 
