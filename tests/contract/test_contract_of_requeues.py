@@ -42,23 +42,26 @@ def test_requeued_job_leaves_its_nodes_and_is_held_by_us(scene: Scene) -> None:
     assert WORDS in scene.harness.shown_to_user(job)
 
 
-def test_requeued_job_starts_again_once_it_is_released(scene: Scene) -> None:
+@pytest.mark.parametrize("is_same", [False, True], ids=["elsewhere", "on-the-same-node"])
+def test_requeued_job_starts_again_once_it_is_released(scene: Scene, *, is_same: bool) -> None:
     scene.waits(scene.lags.requeue_s)
     job = scene.running_job()
     before = requeue(scene, job)
     scene.wait_for_state(job, JobState.HELD, within_s=scene.lags.end_s + scene.lags.save_s)
-    node = next(name for name in scene.nodes if name not in before.nodes)
+    node = next(name for name in scene.nodes if (name in before.nodes) is is_same)
 
     scene.system.release(job, (node,))
     again = scene.wait_for_state(
         job, JobState.RUNNING, within_s=scene.lags.requeue_s + 2 * scene.lags.change_s
     )
+    scene.settle()
 
     assert again is not None
     assert again.nodes == (node,)
     assert again.start_s is not None
     assert before.start_s is not None
     assert again.start_s > before.start_s
+    assert scene.state(job) is JobState.RUNNING
 
 
 def test_requeue_means_one_run_and_no_later_one(scene: Scene) -> None:

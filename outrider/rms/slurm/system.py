@@ -18,7 +18,7 @@ from outrider.rms.slurm.booking import Booking
 from outrider.rms.slurm.commands import SlurmCommands
 from outrider.rms.slurm.fields import BadField
 from outrider.rms.slurm.handing import FAR_S, arguments, record_for, script_of
-from outrider.rms.slurm.jobs import SlurmJob
+from outrider.rms.slurm.jobs import HELD_BEGIN_S, SlurmJob
 from outrider.rms.slurm.placing import led
 from outrider.rms.slurm.records import (
     MOST_COMMENT,
@@ -242,7 +242,9 @@ class SlurmSystem:
     def _hold(self, found: Standing, known: SlurmJob, reason: str, *parts: str) -> None:
         now_s = self._clock.now_s()
         begin_s = known.record.begin_s
-        if not known.is_held_by_us and known.eligible_s > now_s:
+        is_held_by_begin = known.is_held_by_us and known.eligible_s >= now_s + HELD_BEGIN_S
+        if not is_held_by_begin and known.eligible_s > now_s:
+            # The user's own, or Slurm's: a node takes the same job again only after a while.
             begin_s = known.eligible_s
         record = replace(known.record, sentence=reason, is_held=True, begin_s=begin_s)
         try:
