@@ -447,3 +447,32 @@ def test_time_passes_by_itself_once_started(folder: Path, launcher: ProcessLaunc
         system.stop(ends_jobs=True)
 
     assert system.outside.why_ended(key) == "done"
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_signal_reaches_the_command_and_a_requeued_one_begins_anew(
+    folder: Path, start: Start, clock: SetClock, *, is_restarted: bool
+) -> None:
+    system = start()
+    told, begun = folder / "told", folder / "begun"
+    text = f"trap 'echo told >>{told}' USR1; echo $$ >>{begun}; while :; do sleep 0.1; done"
+    key = run(system, clock, shell(text))
+    pid_in(begun)
+    if is_restarted:
+        system = start()
+    before = found(system, key)
+    assert before is not None
+    assert before.start_s is not None
+
+    system.signal(key, "USR1", before.start_s)
+    eventually("the job was told", told.exists)
+    system.requeue(key, before.start_s, "it makes way")
+    pass_time(system, clock, 5)
+    waiting = state(system, key)
+    system.release(key)
+    pass_time(system, clock, 3)
+    eventually("it has begun anew", lambda: len(begun.read_text().split()) == 2)
+
+    assert waiting is JobState.HELD
+    assert told.read_text() == "told\n"
+    assert state(system, key) is JobState.RUNNING
