@@ -24,7 +24,7 @@ from tests.unit.cachemgr.cli.outcomes import Run
 from tests.unit.cachemgr.fetch.servers import head, serving
 
 DATA = b"disk" + os.urandom(200_000)
-PATIENCE_S = 30
+PATIENCE_S = 90
 ALICE, BOB = 2001, 2002
 
 
