@@ -27,7 +27,7 @@ MOST_CHARACTERS = 400
 
 
 class JobNotes:
-    """Lines that are to be shown, and those on their way. The line of one job changes every `every_s` at most."""
+    """Lines that are to be shown, and those on their way; that of one job changes every `every_s` at most."""
 
     def __init__(self, every_s: int) -> None:
         self._every_s = every_s
