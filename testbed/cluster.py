@@ -67,7 +67,7 @@ class Cluster:
         wrong = [host for host in addresses if HOST.fullmatch(host) is None]
         if wrong:
             raise TestbedError(
-                f"{wrong[0]!r} is no host: 1 to 13 of a-z, 0-9 and '-', beginning with a letter"
+                f"{wrong[0]!r} is not a host: 1 to 13 of a-z, 0-9 and '-', beginning with a letter"
             )
         shown = [
             (REPOSITORY, False),

@@ -224,3 +224,6 @@ class EmbeddedHarness:
 def embedded(*, is_restarted: bool = False) -> Iterator[EmbeddedHarness]:
     with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
         yield EmbeddedHarness(Path(folder), is_restarted=is_restarted)
+
+
+HARNESSES = {"embedded": embedded, "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True)}

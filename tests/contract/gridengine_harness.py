@@ -185,7 +185,7 @@ class GridEngineHarness:
         with suppress(ClusterError):
             self._cluster.wait_for("the jobs' ends", lambda: not self._as("root", ["qstat", "-u", "*"]), 3)
         self._as("root", ["qdel", "-f", "-u", "*"], check=False)
-        # After the jobs: one that still has a job of its own stays for ever, once that was forced away.
+        # After the jobs: one that still has a job of its own stays forever, once that was forced away.
         for number in parsing.advance_numbers(self._as("root", ["qrstat", "-xml", "-u", "*"])):
             self._as("root", ["qrdel", number], check=False)
         self._as("root", ["qmod", "-c", "*"], check=False)
@@ -249,3 +249,6 @@ def gridengine() -> Iterator[GridEngineHarness]:
     harness = GridEngineHarness(the_cluster())
     harness.empty()
     yield harness
+
+
+HARNESSES = {"gridengine": gridengine, "gridengine-drmaa": gridengine_drmaa}

@@ -1,8 +1,8 @@
 """What the contract's tests need besides the batch system: other people, time, and bad luck.
 
-An implementation joins by a harness and a line in conftest.py. Clauses that real systems keep
-only approximately, because they look every few seconds or sweep twice a minute, are told
-apart by the harness's lags; a harness without lags is held to the second.
+An implementation joins by a file NAME_harness.py beside this one, with a dictionary HARNESSES: conftest.py
+finds it. Clauses that real systems keep only approximately, because they look every few seconds or sweep
+twice a minute, are told apart by the harness's lags; a harness without lags is held to the second.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
-from outrider.rms.twin import Fault, Twin, TwinRules
+from outrider.rms.twin import GRID_ENGINE, SLURM, Fault, Twin, TwinRules
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 CAPACITY = Resources.of(cpus=4, memory_mib=8192)
@@ -153,3 +153,11 @@ class TwinHarness:
 
     def repair(self, node: str) -> None:
         self.twin.outside.repair(node)
+
+
+HARNESSES = {
+    "twin": lambda: nullcontext(TwinHarness(TwinRules())),
+    "twin-asked-twice": lambda: nullcontext(TwinHarness(TwinRules(), is_asked_twice=True)),
+    "twin-like-slurm": lambda: nullcontext(TwinHarness(SLURM)),
+    "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
+}

@@ -200,7 +200,7 @@ def test_users_claim_nothing(daemon: Inside) -> None:
 
 @pytest.mark.parametrize("job", ["../17", "1.7", "17 18", "x" * 100, "-"])
 def test_number_that_is_none_of_a_job_is_refused(daemon: Inside, job: str) -> None:
-    with pytest.raises(BadRequest, match="is no number of a job"):
+    with pytest.raises(BadRequest, match="is not a job's number"):
         claim(daemon, job=job, ticket=ticket())
 
 

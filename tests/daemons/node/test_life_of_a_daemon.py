@@ -228,7 +228,7 @@ def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path, name: str, kin
     else:
         path.write_text("of somebody")
     place = ListeningPlace(str(tmp_path / "s"))
-    with pytest.raises(BadRequest, match=f"{path} is there and is no socket: move it away"):
+    with pytest.raises(BadRequest, match=f"{path} is there and is not a socket: move it away"):
         place.listen()
     place.leave()
 

@@ -131,7 +131,7 @@ def test_host_that_cannot_be_made_leaves_nothing() -> None:
 
 
 def test_host_is_refused_a_name_that_no_device_can_have() -> None:
-    with pytest.raises(TestbedError, match="'a-much-too-long-name' is no host"):
+    with pytest.raises(TestbedError, match="'a-much-too-long-name' is not a host"):
         Cluster({"a-much-too-long-name": "10.77.0.1"})
 
 

@@ -133,7 +133,7 @@ def test_limit_is_the_caller_s() -> None:
 
 @pytest.mark.parametrize("name", ["", "-n", "n[1]", "a,b", "n 1"])
 def test_what_is_no_name_cannot_be_folded(name: str) -> None:
-    with pytest.raises(TextError, match="is no name of a node"):
+    with pytest.raises(TextError, match="is not the name of a node"):
         fold([name])
 
 
@@ -147,5 +147,5 @@ def test_name_that_is_no_hosts_is_refused_before_it_is_written_out(text: str) ->
 
 def test_name_of_a_host_may_be_as_long_as_one() -> None:
     assert len(expand("x" * 249 + "[0001-9999]")) == 9_999
-    with pytest.raises(TextError, match="is no name of a node"):
+    with pytest.raises(TextError, match="is not the name of a node"):
         fold(["1a" * 127])

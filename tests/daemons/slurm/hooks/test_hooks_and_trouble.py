@@ -188,14 +188,14 @@ def test_hook_that_is_killed_fails_the_job(served: Node) -> None:
     [
         (f"outrider-ticket={ticket(b'o' * 32)}", "was not signed"),
         (f"outrider-ticket={ticket(digest='0' * 64)}", "is not on this node"),
-        (f"outrider-ticket={ticket()} and more", "is none"),
+        (f"outrider-ticket={ticket()} and more", "cannot be read"),
         ("outrider-ticket=", "needs a value"),
         ("outrider-ticket=none", "somebody let the job start"),
-        ("outrider-ticket=--help", "is none"),
-        ("outrider-ticket=$(touch /tmp/hn-owned) `id`; rm -rf /", "is none"),
-        ('outrider-ticket="}{"\\', "is none"),
+        ("outrider-ticket=--help", "cannot be read"),
+        ("outrider-ticket=$(touch /tmp/hn-owned) `id`; rm -rf /", "cannot be read"),
+        ('outrider-ticket="}{"\\', "cannot be read"),
         ("outrider-ticket=\n1.2.3", "printable characters"),
-        ("outrider-ticket=" + "9" * 1000, "is none"),
+        ("outrider-ticket=" + "9" * 1000, "cannot be read"),
     ],
 )
 def test_comment_is_data_and_nothing_else(served: Node, comment: str, words: str) -> None:

@@ -130,10 +130,10 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
     [
         ("image: a b", "cannot be its image"),
         ("image: a\\nimage: b", "named twice"),
-        ("image: a\\ncolour: red", "is no key"),
+        ("image: a\\ncolour: red", "is not a key"),
         ("digest: " + DIGEST, "names no image"),
         ("image: a\\ndigest: sha1:12", "cannot be its digest"),
-        ("base64:!!", "is no base64"),
+        ("base64:!!", "is not base64"),
     ],
 )
 def test_mistake_is_refused_with_its_name(text: str, said: str) -> None:

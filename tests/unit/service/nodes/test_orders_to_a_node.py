@@ -12,6 +12,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.parts import PreferringMaker
+from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (
     COPYING,
@@ -385,6 +386,35 @@ def test_nodes_are_sources_by_their_addresses_and_never_of_themselves(
     node.settle()
 
     assert [uri for uri, _ in carrier.started_at] == [f"relay://127.0.0.1:7010/{DIGEST}", A]
+
+
+def with_names(node: Inside, readers: Readers | None = None) -> SocketNodes:
+    """Nodes of a site that calls the image at A "ubuntu"."""
+    image = CatalogueImage(name="ubuntu", uri=A, digest=DIGEST, size_bytes=len(CONTENT), readers=readers)
+    return SocketNodes({"n1": node.socket}, clock=CLOCK, catalogue=Catalogue([image]))
+
+
+def test_node_is_told_an_address_and_the_answer_speaks_of_the_name(
+    node: Inside, carrier: ScriptedCarrier
+) -> None:
+    named = fetch(uri="ubuntu", sources=(Relay(node="n2", digest=DIGEST), "ubuntu"))
+    report = with_names(node).tell(TellNode(node="n1", orders=(named,)))
+    node.settle()
+
+    assert [uri for uri, _ in carrier.started_at] == [A]
+    assert [each.order for each in report.results] == [named]
+    assert codes(report) == [""]
+
+
+def test_image_of_the_catalogue_for_some_is_theirs_on_the_node(node: Inside) -> None:
+    readers = Readers(uids=(4242,))
+    named = fetch(uri="ubuntu", sources=("ubuntu",))
+    with_names(node, readers).tell(TellNode(node="n1", orders=(named,)))
+    node.settle()
+    shown = node.ask("show", name=DIGEST)
+
+    assert not shown["is_public"]
+    assert shown["readers"] == {"uids": [4242], "gids": []}
 
 
 def test_node_without_a_daemon_is_away(node: Inside) -> None:

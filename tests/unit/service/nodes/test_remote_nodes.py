@@ -214,7 +214,7 @@ def test_daemon_that_hangs_is_away(
 
 @pytest.mark.parametrize("name", ["", "../n1", "n 1", "n1|n2", "-"])
 def test_name_that_is_none_is_not_looked_up(nodes: RemoteNodes, name: str) -> None:
-    with pytest.raises(NodeTrouble, match="is no name of a node") as trouble:
+    with pytest.raises(NodeTrouble, match="is not the name of a node") as trouble:
         nodes.tell(TellNode(node=name))
 
     assert not trouble.value.is_away

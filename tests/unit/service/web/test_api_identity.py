@@ -118,7 +118,7 @@ def test_what_is_for_administrators_is_refused_to_others(
     status, answer = send_as(api, NAMELESS_UID, NAMELESS_UID, method, target)
 
     assert (status, answer["code"]) == (403, "not-allowed")
-    assert "no administrator" in answer["message"]
+    assert "not an administrator" in answer["message"]
     assert front.asked == []
 
 
