@@ -174,6 +174,12 @@ class TimingsSection(Section):
         description="when a call to a node or to the batch system is given up",
         json_schema_extra=given("2m"),
     )
+    note_s: Duration = Field(
+        20,
+        alias="note",
+        description="how often the note at one job may change: each change is a call to the batch system",
+        json_schema_extra=given("20s"),
+    )
     clock_step_s: Duration = Field(
         STEP_S,
         alias="clock_step",
@@ -473,6 +479,7 @@ def settings_of(config: Config) -> Settings:
         most_refusals=config.limits.refusals,
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,
+        note_every_s=timings.note_s,
         most_copies=config.jobs.copies,
         user_share_percent=config.jobs.user_share,
     )
