@@ -11,7 +11,7 @@ import functools
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import pytest
 
@@ -134,6 +134,10 @@ class GridEngineHarness:
         bound = ["-q", ",".join(f"all.q@{node}" for node in eligible)] if eligible else []
         argv = submitting.arguments(submission, SETTINGS, submission.limit_s, [])
         return self._as(submission.user, [*argv[:1], *bound, *argv[1:]]).strip()
+
+    def starting_nothing(self) -> AbstractContextManager[None]:
+        """Jobs start only when a test lets time pass."""
+        return nullcontext()
 
     def hold_as_user(self, job: str) -> None:
         self._as("alice", ["qhold", "-h", "u", job])

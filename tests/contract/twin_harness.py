@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
@@ -131,6 +131,10 @@ class TwinHarness:
 
     def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
         return self.twin.outside.submit(submission, eligible=eligible)
+
+    def starting_nothing(self) -> AbstractContextManager[None]:
+        """Jobs start only when a test lets time pass."""
+        return nullcontext()
 
     def hold_as_user(self, job: str) -> None:
         self.twin.outside.hold(job)

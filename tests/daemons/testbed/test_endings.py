@@ -20,7 +20,7 @@ from tests.daemons.testbed.clusters import loops, needs_slurm, processes
 from tests.repository import ROOT
 
 CLOCK = SystemClock()
-DEADLINE_S = 20
+DEADLINE_S = 60
 OWNER = """
 import signal, sys
 from testbed.cluster import Cluster

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from outrider.core.besteffort.requeueing import RequeueTerms
+from outrider.metadata.joblines import parse_job_lines
 from outrider.rms.base import JobState, RmsReservation
 from outrider.service.answers import Decision
 from outrider.service.desk.desk import Desk
@@ -16,7 +17,6 @@ from outrider.service.desk.jobs.job import JobEntry, Stage
 from outrider.service.desk.jobs.release import JobRelease
 from outrider.service.desk.jobs.transfers import BestEffortTransfers
 from outrider.service.desk.jobs.yielding import JobYielding
-from outrider.service.desk.nodes import preemptible_jobs
 from outrider.service.desk.nodes.orders import NodeOrders
 from outrider.service.desk.nodes.state import Need, NodeStatus
 from outrider.service.desk.reconcile.reconciler import SERVICE, Reconciler
@@ -242,9 +242,9 @@ def slows_both_down(patch: pytest.MonkeyPatch) -> None:
 
 def takes_all_for_preemptible(patch: pytest.MonkeyPatch) -> None:
     """A job makes way that has never said that it can."""
-    declared = preemptible_jobs.parse_job_lines
     patch.setattr(
-        preemptible_jobs, "parse_job_lines", lambda text: replace(declared(text), is_preemptible=True)
+        "outrider.service.desk.nodes.preemptible_jobs.parse_job_lines",
+        lambda text: replace(parse_job_lines(text), is_preemptible=True),
     )
 
 

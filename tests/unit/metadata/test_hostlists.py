@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -118,11 +118,11 @@ def test_no_list_names_the_part_that_is_wrong(text: str, part: str) -> None:
     "text", ["n[1-999999999999999999]", "n[1-99999]" * 10, ",".join(["n[1-99999]"] * 1000)]
 )
 def test_huge_list_is_refused_before_it_is_made(text: str) -> None:
-    began = perf_counter()
+    began = process_time()
     with pytest.raises(TextError, match=r"at most 100000 are allowed"):
         expand(text)
 
-    assert perf_counter() - began < 1
+    assert process_time() - began < 1
 
 
 def test_limit_is_the_caller_s() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calendar import timegm
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -275,10 +275,10 @@ def test_file_that_is_no_mapping_is_refused(text: str, circumstances: Circumstan
     ids=["keys", "items", "hosts", "brackets", "blanks", "digits"],
 )
 def test_no_workspace_takes_long(more: str, circumstances: Circumstances) -> None:
-    began = perf_counter()
+    began = process_time()
     found = faults(SHORT + more, circumstances)
 
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
     assert 0 < len(found) <= MOST_PROBLEMS
 
 

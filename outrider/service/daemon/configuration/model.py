@@ -175,6 +175,9 @@ class TimingsSection(Section):
         description="when a call to a node or to the batch system is given up",
         json_schema_extra=given("2m"),
     )
+    note_s: Duration = Field(
+        20, alias="note", description="how often a job's note may change", json_schema_extra=given("20s")
+    )
     clock_step_s: Duration = Field(
         STEP_S,
         alias="clock_step",
@@ -450,6 +453,7 @@ def settings_of(config: Config) -> Settings:
         most_refusals=config.limits.refusals,
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,
+        note_every_s=timings.note_s,
         most_copies=config.jobs.copies,
         allows_preemptible=config.jobs.preemptible,
         most_requeue_grace_s=config.jobs.most_grace_s,

@@ -279,7 +279,7 @@ def test_job_that_ends_before_its_prolog_keeps_nothing(served: Node) -> None:
     served.go_on()
 
     assert epilog.returncode == 0
-    assert prolog.wait(30) == 0
+    assert prolog.wait(60) == 0
     assert (served.files(), served.owners()) == ([], [])
 
 

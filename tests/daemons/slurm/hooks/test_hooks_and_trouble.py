@@ -274,7 +274,7 @@ def test_prolog_does_not_wait_and_the_task_does(served: Node) -> None:
     assert served.daemon is not None
     stopped(served.daemon)
     prolog = served.begin("Prolog")
-    status = prolog.wait(30)
+    status = prolog.wait(60)
     # As slurmd does when a prolog has ended.
     with suppress(ProcessLookupError):
         os.killpg(prolog.pid, signal.SIGKILL)
@@ -329,7 +329,7 @@ def test_late_answer_to_an_earlier_start_is_not_this_ones(served: Node) -> None:
         os.kill(pid, signal.SIGCONT)
     eventually("the earlier prolog has its answer", lambda: not asking_of(served))
 
-    assert (earlier.wait(30), later.returncode) == (0, 0)
+    assert (earlier.wait(60), later.returncode) == (0, 0)
     assert (served.told / "jobs" / "17").read_text() == path
     assert Path(path.strip()).read_bytes() == CONTENT
     assert served.files() == ["jobs/17"]
@@ -346,7 +346,7 @@ def test_job_that_ends_before_its_prolog_keeps_nothing(served: Node) -> None:
     eventually("the prolog has given back what it got", lambda: not asking_of(served))
 
     assert epilog.returncode == 0
-    assert prolog.wait(30) == 0
+    assert prolog.wait(60) == 0
     assert (served.files(), served.instances()) == ([], [])
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
-from tests.daemons.hurried import HurriedSlurmSite
 from tests.daemons.slurm.service.jobs import in_slurm, instances, pins
 
 NODES = 4
@@ -21,7 +20,7 @@ SETTLE_S = 180
 LINES = ("AuthInfo=cred_expire=10",)
 # Jobs that do not end by themselves are killed after KillWait, which is 5 s here.
 JOBS = {"preemptible": True, "most_grace": "1m", "requeue_margin": "20s"}
-TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
+TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +35,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     with site_cluster(
         NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
     ) as cluster:
-        made = HurriedSlurmSite(
+        made = OutriderSite(
             cluster,
             link_bytes_per_s=LINK_BYTES_PER_S,
             pool="200MiB",

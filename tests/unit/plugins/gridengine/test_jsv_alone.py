@@ -377,7 +377,7 @@ def test_worker_killed_in_a_job_ends_the_process_and_with_it_the_pipe() -> None:
         (worker,) = workers(master.process.pid)
         wait_until_read(master, worker)
         os.kill(int(worker), signal.SIGKILL)
-        status = master.process.wait(20)
+        status = master.process.wait(60)
         left = [master.read() for _ in range(3)]
 
     assert status == 1

@@ -53,9 +53,9 @@ Tell = Callable[..., NodeReport]
 
 
 @pytest.fixture
-def node(daemon: Callable[..., Inside], carrier: ScriptedCarrier) -> Inside:
+def node(inside: Callable[..., Inside], carrier: ScriptedCarrier) -> Inside:
     carrier.contents = {A: CONTENT}
-    return daemon()
+    return inside()
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def test_wrong_bytes_are_a_failure_and_no_image(node: Inside, tell: Tell, carrie
 
 
 def test_what_arrived_before_the_daemon_was_restarted_is_not_under_way(
-    node: Inside, daemon: Callable[..., Inside], carrier: ScriptedCarrier
+    node: Inside, inside: Callable[..., Inside], carrier: ScriptedCarrier
 ) -> None:
     carrier.hold(A, MIB)
     nodes = SocketNodes({"n1": node.socket}, clock=CLOCK)
@@ -289,7 +289,7 @@ def test_what_arrived_before_the_daemon_was_restarted_is_not_under_way(
     nodes.tell(TellNode(node="n1", orders=(fetch(uri="a-name", sources=(A,)),)))
     eventually("a MiB is there", lambda: node.ask("transfers")["transfers"][0]["bytes"] == MIB, node.log)
     node.stop()
-    daemon()
+    inside()
     report = nodes.tell(TellNode(node="n1"))
 
     assert [(each.digest, each.arrived_bytes, each.has_failed) for each in report.arriving] == [
@@ -453,7 +453,7 @@ def test_several_threads_may_tell_one_node(node: Inside, tell: Tell) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     arrived(tell, node)
 
     assert [codes(report) for report in reports] == [[""]] * 4

@@ -69,12 +69,12 @@ def places() -> Places:
 
 
 @pytest.fixture
-def start(daemon: Daemons, carrier: ScriptedCarrier, folder: Path, places: Places) -> Callable[..., Inside]:
+def start(inside: Daemons, carrier: ScriptedCarrier, folder: Path, places: Places) -> Callable[..., Inside]:
     (folder / "key").write_bytes(KEY)
     carrier.contents = {A: CONTENT}
 
     def begin(name: str = "n1", port: int = 0) -> Inside:
-        found = daemon(name, control_listen=f"127.0.0.1:{port}", relay_key=str(folder / "key"), node=name)
+        found = inside(name, control_listen=f"127.0.0.1:{port}", relay_key=str(folder / "key"), node=name)
         told = re.search(r"control serves .*port=(\d+)", found.log())
         assert told is not None
         places.ports[name] = int(told[1])

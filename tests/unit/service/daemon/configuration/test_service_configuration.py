@@ -69,7 +69,8 @@ def test_every_setting_of_the_desk_comes_from_a_key(tmp_path: Path) -> None:
 site: hpc
 link: {rate: 1GB, reserve: 20m, shipping: per-node, spread: 5s}
 pools: {size: 2TB}
-timings: {look: 10s, progress: 1s, reconcile: 1h, sight: 1m, away: 30s, pins: 2d, grace: 1m, history: 30d}
+timings: {look: 10s, progress: 1s, reconcile: 1h, sight: 1m, away: 30s, pins: 2d, grace: 1m, history: 30d,
+  note: 4s}
 limits: {reservations: 10, calls: 3, refusals: 7}
 """,
     )
@@ -93,6 +94,7 @@ limits: {reservations: 10, calls: 3, refusals: 7}
         most_reservations=10,
         most_calls=3,
         most_refusals=7,
+        note_every_s=4,
     )
 
 
