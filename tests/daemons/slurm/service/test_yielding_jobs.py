@@ -29,6 +29,7 @@ TOLD = "#OUTRIDER checkpoint: USR1\n#OUTRIDER grace: 10s"
 
 def work(site: OutriderSite, image: ServedImage, node: str, more: str = TOLD) -> str:
     """A preemptible job that runs on a node of its own for longer than the test."""
+    site.cluster.run(HEAD, ["rm", "-f", f"{site.home()}/enough"])
     job = site.submit(
         WORK.format(lines=image.lines, more=more), "-t30", f"-w{node}", "--exclusive", "--open-mode=append"
     )
