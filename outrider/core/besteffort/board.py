@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from outrider.core.besteffort.suspension import DiskQueue, Segment, SegmentShare, SuspensionRules
+from outrider.core.besteffort.suspension import (
+    DiskQueue,
+    Segment,
+    SegmentShare,
+    SuspensionRules,
+    memory_bytes,
+)
 from outrider.core.images.pools import Life, Stay
+from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
+from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import FOREVER, SiteTimeline, numbers
 from outrider.core.reservations.book import Book
 
@@ -44,6 +52,8 @@ class QueueRules:
     (EASY), None conservative."""
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
     yielding: Yielding = Yielding.CHEAPEST
+    preemption: PreemptionOrder | None = None
+    """Who makes way first; None: the youngest."""
 
 
 @dataclass(slots=True)
@@ -58,6 +68,7 @@ class WaitingWorkspace:
     """How many nodes it takes at the very least."""
     least_s: int = 1
     """For how long at the very least they must be free."""
+    submitted_s: int = 0
     kind: tuple[int, int] | None = None
     """What it needs and the size of its image: what decides when it could start. None if that
     depends on how many transfers it takes."""
@@ -77,6 +88,7 @@ class BestEffortRun:
     """Where it was placed: kept when its segments are taken back before it begins."""
     lives: list[tuple[int, Life]]
     placed_s: int
+    submitted_s: int = 0
     transfers: tuple[Scheduled, ...] = ()
     has_begun: bool = False
     changes: int = 0
@@ -106,6 +118,19 @@ class BestEffortRun:
         return {share.node for segment in self.segments if segment.end_s > now_s for share in segment.shares}
 
 
+def candidate_of(run: BestEffortRun, now_s: int) -> Candidate:
+    """A run as policies of preemption look at it."""
+    return Candidate(
+        name=run.name,
+        order=(run.order, run.index),
+        duration_s=run.workspace.duration_s,
+        instances=run.together,
+        owner=run.workspace.owner,
+        done_s=sum(max(0, min(each.end_s, now_s) - each.start_s - each.resume_s) for each in run.segments),
+        memory_bytes=run.together * memory_bytes(run.workspace.resources),
+    )
+
+
 class QueueBoard:
     """What placing best effort is decided against, and what it changes."""
 
@@ -115,6 +140,7 @@ class QueueBoard:
         self.rules = rules
         self.everything = SiteTimeline(book.timeline.nodes, is_tidy=False)
         self.everything.fill(book.leases(), now_s=0)
+        book.beside = self.everything
         self.disks = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}
         self._free: dict[tuple[int, int], int] = {}
@@ -122,6 +148,8 @@ class QueueBoard:
         self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
         self._large_enough: dict[int, int] = {}
+        self.lent: dict[str, tuple[tuple[tuple[int, int], ...], tuple[Fit, ...]]] = {}
+        """Open leases that are not in `everything`, because best effort may run there: when, and where."""
         self.private: list[Stay] = []
         """Where images are not reused: each instance's own file."""
 
@@ -160,6 +188,18 @@ class QueueBoard:
             self._free_state = state
             self._free.clear()
             self._free_times.clear()
+
+    def yielding_order(self, runs: Sequence[BestEffortRun], now_s: int) -> list[BestEffortRun]:
+        """Runs, whoever is to make way first in front. Who is spared comes last: it can only be moved before
+        it begins, because afterwards it is in the book."""
+        youngest_first = sorted(runs, key=lambda run: (run.order, run.index), reverse=True)
+        order = self.rules.preemption
+        if order is None:
+            return youngest_first
+        place = {each.name: number for number, each in enumerate(
+            order.sort([candidate_of(run, now_s) for run in youngest_first])
+        )}  # fmt: skip
+        return sorted(youngest_first, key=lambda run: place.get(run.name, len(place)))
 
     def nodes_for(self, image: Image | None) -> int:
         """A mask of the nodes whose pool, if empty, has room for the image."""
