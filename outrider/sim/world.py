@@ -15,9 +15,10 @@ from heapq import heappop, heappush
 from outrider.core.besteffort.board import BestEffortRun
 from outrider.core.besteffort.suspension import Segment
 from outrider.core.images.pools import Stay
-from outrider.core.model import Node, Reservation, Transfer, Workspace
+from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.reservations.book import BookEntry
+from outrider.core.reservations.preempting import YieldedLease
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
@@ -53,6 +54,16 @@ class FinishedRun:
         return self.segments[-1].end_s
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """What a reservation cost, or would have cost: None without prices, or without a place for it."""
+
+    workspace: str
+    price: int | None
+    is_accepted: bool
+    is_too_dear: bool = False
+
+
 @dataclass(slots=True)
 class SimulationResult:
     """Everything a simulation found out."""
@@ -70,6 +81,12 @@ class SimulationResult:
     """Lost with a node, and nothing else could take their place."""
     cancelled: list[TraceSubmission] = field(default_factory=list)
     """Taken back before they were over; a reservation that had begun is `kept` until then, too."""
+    offers: list[Offer] = field(default_factory=list)
+    """What was answered to each reservation that was asked for, in that order."""
+    yielded: list[Reservation] = field(default_factory=list)
+    """Reservations that gave up their nodes for others; what was left of them was best effort."""
+    moved_leases: int = 0
+    """How often a deadline lease was given another place for another request."""
     lost_runs: int = 0
     """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)
@@ -130,6 +147,8 @@ class Simulation:
         setup, workspace = self.setup, submission.workspace
         if not setup.has_images:
             workspace = replace(workspace, image=None)
+        if submission.user and not workspace.owner.user:
+            workspace = replace(workspace, owner=replace(workspace.owner, user=submission.user))
         if setup.slowdown_percent:
             workspace = replace(workspace, duration_s=setup.stretched_s(workspace.duration_s))
             return replace(
@@ -146,18 +165,79 @@ class Simulation:
     def _submit(self, submission: TraceSubmission) -> None:
         workspace = submission.workspace
         if workspace.is_best_effort:
-            if self.scheduler.submit(workspace):
+            if self.scheduler.submit(workspace, self.now_s):
                 self._wake()
             else:
                 self.outcome.impossible.append(submission)
             return
         answer = self.scheduler.reserve(workspace, self.now_s, tells_earliest=False)
+        self.outcome.offers.append(
+            Offer(
+                workspace=workspace.name,
+                price=answer.price,
+                is_accepted=isinstance(answer.admission, Accepted),
+                is_too_dear=answer.is_too_dear,
+            )
+        )
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
         reservation = answer.admission.reservation
         assert reservation is not None
         self._accepted(reservation, submission, answer.moved)
+        for lease in answer.moved_leases:
+            self.outcome.moved_leases += 1
+            self._expect(lease.reservation, self._submissions[lease.reservation.workspace.name])
+        for yielded in answer.yielded:
+            self._yields(yielded)
+
+    def _yields(self, yielded: YieldedLease) -> None:
+        """A reservation lost its place: what it has not done by then waits as best effort."""
+        before, until_s = yielded.before, yielded.until_s
+        self.outcome.yielded.append(before)
+        name, workspace = before.workspace.name, before.workspace
+        submission = self._submissions[name]
+        entry = self.scheduler.book.entries.get(name)
+        done_s = sum(max(0, min(end_s, until_s) - start_s) for start_s, end_s in before.spans)
+        if entry is not None and done_s >= submission.run_s:
+            # It would have been over by then anyhow.
+            self._at(before.start_s + submission.run_s, EventOrder.END, self._cut, entry.reservation, None)
+            return
+        kept_s = done_s if self.setup.suspension.is_allowed else 0
+        rest = replace(
+            workspace,
+            start_s=None,
+            finish_by_s=None,
+            is_immediate=False,
+            ready_within_s=None,
+            may_yield=False,
+            duration_s=max(1, workspace.duration_s - kept_s),
+        )
+        run_s = min(rest.duration_s, max(0, submission.run_s - kept_s))
+        again = replace(submission, workspace=rest, run_s=run_s, at_s=self.now_s)
+        if entry is not None:
+            self._at(until_s, EventOrder.END, self._cut, entry.reservation, again)
+            return
+        if before.start_s < self.now_s:
+            self.outcome.kept.append(replace(before, end_s=self.now_s))
+        self._queue_again(again)
+
+    def _cut(self, reservation: Reservation, again: TraceSubmission | None) -> None:
+        entry = self._entry(reservation)
+        if entry is not None:
+            self.outcome.kept.append(replace(reservation, end_s=self.now_s))
+            self.scheduler.end_reservation(reservation.workspace.name, self.now_s)
+            self._wake()
+        if again is not None:
+            self._queue_again(again)
+
+    def _queue_again(self, again: TraceSubmission) -> None:
+        self._submissions[again.workspace.name] = again
+        self.outcome.workspaces[again.workspace.name] = again.workspace
+        if self.scheduler.submit(again.workspace, self.now_s):
+            self._wake()
+        else:
+            self.outcome.impossible.append(again)
 
     def _cancel(self, submission: TraceSubmission) -> None:
         """Its user takes it back, if it is not over."""
@@ -180,13 +260,18 @@ class Simulation:
         self, reservation: Reservation, submission: TraceSubmission, moved: Sequence[BestEffortRun]
     ) -> None:
         """A reservation begins and ends; the runs that made way for it go on elsewhere or later."""
-        self._at(reservation.start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
-        end_s = reservation.start_s + submission.run_s
-        self._at(end_s, EventOrder.END, self._reservation_ends, reservation)
+        self._expect(reservation, submission)
         for run in moved:
             self._follow(run)
         self._watch_links()
         self._wake()
+
+    def _expect(self, reservation: Reservation, submission: TraceSubmission) -> None:
+        """A reservation begins and ends where it is now; what was expected of an earlier place is void."""
+        self._at(reservation.start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
+        pieces = reservation.pieces or (LeasePiece(reservation.start_s, reservation.end_s),)
+        end_s = _instant_of(pieces, submission.run_s)
+        self._at(end_s, EventOrder.END, self._reservation_ends, reservation)
 
     def _entry(self, reservation: Reservation) -> BookEntry | None:
         """What the book has of it, unless it was lost or promised anew since."""
@@ -339,7 +424,7 @@ class Simulation:
         self._wake()
 
 
-def _instant_of(segments: tuple[Segment, ...], work_s: int) -> int:
+def _instant_of(segments: Sequence[Segment | LeasePiece], work_s: int) -> int:
     """When so much useful work has been done."""
     for segment in segments:
         if work_s <= segment.useful_s:

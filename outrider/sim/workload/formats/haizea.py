@@ -101,6 +101,7 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
             is_preemptible=preemptible == "true",
             is_immediate=now is not None,
             ready_within_s=within_s,
+            may_yield=preemptible == "true" and start_s is not None,
         )
         return TraceSubmission(
             at_s=at_s,

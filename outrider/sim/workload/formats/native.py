@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from outrider.core.model import Image, Node, Resources, Workspace
+from outrider.core.model import Image, LeaseOwner, Node, Resources, Workspace
 from outrider.sim.workload.formats.files import numbered_lines, replace_text
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, named_errors
 
@@ -25,7 +25,8 @@ _SUBMISSION_KEYS = frozenset(
     {
         "at_s", "name", "instances", "resources", "duration_s", "run_s", "image", "start_s",
         "finish_by_s", "is_parallel", "is_preemptible", "is_immediate",
-        "ready_within_s", "user", "cancel_s",
+        "ready_within_s", "may_yield", "user", "groups", "account", "lease_class", "value",
+        "most_rate", "cancel_s",
     }
 )  # fmt: skip
 
@@ -185,6 +186,14 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
             is_preemptible=is_preemptible,
             is_immediate=is_immediate,
             ready_within_s=ready_within_s,
+            may_yield=line.truth("may_yield", False),
+            owner=LeaseOwner(
+                groups=tuple(part for part in line.text("groups", "").split(",") if part),
+                account=line.text("account", ""),
+                lease_class=line.text("lease_class", ""),
+                value=line.number("value", 0),
+                most_rate=line.optional_number("most_rate"),
+            ),
         )
         return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user, cancel_s=cancel_s)
 
@@ -230,7 +239,13 @@ def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, 
         "is_preemptible": None if workspace.is_preemptible else False,
         "is_immediate": workspace.is_immediate or None,
         "ready_within_s": workspace.ready_within_s,
+        "may_yield": workspace.may_yield or None,
         "user": submission.user or None,
+        "groups": ",".join(workspace.owner.groups) or None,
+        "account": workspace.owner.account or None,
+        "lease_class": workspace.owner.lease_class or None,
+        "value": workspace.owner.value or None,
+        "most_rate": workspace.owner.most_rate,
         "cancel_s": submission.cancel_s,
     }
     return row | {key: value for key, value in optional.items() if value is not None}
