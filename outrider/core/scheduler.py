@@ -173,6 +173,8 @@ class Scheduler:
             for span in entry.spans(now_s):
                 for run in self.queue.make_room(entry.fits, entry.need, *span, now_s):
                     runs[run.name] = run
+        for run in self.queue.replace_misplaced(now_s):
+            runs[run.name] = run
         # Who made way more than once may be back in the queue by now.
         return tuple(run for run in runs.values() if self.board.runs.get(run.name) is run)
 
@@ -238,25 +240,26 @@ class Scheduler:
         if lease.is_lent:
             busy = busy_until(self.board, now_s)
             start_s = max([now_s, *(busy.get(chosen.node, now_s) for chosen in lease.fits)])
-            del self.board.lent[name]
+            self.board.lent[name] = (((now_s, start_s),), lease.fits)
         end_s = start_s + lease.duration_s
         if end_s < lease.end_s:
             change_end(self.book, name, end_s, now_s)
         if not lease.is_lent:
             self.queue.give_back(lease.fits, lease.need, end_s, lease.end_s)
             return start_s, ()
+        # It had kept its nodes for longer than it needs them now.
+        self.queue.gain_node()
         return start_s, tuple(self.queue.make_room(lease.fits, lease.need, start_s, end_s, now_s))
 
     def end_reservation(self, name: str, now_s: int) -> None:
         """A reservation is cancelled, or its user is done before its end, or it is over."""
         entry = self.book.entries[name]
-        lease = self.open_leases.pop(name, None)
-        if lease is not None and lease.is_lent:
-            del self.board.lent[name]
-            self.queue.gain_node()
-            self.book.cancel(name, now_s)
-            return
-        for span in entry.spans(now_s):
+        self.open_leases.pop(name, None)
+        lent, _ = self.board.lent.pop(name, ((), ()))
+        # As long as it is lent it is in the book alone.
+        from_s = max([now_s, *(end_s for _, end_s in lent)])
+        self.queue.gain_node()
+        for span in entry.spans(from_s):
             self.queue.give_back(entry.fits, entry.need, *span)
         self.book.cancel(name, now_s)
 

@@ -128,6 +128,7 @@ def world_report(
         for submission in submissions
         if submission.workspace.is_best_effort and submission.workspace.name not in begun | impossible
     ]
+    submissions = [part for submission in submissions for part in submission.parts()]
     first_s = min((submission.at_s for submission in submissions), default=0)
     ends_s = [job[2] for job in jobs] + [reservation.end_s for reservation in outcome.kept]
     return _report(

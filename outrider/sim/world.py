@@ -19,6 +19,7 @@ from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspa
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.reservations.book import BookEntry
 from outrider.core.reservations.preempting import YieldedLease
+from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
@@ -87,6 +88,10 @@ class SimulationResult:
     """Reservations that gave up their nodes for others; what was left of them was best effort."""
     moved_leases: int = 0
     """How often a deadline lease was given another place for another request."""
+    event_delays_s: dict[str, int] = field(default_factory=dict)
+    """Of open leases whose event came: after how long they began."""
+    without_event: list[str] = field(default_factory=list)
+    """Open leases that waited in vain."""
     lost_runs: int = 0
     """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)
@@ -112,16 +117,22 @@ class Simulation:
         self._scheduled_at_s: int | None = None
         self._submissions: dict[str, TraceSubmission] = {}
         self._links_at_s: int | None = None
-        for submission in trace.submissions:
-            submission = self._as_run_here(submission)
-            name = submission.workspace.name
-            if name in self._submissions:
-                raise ValueError(f"trace {trace.name}: two workspaces are named {name}")
-            self._submissions[name] = submission
-            self.outcome.workspaces[name] = submission.workspace
-            self._at(submission.at_s, EventOrder.SUBMIT, self._submit, submission)
-            if submission.cancel_s is not None:
-                self._at(submission.cancel_s, EventOrder.SUBMIT, self._cancel, submission)
+        for whole in trace.submissions:
+            parts = tuple(self._as_run_here(part) for part in whole.parts())
+            for submission in parts:
+                name = submission.workspace.name
+                if name in self._submissions:
+                    raise ValueError(f"trace {trace.name}: two workspaces are named {name}")
+                self._submissions[name] = submission
+                self.outcome.workspaces[name] = submission.workspace
+                if submission.cancel_s is not None:
+                    self._at(submission.cancel_s, EventOrder.SUBMIT, self._cancel, submission)
+            if len(parts) > 1:
+                self._at(whole.at_s, EventOrder.SUBMIT, self._submit_bundle, parts, bool(whole.roles))
+            elif whole.open_until_s is not None:
+                self._at(whole.at_s, EventOrder.SUBMIT, self._submit_open, parts[0])
+            else:
+                self._at(whole.at_s, EventOrder.SUBMIT, self._submit, parts[0])
         self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
         self._away: dict[str, list[NodeFault]] = {}
         for fault in faults:
@@ -185,11 +196,67 @@ class Simulation:
         reservation = answer.admission.reservation
         assert reservation is not None
         self._accepted(reservation, submission, answer.moved)
+        self._follow_leases(answer)
+
+    def _follow_leases(self, answer: Decided) -> None:
+        """Who has another place for the sake of what was accepted, and who yields."""
         for lease in answer.moved_leases:
             self.outcome.moved_leases += 1
             self._expect(lease.reservation, self._submissions[lease.reservation.workspace.name])
         for yielded in answer.yielded:
             self._yields(yielded)
+
+    def _submit_bundle(self, parts: tuple[TraceSubmission, ...], is_one_start: bool) -> None:
+        """All of these reservations or none."""
+        answer, moved = self.scheduler.reserve_together(
+            [part.workspace for part in parts], self.now_s, is_one_start=is_one_start
+        )
+        if answer.rejected is not None:
+            self.outcome.refused += [(part, answer.rejected) for part in parts]
+            return
+        for reservation in answer.reservations:
+            self._accepted(reservation, self._submissions[reservation.workspace.name], moved)
+            moved = ()
+
+    def _submit_open(self, submission: TraceSubmission) -> None:
+        """Nodes and image ready until an event comes."""
+        assert submission.open_until_s is not None
+        workspace, until_s = submission.workspace, submission.open_until_s
+        answer = self.scheduler.reserve_open(workspace, until_s, submission.within_s, self.now_s)
+        if isinstance(answer.admission, Rejected):
+            self.outcome.refused.append((submission, answer.admission))
+            return
+        for run in answer.moved:
+            self._follow(run)
+        self._follow_leases(answer)
+        event_s = submission.trigger_s
+        if event_s is not None and max(self.now_s, workspace.start_s or 0) <= event_s <= until_s:
+            self._at(event_s, EventOrder.SUBMIT, self._event, submission)
+        # An event at the very last instant still counts.
+        self._at(until_s, EventOrder.BEGIN, self._no_event, workspace.name)
+        self._watch_links()
+        self._wake()
+
+    def _event(self, submission: TraceSubmission) -> None:
+        """The event of an open lease has come."""
+        name = submission.workspace.name
+        if name not in self.scheduler.open_leases:
+            return
+        start_s, moved = self.scheduler.trigger(name, self.now_s)
+        self.outcome.event_delays_s[name] = start_s - self.now_s
+        for run in moved:
+            self._follow(run)
+        reservation = self.scheduler.book.entries[name].reservation
+        self._at(start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
+        end_s = start_s + submission.run_s
+        self._at(end_s, EventOrder.END, self._reservation_ends, reservation, start_s)
+        self._wake()
+
+    def _no_event(self, name: str) -> None:
+        if name in self.scheduler.open_leases:
+            self.scheduler.end_reservation(name, self.now_s)
+            self.outcome.without_event.append(name)
+            self._wake()
 
     def _yields(self, yielded: YieldedLease) -> None:
         """A reservation lost its place: what it has not done by then waits as best effort."""
@@ -283,10 +350,11 @@ class Simulation:
         if entry is not None and any(life.transfer is not None for _, life in entry.lives):
             self.outcome.late.append(reservation)
 
-    def _reservation_ends(self, reservation: Reservation) -> None:
+    def _reservation_ends(self, reservation: Reservation, start_s: int | None = None) -> None:
         if self._entry(reservation) is None:
             return
-        self.outcome.kept.append(replace(reservation, end_s=self.now_s))
+        begun_s = reservation.start_s if start_s is None else start_s
+        self.outcome.kept.append(replace(reservation, start_s=begun_s, end_s=self.now_s))
         self.scheduler.end_reservation(reservation.workspace.name, self.now_s)
         self._wake()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from outrider.core.besteffort.board import QueueBoard
+from outrider.core.besteffort.board import BestEffortRun, QueueBoard
 from outrider.core.besteffort.suspension import memory_bytes
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
@@ -50,10 +50,39 @@ def is_clearable_within(board: QueueBoard, fits: tuple[Fit, ...], within_s: int)
     return DISK_TURNS * -(-most // rules.disk_bytes_per_s) <= within_s
 
 
+def is_clearable(board: QueueBoard, workspace: Workspace) -> bool:
+    """Whether it may run where an event is waited for."""
+    return workspace.is_preemptible and board.rules.suspension.is_allowed
+
+
+def misplaced(board: QueueBoard) -> list[BestEffortRun]:
+    """Runs that cannot be cleared and have not begun, and would not find their place free: beside a lent
+    lease, the slot table of the board shows less than is promised."""
+    book_rows = board.book.timeline.rows
+    nodes = {chosen.node for _, fits in board.lent.values() for chosen in fits}
+    rows = {node: book_rows[node].copy() for node in nodes}
+    found: list[BestEffortRun] = []
+    for run in sorted(board.runs.values(), key=lambda run: (run.order, run.index)):
+        if run.is_in_book or is_clearable(board, run.workspace):
+            continue
+        taken = [
+            (rows[share.node], share.amount, segment.start_s, segment.end_s)
+            for segment in run.segments
+            for share in segment.shares
+            if share.node in rows
+        ]
+        if all(row.fits(amount, start_s, end_s) for row, amount, start_s, end_s in taken):
+            for row, amount, start_s, end_s in taken:
+                row.reserve(amount, start_s, end_s)
+        else:
+            found.append(run)
+    return found
+
+
 @contextmanager
 def guarded(board: QueueBoard, workspace: Workspace) -> Iterator[None]:
     """For the time being the slot table has lent leases in it, too, unless the workspace can be cleared."""
-    if not board.lent or (workspace.is_preemptible and board.rules.suspension.is_allowed):
+    if not board.lent or is_clearable(board, workspace):
         yield
         return
     rows, holds = board.everything.rows, []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
 from outrider.core.besteffort.holdings import bring_image, leave, release
-from outrider.core.besteffort.lending import guarded
+from outrider.core.besteffort.lending import guarded, misplaced
 from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
 from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
@@ -126,6 +126,13 @@ class BestEffortQueue:
         moved = sorted(victims.values(), key=lambda run: (run.order, run.index))
         for run in moved:
             suspend_in_time(board, run, now_s)
+        return [run for run in moved if self._place_anew(run, now_s)]
+
+    def replace_misplaced(self, now_s: int) -> list[BestEffortRun]:
+        """Beside leases that wait for an event, move what cannot be cleared and may not find its place."""
+        moved = misplaced(self.board) if self.board.lent else []
+        for run in moved:
+            self.board.vacate(run, now_s)
         return [run for run in moved if self._place_anew(run, now_s)]
 
     def give_back(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int) -> None:
