@@ -7,8 +7,8 @@ says it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
@@ -62,6 +62,16 @@ class Decided:
     """Whether it was refused because its user would not pay the price."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecidedTogether:
+    """What became of several reservations that are accepted together, and which runs had to move."""
+
+    answer: BundleAnswer
+    moved: tuple[BestEffortRun, ...] = ()
+    prices: Mapping[str, int] = field(default_factory=dict)
+    is_too_dear: bool = False
+
+
 class _Review:
     """Asks the site's policies about plans, and remembers the price of the last one."""
 
@@ -69,6 +79,7 @@ class _Review:
         self._rules, self._view, self._now_s = rules, view, now_s
         self.price: int | None = None
         self.is_too_dear = False
+        self.prices: dict[str, int] = {}
 
     def __call__(self, plan: ReservationPlan) -> str:
         rules, view, now_s = self._rules, self._view, self._now_s
@@ -77,7 +88,7 @@ class _Review:
         words = first_refusal(rules.admission, lease, view, now_s)
         if words or rules.prices is None:
             return words
-        self.price = price_of(rules.prices, lease, view, now_s)
+        self.price = self.prices[plan.workspace.name] = price_of(rules.prices, lease, view, now_s)
         words = WithinMaximumRate(rules.prices).refuse(lease, view, now_s)
         self.is_too_dear = bool(words)
         return words
@@ -180,9 +191,9 @@ class Scheduler:
 
     def reserve_together(
         self, workspaces: Sequence[Workspace], now_s: int, *, is_one_start: bool
-    ) -> tuple[BundleAnswer, tuple[BestEffortRun, ...]]:
-        """Accept all of these reservations or none: occurrences of one that recurs, or, from `is_one_start`
-        on, the roles of one of unlike instances. And the runs that had to move for them."""
+    ) -> DecidedTogether:
+        """Accept all of these reservations or none: occurrences of one that recurs, or, with `is_one_start`,
+        the roles of one of unlike instances."""
         book = self.book
         book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
@@ -190,14 +201,20 @@ class Scheduler:
         admit_all = admit_roles if is_one_start else admit_each
         answer = admit_all(book, workspaces, now_s, policy=self.policy, review=review)
         give_back(self.board, holds)
+        prices = dict(review.prices)
         if answer.rejected is not None:
-            return answer, ()
+            for each in workspaces:
+                price = self._list_price(each, now_s)
+                if price is not None:
+                    prices.setdefault(each.name, price)
+            return DecidedTogether(answer=answer, prices=prices, is_too_dear=review.is_too_dear)
         book.expect_arrivals(now_s)
         runs: dict[str, BestEffortRun] = {}
         for reservation in answer.reservations:
             for run in self._clear(reservation.workspace.name, (), (), now_s):
                 runs[run.name] = run
-        return answer, tuple(run for run in runs.values() if self.board.runs.get(run.name) is run)
+        moved = tuple(run for run in runs.values() if self.board.runs.get(run.name) is run)
+        return DecidedTogether(answer=answer, moved=moved, prices=prices)
 
     def reserve_open(self, workspace: Workspace, until_s: int, within_s: int, now_s: int) -> Decided:
         """Keep nodes and image ready from the workspace's start until an event comes, at `until_s` at the

@@ -13,7 +13,7 @@ from enum import IntEnum
 from heapq import heappop, heappush
 
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.besteffort.suspension import Segment
+from outrider.core.besteffort.suspension import Segment, instant_of
 from outrider.core.images.pools import Stay
 from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
@@ -182,14 +182,8 @@ class Simulation:
                 self.outcome.impossible.append(submission)
             return
         answer = self.scheduler.reserve(workspace, self.now_s, tells_earliest=False)
-        self.outcome.offers.append(
-            Offer(
-                workspace=workspace.name,
-                price=answer.price,
-                is_accepted=isinstance(answer.admission, Accepted),
-                is_too_dear=answer.is_too_dear,
-            )
-        )
+        is_accepted = isinstance(answer.admission, Accepted)
+        self._note_offer(submission, answer.price, is_accepted, answer.is_too_dear)
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
@@ -208,21 +202,34 @@ class Simulation:
 
     def _submit_bundle(self, parts: tuple[TraceSubmission, ...], is_one_start: bool) -> None:
         """All of these reservations or none."""
-        answer, moved = self.scheduler.reserve_together(
+        decided = self.scheduler.reserve_together(
             [part.workspace for part in parts], self.now_s, is_one_start=is_one_start
         )
-        if answer.rejected is not None:
-            self.outcome.refused += [(part, answer.rejected) for part in parts]
+        rejected, moved = decided.answer.rejected, decided.moved
+        for part in parts:
+            price = decided.prices.get(part.workspace.name)
+            self._note_offer(part, price, rejected is None, decided.is_too_dear)
+        if rejected is not None:
+            self.outcome.refused += [(part, rejected) for part in parts]
             return
-        for reservation in answer.reservations:
+        for reservation in decided.answer.reservations:
             self._accepted(reservation, self._submissions[reservation.workspace.name], moved)
             moved = ()
+
+    def _note_offer(
+        self, submission: TraceSubmission, price: int | None, is_accepted: bool, is_too_dear: bool
+    ) -> None:
+        name = submission.workspace.name
+        offer = Offer(workspace=name, price=price, is_accepted=is_accepted, is_too_dear=is_too_dear)
+        self.outcome.offers.append(offer)
 
     def _submit_open(self, submission: TraceSubmission) -> None:
         """Nodes and image ready until an event comes."""
         assert submission.open_until_s is not None
         workspace, until_s = submission.workspace, submission.open_until_s
         answer = self.scheduler.reserve_open(workspace, until_s, submission.within_s, self.now_s)
+        is_accepted = isinstance(answer.admission, Accepted)
+        self._note_offer(submission, answer.price, is_accepted, answer.is_too_dear)
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
@@ -337,7 +344,7 @@ class Simulation:
         """A reservation begins and ends where it is now; what was expected of an earlier place is void."""
         self._at(reservation.start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
         pieces = reservation.pieces or (LeasePiece(reservation.start_s, reservation.end_s),)
-        end_s = _instant_of(pieces, submission.run_s)
+        end_s = instant_of(pieces, submission.run_s)
         self._at(end_s, EventOrder.END, self._reservation_ends, reservation)
 
     def _entry(self, reservation: Reservation) -> BookEntry | None:
@@ -411,7 +418,7 @@ class Simulation:
         if not run.has_begun:
             self._at(run.start_s, EventOrder.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
-        end_s = _instant_of(run.segments, run_s)
+        end_s = instant_of(run.segments, run_s)
         # What runs for no time begins before it ends.
         order = EventOrder.END if end_s > run.start_s else EventOrder.BEGIN
         self._at(end_s, order, self._run_ends, run, run.changes)
@@ -490,12 +497,3 @@ class Simulation:
             )
         )
         self._wake()
-
-
-def _instant_of(segments: Sequence[Segment | LeasePiece], work_s: int) -> int:
-    """When so much useful work has been done."""
-    for segment in segments:
-        if work_s <= segment.useful_s:
-            return segment.start_s + segment.resume_s + work_s
-        work_s -= segment.useful_s
-    raise ValueError(f"the segments are {work_s} s short of the work")

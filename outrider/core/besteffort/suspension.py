@@ -12,7 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from outrider.core.model import Resources, Workspace
+from outrider.core.model import LeasePiece, Resources, Workspace
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
@@ -148,6 +148,15 @@ def joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segmen
         return done + rest
     whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
     return (*done[:-1], whole, *rest[1:])
+
+
+def instant_of(segments: Sequence[Segment | LeasePiece], work_s: int) -> int:
+    """When so much useful work has been done."""
+    for segment in segments:
+        if work_s <= segment.useful_s:
+            return segment.start_s + segment.resume_s + work_s
+        work_s -= segment.useful_s
+    raise ValueError(f"the segments are {work_s} s short of the work")
 
 
 def free_until(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, end_s: int) -> int:

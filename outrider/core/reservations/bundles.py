@@ -23,7 +23,7 @@ MOST_STARTS_TRIED = 1000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BundleAnswer:
-    """All reservations, or the refusal of the first part that has no place, and which part that is."""
+    """All reservations, or the refusal of the first part that is not accepted, and which part that is."""
 
     reservations: tuple[Reservation, ...] = ()
     rejected: Rejected | None = None
