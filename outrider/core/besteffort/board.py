@@ -66,8 +66,6 @@ class WaitingWorkspace:
     left: int
     least_nodes: int = 1
     """How many nodes it takes at the very least."""
-    least_s: int = 1
-    """For how long at the very least they must be free."""
     submitted_s: int = 0
     kind: tuple[int, int] | None = None
     """What it needs and the size of its image: what decides when it could start. None if that
@@ -144,7 +142,7 @@ class QueueBoard:
         self.disks = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}
         self._free: dict[tuple[int, int], int] = {}
-        self._free_times: dict[tuple[int, int], list[int]] = {}
+        self._free_spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
         self._large_enough: dict[int, int] = {}
@@ -166,20 +164,24 @@ class QueueBoard:
 
     def free_times(self, need: int, at_s: int) -> Sequence[int]:
         """Until when each node that is free at an instant stays so, the longest first."""
+        return [until_s for until_s, _ in self.free_spans(need, at_s)]
+
+    def free_spans(self, need: int, at_s: int) -> Sequence[tuple[int, int]]:
+        """The same with the nodes' numbers."""
         self._refresh()
-        times = self._free_times.get((need, at_s))
-        if times is None:
-            times, mask = [], 0
+        spans = self._free_spans.get((need, at_s))
+        if spans is None:
+            spans, mask = [], 0
             rows = self.everything.rows
             for node in numbers(self.book.available):
                 until_s = rows[node].free_until(need, at_s)
                 if until_s > at_s:
-                    times.append(until_s)
+                    spans.append((until_s, node))
                     mask |= 1 << node
-            times.sort(reverse=True)
-            self._free_times[need, at_s] = times
+            spans.sort(reverse=True)
+            self._free_spans[need, at_s] = spans
             self._free[need, at_s] = mask
-        return times
+        return spans
 
     def _refresh(self) -> None:
         """Forget what was remembered if anything has changed since."""
@@ -187,7 +189,7 @@ class QueueBoard:
         if self._free_state != state:
             self._free_state = state
             self._free.clear()
-            self._free_times.clear()
+            self._free_spans.clear()
 
     def yielding_order(self, runs: Sequence[BestEffortRun], now_s: int) -> list[BestEffortRun]:
         """Runs, whoever is to make way first in front. Who is spared comes last: it can only be moved before

@@ -17,7 +17,11 @@ from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
+from outrider.core.nodes.timeline import FOREVER
 from outrider.core.reservations.book import Shipping
+
+Window = tuple[int, int, Sequence[tuple[int, int]]]
+"""An instant, the next at which a reservation begins or ends, and until when which nodes are free from then."""
 
 
 class BestEffortQueue:
@@ -65,14 +69,14 @@ class BestEffortQueue:
         self._has_gaps = False
         futures = self._places_left(now_s)
         hopeless: set[tuple[int, int, int, bool]] = set()
-        chances: dict[tuple[int, int], list[int]] = {}
+        chances: dict[tuple[int, int], list[Window]] = {}
         still: list[WaitingWorkspace] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
                 if futures <= 0 and waiting.kind is not None:
                     if waiting.kind not in chances:
-                        chances[waiting.kind] = self._longest_windows(waiting.kind, now_s)
-                    if chances[waiting.kind][waiting.least_nodes] < waiting.least_s:
+                        chances[waiting.kind] = self._windows(waiting.kind, now_s)
+                    if not self._has_chance(waiting, chances[waiting.kind]):
                         break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
@@ -191,7 +195,6 @@ class BestEffortQueue:
             need,
             left,
             least_nodes,
-            least_s=1 if self._is_suspendable(workspace) else workspace.duration_s,
             submitted_s=submitted_s,
             kind=(need, 0 if image is None else image.size_bytes)
             if is_plain and workspace.is_parallel
@@ -250,8 +253,8 @@ class BestEffortQueue:
                 return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
             return place_one(board, workspace, waiting.need, now_s)
 
-    def _longest_windows(self, kind: tuple[int, int], now_s: int) -> list[int]:
-        """For each number of nodes, how long so many are free from some possible start on.
+    def _windows(self, kind: tuple[int, int], now_s: int) -> list[Window]:
+        """What is free from each instant on at which something of a kind could start now.
 
         That tells most of a long queue apart without looking at nodes again.
         """
@@ -261,11 +264,26 @@ class BestEffortQueue:
         if image_bytes:
             instants.add(board.links.end_if_added(image_bytes, 1, now_s))
             instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
-        longest = [0] * (len(board.everything.nodes) + 1)
-        for at_s in sorted(instants):
-            for index, until_s in enumerate(board.free_times(need, at_s), 1):
-                longest[index] = max(longest[index], until_s - at_s)
-        return longest
+        timeline = board.book.timeline
+        return [
+            (at_s, next((each[0] for each in timeline.boundaries_after(at_s)), FOREVER), spans)
+            for at_s in sorted(instants)
+            if (spans := board.free_spans(need, at_s))
+        ]
+
+    def _has_chance(self, waiting: WaitingWorkspace, windows: Sequence[Window]) -> bool:
+        """Whether as many nodes as it takes are free for as long as it needs at least: to its end, or until
+        it could be suspended, which it is for a reservation that begins or ends, or for anything."""
+        workspace, count = waiting.workspace, waiting.least_nodes
+        makes_way_for_all = self.board.rules.suspension.makes_way_for_all
+        is_suspendable = self._is_suspendable(workspace)
+        for at_s, change_s, spans in windows:
+            end_s = at_s + workspace.duration_s
+            if is_suspendable:
+                end_s = at_s + 1 if makes_way_for_all else min(end_s, change_s)
+            if count <= len(spans) and spans[count - 1][0] >= end_s:
+                return True
+        return False
 
     def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""

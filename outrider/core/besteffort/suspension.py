@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from outrider.core.model import LeasePiece, Resources, Workspace
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
@@ -109,7 +110,8 @@ class DiskQueue:
 
     def earliest_start(self, start_s: int, length_s: int) -> int:
         """The earliest start, from `start_s` on, of `length_s` free seconds."""
-        for taken_start_s, taken_end_s in self._taken:
+        first = max(0, bisect_left(self._taken, (start_s, start_s)) - 1)
+        for taken_start_s, taken_end_s in islice(self._taken, first, None):
             if taken_start_s >= start_s + length_s:
                 break
             start_s = max(start_s, taken_end_s)
