@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
+from outrider.core.besteffort.board import (
+    Backfilling,
+    BestEffortRun,
+    Group,
+    QueueBoard,
+    StartChances,
+    WaitingWorkspace,
+)
 from outrider.core.besteffort.holdings import bring_image, leave, release
 from outrider.core.besteffort.lending import guarded, misplaced
 from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
@@ -17,11 +24,7 @@ from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
 from outrider.core.model import Workspace
 from outrider.core.nodes.selection import Fit
-from outrider.core.nodes.timeline import FOREVER
 from outrider.core.reservations.book import Shipping
-
-Window = tuple[int, int, Sequence[tuple[int, int]]]
-"""An instant, the next at which a reservation begins or ends, and until when which nodes are free from then."""
 
 
 class BestEffortQueue:
@@ -69,19 +72,17 @@ class BestEffortQueue:
         self._has_gaps = False
         futures = self._places_left(now_s)
         hopeless: set[tuple[int, int, int, bool]] = set()
-        chances: dict[tuple[int, int], list[Window]] = {}
+        chances = StartChances(self.board, now_s)
         still: list[WaitingWorkspace] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
-                if futures <= 0 and waiting.kind is not None:
-                    if waiting.kind not in chances:
-                        chances[waiting.kind] = self._windows(waiting.kind, now_s)
-                    if not self._has_chance(waiting, chances[waiting.kind]):
-                        break
+                group, length_s = waiting.group, waiting.workspace.duration_s
+                if futures <= 0 and group is not None and chances.longest_s(group) < length_s:
+                    break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
                     break
-                chances.clear()
+                chances.forget()
                 if run.start_s > run.ready_s:
                     futures -= 1
                 placed.append(run)
@@ -196,7 +197,13 @@ class BestEffortQueue:
             left,
             least_nodes,
             submitted_s=submitted_s,
-            kind=(need, 0 if image is None else image.size_bytes)
+            group=Group(
+                need,
+                "" if image is None else image.key,
+                0 if image is None else image.size_bytes,
+                least_nodes,
+                self._is_suspendable(workspace),
+            )
             if is_plain and workspace.is_parallel
             else None,
         )
@@ -252,38 +259,6 @@ class BestEffortQueue:
             if workspace.is_parallel:
                 return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
             return place_one(board, workspace, waiting.need, now_s)
-
-    def _windows(self, kind: tuple[int, int], now_s: int) -> list[Window]:
-        """What is free from each instant on at which something of a kind could start now.
-
-        That tells most of a long queue apart without looking at nodes again.
-        """
-        need, image_bytes = kind
-        board = self.board
-        instants = {now_s}
-        if image_bytes:
-            instants.add(board.links.end_if_added(image_bytes, 1, now_s))
-            instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
-        timeline = board.book.timeline
-        return [
-            (at_s, next((each[0] for each in timeline.boundaries_after(at_s)), FOREVER), spans)
-            for at_s in sorted(instants)
-            if (spans := board.free_spans(need, at_s))
-        ]
-
-    def _has_chance(self, waiting: WaitingWorkspace, windows: Sequence[Window]) -> bool:
-        """Whether as many nodes as it takes are free for as long as it needs at least: to its end, or until
-        it could be suspended, which it is for a reservation that begins or ends, or for anything."""
-        workspace, count = waiting.workspace, waiting.least_nodes
-        makes_way_for_all = self.board.rules.suspension.makes_way_for_all
-        is_suspendable = self._is_suspendable(workspace)
-        for at_s, change_s, spans in windows:
-            end_s = at_s + workspace.duration_s
-            if is_suspendable:
-                end_s = at_s + 1 if makes_way_for_all else min(end_s, change_s)
-            if count <= len(spans) and spans[count - 1][0] >= end_s:
-                return True
-        return False
 
     def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""
