@@ -9,14 +9,7 @@ from outrider.core.model import LeaseOwner, Workspace
 from outrider.core.reservations.admission import Policy
 from outrider.core.reservations.preempting import PreemptionRules
 from outrider.core.scheduler import LeaseRules, Scheduler
-from outrider.metadata.decision import (
-    BookedUsage,
-    PolicyRefusal,
-    PolicyRequest,
-    Requester,
-    decide,
-    request_of,
-)
+from outrider.metadata.decision import BookedUsage, Requester, core_policy
 from outrider.metadata.leases import (
     admission_policies,
     node_order,
@@ -59,9 +52,12 @@ def quota_policy(policies: Policies, scheduler: Scheduler) -> Policy:
     def policy(workspace: Workspace, now_s: int) -> str:
         owner = workspace.owner
         who = Requester(user=owner.user or NOBODY, groups=owner.groups, account=owner.account)
-        request = replace(request_of(workspace, who), nodes=_nodes(scheduler, workspace))
-        answer = decide(policies, request, _booked(scheduler, owner, request, now_s), now_s=now_s)
-        return answer.sentence if isinstance(answer, PolicyRefusal) else ""
+        asked = replace(workspace, instances=_nodes(scheduler, workspace))
+
+        def booked(from_s: int, until_s: int) -> BookedUsage:
+            return _booked(scheduler, owner, from_s, until_s, now_s)
+
+        return core_policy(policies, who, booked)(asked, now_s)
 
     return policy
 
@@ -72,7 +68,7 @@ def _nodes(scheduler: Scheduler, workspace: Workspace) -> int:
     return -(-workspace.instances // max(1, scheduler.board.largest_room(need)))
 
 
-def _booked(scheduler: Scheduler, owner: LeaseOwner, request: PolicyRequest, now_s: int) -> BookedUsage:
+def _booked(scheduler: Scheduler, owner: LeaseOwner, from_s: int, until_s: int, now_s: int) -> BookedUsage:
     book = scheduler.book
     own = [
         entry
@@ -83,8 +79,8 @@ def _booked(scheduler: Scheduler, owner: LeaseOwner, request: PolicyRequest, now
     changes: list[tuple[int, int, bool]] = []
     for entry in book.entries.values():
         is_same = entry.reservation.workspace.owner.account == owner.account
-        for start_s, end_s in entry.spans(request.start_s):
-            if start_s < request.end_s:
+        for start_s, end_s in entry.spans(from_s):
+            if start_s < until_s:
                 changes += [(start_s, len(entry.fits), is_same), (end_s, -len(entry.fits), is_same)]
     taken = [0, 0]
     for _, count, is_same in sorted(changes):

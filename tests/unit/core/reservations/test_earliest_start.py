@@ -14,6 +14,7 @@ from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Ter
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.scheduler import Scheduler
+from tests.amount import examples
 from tests.unit.core.books import (
     A,
     B,
@@ -69,7 +70,7 @@ def test_two_full_pools_are_free_when_what_they_hold_expires_and_each_transfer_h
 def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_tight: bool) -> None:
     refused = 0
     wrong: list[tuple[int, int | None, int | None]] = []
-    for seed in range(1300):
+    for seed in range(examples(1300)):
         chance = Random(seed)
         if is_tight:
             book, workspace, now_s = tight_book(chance)
@@ -84,7 +85,7 @@ def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_ti
         refused += right != workspace.start_s
         if found != right:
             wrong.append((seed, found, right))
-    assert refused > 300
+    assert refused > examples(300)
     assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
 
 
@@ -142,7 +143,7 @@ def test_what_best_effort_brings_for_certain_is_a_start_that_is_looked_at() -> N
 def test_on_a_shared_link_the_earliest_start_is_the_first_that_is_accepted(pool_bytes: int | None) -> None:
     refused = 0
     wrong: list[tuple[int, int | None, int | None]] = []
-    for seed in range(700):
+    for seed in range(examples(700)):
         chance = Random(seed)
         scheduler = shared_site(chance, pool_bytes)
         images = [Image(uri=name, size_bytes=chance.randint(5, 40)) for name in "abc"]
@@ -157,5 +158,5 @@ def test_on_a_shared_link_the_earliest_start_is_the_first_that_is_accepted(pool_
         refused += right != workspace.start_s
         if found != right:
             wrong.append((seed, found, right))
-    assert refused > 100
+    assert refused > examples(100)
     assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
