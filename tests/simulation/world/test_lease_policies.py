@@ -205,6 +205,17 @@ def test_one_that_has_begun_keeps_its_node_until_the_other_begins() -> None:
     assert (done.start_s, sum(segment.useful_s for segment in done.segments)) == (700, 600)
 
 
+def test_whose_user_is_spared_keeps_a_reservation_that_may_yield() -> None:
+    cheap = submission("cheap", 0, 1000, 100, may_yield=True, user="anna")
+    firm = submission("firm", 10, 200, 500)
+
+    spared = run(HEAD + "leases: {preemption: {spare_users: [anna]}}", [cheap, firm])
+    other = run(HEAD + "leases: {preemption: {spare_users: [ben]}}", [cheap, firm])
+
+    assert refused(spared).keys() == {"firm"}
+    assert refused(other) == {}
+
+
 def test_of_classes_only_a_higher_one_takes_the_place_of_another() -> None:
     policies = HEAD + "leases: {preemption: {ranks: [urgent, normal]}}"
     cheap = submission("cheap", 0, 1000, 100, may_yield=True, lease_class="normal")
