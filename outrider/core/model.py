@@ -5,7 +5,7 @@ Frozen and checked when built; what changes over time lives in the other modules
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -72,6 +72,25 @@ class Node:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseOwner:
+    """Whose a lease or a run is, as far as policies ask.
+
+    `value` is what the work is worth to its owner, `most_rate` what he pays at most for a unit (a node,
+    or a processor) for an hour, in thousandths; None: whatever it costs.
+    """
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    account: str = ""
+    lease_class: str = ""
+    value: int = 0
+    most_rate: int | None = None
+
+
+NOBODY = LeaseOwner()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Workspace:
     """What a user asks for: so many instances of an image, for so long, maybe from a time on.
 
@@ -84,6 +103,8 @@ class Workspace:
     `is_parallel`: all instances run at the same time (a reservation always does). A serial
     best-effort workspace is scheduled instance by instance.
     `is_preemptible`: a best-effort workspace that may be suspended for a reservation.
+    `may_yield`: a reservation that may be interrupted for others. If it has a deadline it may be split
+    round them as long as it has not begun; what else becomes of it is the site's policy.
     """
 
     name: str
@@ -97,6 +118,8 @@ class Workspace:
     is_preemptible: bool = True
     is_immediate: bool = False
     ready_within_s: int | None = None
+    may_yield: bool = False
+    owner: LeaseOwner = NOBODY
 
     def __post_init__(self) -> None:
         if self.instances < 1:
@@ -109,6 +132,10 @@ class Workspace:
             raise ValueError(
                 f"workspace {self.name}: ready within {self.ready_within_s} s; give 0 or more, and only to "
                 "what is immediate"
+            )
+        if self.may_yield and self.start_s is None:
+            raise ValueError(
+                f"workspace {self.name}: best effort yields unless it is not preemptible; leave out may_yield"
             )
         if self.finish_by_s is not None:
             if self.start_s is None:
@@ -169,17 +196,52 @@ class NodeSlot:
     end_s: int
 
 
+@dataclass(frozen=True, slots=True)
+class LeasePiece:
+    """A part of a split reservation: its nodes are taken in [start_s, end_s).
+
+    The first `resume_s` and the last `suspend_s` of it are spent on memory, not on work.
+    """
+
+    start_s: int
+    end_s: int
+    resume_s: int = 0
+    suspend_s: int = 0
+
+    @property
+    def useful_s(self) -> int:
+        return self.end_s - self.start_s - self.resume_s - self.suspend_s
+
+
+def spans_of(
+    pieces: Sequence[LeasePiece], start_s: int, end_s: int, from_s: int = 0
+) -> tuple[tuple[int, int], ...]:
+    """When nodes are taken from `from_s` on, within [start_s, end_s): in the pieces if there are any."""
+    whole = [(piece.start_s, piece.end_s) for piece in pieces] or [(start_s, end_s)]
+    cut = [(max(begin_s, start_s, from_s), min(stop_s, end_s)) for begin_s, stop_s in whole]
+    return tuple((begin_s, stop_s) for begin_s, stop_s in cut if begin_s < stop_s)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reservation:
-    """A promise: these nodes, with the image on them, throughout [start_s, end_s)."""
+    """A promise: these nodes, with the image on them, throughout [start_s, end_s).
+
+    One that is split has its nodes only in its `pieces`, and its image throughout.
+    """
 
     workspace: Workspace
     start_s: int
     end_s: int
     placements: tuple[Placement, ...]
     transfers: tuple[int, ...] = ()
+    pieces: tuple[LeasePiece, ...] = ()
     nodes: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """Those of the placements, made once: each is asked for several times at a start with thousands."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", tuple([placement.node for placement in self.placements]))
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """When it has its nodes."""
+        return spans_of(self.pieces, self.start_s, self.end_s)

@@ -7,70 +7,277 @@ says it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, QueueRules
+from outrider.core.besteffort.lending import OpenLease, is_clearable_within
 from outrider.core.besteffort.queue import BestEffortQueue
-from outrider.core.besteffort.suspension_notice import give_back, hold_nodes
+from outrider.core.besteffort.suspension_notice import busy_until, give_back, hold_nodes
 from outrider.core.besteffort.yielding import gentlest
+from outrider.core.leases.admission import AdmissionPolicy, WithinMaximumRate, first_refusal, price_of
+from outrider.core.leases.pricing import PriceList
 from outrider.core.model import Reservation, Workspace
 from outrider.core.reservations.admission import Accepted, Policy, Rejected, admit, assess
-from outrider.core.reservations.book import Book
+from outrider.core.reservations.book import Book, ReservationPlan
+from outrider.core.reservations.bundles import BundleAnswer, admit_each, admit_roles
+from outrider.core.reservations.moving import MadeWay, MovedLease, make_way
+from outrider.core.reservations.preempting import Preempted, PreemptionRules, YieldedLease, preempt
+from outrider.core.reservations.refusal import Cause
+from outrider.core.reservations.renegotiation import change_end
+from outrider.core.site_view import CoreSiteView
 
 FORGET_EVERY_S = 6 * 3600
 """How often the slot tables drop their past, which nobody asks for."""
 
 
+MOVABLE = (Cause.SLOTS, Cause.LINK, Cause.POOL)
+"""What a refusal is for where other leases may make way."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseRules:
+    """What a site accepts, at which price, and what may become of accepted leases for the sake of others."""
+
+    is_moving: bool = False
+    """Whether deadline leases that have not begun are moved, and split if they may yield."""
+    admission: tuple[AdmissionPolicy, ...] = ()
+    prices: PriceList | None = None
+    preemption: PreemptionRules | None = None
+    """Whose reservations yield to whose, among those that may; None: nobody's."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
-    """What became of a request for a reservation, and which runs had to move for it."""
+    """What became of a request for a reservation, which runs had to move for it, and which leases."""
 
     admission: Accepted | Rejected
     moved: tuple[BestEffortRun, ...] = ()
+    moved_leases: tuple[MovedLease, ...] = ()
+    yielded: tuple[YieldedLease, ...] = ()
+    price: int | None = None
+    """In thousandths, of what was accepted or would have been, if the site has prices."""
+    is_too_dear: bool = False
+    """Whether it was refused because its user would not pay the price."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecidedTogether:
+    """What became of several reservations that are accepted together, and which runs had to move."""
+
+    answer: BundleAnswer
+    moved: tuple[BestEffortRun, ...] = ()
+    prices: Mapping[str, int] = field(default_factory=dict)
+    is_too_dear: bool = False
+
+
+class _Review:
+    """Asks the site's policies about plans, and remembers the price of the last one."""
+
+    def __init__(self, rules: LeaseRules, view: CoreSiteView, now_s: int) -> None:
+        self._rules, self._view, self._now_s = rules, view, now_s
+        self.price: int | None = None
+        self.is_too_dear = False
+        self.prices: dict[str, int] = {}
+
+    def __call__(self, plan: ReservationPlan) -> str:
+        rules, view, now_s = self._rules, self._view, self._now_s
+        lease = view.lease(plan)
+        self.price, self.is_too_dear = None, False
+        words = first_refusal(rules.admission, lease, view, now_s)
+        if words or rules.prices is None:
+            return words
+        self.price = self.prices[plan.workspace.name] = price_of(rules.prices, lease, view, now_s)
+        words = WithinMaximumRate(rules.prices).refuse(lease, view, now_s)
+        self.is_too_dear = bool(words)
+        return words
 
 
 class Scheduler:
     """One site's book of reservations and queue of best effort."""
 
-    def __init__(self, book: Book, rules: QueueRules, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        book: Book,
+        rules: QueueRules,
+        policy: Policy | None = None,
+        leases: LeaseRules | None = None,
+    ) -> None:
         self.book = book
         self.board = QueueBoard(book, rules)
         self.queue = BestEffortQueue(self.board)
-        self._policy = policy
+        self.leases = leases or LeaseRules()
+        self.view = CoreSiteView(book, self.queue)
+        self.policy = policy
+        self.open_leases: dict[str, OpenLease] = {}
+        """Those whose event has not come yet."""
         self._forgotten_s = 0
 
     def what_if(self, workspace: Workspace, now_s: int) -> Accepted | Rejected:
         """The answer that `reserve` would give now."""
-        self.book.links.pass_until(now_s)
-        holds = hold_nodes(self.board, now_s)
-        choice = partial(gentlest, self.board, now_s=now_s)
-        answer = assess(self.book, workspace, now_s, policy=self._policy, choice=choice)
-        give_back(self.board, holds)
-        return answer
+        return self._decide(workspace, now_s, is_plan=True, tells_earliest=True).admission
 
     def reserve(self, workspace: Workspace, now_s: int, *, tells_earliest: bool = True) -> Decided:
         """Accept or refuse a reservation; if accepted, best effort makes way for it."""
-        self.book.links.pass_until(now_s)
+        return self._decide(workspace, now_s, is_plan=False, tells_earliest=tells_earliest)
+
+    def _decide(self, workspace: Workspace, now_s: int, *, is_plan: bool, tells_earliest: bool) -> Decided:
+        book = self.book
+        book.links.pass_until(now_s)
         holds = hold_nodes(self.board, now_s)
-        choice = partial(gentlest, self.board, now_s=now_s)
-        admission = admit(
-            self.book, workspace, now_s, policy=self._policy, tells_earliest=tells_earliest, choice=choice
+        review = _Review(self.leases, self.view, now_s)
+        decide = assess if is_plan else admit
+        admission = decide(
+            book,
+            workspace,
+            now_s,
+            policy=self.policy,
+            tells_earliest=tells_earliest,
+            choice=partial(gentlest, self.board, now_s=now_s),
+            review=review,
         )
+        found: MadeWay | Preempted | None = None
+        if isinstance(admission, Rejected) and _may_be_helped(admission):
+            if self.leases.is_moving:
+                found = make_way(book, workspace, now_s, is_plan=is_plan, review=review)
+            if found is None and self.leases.preemption is not None:
+                rules = self.leases.preemption
+                found = preempt(book, workspace, now_s, rules, is_plan=is_plan, review=review)
         give_back(self.board, holds)
-        if isinstance(admission, Rejected):
-            return Decided(admission=admission)
-        plan = admission.plan
-        self.book.expect_arrivals(now_s)
-        need = self.book.entries[workspace.name].need
-        moved = self.queue.make_room(plan.fits, need, plan.start_s, plan.end_s, now_s)
-        return Decided(admission=admission, moved=tuple(moved))
+        moved, freed, yielded = _changed(found)
+        if found is not None:
+            admission = Accepted(plan=found.plan, reservation=None if is_plan else found.reservation)
+        runs: tuple[BestEffortRun, ...] = ()
+        if isinstance(admission, Accepted) and not is_plan:
+            book.expect_arrivals(now_s)
+            runs = self._clear(workspace.name, moved, freed, now_s)
+        price = review.price
+        if isinstance(admission, Rejected) and price is None:
+            price = self._list_price(workspace, now_s)
+        return Decided(
+            admission=admission,
+            moved=runs,
+            moved_leases=moved,
+            yielded=yielded,
+            price=price,
+            is_too_dear=review.is_too_dear,
+        )
+
+    def _list_price(self, workspace: Workspace, now_s: int) -> int | None:
+        """What a request would cost that has no place, at the start that was asked for."""
+        if self.leases.prices is None:
+            return None
+        return price_of(self.leases.prices, self.view.wanted(workspace), self.view, now_s)
+
+    def _clear(
+        self, name: str, moved: Sequence[MovedLease], freed: Sequence[MovedLease], now_s: int
+    ) -> tuple[BestEffortRun, ...]:
+        """Best effort makes way for reservations that are in the book; the runs that have new segments."""
+        for lease in freed:
+            for span in lease.spans:
+                self.queue.give_back(lease.fits, lease.need, *span)
+        changed = {lease.before.workspace.name for lease in freed} & self.book.entries.keys()
+        runs: dict[str, BestEffortRun] = {}
+        for each in (name, *sorted(changed)):
+            entry = self.book.entries[each]
+            for span in entry.spans(now_s):
+                for run in self.queue.make_room(entry.fits, entry.need, *span, now_s):
+                    runs[run.name] = run
+        for run in self.queue.replace_misplaced(now_s):
+            runs[run.name] = run
+        # Who made way more than once may be back in the queue by now.
+        return tuple(run for run in runs.values() if self.board.runs.get(run.name) is run)
+
+    def reserve_together(
+        self, workspaces: Sequence[Workspace], now_s: int, *, is_one_start: bool
+    ) -> DecidedTogether:
+        """Accept all of these reservations or none: occurrences of one that recurs, or, with `is_one_start`,
+        the roles of one of unlike instances."""
+        book = self.book
+        book.links.pass_until(now_s)
+        holds = hold_nodes(self.board, now_s)
+        review = _Review(self.leases, self.view, now_s)
+        admit_all = admit_roles if is_one_start else admit_each
+        answer = admit_all(book, workspaces, now_s, policy=self.policy, review=review)
+        give_back(self.board, holds)
+        prices = dict(review.prices)
+        if answer.rejected is not None:
+            for each in workspaces:
+                price = self._list_price(each, now_s)
+                if price is not None:
+                    prices.setdefault(each.name, price)
+            return DecidedTogether(answer=answer, prices=prices, is_too_dear=review.is_too_dear)
+        book.expect_arrivals(now_s)
+        runs: dict[str, BestEffortRun] = {}
+        for reservation in answer.reservations:
+            for run in self._clear(reservation.workspace.name, (), (), now_s):
+                runs[run.name] = run
+        moved = tuple(run for run in runs.values() if self.board.runs.get(run.name) is run)
+        return DecidedTogether(answer=answer, moved=moved, prices=prices)
+
+    def reserve_open(self, workspace: Workspace, until_s: int, within_s: int, now_s: int) -> Decided:
+        """Keep nodes and image ready from the workspace's start until an event comes, at `until_s` at the
+        latest; what is wanted then begins within `within_s`. Refused if that cannot be promised."""
+        assert workspace.start_s is not None
+        waiting_s = until_s - workspace.start_s
+        if waiting_s < 0 or within_s < 0 or workspace.finish_by_s is not None or workspace.is_immediate:
+            raise ValueError(
+                f"workspace {workspace.name}: an open lease has a start, an end of waiting, no deadline"
+            )
+        whole = replace(workspace, duration_s=waiting_s + within_s + workspace.duration_s)
+        decided = self._decide(whole, now_s, is_plan=False, tells_earliest=False)
+        if isinstance(decided.admission, Rejected):
+            return decided
+        entry = self.book.entries[workspace.name]
+        lease = OpenLease(
+            name=workspace.name,
+            until_s=until_s,
+            within_s=within_s,
+            duration_s=workspace.duration_s,
+            fits=entry.fits,
+            need=entry.need,
+            start_s=entry.reservation.start_s,
+            end_s=entry.end_s,
+            is_lent=is_clearable_within(self.board, entry.fits, within_s),
+        )
+        self.open_leases[workspace.name] = lease
+        if lease.is_lent:
+            # Who cannot be cleared has left; all others may come back until the event.
+            self.queue.give_back(lease.fits, lease.need, lease.start_s, lease.end_s)
+            self.board.lent[lease.name] = (((lease.start_s, lease.end_s),), lease.fits)
+        return decided
+
+    def trigger(self, name: str, now_s: int) -> tuple[int, tuple[BestEffortRun, ...]]:
+        """The event of an open lease has come: when it begins, and the runs that have new segments."""
+        lease = self.open_leases.pop(name)
+        if not lease.start_s <= now_s <= lease.until_s:
+            raise ValueError(f"lease {name} waits from {lease.start_s} to {lease.until_s}, not at {now_s}")
+        start_s = now_s
+        if lease.is_lent:
+            busy = busy_until(self.board, now_s)
+            start_s = max([now_s, *(busy.get(chosen.node, now_s) for chosen in lease.fits)])
+            self.board.lent[name] = (((now_s, start_s),), lease.fits)
+        end_s = start_s + lease.duration_s
+        if end_s < lease.end_s:
+            change_end(self.book, name, end_s, now_s)
+        if not lease.is_lent:
+            self.queue.give_back(lease.fits, lease.need, end_s, lease.end_s)
+            return start_s, ()
+        # It had kept its nodes for longer than it needs them now.
+        self.queue.gain_node()
+        return start_s, tuple(self.queue.make_room(lease.fits, lease.need, start_s, end_s, now_s))
 
     def end_reservation(self, name: str, now_s: int) -> None:
         """A reservation is cancelled, or its user is done before its end, or it is over."""
         entry = self.book.entries[name]
-        start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
-        self.queue.give_back(entry.fits, entry.need, start_s, end_s)
+        self.open_leases.pop(name, None)
+        lent, _ = self.board.lent.pop(name, ((), ()))
+        # As long as it is lent it is in the book alone.
+        from_s = max([now_s, *(end_s for _, end_s in lent)])
+        self.queue.gain_node()
+        for span in entry.spans(from_s):
+            self.queue.give_back(entry.fits, entry.need, *span)
         self.book.cancel(name, now_s)
 
     def node_failed(self, name: str, now_s: int) -> tuple[list[BestEffortRun], list[Reservation]]:
@@ -98,11 +305,14 @@ class Scheduler:
         self.book.available |= 1 << self.book.timeline.number_of[name]
         self.queue.gain_node()
 
-    def submit(self, workspace: Workspace) -> bool:
+    def submit(self, workspace: Workspace, now_s: int = 0) -> bool:
         """Queue a best-effort workspace; False if the site could never run it."""
         if not self.queue.fits_site(workspace):
             return False
-        self.queue.submit(workspace)
+        order = self.board.rules.preemption
+        if order is not None and order.spares(workspace.owner):
+            workspace = replace(workspace, is_preemptible=False)
+        self.queue.submit(workspace, now_s)
         return True
 
     def schedule(self, now_s: int) -> list[BestEffortRun]:
@@ -113,3 +323,19 @@ class Scheduler:
             self.book.timeline.forget_before(now_s)
             self.board.everything.forget_before(now_s)
         return self.queue.schedule(now_s)
+
+
+def _may_be_helped(answer: Rejected) -> bool:
+    """Whether other leases may make way: not if no state of the book would allow it."""
+    return answer.refusal.cause in MOVABLE and not answer.refusal.message
+
+
+def _changed(
+    found: MadeWay | Preempted | None,
+) -> tuple[tuple[MovedLease, ...], tuple[MovedLease, ...], tuple[YieldedLease, ...]]:
+    """Who has another place, whose earlier place is free, and who has yielded."""
+    if found is None:
+        return (), (), ()
+    if isinstance(found, MadeWay):
+        return found.moved, found.moved, ()
+    return found.moved, found.freed, found.yielded

@@ -14,6 +14,7 @@ from pydantic import Field, model_validator
 
 from outrider.metadata.errors import shown
 from outrider.metadata.fields import Account, Argument, Duration, Name, Share, Size, Words
+from outrider.metadata.leases import LeasesSection
 from outrider.metadata.validation import Section, contradiction, validated
 from outrider.metadata.yamlfile import parse_yaml, read_bytes
 
@@ -138,6 +139,9 @@ class Policies(Section):
         Field(description="the first rule that is about somebody counts, and no other")
     )
     external: ExternalSection | None = Field(None, description="a program of the site that is asked last")
+    leases: LeasesSection | None = Field(
+        None, description="what is accepted, who yields, which nodes are taken and what it costs"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

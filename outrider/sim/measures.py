@@ -10,14 +10,13 @@ from itertools import pairwise
 
 from outrider.core.images.pools import Stay
 from outrider.core.model import Node
+from outrider.core.site_view import unit_of
 from outrider.sim.world import SimulationResult
 
 
 def processor_resource(nodes: Iterable[Node]) -> str:
     """What a site calls its processors: `cpus`, or as near to it as its nodes have (Haizea: `CPU`)."""
-    names = sorted({name for node in nodes for name, _ in node.capacity.amounts})
-    likely = [name for name in names if name.lower() in ("cpus", "cpu")]
-    return "cpus" if "cpus" in names else next(iter([*likely, *names]), "cpus")
+    return unit_of({name for node in nodes for name, _ in node.capacity.amounts})
 
 
 def use_over_time(outcome: SimulationResult, resource: str) -> list[tuple[int, int]]:
@@ -29,8 +28,9 @@ def _changes(outcome: SimulationResult, resource: str) -> Iterator[tuple[int, in
     for reservation in outcome.kept:
         workspace = reservation.workspace
         amount = workspace.resources[resource] * workspace.instances
-        yield reservation.start_s, amount
-        yield reservation.end_s, -amount
+        for start_s, end_s in reservation.spans:
+            yield start_s, amount
+            yield end_s, -amount
     each = {name: workspace.resources[resource] for name, workspace in outcome.workspaces.items()}
     for done in outcome.done:
         for segment in done.segments:

@@ -94,8 +94,9 @@ def world_occupancy(outcome: SimulationResult, workload: str) -> Schedule:
         pieces += [
             _Piece(
                 job=len(heads), node=number_of[placement.node], width=placement.instances * cpus,
-                start_s=reservation.start_s, end_s=reservation.end_s, is_reservation=True,
+                start_s=start_s, end_s=end_s, is_reservation=True,
             )
+            for start_s, end_s in reservation.spans
             for placement in reservation.placements
         ]  # fmt: skip
     for done in sorted(outcome.done, key=lambda each: (each.start_s, each.workspace, each.index)):

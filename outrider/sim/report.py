@@ -23,6 +23,19 @@ class RefusedReservation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Revenue:
+    """In thousandths: what was charged, and what was lost in two ways."""
+
+    charged: int
+    too_dear: int
+    """Offers that their users did not take."""
+    lost_to_price: int
+    """What these would have paid."""
+    lost_to_refusals: int
+    """What those would have paid for whom there was no place, or whom another policy refused."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reservations:
     accepted: int
     late: int
@@ -30,6 +43,11 @@ class Reservations:
     broken: int
     """Accepted ones that lost a node, with no other to take its place."""
     refused: tuple[RefusedReservation, ...]
+    moved: int = 0
+    """How often a lease with a deadline was given another place for another one."""
+    yielded: int = 0
+    """Those that gave up their nodes for others; the rest of their work was best effort."""
+    revenue: Revenue | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +128,7 @@ def world_report(
         for submission in submissions
         if submission.workspace.is_best_effort and submission.workspace.name not in begun | impossible
     ]
+    submissions = [part for submission in submissions for part in submission.parts()]
     first_s = min((submission.at_s for submission in submissions), default=0)
     ends_s = [job[2] for job in jobs] + [reservation.end_s for reservation in outcome.kept]
     return _report(
@@ -192,8 +211,12 @@ def _report(
 def _reservations(outcome: SimulationResult) -> Reservations | None:
     if not outcome.kept and not outcome.refused and not outcome.broken:
         return None
+    accepted = {each.workspace.name for each in (*outcome.kept, *outcome.broken, *outcome.yielded)}
     return Reservations(
-        accepted=len(outcome.kept) + len(outcome.broken),
+        accepted=len(accepted),
+        moved=outcome.moved_leases,
+        yielded=len(outcome.yielded),
+        revenue=_revenue(outcome),
         late=len(outcome.late),
         broken=len(outcome.broken),
         refused=tuple(
@@ -203,6 +226,21 @@ def _reservations(outcome: SimulationResult) -> Reservations | None:
                 reason=rejected.refusal.sentence(in_hours),
             )
             for submission, rejected in outcome.refused
+        ),
+    )
+
+
+def _revenue(outcome: SimulationResult) -> Revenue | None:
+    priced = [(offer, offer.price) for offer in outcome.offers if offer.price is not None]
+    if not priced:
+        return None
+    too_dear = [price for offer, price in priced if offer.is_too_dear]
+    return Revenue(
+        charged=sum(price for offer, price in priced if offer.is_accepted),
+        too_dear=len(too_dear),
+        lost_to_price=sum(too_dear),
+        lost_to_refusals=sum(
+            price for offer, price in priced if not offer.is_accepted and not offer.is_too_dear
         ),
     )
 

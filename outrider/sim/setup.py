@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from outrider.core.besteffort.board import Backfilling, QueueRules, Yielding
 from outrider.core.besteffort.suspension import SuspensionRules
 from outrider.core.images.pools import Pools, Rank
+from outrider.core.leases.nodes import NodeOrder
+from outrider.core.leases.preemption import PreemptionOrder
 from outrider.core.links.links import ExclusiveLinks, Links
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Node, Resources
+from outrider.core.reservations.admission import Policy
 from outrider.core.reservations.book import Book, Shipping, Terms
-from outrider.core.scheduler import Scheduler
+from outrider.core.scheduler import LeaseRules, Scheduler
 
 MEGABYTE = 10**6
 
@@ -31,6 +35,8 @@ class Setup:
     is_reusing: bool = True
     is_extending: bool = True
     is_packing: bool = True
+    is_advancing: bool = True
+    is_moving: bool = True
     joins_any_image: bool = False
     pool_bytes: int | None = None
     """The limit of the image pool of each node that has none of its own."""
@@ -46,6 +52,12 @@ class Setup:
     places: int | None = 1
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
     yielding: Yielding = Yielding.CHEAPEST
+    leases: LeaseRules | None = None
+    """What is accepted, at which price, and who yields; None: everything, free, and nobody."""
+    preemption: PreemptionOrder | None = None
+    """Which best effort makes way first; None: the youngest."""
+    node_order: NodeOrder | None = None
+    quotas: Callable[[Scheduler], Policy] | None = None
 
     def stretched_s(self, duration_s: int) -> int:
         """A run time inside a virtual machine."""
@@ -67,16 +79,25 @@ class Setup:
             is_reusing=self.is_reusing,
             is_extending=self.is_extending,
             is_packing=self.is_packing,
+            is_advancing=self.is_advancing,
+            split_overhead_s=self.suspension.overhead_s if self.suspension.is_allowed else None,
+            least_piece_s=self.suspension.least_run_s,
             joins_any_image=self.joins_any_image,
+            node_order=self.node_order,
         )
         pools = Pools(nodes, keep_bytes=self.keep_bytes, rank=self.rank)
         rules = QueueRules(
             backfilling=self.backfilling,
             places=self.places,
             suspension=self.suspension,
-            yielding=self.yielding,
+            # A site's own order of nodes has the last word.
+            yielding=self.yielding if self.node_order is None else Yielding.SITE_ORDER,
+            preemption=self.preemption,
         )
-        return Scheduler(Book(nodes, terms, links=self.links(), pools=pools), rules)
+        leases = self.leases or LeaseRules(is_moving=self.is_moving)
+        scheduler = Scheduler(Book(nodes, terms, links=self.links(), pools=pools), rules, leases=leases)
+        scheduler.policy = self.quotas(scheduler) if self.quotas is not None else None
+        return scheduler
 
     def links(self) -> Links:
         """The site's links, with nothing on them."""
@@ -97,6 +118,8 @@ THESIS = Setup(
     is_reusing=False,
     is_extending=False,
     is_packing=False,
+    is_advancing=False,
+    is_moving=False,
     backfilling=Backfilling.GREEDY,
     suspension=SuspensionRules(makes_way_for_all=True),
     yielding=Yielding.SITE_ORDER,

@@ -13,11 +13,13 @@ from enum import IntEnum
 from heapq import heappop, heappush
 
 from outrider.core.besteffort.board import BestEffortRun
-from outrider.core.besteffort.suspension import Segment
+from outrider.core.besteffort.suspension import Segment, instant_of
 from outrider.core.images.pools import Stay
-from outrider.core.model import Node, Reservation, Transfer, Workspace
+from outrider.core.model import LeasePiece, Node, Reservation, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.reservations.book import BookEntry
+from outrider.core.reservations.preempting import YieldedLease
+from outrider.core.scheduler import Decided
 from outrider.sim.faults import Fault, LinkFault, NodeFault
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
@@ -53,6 +55,16 @@ class FinishedRun:
         return self.segments[-1].end_s
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offer:
+    """What a reservation cost, or would have cost: None without prices, or without a place for it."""
+
+    workspace: str
+    price: int | None
+    is_accepted: bool
+    is_too_dear: bool = False
+
+
 @dataclass(slots=True)
 class SimulationResult:
     """Everything a simulation found out."""
@@ -70,6 +82,16 @@ class SimulationResult:
     """Lost with a node, and nothing else could take their place."""
     cancelled: list[TraceSubmission] = field(default_factory=list)
     """Taken back before they were over; a reservation that had begun is `kept` until then, too."""
+    offers: list[Offer] = field(default_factory=list)
+    """What was answered to each reservation that was asked for, in that order."""
+    yielded: list[Reservation] = field(default_factory=list)
+    """Reservations that gave up their nodes for others; what was left of them was best effort."""
+    moved_leases: int = 0
+    """How often a deadline lease was given another place for another request."""
+    event_delays_s: dict[str, int] = field(default_factory=dict)
+    """Of open leases whose event came: after how long they began."""
+    without_event: list[str] = field(default_factory=list)
+    """Open leases that waited in vain."""
     lost_runs: int = 0
     """Best-effort runs that had to begin again because a node failed."""
     stays: list[Stay] = field(default_factory=list)
@@ -95,16 +117,22 @@ class Simulation:
         self._scheduled_at_s: int | None = None
         self._submissions: dict[str, TraceSubmission] = {}
         self._links_at_s: int | None = None
-        for submission in trace.submissions:
-            submission = self._as_run_here(submission)
-            name = submission.workspace.name
-            if name in self._submissions:
-                raise ValueError(f"trace {trace.name}: two workspaces are named {name}")
-            self._submissions[name] = submission
-            self.outcome.workspaces[name] = submission.workspace
-            self._at(submission.at_s, EventOrder.SUBMIT, self._submit, submission)
-            if submission.cancel_s is not None:
-                self._at(submission.cancel_s, EventOrder.SUBMIT, self._cancel, submission)
+        for whole in trace.submissions:
+            parts = tuple(self._as_run_here(part) for part in whole.parts())
+            for submission in parts:
+                name = submission.workspace.name
+                if name in self._submissions:
+                    raise ValueError(f"trace {trace.name}: two workspaces are named {name}")
+                self._submissions[name] = submission
+                self.outcome.workspaces[name] = submission.workspace
+                if submission.cancel_s is not None:
+                    self._at(submission.cancel_s, EventOrder.SUBMIT, self._cancel, submission)
+            if len(parts) > 1:
+                self._at(whole.at_s, EventOrder.SUBMIT, self._submit_bundle, parts, bool(whole.roles))
+            elif whole.open_until_s is not None:
+                self._at(whole.at_s, EventOrder.SUBMIT, self._submit_open, parts[0])
+            else:
+                self._at(whole.at_s, EventOrder.SUBMIT, self._submit, parts[0])
         self._slow = [fault for fault in faults if isinstance(fault, LinkFault)]
         self._away: dict[str, list[NodeFault]] = {}
         for fault in faults:
@@ -130,6 +158,8 @@ class Simulation:
         setup, workspace = self.setup, submission.workspace
         if not setup.has_images:
             workspace = replace(workspace, image=None)
+        if submission.user and not workspace.owner.user:
+            workspace = replace(workspace, owner=replace(workspace.owner, user=submission.user))
         if setup.slowdown_percent:
             workspace = replace(workspace, duration_s=setup.stretched_s(workspace.duration_s))
             return replace(
@@ -146,18 +176,142 @@ class Simulation:
     def _submit(self, submission: TraceSubmission) -> None:
         workspace = submission.workspace
         if workspace.is_best_effort:
-            if self.scheduler.submit(workspace):
+            if self.scheduler.submit(workspace, self.now_s):
                 self._wake()
             else:
                 self.outcome.impossible.append(submission)
             return
         answer = self.scheduler.reserve(workspace, self.now_s, tells_earliest=False)
+        is_accepted = isinstance(answer.admission, Accepted)
+        self._note_offer(submission, answer.price, is_accepted, answer.is_too_dear)
         if isinstance(answer.admission, Rejected):
             self.outcome.refused.append((submission, answer.admission))
             return
         reservation = answer.admission.reservation
         assert reservation is not None
         self._accepted(reservation, submission, answer.moved)
+        self._follow_leases(answer)
+
+    def _follow_leases(self, answer: Decided) -> None:
+        """Who has another place for the sake of what was accepted, and who yields."""
+        for lease in answer.moved_leases:
+            self.outcome.moved_leases += 1
+            self._expect(lease.reservation, self._submissions[lease.reservation.workspace.name])
+        for yielded in answer.yielded:
+            self._yields(yielded)
+
+    def _submit_bundle(self, parts: tuple[TraceSubmission, ...], is_one_start: bool) -> None:
+        """All of these reservations or none."""
+        decided = self.scheduler.reserve_together(
+            [part.workspace for part in parts], self.now_s, is_one_start=is_one_start
+        )
+        rejected, moved = decided.answer.rejected, decided.moved
+        for part in parts:
+            price = decided.prices.get(part.workspace.name)
+            self._note_offer(part, price, rejected is None, decided.is_too_dear)
+        if rejected is not None:
+            self.outcome.refused += [(part, rejected) for part in parts]
+            return
+        for reservation in decided.answer.reservations:
+            self._accepted(reservation, self._submissions[reservation.workspace.name], moved)
+            moved = ()
+
+    def _note_offer(
+        self, submission: TraceSubmission, price: int | None, is_accepted: bool, is_too_dear: bool
+    ) -> None:
+        name = submission.workspace.name
+        offer = Offer(workspace=name, price=price, is_accepted=is_accepted, is_too_dear=is_too_dear)
+        self.outcome.offers.append(offer)
+
+    def _submit_open(self, submission: TraceSubmission) -> None:
+        """Nodes and image ready until an event comes."""
+        assert submission.open_until_s is not None
+        workspace, until_s = submission.workspace, submission.open_until_s
+        answer = self.scheduler.reserve_open(workspace, until_s, submission.within_s, self.now_s)
+        is_accepted = isinstance(answer.admission, Accepted)
+        self._note_offer(submission, answer.price, is_accepted, answer.is_too_dear)
+        if isinstance(answer.admission, Rejected):
+            self.outcome.refused.append((submission, answer.admission))
+            return
+        for run in answer.moved:
+            self._follow(run)
+        self._follow_leases(answer)
+        event_s = submission.trigger_s
+        if event_s is not None and max(self.now_s, workspace.start_s or 0) <= event_s <= until_s:
+            self._at(event_s, EventOrder.SUBMIT, self._event, submission)
+        # An event at the very last instant still counts.
+        self._at(until_s, EventOrder.BEGIN, self._no_event, workspace.name)
+        self._watch_links()
+        self._wake()
+
+    def _event(self, submission: TraceSubmission) -> None:
+        """The event of an open lease has come."""
+        name = submission.workspace.name
+        if name not in self.scheduler.open_leases:
+            return
+        start_s, moved = self.scheduler.trigger(name, self.now_s)
+        self.outcome.event_delays_s[name] = start_s - self.now_s
+        for run in moved:
+            self._follow(run)
+        reservation = self.scheduler.book.entries[name].reservation
+        self._at(start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
+        end_s = start_s + submission.run_s
+        self._at(end_s, EventOrder.END, self._reservation_ends, reservation, start_s)
+        self._wake()
+
+    def _no_event(self, name: str) -> None:
+        if name in self.scheduler.open_leases:
+            self.scheduler.end_reservation(name, self.now_s)
+            self.outcome.without_event.append(name)
+            self._wake()
+
+    def _yields(self, yielded: YieldedLease) -> None:
+        """A reservation lost its place: what it has not done by then waits as best effort."""
+        before, until_s = yielded.before, yielded.until_s
+        self.outcome.yielded.append(before)
+        name, workspace = before.workspace.name, before.workspace
+        submission = self._submissions[name]
+        entry = self.scheduler.book.entries.get(name)
+        done_s = sum(max(0, min(end_s, until_s) - start_s) for start_s, end_s in before.spans)
+        if entry is not None and done_s >= submission.run_s:
+            # It would have been over by then anyhow.
+            self._at(before.start_s + submission.run_s, EventOrder.END, self._cut, entry.reservation, None)
+            return
+        kept_s = done_s if self.setup.suspension.is_allowed else 0
+        rest = replace(
+            workspace,
+            start_s=None,
+            finish_by_s=None,
+            is_immediate=False,
+            ready_within_s=None,
+            may_yield=False,
+            duration_s=max(1, workspace.duration_s - kept_s),
+        )
+        run_s = min(rest.duration_s, max(0, submission.run_s - kept_s))
+        again = replace(submission, workspace=rest, run_s=run_s, at_s=self.now_s)
+        if entry is not None:
+            self._at(until_s, EventOrder.END, self._cut, entry.reservation, again)
+            return
+        if before.start_s < self.now_s:
+            self.outcome.kept.append(replace(before, end_s=self.now_s))
+        self._queue_again(again)
+
+    def _cut(self, reservation: Reservation, again: TraceSubmission | None) -> None:
+        entry = self._entry(reservation)
+        if entry is not None:
+            self.outcome.kept.append(replace(reservation, end_s=self.now_s))
+            self.scheduler.end_reservation(reservation.workspace.name, self.now_s)
+            self._wake()
+        if again is not None:
+            self._queue_again(again)
+
+    def _queue_again(self, again: TraceSubmission) -> None:
+        self._submissions[again.workspace.name] = again
+        self.outcome.workspaces[again.workspace.name] = again.workspace
+        if self.scheduler.submit(again.workspace, self.now_s):
+            self._wake()
+        else:
+            self.outcome.impossible.append(again)
 
     def _cancel(self, submission: TraceSubmission) -> None:
         """Its user takes it back, if it is not over."""
@@ -180,13 +334,18 @@ class Simulation:
         self, reservation: Reservation, submission: TraceSubmission, moved: Sequence[BestEffortRun]
     ) -> None:
         """A reservation begins and ends; the runs that made way for it go on elsewhere or later."""
-        self._at(reservation.start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
-        end_s = reservation.start_s + submission.run_s
-        self._at(end_s, EventOrder.END, self._reservation_ends, reservation)
+        self._expect(reservation, submission)
         for run in moved:
             self._follow(run)
         self._watch_links()
         self._wake()
+
+    def _expect(self, reservation: Reservation, submission: TraceSubmission) -> None:
+        """A reservation begins and ends where it is now; what was expected of an earlier place is void."""
+        self._at(reservation.start_s, EventOrder.BEGIN, self._reservation_begins, reservation)
+        pieces = reservation.pieces or (LeasePiece(reservation.start_s, reservation.end_s),)
+        end_s = instant_of(pieces, submission.run_s)
+        self._at(end_s, EventOrder.END, self._reservation_ends, reservation)
 
     def _entry(self, reservation: Reservation) -> BookEntry | None:
         """What the book has of it, unless it was lost or promised anew since."""
@@ -198,10 +357,11 @@ class Simulation:
         if entry is not None and any(life.transfer is not None for _, life in entry.lives):
             self.outcome.late.append(reservation)
 
-    def _reservation_ends(self, reservation: Reservation) -> None:
+    def _reservation_ends(self, reservation: Reservation, start_s: int | None = None) -> None:
         if self._entry(reservation) is None:
             return
-        self.outcome.kept.append(replace(reservation, end_s=self.now_s))
+        begun_s = reservation.start_s if start_s is None else start_s
+        self.outcome.kept.append(replace(reservation, start_s=begun_s, end_s=self.now_s))
         self.scheduler.end_reservation(reservation.workspace.name, self.now_s)
         self._wake()
 
@@ -258,7 +418,7 @@ class Simulation:
         if not run.has_begun:
             self._at(run.start_s, EventOrder.BEGIN, self._run_begins, run, run.changes)
         run_s = self._submissions[run.workspace.name].run_s
-        end_s = _instant_of(run.segments, run_s)
+        end_s = instant_of(run.segments, run_s)
         # What runs for no time begins before it ends.
         order = EventOrder.END if end_s > run.start_s else EventOrder.BEGIN
         self._at(end_s, order, self._run_ends, run, run.changes)
@@ -337,12 +497,3 @@ class Simulation:
             )
         )
         self._wake()
-
-
-def _instant_of(segments: tuple[Segment, ...], work_s: int) -> int:
-    """When so much useful work has been done."""
-    for segment in segments:
-        if work_s <= segment.useful_s:
-            return segment.start_s + segment.resume_s + work_s
-        work_s -= segment.useful_s
-    raise ValueError(f"the segments are {work_s} s short of the work")

@@ -83,6 +83,8 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         help="off, greedy, aggressive, conservative or reservations=N "
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
+    group.add_argument("--site-policy", metavar="FILE",
+                       help="the site's policies: quotas, shares, prices, who yields")  # fmt: skip
     group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),
                        help="on whose nodes a reservation is placed (default: cheapest; "
                        "under --profile thesis: site-order)")  # fmt: skip

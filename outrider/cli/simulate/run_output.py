@@ -9,6 +9,7 @@ from typing import TextIO
 from outrider.cli.output import complete_file, print_json
 from outrider.cli.quantities import in_gigabytes, in_hours
 from outrider.cli.simulate.run_log import RunResult
+from outrider.core.leases.admission import thousandths
 from outrider.sim.metrics import Summary
 from outrider.sim.occupancy import Schedule
 from outrider.sim.report import RunReport
@@ -88,6 +89,17 @@ def report_lines(report: RunReport, site: str) -> Iterator[str]:
             yield f"    {len(cancelled):,} of all leases cancelled by their users"
         if found.broken:
             yield f"    {found.broken:,} of those accepted lost a node, with no other to take its place"
+        if found.moved:
+            yield f"    leases with a deadline moved {found.moved:,} times for others"
+        if found.yielded:
+            yield f"    {found.yielded:,} yielded to others, and went on as best effort"
+        if found.revenue is not None:
+            revenue = found.revenue
+            yield f"    charged          {thousandths(revenue.charged)}"
+            yield (
+                f"    lost             {thousandths(revenue.lost_to_price)} with {revenue.too_dear:,} offers "
+                f"that were too dear, {thousandths(revenue.lost_to_refusals)} with other refusals"
+            )
         for refused in found.refused[:MOST_REFUSALS]:
             yield f"    {refused.workspace}: {refused.reason}"
         if len(found.refused) > MOST_REFUSALS:

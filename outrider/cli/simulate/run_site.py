@@ -80,7 +80,27 @@ def site_setup(arguments: argparse.Namespace) -> Setup:
         given["push_back_s"] = _push_back_s(arguments.push_back)
     if arguments.policy is not None:
         given |= _backfilling(arguments.policy)
-    return replace(setup, **given)  # type: ignore[arg-type]
+    setup = replace(setup, **given)  # type: ignore[arg-type]
+    return setup if arguments.site_policy is None else _under_policies(setup, arguments.site_policy)
+
+
+def _under_policies(setup: Setup, path: str) -> Setup:
+    """The site under the policies of a file, which needs more than the standard library to be read."""
+    try:
+        from outrider.cli.simulate.run_policies import with_policies
+        from outrider.metadata.errors import MetadataError
+        from outrider.metadata.policies import read_policies
+    except ImportError as error:
+        raise InputError(f"--site-policy needs {error.name}, which is in the extra `service`") from error
+    try:
+        policies = read_policies(path)
+        if policies.external is not None:
+            raise InputError(f"{path}: a simulation asks no program: leave out external")
+        return with_policies(setup, policies)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from error
+    except MetadataError as error:
+        raise InputError(str(error)) from error
 
 
 def dealt_images(arguments: argparse.Namespace) -> Iterable[Image] | None:

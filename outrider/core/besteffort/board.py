@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
-from outrider.core.besteffort.suspension import DiskQueue, Segment, SegmentShare, SuspensionRules
+from outrider.core.besteffort.suspension import (
+    DiskQueue,
+    Segment,
+    SegmentShare,
+    SuspensionRules,
+    memory_bytes,
+)
 from outrider.core.images.pools import Life, Stay
+from outrider.core.leases.preemption import Candidate, PreemptionOrder
 from outrider.core.links.fifo import Scheduled
 from outrider.core.model import Image, Workspace
-from outrider.core.nodes.timeline import FOREVER, SiteTimeline, numbers
+from outrider.core.nodes.selection import Fit
+from outrider.core.nodes.timeline import FOREVER, SiteTimeline, mask_of, numbers
 from outrider.core.reservations.book import Book
 
 
@@ -44,6 +53,18 @@ class QueueRules:
     (EASY), None conservative."""
     suspension: SuspensionRules = field(default_factory=SuspensionRules)
     yielding: Yielding = Yielding.CHEAPEST
+    preemption: PreemptionOrder | None = None
+    """Who makes way first; None: the youngest."""
+
+
+class Group(NamedTuple):
+    """Waiting workspaces that could start at the same instants: the first of them tells for all."""
+
+    need: int
+    image_key: str
+    image_bytes: int
+    least_nodes: int
+    is_suspendable: bool
 
 
 @dataclass(slots=True)
@@ -56,11 +77,10 @@ class WaitingWorkspace:
     left: int
     least_nodes: int = 1
     """How many nodes it takes at the very least."""
-    least_s: int = 1
-    """For how long at the very least they must be free."""
-    kind: tuple[int, int] | None = None
-    """What it needs and the size of its image: what decides when it could start. None if that
-    depends on how many transfers it takes."""
+    submitted_s: int = 0
+    group: Group | None = None
+    """What decides when it could start, beside how long it lasts. None if that depends on how many
+    transfers it takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +97,7 @@ class BestEffortRun:
     """Where it was placed: kept when its segments are taken back before it begins."""
     lives: list[tuple[int, Life]]
     placed_s: int
+    submitted_s: int = 0
     transfers: tuple[Scheduled, ...] = ()
     has_begun: bool = False
     changes: int = 0
@@ -106,6 +127,19 @@ class BestEffortRun:
         return {share.node for segment in self.segments if segment.end_s > now_s for share in segment.shares}
 
 
+def candidate_of(run: BestEffortRun, now_s: int) -> Candidate:
+    """A run as policies of preemption look at it."""
+    return Candidate(
+        name=run.name,
+        order=(run.order, run.index),
+        duration_s=run.workspace.duration_s,
+        instances=run.together,
+        owner=run.workspace.owner,
+        done_s=sum(max(0, min(each.end_s, now_s) - each.start_s - each.resume_s) for each in run.segments),
+        memory_bytes=run.together * memory_bytes(run.workspace.resources),
+    )
+
+
 class QueueBoard:
     """What placing best effort is decided against, and what it changes."""
 
@@ -115,13 +149,16 @@ class QueueBoard:
         self.rules = rules
         self.everything = SiteTimeline(book.timeline.nodes, is_tidy=False)
         self.everything.fill(book.leases(), now_s=0)
+        book.beside = self.everything
         self.disks = [DiskQueue() for _ in book.timeline.nodes]
         self.runs: dict[str, BestEffortRun] = {}
         self._free: dict[tuple[int, int], int] = {}
-        self._free_times: dict[tuple[int, int], list[int]] = {}
+        self._free_spans: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._free_state = (-1, 0)
         self._largest: dict[int, int] = {}
         self._large_enough: dict[int, int] = {}
+        self.lent: dict[str, tuple[tuple[tuple[int, int], ...], tuple[Fit, ...]]] = {}
+        """Open leases that are not in `everything`, because best effort may run there: when, and where."""
         self.private: list[Stay] = []
         """Where images are not reused: each instance's own file."""
 
@@ -138,20 +175,24 @@ class QueueBoard:
 
     def free_times(self, need: int, at_s: int) -> Sequence[int]:
         """Until when each node that is free at an instant stays so, the longest first."""
+        return [until_s for until_s, _ in self.free_spans(need, at_s)]
+
+    def free_spans(self, need: int, at_s: int) -> Sequence[tuple[int, int]]:
+        """The same with the nodes' numbers."""
         self._refresh()
-        times = self._free_times.get((need, at_s))
-        if times is None:
-            times, mask = [], 0
+        spans = self._free_spans.get((need, at_s))
+        if spans is None:
+            spans, mask = [], 0
             rows = self.everything.rows
             for node in numbers(self.book.available):
                 until_s = rows[node].free_until(need, at_s)
                 if until_s > at_s:
-                    times.append(until_s)
+                    spans.append((until_s, node))
                     mask |= 1 << node
-            times.sort(reverse=True)
-            self._free_times[need, at_s] = times
+            spans.sort(reverse=True)
+            self._free_spans[need, at_s] = spans
             self._free[need, at_s] = mask
-        return times
+        return spans
 
     def _refresh(self) -> None:
         """Forget what was remembered if anything has changed since."""
@@ -159,7 +200,19 @@ class QueueBoard:
         if self._free_state != state:
             self._free_state = state
             self._free.clear()
-            self._free_times.clear()
+            self._free_spans.clear()
+
+    def yielding_order(self, runs: Sequence[BestEffortRun], now_s: int) -> list[BestEffortRun]:
+        """Runs, whoever is to make way first in front. Who is spared comes last: it can only be moved before
+        it begins, because afterwards it is in the book."""
+        youngest_first = sorted(runs, key=lambda run: (run.order, run.index), reverse=True)
+        order = self.rules.preemption
+        if order is None:
+            return youngest_first
+        place = {each.name: number for number, each in enumerate(
+            order.sort([candidate_of(run, now_s) for run in youngest_first])
+        )}  # fmt: skip
+        return sorted(youngest_first, key=lambda run: place.get(run.name, len(place)))
 
     def nodes_for(self, image: Image | None) -> int:
         """A mask of the nodes whose pool, if empty, has room for the image."""
@@ -215,3 +268,68 @@ class QueueBoard:
                 shares = segment.shares
                 kept.append(Segment(segment.start_s, from_s, shares, resume_s, suspend_s, tuple(done)))
         run.segments = tuple(kept)
+
+
+class StartChances:
+    """How long what waits can last at most if it is to start now, or when its image could be there.
+
+    As many nodes as it takes at least must be free to its end, or until it could be suspended: for a
+    reservation that begins or ends, or for anything. That tells most of a long queue apart without looking
+    for nodes. It holds as long as nothing is placed; afterwards `forget`.
+    """
+
+    def __init__(self, board: QueueBoard, now_s: int) -> None:
+        self._board = board
+        self._now_s = now_s
+        # An instant, the next at which a run could be suspended, and until when nodes are free.
+        self._windows: dict[tuple[int, str, int], list[tuple[int, int, list[int]]]] = {}
+        self._longest: dict[Group, int] = {}
+
+    def forget(self) -> None:
+        self._windows.clear()
+        self._longest.clear()
+
+    def longest_s(self, group: Group) -> int:
+        """So long can it last; for ever, if it could be suspended for a reservation."""
+        longest_s = self._longest.get(group)
+        if longest_s is None:
+            longest_s = self._longest[group] = self._look(group)
+        return longest_s
+
+    def _look(self, group: Group) -> int:
+        windows = self._windows.get(group[:3])
+        if windows is None:
+            windows = self._windows[group[:3]] = self._make(group)
+        longest_s, least = 0, group.least_nodes
+        for at_s, change_s, untils in windows:
+            if len(untils) >= least:
+                until_s = untils[least - 1]
+                if group.is_suspendable and until_s >= change_s:
+                    return FOREVER
+                longest_s = max(longest_s, until_s - at_s)
+        return longest_s
+
+    def _make(self, group: Group) -> list[tuple[int, int, list[int]]]:
+        board = self._board
+        found: list[tuple[int, int, list[int]]] = []
+        for at_s, mask in self._starts(group):
+            spans = [span for span in board.free_spans(group.need, at_s) if mask >> span[1] & 1]
+            change_s = at_s + 1
+            if not board.rules.suspension.makes_way_for_all:
+                free = mask_of((node for _, node in spans), len(board.everything.rows))
+                changes = board.book.timeline.boundaries_after(at_s)
+                change_s = next((each[0] for each in changes if (each[1] | each[2]) & free), FOREVER)
+            found.append((at_s, change_s, [until_s for until_s, _ in spans]))
+        return found
+
+    def _starts(self, group: Group) -> list[tuple[int, int]]:
+        """When something of a group could start, and a mask of the nodes on which it could."""
+        board, now_s = self._board, self._now_s
+        everyone = board.everything.everyone
+        if not group.image_key:
+            return [(now_s, everyone)]
+        pools = board.book.pools
+        holders = pools.mask_with(group.image_key)
+        coming = [at_s for at_s in pools.coming_times(group.image_key) if at_s > now_s]
+        arrival_s = board.links.end_if_added(group.image_bytes, 1, now_s)
+        return [*((at_s, holders) for at_s in (now_s, *coming) if holders), (arrival_s, everyone)]

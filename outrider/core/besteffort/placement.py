@@ -122,7 +122,7 @@ def place_together(
     else:
         place = _where_it_is(board, workspace, image, need, now_s)
         arrival_s = board.links.end_if_added(image.size_bytes, 1, now_s)
-        if place is None and not _is_hopeless(board, image, need, arrival_s, now_s):
+        if place is None and not _is_hopeless(board, workspace, image, need, arrival_s, now_s):
             place, arrival_s = _with_transfers(board, workspace, image, need, now_s)
         elif board.book.terms.shipping is Shipping.PER_NODE:
             arrival_s = board.links.end_if_added(image.size_bytes, workspace.instances, now_s)
@@ -131,11 +131,19 @@ def place_together(
     return _later(board, workspace, need, arrival_s, now_s)
 
 
-def _is_hopeless(board: QueueBoard, image: Image, need: int, arrival_s: int, now_s: int) -> bool:
+def _is_hopeless(
+    board: QueueBoard, workspace: Workspace, image: Image, need: int, arrival_s: int, now_s: int
+) -> bool:
     """Whether what did not fit where the image is will not fit after a transfer either.
 
-    So it is if every free node can use the image now and nothing begins or ends meanwhile.
+    So it is if too few nodes are free for long enough when it could have ended; or if every free
+    node can use the image now and nothing begins or ends meanwhile.
     """
+    if board.book.terms.shipping is Shipping.RELAY:
+        later = board.free_nodes(need, arrival_s) & board.nodes_for(image)
+        least = -(-workspace.instances // board.largest_room(need))
+        if later.bit_count() < least or _is_too_short(board, workspace, need, arrival_s, later, least):
+            return True
     free = board.free_nodes(need, now_s)
     if free & ~board.book.pools.mask_with(image.key) or not board.everything.is_quiet(now_s, arrival_s):
         return False
@@ -196,7 +204,10 @@ def _together_at(
     available = board.free_nodes(need, start_s) & board.nodes_for(workspace.image)
     if only is not None:
         available &= only
-    if available.bit_count() * board.largest_room(need) < workspace.instances:
+    largest = board.largest_room(need)
+    if available.bit_count() * largest < workspace.instances:
+        return None
+    if _is_too_short(board, workspace, need, start_s, available, -(-workspace.instances // largest)):
         return None
     image = workspace.image
     if image is not None:
@@ -211,6 +222,40 @@ def _together_at(
             available = sum(1 << node for node in ready)
         return _fitted(board, workspace, need, start_s, available, ready, now_s)
     return _fitted(board, workspace, need, start_s, available, {}, now_s)
+
+
+def _least_end(board: QueueBoard, workspace: Workspace, start_s: int, available: int) -> int:
+    """Until when at least every node must be free for what begins then: to its end, or until a reservation
+    on one of the nodes begins or ends, before which it would be suspended."""
+    suspension, end_s = board.rules.suspension, start_s + workspace.duration_s
+    if not suspension.is_allowed or not workspace.is_preemptible:
+        return end_s
+    if suspension.makes_way_for_all:
+        return start_s
+    for at_s, begun, ended in board.book.timeline.boundaries_after(start_s):
+        if at_s >= end_s:
+            return end_s
+        if (begun | ended) & available:
+            return at_s
+    return end_s
+
+
+def _is_too_short(
+    board: QueueBoard, workspace: Workspace, need: int, start_s: int, available: int, least: int
+) -> bool:
+    """Whether fewer nodes than it takes are free for as long as any place would need them.
+
+    That tells most of a long queue apart without looking for nodes.
+    """
+    least_end_s = _least_end(board, workspace, start_s, available)
+    count = 0
+    for until_s, node in board.free_spans(need, start_s):
+        if until_s < least_end_s:
+            return True
+        count += available >> node & 1
+        if count == least:
+            return False
+    return True
 
 
 def _fitted(

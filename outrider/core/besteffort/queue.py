@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from outrider.core.besteffort.board import Backfilling, BestEffortRun, QueueBoard, WaitingWorkspace
+from outrider.core.besteffort.board import (
+    Backfilling,
+    BestEffortRun,
+    Group,
+    QueueBoard,
+    StartChances,
+    WaitingWorkspace,
+)
 from outrider.core.besteffort.holdings import bring_image, leave, release
+from outrider.core.besteffort.lending import guarded, misplaced
 from outrider.core.besteffort.placement import RunPlacement, place_one, place_together, resumed
 from outrider.core.besteffort.suspension import Segment, joined, next_fit, plan_run
 from outrider.core.besteffort.suspension_notice import suspend_in_time, withdraw
@@ -39,9 +47,9 @@ class BestEffortQueue:
         is_promising = self.board.rules.backfilling is Backfilling.RESERVING
         return is_promising and run.start_s > run.ready_s
 
-    def submit(self, workspace: Workspace) -> None:
+    def submit(self, workspace: Workspace, now_s: int = 0) -> None:
         need = self.board.everything.layout.pack(workspace.resources)
-        self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances))
+        self.waiting.append(self._waiting(self._next_order, workspace, need, workspace.instances, now_s))
         self._next_order += 1
 
     def fits_site(self, workspace: Workspace) -> bool:
@@ -64,19 +72,17 @@ class BestEffortQueue:
         self._has_gaps = False
         futures = self._places_left(now_s)
         hopeless: set[tuple[int, int, int, bool]] = set()
-        chances: dict[tuple[int, int], list[int]] = {}
+        chances = StartChances(self.board, now_s)
         still: list[WaitingWorkspace] = []
         for position, waiting in enumerate(self.waiting):
             while waiting.left:
-                if futures <= 0 and waiting.kind is not None:
-                    if waiting.kind not in chances:
-                        chances[waiting.kind] = self._longest_windows(waiting.kind, now_s)
-                    if chances[waiting.kind][waiting.least_nodes] < waiting.least_s:
-                        break
+                group, length_s = waiting.group, waiting.workspace.duration_s
+                if futures <= 0 and group is not None and chances.longest_s(group) < length_s:
+                    break
                 run = self._try(waiting, now_s, hopeless, may_wait=futures > 0)
                 if run is None:
                     break
-                chances.clear()
+                chances.forget()
                 if run.start_s > run.ready_s:
                     futures -= 1
                 placed.append(run)
@@ -110,21 +116,28 @@ class BestEffortQueue:
     ) -> list[BestEffortRun]:
         """Give a new reservation its slots; the runs that had to move, with their new segments.
 
-        Of the runs in the way the youngest move first. What cannot be placed anew goes back
-        to its place in the queue.
+        Of the runs in the way those move first whom the site's order names, or the youngest. What
+        cannot be placed anew goes back to its place in the queue.
         """
         board = self.board
         victims: dict[str, BestEffortRun] = {}
         for chosen in fits:
             row = board.everything.rows[chosen.node]
             while not row.fits(need * chosen.instances, start_s, end_s):
-                victim = self._youngest(chosen.node, start_s, end_s)
+                victim = self._first_to_yield(chosen.node, start_s, end_s, now_s)
                 withdraw(board, victim, start_s, now_s)
                 victims[victim.name] = victim
         board.everything.reserve_all([(each.node, need * each.instances) for each in fits], start_s, end_s)
         moved = sorted(victims.values(), key=lambda run: (run.order, run.index))
         for run in moved:
             suspend_in_time(board, run, now_s)
+        return [run for run in moved if self._place_anew(run, now_s)]
+
+    def replace_misplaced(self, now_s: int) -> list[BestEffortRun]:
+        """Beside leases that wait for an event, move what cannot be cleared and may not find its place."""
+        moved = misplaced(self.board) if self.board.lent else []
+        for run in moved:
+            self.board.vacate(run, now_s)
         return [run for run in moved if self._place_anew(run, now_s)]
 
     def give_back(self, fits: Sequence[Fit], need: int, start_s: int, end_s: int) -> None:
@@ -168,7 +181,9 @@ class BestEffortQueue:
         self._has_gaps = self._has_gaps or bool(runs)
         return bool(runs or waiting)
 
-    def _waiting(self, order: int, workspace: Workspace, need: int, left: int) -> WaitingWorkspace:
+    def _waiting(
+        self, order: int, workspace: Workspace, need: int, left: int, submitted_s: int
+    ) -> WaitingWorkspace:
         together = workspace.instances if workspace.is_parallel else 1
         least_nodes = -(-together // max(1, self.board.largest_room(need)))
         image = workspace.image
@@ -181,8 +196,14 @@ class BestEffortQueue:
             need,
             left,
             least_nodes,
-            least_s=1 if self._is_suspendable(workspace) else workspace.duration_s,
-            kind=(need, 0 if image is None else image.size_bytes)
+            submitted_s=submitted_s,
+            group=Group(
+                need,
+                "" if image is None else image.key,
+                0 if image is None else image.size_bytes,
+                least_nodes,
+                self._is_suspendable(workspace),
+            )
             if is_plain and workspace.is_parallel
             else None,
         )
@@ -234,26 +255,10 @@ class BestEffortQueue:
 
     def _find(self, waiting: WaitingWorkspace, now_s: int, *, may_wait: bool) -> RunPlacement | None:
         board, workspace = self.board, waiting.workspace
-        if workspace.is_parallel:
-            return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
-        return place_one(board, workspace, waiting.need, now_s)
-
-    def _longest_windows(self, kind: tuple[int, int], now_s: int) -> list[int]:
-        """For each number of nodes, how long so many are free from some possible start on.
-
-        That tells most of a long queue apart without looking at nodes again.
-        """
-        need, image_bytes = kind
-        board = self.board
-        instants = {now_s}
-        if image_bytes:
-            instants.add(board.links.end_if_added(image_bytes, 1, now_s))
-            instants.update(at_s for at_s in board.book.pools.all_coming_times() if at_s > now_s)
-        longest = [0] * (len(board.everything.nodes) + 1)
-        for at_s in sorted(instants):
-            for index, until_s in enumerate(board.free_times(need, at_s), 1):
-                longest[index] = max(longest[index], until_s - at_s)
-        return longest
+        with guarded(board, workspace):
+            if workspace.is_parallel:
+                return place_together(board, workspace, waiting.need, now_s, may_wait=may_wait)
+            return place_one(board, workspace, waiting.need, now_s)
 
     def _take(self, waiting: WaitingWorkspace, place: RunPlacement, now_s: int) -> BestEffortRun:
         """Make a run of a place: slots, transfers, stays of its image."""
@@ -271,6 +276,7 @@ class BestEffortQueue:
             first_shares=place.segments[0].shares,
             lives=[],
             placed_s=now_s,
+            submitted_s=waiting.submitted_s,
         )
         board = self.board
         board.occupy(run)
@@ -282,25 +288,26 @@ class BestEffortQueue:
     def _is_suspendable(self, workspace: Workspace) -> bool:
         return workspace.is_preemptible and self.board.rules.suspension.is_allowed
 
-    def _youngest(self, node: int, start_s: int, end_s: int) -> BestEffortRun:
-        """The run with segments on the node in the interval that came last into the queue."""
-        return max(
-            (
-                run
-                for run in self.board.runs.values()
-                if not run.is_in_book
-                and any(
-                    share.node == node and segment.start_s < end_s and start_s < segment.end_s
-                    for segment in run.segments
-                    for share in segment.shares
-                )
-            ),
-            key=lambda run: (run.order, run.index),
-        )
+    def _first_to_yield(self, node: int, start_s: int, end_s: int, now_s: int) -> BestEffortRun:
+        """The run with segments on the node in the interval that makes way first."""
+        runs = [
+            run
+            for run in self.board.runs.values()
+            if not run.is_in_book
+            and any(
+                share.node == node and segment.start_s < end_s and start_s < segment.end_s
+                for segment in run.segments
+                for share in segment.shares
+            )
+        ]
+        if self.board.rules.preemption is None:
+            return max(runs, key=lambda run: (run.order, run.index))
+        return self.board.yielding_order(runs, now_s)[0]
 
     def _place_anew(self, run: BestEffortRun, now_s: int) -> bool:
         """Segments for what is left of a run that was in a reservation's way. False: back to the queue."""
-        segments = self._rest(run, now_s)
+        with guarded(self.board, run.workspace):
+            segments = self._rest(run, now_s)
         if segments is None:
             self.abandon(run, now_s)
             return False
@@ -348,7 +355,7 @@ class BestEffortQueue:
         if same is not None:
             same.left += run.together
             return
-        self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together))
+        self.waiting.append(self._waiting(run.order, run.workspace, run.need, run.together, run.submitted_s))
         self.waiting.sort(key=lambda waiting: waiting.order)
 
     def _reconsider(self, now_s: int) -> list[BestEffortRun]:
@@ -399,7 +406,7 @@ class BestEffortQueue:
         """Another run of the same, at a place that ends earlier; None if it keeps its own."""
         old = run.segments
         release(self.board, run, now_s)
-        waiting = self._waiting(run.order, run.workspace, run.need, run.together)
+        waiting = self._waiting(run.order, run.workspace, run.need, run.together, run.submitted_s)
         place = self._find(waiting, now_s, may_wait=True)
         if place is None or place.end_s >= old[-1].end_s:
             run.segments = old
@@ -427,15 +434,16 @@ class BestEffortQueue:
         old = run.segments
         release(self.board, run, now_s)
         rules = self.board.rules.suspension.of(run.workspace)
-        segments = plan_run(
-            self.board.everything.rows,
-            self.board.disks,
-            run.first_shares,
-            now_s,
-            run.workspace.duration_s,
-            rules,
-            rules.overhead_s(run.workspace.resources),
-        )
+        with guarded(self.board, run.workspace):
+            segments = plan_run(
+                self.board.everything.rows,
+                self.board.disks,
+                run.first_shares,
+                now_s,
+                run.workspace.duration_s,
+                rules,
+                rules.overhead_s(run.workspace.resources),
+            )
         is_better = segments is not None and segments[-1].end_s < old[-1].end_s
         run.segments = segments if segments is not None and is_better else old
         self.board.occupy(run)

@@ -11,8 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
-from outrider.core.model import Resources, Workspace
+from outrider.core.model import LeasePiece, Resources, Workspace
 from outrider.core.nodes.timeline import FOREVER, NodeTimeline
 
 BYTES_PER_MIB = 1 << 20
@@ -109,7 +110,8 @@ class DiskQueue:
 
     def earliest_start(self, start_s: int, length_s: int) -> int:
         """The earliest start, from `start_s` on, of `length_s` free seconds."""
-        for taken_start_s, taken_end_s in self._taken:
+        first = max(0, bisect_left(self._taken, (start_s, start_s)) - 1)
+        for taken_start_s, taken_end_s in islice(self._taken, first, None):
             if taken_start_s >= start_s + length_s:
                 break
             start_s = max(start_s, taken_end_s)
@@ -148,6 +150,15 @@ def joined(done: tuple[Segment, ...], rest: tuple[Segment, ...]) -> tuple[Segmen
         return done + rest
     whole = replace(last, end_s=first.end_s, suspend_s=first.suspend_s, disk=last.disk + first.disk)
     return (*done[:-1], whole, *rest[1:])
+
+
+def instant_of(segments: Sequence[Segment | LeasePiece], work_s: int) -> int:
+    """When so much useful work has been done."""
+    for segment in segments:
+        if work_s <= segment.useful_s:
+            return segment.start_s + segment.resume_s + work_s
+        work_s -= segment.useful_s
+    raise ValueError(f"the segments are {work_s} s short of the work")
 
 
 def free_until(rows: Sequence[NodeTimeline], shares: Sequence[SegmentShare], start_s: int, end_s: int) -> int:

@@ -20,7 +20,7 @@ def hold_nodes(board: QueueBoard, now_s: int) -> list[Hold]:
     """Take from the book what no reservation can have because runs could not be written before it."""
     timeline = board.book.timeline
     holds: list[Hold] = []
-    for node, until_s in sorted(_busy_until(board, now_s).items()):
+    for node, until_s in sorted(busy_until(board, now_s).items()):
         free = [(node, *step) for step in timeline.rows[node].steps(now_s, until_s) if step[0]]
         for hold in free:
             timeline.reserve(*hold)
@@ -84,7 +84,7 @@ def _overhead_s(board: QueueBoard, run: BestEffortRun) -> int:
     return board.rules.suspension.overhead_s(run.workspace.resources)
 
 
-def _busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
+def busy_until(board: QueueBoard, now_s: int) -> dict[int, int]:
     """Before when no reservation can begin on a node; of nodes that need notice only."""
     running = [
         (run, current)

@@ -28,7 +28,7 @@ def gentlest(board: QueueBoard, plan: ReservationPlan, now_s: int) -> Reservatio
     rows = board.everything.rows
     if all(rows[node].fits(need * count, plan.start_s, plan.end_s) for node, count in wanted):
         return plan
-    clearing = _Clearing(board, need, plan.start_s, plan.end_s)
+    clearing = _Clearing(board, need, plan.start_s, plan.end_s, now_s)
     stages = clearing.stages(plan.workspace.instances)
     other = plan_at(book, plan.workspace, plan.start_s, now_s, stages=stages)
     if not isinstance(other, ReservationPlan):
@@ -53,12 +53,14 @@ class _Site:
 class _Clearing:
     """Runs that yield in an interval, and what that gives."""
 
-    def __init__(self, board: QueueBoard, need: int, start_s: int, end_s: int) -> None:
+    def __init__(self, board: QueueBoard, need: int, start_s: int, end_s: int, now_s: int) -> None:
         self._board = board
         self._need = need
         self._start_s, self._end_s = start_s, end_s
         self._runs_on: dict[int, list[BestEffortRun]] = {}
-        for run in sorted(board.runs.values(), key=lambda run: (run.order, run.index), reverse=True):
+        ordered = board.yielding_order(list(board.runs.values()), now_s)
+        self._place = {run.name: number for number, run in enumerate(ordered)}
+        for run in ordered:
             for node in sorted(self._nodes_of(run)) if not run.is_in_book else ():
                 self._runs_on.setdefault(node, []).append(run)
 
@@ -142,6 +144,9 @@ class _Clearing:
         runs = list(runs)
         if not runs:
             return ()
+        if self._board.rules.preemption is not None:
+            places = sorted((self._place[run.name] for run in runs), reverse=True)
+            return (sum(place + 1 for place in places), *places)
         youngest = min((run.order, run.index) for run in runs)
         oldest = (-youngest[0], -youngest[1])
         if self._board.rules.yielding is Yielding.YOUNGEST:
@@ -156,7 +161,7 @@ class _Clearing:
         return self._price(victims), victims
 
     def _victims(self, site: _Site, node: int, count: int) -> list[BestEffortRun]:
-        """Who would yield on a node for so many instances, the youngest first, beside who has."""
+        """Who would yield on a node for so many instances, in the site's order, beside who has."""
         row = self._row(site, node)
         left = row.copy()
         victims: list[BestEffortRun] = []

@@ -7,8 +7,10 @@ it only promises the bytes to nobody until they are free. `Pool.has_room` counts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from outrider.core.nodes.timeline import FOREVER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,3 +52,25 @@ def beside(lives: list[tuple[int, int]], hold: ForeignHold, from_s: int) -> Iter
         at_s = max(at_s, end_s)
     if at_s < hold.until_s:
         yield at_s, hold.until_s
+
+
+def highest(taken: Iterable[tuple[int, int, int]], from_s: int, until_s: int = FOREVER) -> int:
+    """The largest sum of what overlaps within an interval, of `(start_s, end_s, size_bytes)`."""
+    held = 0
+    changes: list[tuple[int, int]] = []
+    for start_s, end_s, size_bytes in taken:
+        if start_s >= until_s or end_s <= from_s or start_s >= end_s:
+            continue
+        if start_s <= from_s:
+            held += size_bytes
+        else:
+            changes.append((start_s, size_bytes))
+        # At the same instant what ends comes first: it has the smaller amount.
+        changes.append((end_s, -size_bytes))
+    changes.sort()
+    peak = held
+    for _, size_bytes in changes:
+        held += size_bytes
+        if held > peak:
+            peak = held
+    return peak

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside
+from outrider.core.images.encumbrance import NOTHING, Encumbrance, beside, highest
 from outrider.core.model import Image, Node
 from outrider.core.nodes.timeline import FOREVER, mask_of, numbers
 
@@ -60,6 +60,9 @@ class PoolsMark:
     pools: dict[int, tuple[dict[str, list[Life]], int]]
     where: dict[str, int]
 
+
+ImagesMark = tuple[dict[str, int], int, int]
+"""Which nodes have which image, how many lives were added, and how many stays are over."""
 
 Rank = Callable[[Lingering, int], tuple[int, ...]]
 """A sort key for an image at an instant: the smallest is given up first."""
@@ -155,11 +158,11 @@ class PlannedPool:
             if hold.key != key or not key:
                 same = [(life.start_s, life.expires_s) for life in self.lives.get(hold.key, ())]
                 taken += [(*each, hold.size_bytes) for each in beside(same, hold, from_s)]
-        return _highest(taken, max(first_s, from_s), last_s)
+        return highest(taken, max(first_s, from_s), last_s)
 
     def peak(self, extra: Iterable[tuple[int, int, int]], from_s: int) -> int:
         """The most bytes promised at any instant from `from_s` on, with `extra` lives added."""
-        return _highest([*self._stays(), *extra], from_s)
+        return highest([*self._stays(), *extra], from_s)
 
     def _stays(self) -> list[tuple[int, int, int]]:
         """From when to when each life takes how many bytes."""
@@ -179,28 +182,6 @@ class PlannedPool:
     def next_use(self, key: str, now_s: int) -> int | None:
         """When the next life of the image that is still to come begins to be used."""
         return min((life.ready_s for life in self.lives.get(key, ()) if life.start_s > now_s), default=None)
-
-
-def _highest(taken: Iterable[tuple[int, int, int]], from_s: int, until_s: int = FOREVER) -> int:
-    """The largest sum of what overlaps within an interval, of `(start_s, end_s, size_bytes)`."""
-    held = 0
-    changes: list[tuple[int, int]] = []
-    for start_s, end_s, size_bytes in taken:
-        if start_s >= until_s or end_s <= from_s or start_s >= end_s:
-            continue
-        if start_s <= from_s:
-            held += size_bytes
-        else:
-            changes.append((start_s, size_bytes))
-        # At the same instant what ends comes first: it has the smaller amount.
-        changes.append((end_s, -size_bytes))
-    changes.sort()
-    peak = held
-    for _, size_bytes in changes:
-        held += size_bytes
-        if held > peak:
-            peak = held
-    return peak
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +343,15 @@ class Pools:
         """An image that nobody needs is not in the pool any more."""
         if self.pools[node].lingering.pop(key, None) is not None:
             self._forget_if_gone(node, key)
+
+    def mark_images(self) -> ImagesMark:
+        """Where images are, how many lives were added, and which stays are over, for `back_to_images`."""
+        return dict(self._where), self._added, len(self.stays)
+
+    def back_to_images(self, mark: ImagesMark) -> None:
+        """What is in each pool is the caller's to put back."""
+        self._where, self._added = dict(mark[0]), mark[1]
+        del self.stays[mark[2] :]
 
     def mark(self, lives: Iterable[tuple[int, Life]]) -> PoolsMark:
         """The pools of these lives as they are, to go back to once their users have left."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -244,6 +245,26 @@ class DeadlineLink:
         """Let that wait which waited when `mark` was made; nothing may have begun since."""
         self._waiting, self._latest, self._keys = list(mark.waiting), list(mark.latest), list(mark.keys)
         self._by_number = {transfer.number: transfer for transfer in self._waiting}
+
+    @contextmanager
+    def without(self, numbers: Collection[int]) -> Iterator[None]:
+        """For the time being these do not wait; nothing may begin meanwhile."""
+        mark = self.mark()
+        for number in sorted(numbers):
+            self.remove(number)
+        try:
+            yield
+        finally:
+            self.back_to(mark)
+
+    def due_after(self, at_s: int) -> Iterator[Transfer]:
+        """The waiting transfers whose deadlines are later than that."""
+        return islice(self._waiting, bisect_right(self._keys, at_s), None)
+
+    def has_younger(self, deadline_s: int, number: int) -> bool:
+        """Whether a transfer with this deadline waits whose number is higher."""
+        first, last = bisect_left(self._keys, deadline_s), bisect_right(self._keys, deadline_s)
+        return any(transfer.number > number for transfer in self._waiting[first:last])
 
     def planned(self, now_s: int, most: int | None = None) -> list[tuple[Transfer, int]]:
         """Every waiting transfer with the start it has if nothing else happens, or the first of them."""

@@ -25,6 +25,9 @@ BUCKET_S = 3600
 Lease = tuple[Sequence[tuple[int, int]], int, int]
 """Amounts on nodes, from when to when."""
 
+IndexMark = tuple[dict[int, int], dict[int, int], dict[int, int], list[int]]
+"""What the index of a site's slot tables said at some instant."""
+
 
 class NodeTimeline:
     """What one node can give at each instant: `free[i]` throughout `[times[i], times[i+1])`."""
@@ -303,6 +306,15 @@ class SiteTimeline:
                     mask = self._touched.get(bucket, 0)
                     if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
                         self._touched[bucket] = mask ^ bit
+
+    def mark_index(self) -> IndexMark:
+        """The index as it is, for `back_to_index`."""
+        return dict(self._touched), dict(self._begins), dict(self._ends), list(self._instants)
+
+    def back_to_index(self, mark: IndexMark) -> None:
+        """The index is what it was; the rows are the caller's to put back."""
+        self.changes += 1
+        self._touched, self._begins, self._ends, self._instants = mark
 
     def touched_buckets(self, start_s: int, end_s: int) -> dict[int, int]:
         """What the index says of [start_s, end_s), for `put_back`."""

@@ -16,6 +16,7 @@ from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.earliest import earliest_start, start_after
 from outrider.core.reservations.planning import Attempt, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
+from outrider.core.reservations.splitting import plan_split
 
 Policy = Callable[[Workspace, int], str]
 """A site's own rule: a sentence if it refuses the workspace at this instant, else nothing."""
@@ -23,6 +24,10 @@ Policy = Callable[[Workspace, int], str]
 
 Choice = Callable[[ReservationPlan], ReservationPlan]
 """Another plan for the same start if it is better for reasons that the book does not know, or the same."""
+
+
+Review = Callable[[ReservationPlan], str]
+"""A site's own rule about a plan that was found: a sentence if it is not to be carried out, else nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,9 +52,12 @@ def admit(
     policy: Policy | None = None,
     tells_earliest: bool = True,
     choice: Choice | None = None,
+    review: Review | None = None,
 ) -> Accepted | Rejected:
     """Accept the reservation and enter it in the book, or refuse it and change nothing."""
-    answer = assess(book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, choice=choice)
+    answer = assess(
+        book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, choice=choice, review=review
+    )
     if isinstance(answer, Rejected):
         return answer
     return Accepted(plan=answer.plan, reservation=book.commit(answer.plan, now_s))
@@ -64,16 +72,22 @@ def assess(
     tells_earliest: bool = True,
     is_renewal: bool = False,
     choice: Choice | None = None,
+    review: Review | None = None,
 ) -> Accepted | Rejected:
     """What `admit` would answer, with nothing changed.
 
     In a renewal the reservation of that name is to be replaced, and has been taken back. The `choice`
-    is only between ways to keep what is accepted anyhow.
+    is only between ways to keep what is accepted anyhow; the `review` may refuse the one that was chosen.
     """
     answer = _assess(book, workspace, now_s, policy, tells_earliest=tells_earliest, is_renewal=is_renewal)
-    if choice is None or isinstance(answer, Rejected):
+    if isinstance(answer, Rejected):
         return answer
-    return Accepted(plan=choice(answer.plan))
+    plan = answer.plan if choice is None else choice(answer.plan)
+    words = review(plan) if review is not None else ""
+    if words:
+        refusal = Refusal(cause=Cause.POLICY, start_s=plan.start_s, end_s=plan.end_s, message=words)
+        return Rejected(refusal=refusal)
+    return Accepted(plan=plan)
 
 
 def _assess(
@@ -105,7 +119,7 @@ def _assess(
 def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Accepted | Rejected:
     """A workspace that may start at any time up to a last one: the earliest is taken."""
     assert workspace.start_s is not None
-    last_s = _last_start(book, workspace)
+    last_s = last_start(book, workspace)
     start_s = earliest_start(book, workspace, workspace.start_s, now_s)
     if start_s is not None and start_s <= last_s:
         plan = plan_at(book, workspace, start_s, now_s)
@@ -115,10 +129,13 @@ def _assess_floating(book: Book, workspace: Workspace, now_s: int) -> Accepted |
     if isinstance(answer, ReservationPlan):
         # The search gives up after so many starts.
         return Accepted(plan=answer)
+    split = plan_split(book, workspace, now_s)
+    if split is not None:
+        return Accepted(plan=split)
     return Rejected(refusal=answer, earliest_start_s=start_s)
 
 
-def _last_start(book: Book, workspace: Workspace) -> int:
+def last_start(book: Book, workspace: Workspace) -> int:
     """The last start of a workspace that ends by a deadline, or begins as soon as its image is there."""
     assert workspace.start_s is not None
     last: list[int] = []

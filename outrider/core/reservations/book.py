@@ -7,15 +7,26 @@ whole plan or by taking a reservation back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from outrider.core.images.pools import Life, Pools
+from outrider.core.leases.nodes import NodeOrder
 from outrider.core.links.deadline import Insertion
 from outrider.core.links.links import Links
-from outrider.core.model import Image, Node, Placement, Reservation, Transfer, Workspace
+from outrider.core.model import (
+    Image,
+    LeasePiece,
+    Node,
+    Placement,
+    Reservation,
+    Resources,
+    Transfer,
+    Workspace,
+    spans_of,
+)
 from outrider.core.nodes.selection import Fit
 from outrider.core.nodes.timeline import Lease, SiteTimeline
 
@@ -42,6 +53,15 @@ class Terms:
     is_packing: bool = True
     """Whether, where Algorithm 1's nodes need more transfers than there is time or room for, those
     nodes are tried that need the fewest. Not in the thesis."""
+    is_advancing: bool = True
+    """Whether a transfer that waits, and is due later, is brought earlier where that makes a request for
+    the same image possible. Not in the thesis."""
+    split_overhead_s: Callable[[Resources], int] | None = None
+    """What suspending, or resuming, one instance of a lease takes; None: leases are never split."""
+    least_piece_s: int = 1
+    """For how much work at the least a lease that is split has its nodes at a time."""
+    node_order: NodeOrder | None = None
+    """The site's own order of nodes; None: Algorithm 1's alone."""
     joins_any_image: bool = False
     """The fault of the thesis' own simulator: a reservation joins an earlier transfer to its
     node without comparing the image. Only to reproduce its tables; never anything else."""
@@ -65,6 +85,16 @@ class ReservationPlan:
     """Nodes on which the image lingers and is kept from now on."""
     pushed: tuple[tuple[int, int], ...] = ()
     """Transfers of others that are pushed ahead, with the new first instant on disk."""
+    advanced: tuple[int, ...] = ()
+    """Waiting transfers of others that bring the image by this start, too: the insertion has them with
+    that deadline, in the place of the later one that they had."""
+    pieces: tuple[LeasePiece, ...] = ()
+    """The parts of a reservation that is split; none if it is not."""
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """When it has its nodes."""
+        return spans_of(self.pieces, self.start_s, self.end_s)
 
     @property
     def saved_transfers(self) -> int:
@@ -85,6 +115,16 @@ class BookEntry:
         """What it takes of each node, as it is entered in a slot table."""
         return [(chosen.node, self.need * chosen.instances) for chosen in self.fits]
 
+    def spans(self, from_s: int = 0) -> tuple[tuple[int, int], ...]:
+        """When it takes that, from `from_s` on."""
+        reservation = self.reservation
+        last_s = reservation.pieces[-1].end_s if reservation.pieces else self.end_s
+        found = spans_of(reservation.pieces, reservation.start_s, self.end_s, from_s)
+        if last_s < self.end_s:
+            # It was let run on behind its last piece.
+            found += spans_of((), last_s, self.end_s, from_s)
+        return found
+
 
 class Book:
     """Accepted reservations over the nodes of a site."""
@@ -103,6 +143,8 @@ class Book:
         self.link = links.deadlines
         self.pools = pools or Pools(nodes)
         self.available = self.timeline.everyone
+        self.beside = self.timeline
+        """The slot table with best effort in it, too, if anybody keeps one."""
         self.entries: dict[str, BookEntry] = {}
         self.next_transfer = 1
         self._carried: dict[int, list[tuple[int, Life]]] = {}
@@ -119,13 +161,24 @@ class Book:
         self.next_transfer += 1
         return self.next_transfer - 1
 
+    def mark_carried(self) -> dict[int, list[tuple[int, Life]]]:
+        """Which transfer brings which lives, for `back_to_carried`."""
+        return {number: list(lives) for number, lives in self._carried.items()}
+
+    def back_to_carried(self, carried: dict[int, list[tuple[int, Life]]]) -> None:
+        self._carried = carried
+
     def carry(self, transfer: int, node: int, life: Life) -> None:
         """Note that `transfer` brings this life."""
         self._carried.setdefault(transfer, []).append((node, life))
 
     def leases(self) -> list[Lease]:
         """What all reservations take, as it is entered in a slot table."""
-        return [(entry.amounts(), entry.reservation.start_s, entry.end_s) for entry in self.entries.values()]
+        return [
+            (entry.amounts(), start_s, end_s)
+            for entry in self.entries.values()
+            for start_s, end_s in entry.spans()
+        ]
 
     def commit(self, plan: ReservationPlan, now_s: int, *, is_renewal: bool = False) -> Reservation:
         """Carry out a plan made against the book as it is.
@@ -137,7 +190,8 @@ class Book:
             raise ValueError(f"a reservation named {workspace.name} is in the book already")
         need = self.timeline.layout.pack(workspace.resources)
         amounts = [(chosen.node, need * chosen.instances) for chosen in plan.fits]
-        self.timeline.reserve_all(amounts, plan.start_s, plan.end_s)
+        for start_s, end_s in plan.spans:
+            self.timeline.reserve_all(amounts, start_s, end_s)
         nodes = self.timeline.nodes
         reservation = Reservation(
             workspace=workspace,
@@ -147,6 +201,7 @@ class Book:
                 Placement(node=nodes[chosen.node].name, instances=chosen.instances) for chosen in plan.fits
             ),
             transfers=tuple(transfer.number for transfer in plan.transfers),
+            pieces=plan.pieces,
         )
         lives = self._stage(plan, now_s)
         self.entries[workspace.name] = BookEntry(reservation, plan.fits, need, plan.end_s, lives)
@@ -161,6 +216,10 @@ class Book:
         return entry.reservation
 
     def _stage(self, plan: ReservationPlan, now_s: int) -> list[tuple[int, Life]]:
+        for number in plan.advanced:
+            self.link.remove(number)
+            for _, life in self.lives_of(number):
+                life.ready_s = min(life.ready_s, plan.start_s)
         if plan.insertion is not None:
             self.link.apply(plan.insertion)
         for transfer, start_s in plan.pushed:
@@ -220,12 +279,11 @@ class Book:
         """For the time being a reservation takes nothing, so that a plan can be made as if it were
         not there. Afterwards everything is as it was. `keeps_copies`: only its slots are free."""
         entry = self.entries[name]
-        start_s, end_s = max(entry.reservation.start_s, now_s), entry.end_s
-        amounts = entry.amounts()
-        touched = self.timeline.touched_buckets(start_s, end_s)
+        amounts, spans = entry.amounts(), entry.spans(now_s)
+        touched = [self.timeline.touched_buckets(*span) for span in spans]
         link, pools, carried = self.link.mark(), self.pools.mark(entry.lives), dict(self._carried)
-        if start_s < end_s:
-            self.timeline.release_all(amounts, start_s, end_s)
+        for span in spans:
+            self.timeline.release_all(amounts, *span)
         try:
             if not keeps_copies:
                 self.let_go(entry.lives, name, now_s)
@@ -234,8 +292,8 @@ class Book:
             self._carried = carried
             self.pools.back_to(pools)
             self.link.back_to(link)
-            if start_s < end_s:
-                self.timeline.put_back(amounts, start_s, end_s, touched)
+            for span, buckets in zip(spans, touched, strict=True):
+                self.timeline.put_back(amounts, *span, buckets)
 
     def transfer_done(self, number: int, now_s: int) -> list[tuple[int, Life]]:
         """A transfer ended: its images are ready. The lives it brought, with their nodes."""
@@ -269,7 +327,6 @@ class Book:
 
     def release_slots(self, entry: BookEntry, now_s: int) -> None:
         """Give back what a reservation takes of its nodes from now on; it ends now."""
-        start_s = max(entry.reservation.start_s, now_s)
-        if start_s < entry.end_s:
-            self.timeline.release_all(entry.amounts(), start_s, entry.end_s)
+        for span in entry.spans(now_s):
+            self.timeline.release_all(entry.amounts(), *span)
         entry.reservation = replace(entry.reservation, end_s=max(entry.reservation.start_s, now_s))

@@ -21,8 +21,10 @@ MOST_STARTS_TRIED = 10_000
 """How many candidate starts a search for the earliest one looks at before it gives up."""
 
 
-def earliest_start(book: Book, workspace: Workspace, from_s: int, now_s: int) -> int | None:
-    """The first start from `from_s` on that would be accepted now; None if there is none.
+def earliest_start(
+    book: Book, workspace: Workspace, from_s: int, now_s: int, until_s: int | None = None
+) -> int | None:
+    """The first start from `from_s` on that would be accepted now; None if there is none by `until_s`.
 
     Whatever is returned has been planned in full.
     """
@@ -31,20 +33,26 @@ def earliest_start(book: Book, workspace: Workspace, from_s: int, now_s: int) ->
     plan = plan_at(book, workspace, start_s, now_s, attempts=attempts)
     if isinstance(plan, ReservationPlan):
         return start_s
-    return start_after(book, workspace, start_s, now_s, plan, attempts)
+    return start_after(book, workspace, start_s, now_s, plan, attempts, until_s)
 
 
 def start_after(
-    book: Book, workspace: Workspace, start_s: int, now_s: int, refusal: Refusal, attempts: list[Attempt]
+    book: Book,
+    workspace: Workspace,
+    start_s: int,
+    now_s: int,
+    refusal: Refusal,
+    attempts: list[Attempt],
+    until_s: int | None = None,
 ) -> int | None:
-    """The first start after one that was refused after these attempts."""
+    """The first start, by `until_s`, after one that was refused after these attempts."""
     for _ in range(MOST_STARTS_TRIED):
         among = None
         if refusal.cause is Cause.SLOTS:
             following, among = _slots_free(book, workspace, start_s)
         else:
             following = _next_change(book, workspace, start_s, now_s, attempts)
-        if following is None:
+        if following is None or (until_s is not None and following > until_s):
             return None
         start_s, attempts = following, []
         answer = plan_at(book, workspace, start_s, now_s, among=among, attempts=attempts)
@@ -83,7 +91,8 @@ def _next_change(
     changes = [*_copy_changes(book, workspace, now_s)]
     for attempt in attempts:
         if attempt.refusal.cause is Cause.LINK:
-            changes.append(book.link.earliest_deadline(attempt.refusal.needed_s, now_s, start_s))
+            with book.link.without(attempt.advanced):
+                changes.append(book.link.earliest_deadline(attempt.refusal.needed_s, now_s, start_s))
         else:
             changes += _room_changes(book, attempt, start_s, now_s)
     edge_s = next_edge(book.timeline, nodes, start_s, duration_s)
@@ -128,7 +137,7 @@ def _room_changes(book: Book, attempt: Attempt, start_s: int, now_s: int) -> Ite
         for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True):
             begins += [(number_of[name], latest_s) for name in transfer.nodes]
         full_from_s = next((latest_s for node, latest_s in begins if node == full), None)
-        for transfer, latest_s in zip(book.link.moved(insertion), insertion.pushed, strict=True):
+        for transfer, latest_s in zip(attempt.moved, insertion.pushed, strict=True):
             begins += [(node, latest_s) for node, _ in book.lives_of(transfer.number)]
         if reserve_s is not None:
             yield from _link_changes(book, attempt, full, full_from_s, start_s)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from outrider.core.images.pools import Life, Lingering
 from outrider.core.model import Image, Transfer
 from outrider.core.reservations.book import Book, BookEntry, ReservationPlan, Shipping
-from outrider.core.reservations.planning import CopySources, Stock, plan_copies
+from outrider.core.reservations.planning import CopySources, plan_copies
 from outrider.core.reservations.refusal import Cause, Refusal
+from outrider.core.reservations.stock import Stock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,7 +7,7 @@ is a `ReservationPlan` that `Book.commit` can carry out, or the `Refusal` that s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outrider.core.images.pools import Life
 from outrider.core.links.deadline import Insertion
@@ -16,6 +16,7 @@ from outrider.core.nodes.selection import Fit, fit, fit_in_stages
 from outrider.core.nodes.timeline import mask_of, numbers
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.refusal import Cause, Refusal
+from outrider.core.reservations.stock import Stock, stages_of
 
 MOST_POOLS_AVOIDED = 16
 """How many nodes with full pools a plan avoids before it is refused for one."""
@@ -23,10 +24,25 @@ MOST_POOLS_AVOIDED = 16
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """A choice of nodes to which the image could not be brought: why, and what was planned by then."""
+    """A choice of nodes to which the image could not be brought: why, and what was planned by then.
+
+    `moved` are the transfers that the insertion would push ahead. `advanced` ones were taken out of the
+    link first, to be brought by the start instead of later.
+    """
 
     refusal: Refusal
     insertion: Insertion | None = None
+    moved: tuple[Transfer, ...] = ()
+    advanced: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Manner:
+    """How nodes are chosen: with rooms that are known, packed, counting on transfers that are due later."""
+
+    stages: Sequence[Mapping[int, int]] | None = None
+    is_packed: bool = False
+    is_advancing: bool = False
 
 
 def plan_at(
@@ -49,14 +65,39 @@ def plan_at(
     is left out, with all others like it, and the rest asked again.
     """
     available = book.available if among is None else book.available & among
-    answer = _plan_among(book, workspace, start_s, now_s, available, attempts, stages)
-    if isinstance(answer, ReservationPlan) or stages is not None or answer.cause is Cause.SLOTS:
-        return answer
+    if book.terms.node_order is not None and stages is None:
+        own = stages_of(book, book.terms.node_order, workspace, start_s, now_s, available)
+        answer = _plan_among(book, workspace, start_s, now_s, available, None, _Manner(stages=own))
+        if isinstance(answer, ReservationPlan):
+            return answer
+    first = _plan_among(book, workspace, start_s, now_s, available, attempts, _Manner(stages=stages))
+    if isinstance(first, ReservationPlan) or stages is not None or first.cause is Cause.SLOTS:
+        return first
+    manners: list[_Manner] = []
     rooms = _rooms_to_pack(book, workspace, start_s, available)
-    if not rooms:
-        return answer
-    packed = _plan_among(book, workspace, start_s, now_s, available, attempts, (rooms,), is_packed=True)
-    return packed if isinstance(packed, ReservationPlan) else answer
+    if rooms:
+        manners.append(_Manner(stages=(rooms,), is_packed=True))
+    if _is_due_later(book, workspace, start_s, available):
+        manners.append(_Manner(is_advancing=True))
+        if rooms:
+            manners.append(_Manner(stages=(rooms,), is_packed=True, is_advancing=True))
+    for manner in manners:
+        answer = _plan_among(book, workspace, start_s, now_s, available, attempts, manner)
+        if isinstance(answer, ReservationPlan):
+            return answer
+    return first
+
+
+def _is_due_later(book: Book, workspace: Workspace, start_s: int, available: int) -> bool:
+    """Whether a transfer of the image waits that is due after the start and could be brought before it."""
+    image, terms = workspace.image, book.terms
+    if image is None or not (terms.is_advancing and terms.is_reusing) or terms.joins_any_image:
+        return False
+    number_of = book.timeline.number_of
+    return any(
+        transfer.image.key == image.key and any(available >> number_of[name] & 1 for name in transfer.nodes)
+        for transfer in book.link.due_after(start_s)
+    )
 
 
 def _rooms_to_pack(book: Book, workspace: Workspace, start_s: int, available: int) -> dict[int, int]:
@@ -80,14 +121,12 @@ def _plan_among(
     now_s: int,
     available: int,
     attempts: list[Attempt] | None,
-    stages: Sequence[Mapping[int, int]] | None,
-    *,
-    is_packed: bool = False,
+    manner: _Manner,
 ) -> ReservationPlan | Refusal:
     """A plan on some of these nodes, without those whose pools turn out to be full."""
     full: Refusal | None = None
     for _ in range(MOST_POOLS_AVOIDED):
-        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, stages, is_packed=is_packed)
+        answer = _plan_on(book, workspace, start_s, now_s, available, attempts, manner)
         if isinstance(answer, ReservationPlan):
             return answer
         if answer.cause is not Cause.POOL:
@@ -108,13 +147,11 @@ def _plan_on(
     now_s: int,
     available: int,
     attempts: list[Attempt] | None,
-    stages: Sequence[Mapping[int, int]] | None,
-    *,
-    is_packed: bool,
+    manner: _Manner,
 ) -> ReservationPlan | Refusal:
     end_s = start_s + workspace.duration_s
-    stock = Stock(book, workspace.image, start_s, end_s, now_s)
-    if stages is None:
+    stock = Stock(book, workspace.image, start_s, end_s, now_s, is_advancing=manner.is_advancing)
+    if manner.stages is None:
         fits = fit(
             book.timeline,
             instances=workspace.instances,
@@ -127,12 +164,12 @@ def _plan_on(
         )
     else:
         fits = fit_in_stages(
-            stages,
+            manner.stages,
             instances=workspace.instances,
             holders=stock.nodes,
             is_holder=stock.holds,
             available=available,
-            is_packed=is_packed,
+            is_packed=manner.is_packed,
         )
     if isinstance(fits, int):
         return Refusal(
@@ -140,69 +177,10 @@ def _plan_on(
         )
     if workspace.image is None:
         return ReservationPlan(workspace=workspace, start_s=start_s, end_s=end_s, fits=tuple(fits))
-    return _plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s, attempts)
+    return plan_images(book, workspace, workspace.image, fits, stock, start_s, end_s, now_s, attempts)
 
 
-class Stock:
-    """Where the image is or will be at a start, by what is already in pools or on its way.
-
-    Asked node by node, because a popular image is in thousands of pools.
-    """
-
-    def __init__(self, book: Book, image: Image | None, start_s: int, end_s: int, now_s: int) -> None:
-        self._book = book
-        self._image = image
-        self._start_s = start_s
-        self._end_s = end_s
-        self._now_s = now_s
-        self.lives: dict[int, Life] = {}
-        self.lingering: set[int] = set()
-        is_reused = image is not None and book.terms.is_reusing
-        self.nodes = book.pools.mask_with(image.key) if image is not None and is_reused else 0
-        self._late = book.link.late(now_s)
-
-    def holds(self, node: int) -> bool:
-        """Whether the image can be used on the node without a transfer of its own."""
-        image = self._image
-        assert image is not None
-        pool = self._book.pools.pools[node]
-        life = self._usable(pool.lives.get(image.key, ()))
-        if life is not None:
-            late = (max(life.expires_s, self._now_s), self._end_s, image.size_bytes)
-            if life.expires_s < self._end_s and not pool.has_room((late,), self._now_s, image.key):
-                return False
-            self.lives[node] = life
-            return True
-        if not self._book.terms.is_extending or image.key not in pool.lingering:
-            return False
-        if not pool.has_room(((self._now_s, self._end_s, image.size_bytes),), self._now_s, image.key):
-            return False
-        self.lingering.add(node)
-        return True
-
-    def _usable(self, lives: Sequence[Life]) -> Life | None:
-        aside = self._book.link.aside
-        for life in lives:
-            if life.transfer is not None and (life.transfer in aside or life.transfer in self._late):
-                # Nobody guarantees any more when it will have arrived.
-                continue
-            if life.is_firm and life.transfer is not None:
-                # A best-effort transfer may still be delayed by deadlines on a link they share.
-                end_s = self._book.links.guaranteed_end_of(life.transfer, self._now_s)
-                if end_s is None or end_s > self._start_s:
-                    continue
-            # Algorithm 4's guarantee, or a transfer still to come whose deadline is early enough
-            # (section 6.3.1), or an image that is there and may be kept.
-            if life.ready_s <= self._start_s and (
-                self._start_s <= life.expires_s
-                or life.ready_s > self._now_s
-                or (self._book.terms.is_extending and life.expires_s >= self._now_s)
-            ):
-                return life
-        return None
-
-
-def _plan_images(
+def plan_images(
     book: Book,
     workspace: Workspace,
     image: Image,
@@ -211,8 +189,9 @@ def _plan_images(
     start_s: int,
     end_s: int,
     now_s: int,
-    attempts: list[Attempt] | None,
+    attempts: list[Attempt] | None = None,
 ) -> ReservationPlan | Refusal:
+    """How the image comes to nodes that have been chosen, after the stock was asked about them."""
     nodes = [chosen.node for chosen in fits]
     missing = [node for node in nodes if node not in stock.lives and node not in stock.lingering]
     if book.terms.joins_any_image:
@@ -221,6 +200,10 @@ def _plan_images(
         joined=tuple((node, stock.lives[node]) for node in nodes if node in stock.lives),
         revived=tuple(node for node in nodes if node in stock.lingering),
         missing=tuple(missing),
+        # Of those asked about, the ones that were chosen.
+        advanced=tuple(
+            sorted(stock.advanced & {stock.lives[node].transfer for node in nodes if node in stock.lives})
+        ),
     )
     return plan_copies(
         book, workspace, image, sources, start_s, end_s, now_s, fits=tuple(fits), attempts=attempts
@@ -234,6 +217,8 @@ class CopySources:
     joined: tuple[tuple[int, Life], ...]
     revived: tuple[int, ...]
     missing: tuple[int, ...]
+    advanced: tuple[int, ...] = ()
+    """Of the joined copies the transfers that are due later and would have to be there by the start."""
 
 
 def plan_copies(
@@ -252,20 +237,25 @@ def plan_copies(
     joined, revived = sources.joined, sources.revived
     names = tuple(book.timeline.nodes[node].name for node in sources.missing)
     transfers = transfers_to(book, image, names, start_s)
-    insertion = book.link.plan(transfers, now_s) if transfers else None
-    if transfers and insertion is None:
+    advanced = tuple(replace(each, deadline_s=start_s) for each in book.link.waiting(sources.advanced))
+    wanted = (*advanced, *transfers)
+    insertion, moved = _insertion(book, wanted, sources.advanced, start_s, now_s)
+    if wanted and insertion is None:
         refusal = Refusal(
             cause=Cause.LINK,
             start_s=start_s,
             end_s=end_s,
             image=image,
             nodes=names,
-            needed_s=sum(transfer.duration_s for transfer in transfers),
+            needed_s=sum(transfer.duration_s for transfer in wanted),
         )
         if attempts is not None:
-            attempts.append(Attempt(refusal=refusal))
+            attempts.append(Attempt(refusal=refusal, advanced=sources.advanced))
         return refusal
-    lives, pushed = _stays(book, transfers, insertion, now_s)
+    stays, pushed = _stays(book, insertion, moved, now_s)
+    lives = tuple(each for each in stays if each[1] not in sources.advanced)
+    # The copies of an advanced transfer are on their disks earlier, as those of one that is pushed.
+    pushed += tuple(sorted({(number, at_s) for _, number, at_s in stays if number in sources.advanced}))
     # What is kept longer fits beside what is promised, but perhaps not beside what is pushed ahead.
     kept = [(node, -1, max(life.expires_s, now_s)) for node, life in joined if life.expires_s < end_s]
     kept += [(node, -1, now_s) for node in revived]
@@ -274,7 +264,9 @@ def plan_copies(
         from_s = min((since_s for node, _, since_s in (*lives, *kept) if node == full), default=now_s)
         refusal = no_room(book, full, image, start_s, end_s, from_s)
         if attempts is not None:
-            attempts.append(Attempt(refusal=refusal, insertion=insertion))
+            attempts.append(
+                Attempt(refusal=refusal, insertion=insertion, moved=moved, advanced=sources.advanced)
+            )
         return refusal
     return ReservationPlan(
         workspace=workspace,
@@ -287,7 +279,29 @@ def plan_copies(
         joined=joined,
         revived=revived,
         pushed=pushed,
+        advanced=sources.advanced,
     )
+
+
+def _insertion(
+    book: Book, wanted: tuple[Transfer, ...], advanced: tuple[int, ...], start_s: int, now_s: int
+) -> tuple[Insertion | None, tuple[Transfer, ...]]:
+    """Where the link has place for these transfers, and which others it would push ahead.
+
+    Those that are `advanced` give up their own place for it.
+    """
+    link = book.link
+    if not wanted:
+        return None, ()
+    if not advanced:
+        insertion = link.plan(wanted, now_s)
+        return insertion, () if insertion is None else link.moved(insertion)
+    if link.has_younger(start_s, min(advanced)):
+        # Among equal deadlines the order is that of numbers, after a restart, too.
+        return None, ()
+    with link.without(advanced):
+        insertion = link.plan(wanted, now_s)
+        return insertion, () if insertion is None else link.moved(insertion)
 
 
 def _any_transfer_to(book: Book, node: int, start_s: int, now_s: int) -> bool:
@@ -317,7 +331,7 @@ def transfers_to(book: Book, image: Image, nodes: tuple[str, ...], deadline_s: i
 
 
 def _stays(
-    book: Book, transfers: tuple[Transfer, ...], insertion: Insertion | None, now_s: int
+    book: Book, insertion: Insertion | None, moved: tuple[Transfer, ...], now_s: int
 ) -> tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, int], ...]]:
     """From when on the new images, and those whose transfers are pushed ahead, are on disk.
 
@@ -334,12 +348,12 @@ def _stays(
     number_of = book.timeline.number_of
     lives = tuple(
         (number_of[name], transfer.number, on_disk_s(latest_s))
-        for transfer, latest_s in zip(transfers, insertion.latest, strict=True)
+        for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True)
         for name in transfer.nodes
     )
     pushed = tuple(
         (transfer.number, on_disk_s(latest_s))
-        for transfer, latest_s in zip(book.link.moved(insertion), insertion.pushed, strict=True)
+        for transfer, latest_s in zip(moved, insertion.pushed, strict=True)
     )
     return lives, pushed
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from outrider.core.images.pools import Life
 from outrider.core.model import Workspace
 from outrider.core.nodes.timeline import mask_of
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess
+from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
 from outrider.core.reservations.book import Book, BookEntry, ReservationPlan
 from outrider.core.reservations.planning import no_room, plan_at
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -44,6 +44,7 @@ def renegotiate(
     tells_earliest: bool = True,
     is_plan: bool = False,
     among: frozenset[str] | None = None,
+    review: Review | None = None,
 ) -> Renegotiated:
     """Let the reservation of the workspace's name be kept as this workspace says from now on.
 
@@ -65,7 +66,7 @@ def renegotiate(
             (number_of[name] for name in among if name in number_of), len(book.timeline.rows)
         )
     try:
-        choice = _choose(book, entry, workspace, now_s, policy, tells_earliest=tells_earliest)
+        choice = _choose(book, entry, workspace, now_s, policy, review, tells_earliest=tells_earliest)
     finally:
         book.available = available
     if is_plan or isinstance(choice.admission, Rejected):
@@ -79,17 +80,28 @@ def _choose(
     workspace: Workspace,
     now_s: int,
     policy: Policy | None,
+    review: Review | None,
     *,
     tells_earliest: bool,
 ) -> _Choice:
     name = workspace.name
     with book.without(name, now_s):
-        anew = assess(book, workspace, now_s, policy=policy, tells_earliest=tells_earliest, is_renewal=True)
+        anew = assess(
+            book,
+            workspace,
+            now_s,
+            policy=policy,
+            tells_earliest=tells_earliest,
+            is_renewal=True,
+            review=review,
+        )
     with book.without(name, now_s, keeps_copies=True), _ready_when_ended(book, now_s):
         if isinstance(anew, Accepted):
             kept = _stay(book, entry, anew.plan, now_s)
             return _Choice(admission=anew) if kept is None else _Choice(admission=kept, keeps_copies=True)
-        beside = assess(book, workspace, now_s, policy=policy, tells_earliest=False, is_renewal=True)
+        beside = assess(
+            book, workspace, now_s, policy=policy, tells_earliest=False, is_renewal=True, review=review
+        )
     if isinstance(beside, Accepted):
         return _Choice(admission=beside, keeps_copies=True)
     return _Choice(admission=anew)
@@ -170,7 +182,8 @@ def change_end(book: Book, name: str, end_s: int, now_s: int, *, is_plan: bool =
     if end_s > entry.end_s:
         book.timeline.reserve_all(entry.amounts(), entry.end_s, end_s)
     elif end_s < entry.end_s:
-        book.timeline.release_all(entry.amounts(), end_s, entry.end_s)
+        for span in entry.spans(end_s):
+            book.timeline.release_all(entry.amounts(), *span)
     for node, life in _there(book, entry):
         book.pools.set_user(node, life, name, end_s)
     entry.end_s = end_s

@@ -271,7 +271,7 @@ def _put_slots(
     Who was promised first comes first; but what is doubtful comes last: while it had no place, others
     may have been promised the same, and nobody has told them that they may lose it.
     """
-    wanted = [_lease(book, each.reservation) for each in kept]
+    wanted = [_leases(book, each.reservation) for each in kept]
     others = [
         (
             [(book.timeline.number_of[slot.node], book.timeline.layout.pack(slot.resources))],
@@ -282,43 +282,46 @@ def _put_slots(
         for slot in run.slots
     ]
     try:
-        book.timeline.fill([*wanted, *others], now_s)
+        book.timeline.fill([*(lease for leases in wanted for lease in leases), *others], now_s)
     except ValueError:
         pairs = sorted(
             zip(kept, wanted, strict=True), key=lambda pair: pair[0].reservation.workspace.name in doubtful
         )
         fitting = {
             each.reservation.workspace.name
-            for each, lease in pairs
-            if _fits_still(book, each, lease, now_s, lost)
+            for each, leases in pairs
+            if _fits_still(book, each, leases, now_s, lost)
         }
         kept = [each for each in kept if each.reservation.workspace.name in fitting]
         for lease in others:
-            _reserve_if_free(book, lease, now_s)
+            _reserve_if_free(book, [lease], now_s)
     return kept
 
 
-def _fits_still(book: Book, kept: KeptReservation, lease: Lease, now_s: int, lost: list[Lost]) -> bool:
-    if _reserve_if_free(book, lease, now_s):
+def _fits_still(book: Book, kept: KeptReservation, leases: list[Lease], now_s: int, lost: list[Lost]) -> bool:
+    if _reserve_if_free(book, leases, now_s):
         return True
     message = "its nodes do not have what it was promised any more"
     lost.append(Lost(reservation=kept.reservation, message=message))
     return False
 
 
-def _reserve_if_free(book: Book, lease: Lease, now_s: int) -> bool:
-    amounts, start_s, end_s = lease
+def _reserve_if_free(book: Book, leases: list[Lease], now_s: int) -> bool:
     rows = book.timeline.rows
-    if not all(rows[node].fits(need, start_s, end_s) for node, need in amounts):
+    if not all(
+        rows[node].fits(need, start_s, end_s) for amounts, start_s, end_s in leases for node, need in amounts
+    ):
         return False
-    book.timeline.reserve_all(amounts, start_s, end_s)
+    for lease in leases:
+        book.timeline.reserve_all(*lease)
     return True
 
 
-def _lease(book: Book, reservation: Reservation) -> Lease:
+def _leases(book: Book, reservation: Reservation) -> list[Lease]:
+    """What a reservation takes: one lease, or one for each of its pieces."""
     need, number_of = book.timeline.layout.pack(reservation.workspace.resources), book.timeline.number_of
     amounts = [(number_of[each.node], need * each.instances) for each in reservation.placements]
-    return amounts, reservation.start_s, reservation.end_s
+    return [(amounts, *span) for span in reservation.spans]
 
 
 def _enter(book: Book, kept: KeptReservation, shelf: _Shelf) -> None:

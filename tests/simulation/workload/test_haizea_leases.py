@@ -171,7 +171,21 @@ def test_mistake_is_named_with_its_line(tmp_path: Path, old: str, new: str, mess
     assert str(caught.value).count("leases.lwf") == 1
 
 
-def test_lease_of_two_kinds_of_nodes_is_refused(tmp_path: Path) -> None:
+def test_reservation_of_two_kinds_of_nodes_has_two_roles(tmp_path: Path) -> None:
+    first = '<nodes><node-set numnodes="2"><res type="CPU" amount="100"/></node-set>'
+    second = '<node-set numnodes="1"><res type="CPU" amount="50"/></node-set>'
+    again = '<node-set numnodes="3"><res type="CPU" amount="100"/></node-set>'
+    exact = "</nodes>\n        <start><exact"
+    trace = read_haizea(changed(tmp_path, f"{first}{exact}", f"{first}{second}{again}{exact}"))
+
+    lease = next(each for each in trace.submissions if each.workspace.name == "2")
+    assert (lease.workspace.instances, lease.workspace.resources) == (5, Resources.of(CPU=100))
+    [role] = lease.roles
+    assert (role.name, role.instances, role.resources) == ("2.2", 1, Resources.of(CPU=50))
+    assert (role.start_s, role.image) == (lease.workspace.start_s, lease.workspace.image)
+
+
+def test_best_effort_of_two_kinds_of_nodes_is_refused(tmp_path: Path) -> None:
     second = '<node-set numnodes="1"><res type="CPU" amount="50"/></node-set></nodes>'
     path = changed(tmp_path, "</nodes>\n        <start/>", f"{second}\n        <start/>")
 

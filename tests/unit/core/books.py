@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
+from outrider.core.images.encumbrance import Encumbrance, ForeignHold
 from outrider.core.images.pools import Life
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.reservations.admission import Accepted, admit
@@ -168,3 +169,42 @@ def random_workspace(chance: Random, name: str, now_s: int) -> Workspace:
         start_s=start_s,
         finish_by_s=start_s + duration_s + chance.randint(0, 25) if chance.random() < 0.3 else None,
     )
+
+
+def tight_book(chance: Random) -> tuple[Book, Workspace, int]:
+    """Pools with room for one or two of four images, some of them partly held by others; and a request."""
+    site = Site(
+        nodes=tuple(
+            Node(
+                name=f"n{number}",
+                capacity=Resources.of(cpus=chance.randint(1, 2)),
+                pool_bytes=chance.choice([12, 20, 25, 40]),
+            )
+            for number in range(chance.randint(2, 4))
+        ),
+        shipping=chance.choice(list(Shipping)),
+        is_reusing=chance.random() < 0.9,
+        is_extending=chance.random() < 0.7,
+        keep_bytes=chance.choice([0, 20]),
+        reserve_s=chance.choice([None, 0, 0, 2, 5]),
+    )
+    book, now_s = site.book(), 0
+    images = [Image(uri=f"i{number}", size_bytes=chance.randint(5, 24)) for number in range(4)]
+
+    def request(name: str) -> Workspace:
+        return wanted(name, now_s + chance.randint(0, 25), chance.randint(1, 15), chance.choice(images),
+                      instances=chance.randint(1, 4))  # fmt: skip
+
+    if chance.random() < 0.3:
+        for pool in book.pools.pools:
+            held = ForeignHold(key="", size_bytes=chance.randint(1, 9), until_s=chance.randint(1, 40))
+            pool.encumber(Encumbrance(holds=(held,)))
+    for number in range(chance.randint(1, 12)):
+        until_s = now_s + chance.choice([0, 0, 1, 3])
+        pass_time(book, now_s, until_s)
+        now_s = until_s
+        book.pools.settle(now_s)
+        admit(book, request(f"r{number}"), now_s, tells_earliest=False)
+        if book.entries and chance.random() < 0.15:
+            book.cancel(chance.choice(sorted(book.entries)), now_s)
+    return book, request("w"), now_s

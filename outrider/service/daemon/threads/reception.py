@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.metadata.errors import MetadataError
+from outrider.metadata.leases import unsupported_by_service
 from outrider.metadata.policies import Policies, read_policies
 from outrider.service.answers import Answer, ShareList, Trouble
 from outrider.service.daemon.configuration.model import Config
@@ -53,7 +54,13 @@ class PolicyBook:
     def _read(self) -> Policies:
         if self._path is None:
             return Policies.model_validate({"version": 1, "rules": [{"name": "everybody"}]})
-        return read_policies(self._path)
+        policies = read_policies(self._path)
+        idle = [] if policies.leases is None else unsupported_by_service(policies.leases)
+        if idle:
+            raise MetadataError(
+                f"{self._path}: leases.{idle[0]} has an effect in simulations only, so far: leave it out"
+            )
+        return policies
 
 
 class Reception:

@@ -14,7 +14,7 @@ from outrider.core.besteffort.requeueing import fewest_lost
 from outrider.core.model import Image, Workspace
 from outrider.core.nodes.capacity import LARGEST_AMOUNT
 from outrider.core.reservations import refusal as texts
-from outrider.core.reservations.admission import Accepted, Policy, Rejected, assess
+from outrider.core.reservations.admission import Accepted, Policy, Rejected, Review, assess
 from outrider.core.reservations.book import ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.refusal import Cause, Refusal
@@ -28,7 +28,7 @@ from outrider.service.answers import Answer, Decision, Trouble
 from outrider.service.desk.batch.reservation_effects import reserve_effect
 from outrider.service.desk.nodes.preemptible_jobs import PreemptibleJobs
 from outrider.service.desk.reservations import decision as replies
-from outrider.service.desk.reservations.booked_usage import standing_of
+from outrider.service.desk.reservations.booked_usage import review_of, standing_of
 from outrider.service.desk.state.documents import Document, Record, document_of, stem_of
 from outrider.service.desk.state.node_list import parts, whole
 from outrider.service.desk.state.site import Live, Site
@@ -161,7 +161,12 @@ class ReservationAdmission:
         site = self._site
         policy = self._policy(wish)
         admission = self._assess(wish, program) or assess(
-            site.book, wish.workspace, site.now_s, policy=policy, choice=self._gentlest
+            site.book,
+            wish.workspace,
+            site.now_s,
+            policy=policy,
+            choice=self._gentlest,
+            review=self._review(""),
         )
         admission = self._allowed(wish, admission, policy)
         return self._decision(wish, admission), admission
@@ -193,8 +198,14 @@ class ReservationAdmission:
 
     def _renegotiate(self, live: Live, wish: Wish, *, is_plan: bool) -> Renegotiated:
         site = self._site
-        policy = self._policy(wish, without=live)
-        return renegotiate(site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan)
+        policy, review = self._policy(wish, without=live), self._review(live.name)
+        return renegotiate(
+            site.book, wish.workspace, site.now_s, policy=policy, is_plan=is_plan, review=review
+        )
+
+    def _review(self, without: str) -> Review:
+        """What the policies say of a plan, with one reservation of the book left out."""
+        return review_of(self._site, self.policies, without)
 
     def moved(self, live: Live, renegotiated: Renegotiated, why: str) -> None:
         """A reservation has got other nodes or times: write that down, and tell the batch system."""

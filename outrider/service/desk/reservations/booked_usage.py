@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from outrider.core.leases.admission import PlannedLease, first_refusal
+from outrider.core.reservations.admission import Review
+from outrider.core.reservations.book import ReservationPlan
 from outrider.metadata.decision import BookedUsage
+from outrider.metadata.leases import admission_policies
 from outrider.metadata.policies import Policies
 from outrider.service.desk.state.site import Live, Site
 
@@ -39,6 +45,39 @@ def standing_of(
         reservations=len(own),
         node_seconds=sum(_node_seconds(live, site.now_s) for live in own),
     )
+
+
+class NodesView:
+    """What policies of admission may know of the site. Units are nodes: reservations take whole ones."""
+
+    def __init__(self, site: Site, without: str) -> None:
+        self._book = site.book
+        self._without = without
+        self.units = len(site.book.timeline.nodes)
+
+    def lease(self, plan: ReservationPlan) -> PlannedLease:
+        return PlannedLease(workspace=plan.workspace, units=len(plan.fits), spans=plan.spans)
+
+    def leases(self, start_s: int, end_s: int) -> Iterator[PlannedLease]:
+        for name, entry in self._book.entries.items():
+            is_within = entry.reservation.start_s < end_s and start_s < entry.end_s
+            if is_within and name != self._without:
+                workspace = entry.reservation.workspace
+                yield PlannedLease(workspace=workspace, units=len(entry.fits), spans=entry.spans())
+
+    def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
+        raise NotImplementedError("the batch system's queue is not predicted: the policies are refused")
+
+
+def review_of(site: Site, policies: Policies, without: str) -> Review:
+    """What the site's policies about leases say of a plan."""
+    asked = () if policies.leases is None else admission_policies(policies.leases)
+
+    def review(plan: ReservationPlan) -> str:
+        view = NodesView(site, without)
+        return first_refusal(asked, view.lease(plan), view, site.now_s) if asked else ""
+
+    return review
 
 
 def _is_personal(policies: Policies) -> bool:

@@ -125,7 +125,7 @@ def planned_transfers(site: Site, plan: ReservationPlan) -> tuple[PlannedTransfe
         return ()
     free_s = max(site.now_s, site.book.link.busy_until_s)
     found: list[PlannedTransfer] = []
-    for transfer, latest_s in zip(plan.transfers, insertion.latest, strict=True):
+    for transfer, latest_s in zip(insertion.transfers, insertion.latest, strict=True):
         begin_s = begin_of(site, latest_s, free_s)
         free_s = begin_s + transfer.duration_s
         found.append(planned(transfer, begin_s, latest_s))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -76,7 +77,8 @@ def _node_sets(parent: Element, where: str) -> Iterator[tuple[int, Resources]]:
 def _submission(request: Element, row: int, where: str) -> TraceSubmission:
     lease = _child(request, "lease", where)
     at_s = _seconds(request, "arrival", where)
-    instances, resources = _shape(lease, where)
+    shapes = _shapes(lease, where)
+    instances, resources = shapes[0]
     duration_s = _seconds(_child(lease, "duration", where), "time", where)
     start_s, finish_by_s = _window(lease, at_s, where)
     now = _child(lease, "start", where).find("now")
@@ -101,8 +103,14 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
             is_preemptible=preemptible == "true",
             is_immediate=now is not None,
             ready_within_s=within_s,
+            may_yield=preemptible == "true" and start_s is not None,
+        )
+        roles = tuple(
+            replace(workspace, name=f"{workspace.name}.{number}", instances=count, resources=each)
+            for number, (count, each) in enumerate(shapes[1:], 2)
         )
         return TraceSubmission(
+            roles=roles,
             at_s=at_s,
             workspace=workspace,
             run_s=min(run_s, duration_s),
@@ -111,15 +119,18 @@ def _submission(request: Element, row: int, where: str) -> TraceSubmission:
         )
 
 
-def _shape(lease: Element, where: str) -> tuple[int, Resources]:
-    sets = list(_node_sets(lease, where))
-    kinds = {resources for _, resources in sets}
-    if len(kinds) != 1:
+def _shapes(lease: Element, where: str) -> list[tuple[int, Resources]]:
+    """How many instances of which size; several sizes are the roles of a reservation."""
+    counts: dict[Resources, int] = {}
+    for count, resources in _node_sets(lease, where):
+        counts[resources] = counts.get(resources, 0) + count
+    is_best_effort = not _child(lease, "start", where).children and lease.find("deadline") is None
+    if not counts or (len(counts) > 1 and is_best_effort):
         raise WorkloadError(
-            f"{where}, line {lease.line}: nodes of {len(kinds)} kinds, where a workspace "
+            f"{where}, line {lease.line}: nodes of {len(counts)} kinds, where best effort "
             "has one; write one lease for each kind"
         )
-    return sum(count for count, _ in sets), sets[0][1]
+    return [(count, resources) for resources, count in counts.items()]
 
 
 def _window(lease: Element, at_s: int, where: str) -> tuple[int | None, int | None]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from outrider.core.model import Image, Node, Resources, Workspace
+from outrider.core.model import Image, LeaseOwner, Node, Resources, Workspace
 from outrider.sim.workload.formats.files import numbered_lines, replace_text
 from outrider.sim.workload.trace import Trace, TraceSubmission, WorkloadError, named_errors
 
@@ -20,12 +20,14 @@ VERSION = 1
 
 _HEADER_KEYS = frozenset({"format", "version", "name", "nodes", "images"})
 _NODE_KEYS = frozenset({"name", "capacity", "pool_bytes"})
+_ROLE_KEYS = frozenset({"name", "instances", "resources", "image"})
 _IMAGE_KEYS = frozenset({"uri", "size_bytes", "digest"})
 _SUBMISSION_KEYS = frozenset(
     {
         "at_s", "name", "instances", "resources", "duration_s", "run_s", "image", "start_s",
         "finish_by_s", "is_parallel", "is_preemptible", "is_immediate",
-        "ready_within_s", "user", "cancel_s",
+        "ready_within_s", "may_yield", "user", "groups", "account", "lease_class", "value",
+        "most_rate", "cancel_s", "every_s", "times", "roles", "open_until_s", "within_s", "trigger_s",
     }
 )  # fmt: skip
 
@@ -34,9 +36,9 @@ def write_native(path: str | os.PathLike[str], trace: Trace) -> None:
     """Write a trace; a name that ends in .gz is packed."""
     labels: dict[Image, str] = {}
     for submission in trace.submissions:
-        image = submission.workspace.image
-        if image is not None:
-            labels.setdefault(image, f"i{len(labels) + 1}")
+        for workspace in (submission.workspace, *submission.roles):
+            if workspace.image is not None:
+                labels.setdefault(workspace.image, f"i{len(labels) + 1}")
     with replace_text(path) as file:
         file.write(_line(_header(trace, labels)))
         file.writelines(_line(_row(one, labels)) for one in trace.submissions)
@@ -185,8 +187,43 @@ def _submission(line: _Object, images: Mapping[str, Image]) -> TraceSubmission:
             is_preemptible=is_preemptible,
             is_immediate=is_immediate,
             ready_within_s=ready_within_s,
+            may_yield=line.truth("may_yield", False),
+            owner=LeaseOwner(
+                groups=tuple(part for part in line.text("groups", "").split(",") if part),
+                account=line.text("account", ""),
+                lease_class=line.text("lease_class", ""),
+                value=line.number("value", 0),
+                most_rate=line.optional_number("most_rate"),
+            ),
         )
-        return TraceSubmission(at_s=at_s, workspace=workspace, run_s=run_s, user=user, cancel_s=cancel_s)
+        return TraceSubmission(
+            at_s=at_s,
+            workspace=workspace,
+            run_s=run_s,
+            user=user,
+            cancel_s=cancel_s,
+            every_s=line.optional_number("every_s"),
+            times=line.number("times", 1),
+            roles=tuple(_role(part, workspace, images) for part in line.array("roles")),
+            open_until_s=line.optional_number("open_until_s"),
+            within_s=line.number("within_s", 0),
+            trigger_s=line.optional_number("trigger_s"),
+        )
+
+
+def _role(part: _Object, workspace: Workspace, images: Mapping[str, Image]) -> Workspace:
+    """Further instances that begin with a reservation; all else is as of that."""
+    part.refuse_unknown(_ROLE_KEYS)
+    label = part.text("image") if "image" in part.values else None
+    if label is not None and label not in images:
+        raise WorkloadError(f"{part.where}: image {label!r} is not among the header's images")
+    return replace(
+        workspace,
+        name=f"{workspace.name}.{part.text('name')}",
+        instances=part.number("instances"),
+        resources=part.resources("resources"),
+        image=None if label is None else images[label],
+    )
 
 
 def _line(values: Mapping[str, object]) -> str:
@@ -230,7 +267,28 @@ def _row(submission: TraceSubmission, labels: Mapping[Image, str]) -> dict[str, 
         "is_preemptible": None if workspace.is_preemptible else False,
         "is_immediate": workspace.is_immediate or None,
         "ready_within_s": workspace.ready_within_s,
+        "may_yield": workspace.may_yield or None,
         "user": submission.user or None,
+        "groups": ",".join(workspace.owner.groups) or None,
+        "account": workspace.owner.account or None,
+        "lease_class": workspace.owner.lease_class or None,
+        "value": workspace.owner.value or None,
+        "most_rate": workspace.owner.most_rate,
         "cancel_s": submission.cancel_s,
+        "every_s": submission.every_s,
+        "times": None if submission.times == 1 else submission.times,
+        "roles": [_role_row(role, workspace.name, labels) for role in submission.roles] or None,
+        "open_until_s": submission.open_until_s,
+        "within_s": submission.within_s or None,
+        "trigger_s": submission.trigger_s,
     }
     return row | {key: value for key, value in optional.items() if value is not None}
+
+
+def _role_row(role: Workspace, name: str, labels: Mapping[Image, str]) -> dict[str, object]:
+    image = {} if role.image is None else {"image": labels[role.image]}
+    return {
+        "name": role.name.removeprefix(f"{name}."),
+        "instances": role.instances,
+        "resources": dict(role.resources.amounts),
+    } | image

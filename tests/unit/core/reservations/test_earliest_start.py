@@ -7,16 +7,24 @@ from random import Random
 import pytest
 
 from outrider.core.besteffort.board import QueueRules
-from outrider.core.images.encumbrance import Encumbrance, ForeignHold
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Node, Resources, Workspace
-from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
+from outrider.core.reservations.admission import Accepted, Rejected, assess
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Terms
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.scheduler import Scheduler
 from tests.amount import examples
-from tests.unit.core.books import A, B, accept, nodes, pass_time, random_book, random_workspace, wanted
+from tests.unit.core.books import (
+    A,
+    B,
+    accept,
+    nodes,
+    random_book,
+    random_workspace,
+    tight_book,
+    wanted,
+)
 from tests.unit.core.sites import Site
 
 ONE = Resources.of(cpus=1)
@@ -56,45 +64,6 @@ def test_two_full_pools_are_free_when_what_they_hold_expires_and_each_transfer_h
     assert refused.earliest_start_s == first_s
     assert isinstance(by_a_deadline, Accepted)
     assert by_a_deadline.plan.start_s == first_s
-
-
-def tight_book(chance: Random) -> tuple[Book, Workspace, int]:
-    """Pools with room for one or two of four images, some of them partly held by others; and a request."""
-    site = Site(
-        nodes=tuple(
-            Node(
-                name=f"n{number}",
-                capacity=Resources.of(cpus=chance.randint(1, 2)),
-                pool_bytes=chance.choice([12, 20, 25, 40]),
-            )
-            for number in range(chance.randint(2, 4))
-        ),
-        shipping=chance.choice(list(Shipping)),
-        is_reusing=chance.random() < 0.9,
-        is_extending=chance.random() < 0.7,
-        keep_bytes=chance.choice([0, 20]),
-        reserve_s=chance.choice([None, 0, 0, 2, 5]),
-    )
-    book, now_s = site.book(), 0
-    images = [Image(uri=f"i{number}", size_bytes=chance.randint(5, 24)) for number in range(4)]
-
-    def request(name: str) -> Workspace:
-        return wanted(name, now_s + chance.randint(0, 25), chance.randint(1, 15), chance.choice(images),
-                      instances=chance.randint(1, 4))  # fmt: skip
-
-    if chance.random() < 0.3:
-        for pool in book.pools.pools:
-            held = ForeignHold(key="", size_bytes=chance.randint(1, 9), until_s=chance.randint(1, 40))
-            pool.encumber(Encumbrance(holds=(held,)))
-    for number in range(chance.randint(1, 12)):
-        until_s = now_s + chance.choice([0, 0, 1, 3])
-        pass_time(book, now_s, until_s)
-        now_s = until_s
-        book.pools.settle(now_s)
-        admit(book, request(f"r{number}"), now_s, tells_earliest=False)
-        if book.entries and chance.random() < 0.15:
-            book.cancel(chance.choice(sorted(book.entries)), now_s)
-    return book, request("w"), now_s
 
 
 @pytest.mark.parametrize("is_tight", [False, True])

@@ -1,0 +1,13 @@
+"""Policies about leases: who may have one, who yields, which nodes, what it costs.
+
+Each policy is a small class with one method, documented in the Protocol of its module; a site chooses them,
+and weighs them, in its policy file, and may bring its own as Python entry points (`outrider.metadata.leases`
+makes the classes from the file). Nothing here looks at a book: the scheduler hands in what a policy may know.
+
+| module | decides |
+| --- | --- |
+| `admission` | whether a plan that the core has found is accepted |
+| `pricing` | what it costs |
+| `preemption` | which of several leases or runs yields first |
+| `nodes` | which of several nodes is taken first |
+"""

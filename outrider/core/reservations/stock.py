@@ -1,0 +1,126 @@
+"""Where an image is or will be at the start of a reservation, without a transfer of its own; and for a
+site's own order of nodes, what else there is of each node then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from outrider.core.images.pools import Life
+from outrider.core.leases.nodes import NodeOrder, NodeState
+from outrider.core.model import Image, Workspace
+from outrider.core.nodes.timeline import FOREVER, numbers
+from outrider.core.reservations.book import Book
+
+
+class Stock:
+    """Where the image is or will be at a start, by what is already in pools or on its way.
+
+    Asked node by node, because a popular image is in thousands of pools.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        image: Image | None,
+        start_s: int,
+        end_s: int,
+        now_s: int,
+        *,
+        is_advancing: bool = False,
+    ) -> None:
+        """`is_advancing`: whether a transfer of the image that waits, and is due later, counts as well."""
+        self._book = book
+        self._image = image
+        self._start_s = start_s
+        self._end_s = end_s
+        self._now_s = now_s
+        self.lives: dict[int, Life] = {}
+        self.lingering: set[int] = set()
+        self.advanced: set[int] = set()
+        """The transfers that would have to be there by the start instead of later."""
+        is_reused = image is not None and book.terms.is_reusing
+        self.nodes = book.pools.mask_with(image.key) if image is not None and is_reused else 0
+        self._late = book.link.late(now_s)
+        self._is_advancing = is_advancing
+
+    def holds(self, node: int) -> bool:
+        """Whether the image can be used on the node without a transfer of its own."""
+        image = self._image
+        assert image is not None
+        pool = self._book.pools.pools[node]
+        life = self._usable(pool.lives.get(image.key, ()))
+        if life is not None:
+            late = (max(life.expires_s, self._now_s), self._end_s, image.size_bytes)
+            if life.expires_s < self._end_s and not pool.has_room((late,), self._now_s, image.key):
+                return False
+            self.lives[node] = life
+            return True
+        if self._is_advancing and (life := self._waiting(pool.lives.get(image.key, ()))) is not None:
+            assert life.transfer is not None
+            self.lives[node] = life
+            self.advanced.add(life.transfer)
+            return True
+        if not self._book.terms.is_extending or image.key not in pool.lingering:
+            return False
+        if not pool.has_room(((self._now_s, self._end_s, image.size_bytes),), self._now_s, image.key):
+            return False
+        self.lingering.add(node)
+        return True
+
+    def _usable(self, lives: Sequence[Life]) -> Life | None:
+        aside = self._book.link.aside
+        for life in lives:
+            if life.transfer is not None and (life.transfer in aside or life.transfer in self._late):
+                # Nobody guarantees any more when it will have arrived.
+                continue
+            if life.is_firm and life.transfer is not None:
+                # A best-effort transfer may still be delayed by deadlines on a link they share.
+                end_s = self._book.links.guaranteed_end_of(life.transfer, self._now_s)
+                if end_s is None or end_s > self._start_s:
+                    continue
+            # Algorithm 4's guarantee, or a transfer still to come whose deadline is early enough
+            # (section 6.3.1), or an image that is there and may be kept.
+            if life.ready_s <= self._start_s and (
+                self._start_s <= life.expires_s
+                or life.ready_s > self._now_s
+                or (self._book.terms.is_extending and life.expires_s >= self._now_s)
+            ):
+                return life
+        return None
+
+    def _waiting(self, lives: Sequence[Life]) -> Life | None:
+        """A copy that is due after the start, by a transfer with a deadline that has not begun."""
+        for life in lives:
+            if life.transfer is None or life.is_firm or life.transfer in self._late:
+                continue
+            if life.ready_s > self._start_s and self._book.link.waits(life.transfer):
+                return life
+        return None
+
+
+def stages_of(
+    book: Book, order: NodeOrder, workspace: Workspace, start_s: int, now_s: int, available: int
+) -> list[dict[int, int]]:
+    """How many instances which nodes have room for, those that are to be taken first in front.
+
+    All nodes are looked at: this costs more than Algorithm 1, which takes the first that will do.
+    """
+    timeline, count = book.timeline, workspace.instances
+    need, end_s = timeline.layout.pack(workspace.resources), start_s + workspace.duration_s
+    stock = Stock(book, workspace.image, start_s, end_s, now_s)
+    stages: dict[int, dict[int, int]] = {}
+    for node in numbers(available):
+        row = timeline.rows[node]
+        empty = timeline.layout.most(need, row.capacity, FOREVER)
+        room = row.most(need, start_s, end_s, empty)
+        if not room:
+            continue
+        state = NodeState(
+            room_instances=room,
+            empty_instances=empty,
+            idle_instances=book.beside.rows[node].most(need, start_s, end_s, room),
+            has_image=bool(stock.nodes >> node & 1) and stock.holds(node),
+            is_empty=row.is_untouched(start_s, end_s),
+        )
+        stages.setdefault(order.score(state), {})[node] = min(room, count)
+    return [stages[score] for score in sorted(stages)]

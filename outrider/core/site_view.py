@@ -1,0 +1,53 @@
+"""What policies of admission may know of a site, from its book and its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from outrider.core.besteffort.prediction import slowdown_percent
+from outrider.core.besteffort.queue import BestEffortQueue
+from outrider.core.leases.admission import PlannedLease
+from outrider.core.model import Workspace
+from outrider.core.nodes.timeline import FOREVER
+from outrider.core.reservations.book import Book, ReservationPlan
+
+
+def unit_of(names: Iterable[str]) -> str:
+    """What a site calls its processors: `cpus`, or as near to it as its nodes have (Haizea: `CPU`)."""
+    names = sorted(names)
+    likely = [name for name in names if name.lower() in ("cpus", "cpu")]
+    return "cpus" if "cpus" in names else next(iter([*likely, *names]), "cpus")
+
+
+class CoreSiteView:
+    """A `SiteView` of one book and the queue beside it. Units are processors."""
+
+    def __init__(self, book: Book, queue: BestEffortQueue) -> None:
+        self._book = book
+        self._queue = queue
+        self.unit = unit_of(book.timeline.layout.names)
+        self.units = sum(node.capacity[self.unit] for node in book.timeline.nodes)
+
+    def lease(self, plan: ReservationPlan) -> PlannedLease:
+        """A plan as policies look at it."""
+        return self._planned(plan.workspace, plan.spans)
+
+    def wanted(self, workspace: Workspace) -> PlannedLease:
+        """A request as if it had the start that it asks for."""
+        start_s = workspace.start_s or 0
+        return self._planned(workspace, ((start_s, start_s + workspace.duration_s),))
+
+    def leases(self, start_s: int, end_s: int) -> Iterator[PlannedLease]:
+        """The accepted leases that take anything in an interval."""
+        for entry in self._book.entries.values():
+            if entry.reservation.start_s < end_s and start_s < entry.end_s:
+                yield self._planned(entry.reservation.workspace, entry.spans())
+
+    def queue_slowdown_percent(self, extra: PlannedLease, now_s: int) -> int:
+        """The mean bounded slowdown of best effort if the lease were accepted, as is predicted now."""
+        leases = [*self.leases(now_s, FOREVER), extra]
+        return slowdown_percent(self._queue.board, self._queue.waiting, leases, self.unit, now_s)
+
+    def _planned(self, workspace: Workspace, spans: tuple[tuple[int, int], ...]) -> PlannedLease:
+        units = workspace.instances * workspace.resources[self.unit]
+        return PlannedLease(workspace=workspace, units=units, spans=spans)
