@@ -98,12 +98,14 @@ def load_memory(monitor: QemuMonitor, disk: Disk, path: str, saved: SavedFile) -
 
     QEMU is given the bytes while they are digested, so that they are read once.
     """
-    read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
-    with closing(disk.open(path)) as handle:
+    try:
+        opened = disk.open(path)
+    except FileNotFoundError as error:
+        raise wrong(path, "it is missing") from error
+    with closing(opened) as handle:
         if handle.size() != saved.size_bytes:
-            os.close(read_fd)
-            os.close(write_fd)
             raise wrong(path, f"it has {handle.size()} bytes and had {saved.size_bytes}")
+        read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
         with suppress(OSError):
             fcntl.fcntl(write_fd, F_SETPIPE_SZ, PIPE_BYTES)
         try:

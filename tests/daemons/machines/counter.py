@@ -54,7 +54,7 @@ write:
     loop 1b
     mov $10, %al
     call put
-    mov $1000000, %ecx
+    mov $200000, %ecx
 3:  dec %ecx
     jnz 3b
     jmp next
