@@ -15,13 +15,14 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed
+from cachemgr.base.errors import BadRequest, CacheError, InUse, NotAllowed, NotInPool
 from cachemgr.machines import states
 from cachemgr.machines.guest import channel
 from cachemgr.machines.handover import TOKEN_BYTES, copy_bytes, copy_files, relocated
 from cachemgr.machines.keeper import check_user
 from cachemgr.machines.layers import make_layers
 from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, wait_for_mirror
+from cachemgr.machines.qemu.monitor import QemuRefused
 from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S, check_files, digest_file
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
 from cachemgr.pool.layout import disk_errors
@@ -77,7 +78,13 @@ def migrate(
     with source.alone():
         record = source.known("be migrated")
         if record.state == states.MOVED and record.moving_to == target.place:
-            arrive(target, record.next_token)
+            try:
+                arrive(target, record.next_token)
+            except NotInPool as error:
+                raise NotInPool(
+                    f"machine {record.name} moved to {target.place} and is not there any more: it has ended and was "
+                    "removed, or died before it ran"
+                ) from error
             source.drop(record, keeps_layers=False)
             return None
         if record.state != states.RUNNING:
@@ -172,7 +179,9 @@ def arrive(target: Machine, token: str) -> MachineStatus:
         if hashlib.sha256(token.encode()).hexdigest() != record.token:
             raise NotAllowed(f"machine {record.name} in {target.folder} was not sent with this token")
         with target.monitor() as monitor:
-            monitor.ask("nbd-server-stop")
+            # Refused if whoever was here before has come that far.
+            with suppress(QemuRefused):
+                monitor.ask("nbd-server-stop")
             record = target.write(record.stepped(states.RUNNING, token=token, moving_to=""))
             monitor.ask("cont")
         for name in (MEMORY_SOCKET, DISK_SOCKET):
@@ -186,7 +195,9 @@ def turn_away(target: Machine, name: str) -> None:
     if not has_record(target.site.disk, target.folder):
         return
     with target.alone():
-        record = target.known()
+        record = target.settled()
+        if record is None:
+            return
         if record.state != states.ARRIVING or record.name != name:
             raise InUse(
                 f"{target.folder} holds machine {record.name}, which is {record.state}: name another folder"
