@@ -16,8 +16,8 @@ from cachemgr.base.errors import BadRequest, InUse, NotAllowed, PoolDamaged
 from cachemgr.machines import states
 from cachemgr.machines.qemu.saving import check_files
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
+from cachemgr.machines.troubles import disk_trouble
 from cachemgr.machines.wish import MachineWish, read_wish
-from cachemgr.pool.layout import disk_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def take(machine: Machine, parcel: MachineParcel, paths: Mapping[str, str]) -> M
             raise InUse(
                 f"{machine.folder} holds another machine, {record.name}: remove it, or name another folder"
             )
-        with disk_errors(f"taking over the machine {parcel.wish.name}"):
+        with disk_trouble(f"taking over the machine {parcel.wish.name}"):
             check_files(machine.site.disk, machine.folder, parcel.saved)
         return machine.write(
             MachineRecord(
@@ -147,7 +147,7 @@ def copy_files(disk: Disk, source: MachineKeeper, target: MachineKeeper, names: 
         if os.sep in name:
             raise BadRequest(f"{name[:80]!r} is no file of a machine")
         path = f"{target.folder}/{name}"
-        with disk_errors(f"carrying {name}"):
+        with disk_trouble(f"carrying {name}"):
             if disk.exists(path):
                 disk.remove(path)
             disk.create(path, 0o600).close()

@@ -19,7 +19,7 @@ from cachemgr.machines.qemu.command import CommandParts, command_line, most_file
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
 from cachemgr.machines.record import FILE, MachineRecord, QemuFacts, read_record, write_record
-from cachemgr.pool.layout import disk_errors
+from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class MachineKeeper:
 
     def make_folder(self) -> None:
         """The folder, for its user alone: who reaches the sockets in it has the machine."""
-        with disk_errors(f"making {self.folder}"):
+        with disk_trouble(f"making {self.folder}"):
             with suppress(FileExistsError):
                 self.site.disk.make_folder(self.folder, 0o700)
             found = os.stat(self.folder)
@@ -114,7 +114,7 @@ class MachineKeeper:
         return record
 
     def write(self, record: MachineRecord) -> MachineRecord:
-        with disk_errors(f"writing down the machine {record.name}"):
+        with disk_trouble(f"writing down the machine {record.name}"):
             return write_record(self.site.disk, self.folder, record)
 
     def monitor(self) -> QemuMonitor:
@@ -229,7 +229,7 @@ class MachineKeeper:
     def forgotten(self, record: MachineRecord) -> None:
         """Nothing of the guest has run: all that was made for it goes, the record last."""
         self.end_qemu()
-        with disk_errors(f"forgetting the machine {record.name}"):
+        with disk_trouble(f"forgetting the machine {record.name}"):
             for name in self.site.disk.names(self.folder):
                 if name not in (FILE, process.BUSY, process.LOG):
                     self.site.disk.remove_all(f"{self.folder}/{name}")
@@ -281,7 +281,7 @@ class MachineKeeper:
 
     def drop(self, record: MachineRecord, *, keeps_layers: bool) -> None:
         """Files of states that no step comes back to; the layers, too, once the machine is over."""
-        with disk_errors(f"tidying up the machine {record.name}"):
+        with disk_trouble(f"tidying up the machine {record.name}"):
             for name in self.site.disk.names(self.folder):
                 if name.startswith(STATE):
                     self.site.disk.remove(f"{self.folder}/{name}")

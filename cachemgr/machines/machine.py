@@ -21,7 +21,7 @@ from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.monitor import QemuGone, QemuRefused
 from cachemgr.machines.qemu.saving import check_files, digest_file, load_memory, save_memory
 from cachemgr.machines.record import FILE, MachineRecord, SavedFile, has_record, read_record
-from cachemgr.pool.layout import disk_errors
+from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Machine(MachineKeeper):
                 )
             )
             try:
-                with disk_errors(f"making the machine {wish.name}"):
+                with disk_trouble(f"making the machine {wish.name}"):
                     make_layers(self.site.disk, wish, self.folder, 1)
                     channel.prepare(self.site.disk, self.folder, wish)
                 with self.launched(record, is_incoming=False) as monitor:
@@ -101,7 +101,8 @@ class Machine(MachineKeeper):
             with self.monitor() as monitor:
                 record = self.write(record.stepped(states.SAVING))
                 try:
-                    saved = self._save(monitor, record)
+                    with disk_trouble(f"saving machine {record.name}, which goes on running,"):
+                        saved = self._save(monitor, record)
                     pause_ms = int((self.site.clock.monotonic_s() - began_s) * 1000)
                     record = self.write(
                         record.stepped(states.SUSPENDED, saved=saved, pauses_ms=(*record.pauses_ms, pause_ms))
@@ -123,7 +124,7 @@ class Machine(MachineKeeper):
                 raise states.refused(record.name, record.state, "be resumed", record.reason)
             self.check_qemu(record.name, record.qemu)
             state = state_name(record.generation)
-            with disk_errors(f"looking at the machine {record.name}"):
+            with disk_trouble(f"looking at the machine {record.name}"):
                 check_files(
                     self.site.disk,
                     self.folder,
@@ -131,7 +132,7 @@ class Machine(MachineKeeper):
                 )
             record = self.write(record.stepped(states.LOADING, generation=record.generation + 1))
             try:
-                with disk_errors(f"resuming the machine {record.name}"):
+                with disk_trouble(f"resuming the machine {record.name}"):
                     make_layers(self.site.disk, record.wish, self.folder, record.generation)
                     with self.launched(record, is_incoming=True) as monitor:
                         load_memory(monitor, self.site.disk, f"{self.folder}/{state}", record.saved[state])
@@ -186,7 +187,7 @@ class Machine(MachineKeeper):
                     f"the working folder of machine {record.name} did not come out of its guest whole: "
                     f"{job.folder} is as it was; the job's standard error says why"
                 )
-            with disk_errors(f"copying the working folder of machine {record.name} back to {job.folder}"):
+            with disk_trouble(f"copying the working folder of machine {record.name} back to {job.folder}"):
                 return unpack(f"{self.folder}/{channel.WORK_FILE}", job.folder)
 
     def remove(self) -> None:
@@ -198,7 +199,7 @@ class Machine(MachineKeeper):
                 return
             if record.state not in states.OVER:
                 raise states.refused(record.name, record.state, "be removed: stop it first")
-            with disk_errors(f"removing the machine {record.name}"):
+            with disk_trouble(f"removing the machine {record.name}"):
                 for name in self.site.disk.names(self.folder):
                     # The record last: what is left by a crash on the way can be found and removed.
                     if name not in (FILE, process.BUSY):

@@ -25,7 +25,7 @@ from cachemgr.machines.qemu.mirror import end_mirror, expect_migration, mirror, 
 from cachemgr.machines.qemu.monitor import QemuRefused
 from cachemgr.machines.qemu.saving import NO_LIMIT_BYTES_PER_S, check_files, digest_file
 from cachemgr.machines.record import MachineRecord, QemuFacts, SavedFile, has_record
-from cachemgr.pool.layout import disk_errors
+from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def migrate(
                 arrive(target, record.next_token)
             except NotInPool as error:
                 raise NotInPool(
-                    f"machine {record.name} moved to {target.place} and is not there any more: it has ended and was "
-                    "removed, or died before it ran"
+                    f"machine {record.name} moved to {target.place} and is not there any more: it has ended "
+                    "and was removed, or died before it ran"
                 ) from error
             source.drop(record, keeps_layers=False)
             return None
@@ -127,7 +127,7 @@ def receive(target: Machine, offer: MachineOffer, paths: Mapping[str, str]) -> N
         if has_record(disk, target.folder):
             raise InUse(f"{target.folder} holds a machine already: remove it, or name another folder")
         target.check_qemu(offer.wish.name, offer.qemu)
-        with disk_errors(f"receiving the machine {offer.wish.name}"):
+        with disk_trouble(f"receiving the machine {offer.wish.name}"):
             check_files(disk, target.folder, offer.fixed)
             record = target.write(
                 MachineRecord(
@@ -208,7 +208,7 @@ def turn_away(target: Machine, name: str) -> None:
 def _offer(source: Machine, record: MachineRecord) -> MachineOffer:
     assert record.qemu is not None
     fixed = dict(record.saved)
-    with disk_errors(f"looking at the machine {record.name}"):
+    with disk_trouble(f"looking at the machine {record.name}"):
         for name, _ in channel.extra_disks(source.folder, record.wish):
             file_name = channel.FILES[name]
             fixed[file_name] = digest_file(source.site.disk, f"{source.folder}/{file_name}")
@@ -273,5 +273,5 @@ def _wait_until_loaded(target: Machine) -> None:
 def _append_outputs(disk: Disk, source: Machine, target: Machine, wish: MachineWish) -> None:
     """What the guest has said so far stands before what it will say there: QEMU there appends."""
     for name in channel.outputs_here(wish):
-        with disk_errors(f"carrying {name}"):
+        with disk_trouble(f"carrying {name}"):
             copy_bytes(disk, f"{source.folder}/{name}", f"{target.folder}/{name}")

@@ -93,7 +93,9 @@ def _may_reboot(wish: MachineWish) -> bool:
 
 def _machine(wish: MachineWish, qemu: QemuFacts) -> str:
     if wish.machine == "microvm":
-        return "microvm,acpi=off,rtc=on,auto-kernel-cmdline=on"
+        # With ACPI a kernel finds its devices without being told, and can shut down; the second controller
+        # of interrupts and the lack of a timer were seen to let Debian's kernel hang without KVM.
+        return "microvm,rtc=on,pit=on,pic=on,ioapic2=off"
     major, minor = qemu.version.split(".")[:2]
     return f"pc-q35-{major}.{minor},hpet=off,smm=off,vmport=off"
 

@@ -8,7 +8,6 @@ state: a flipped bit loads without a complaint, and the guest runs on with it. T
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import os
@@ -17,7 +16,7 @@ import select
 import threading
 from contextlib import closing, suppress
 
-from cachemgr.base.errors import CacheError, DiskFailed, NoRoom, WrongBytes
+from cachemgr.base.errors import CacheError, WrongBytes
 from cachemgr.machines.qemu.monitor import QemuGone
 from cachemgr.machines.record import SavedFile
 
@@ -42,7 +41,7 @@ SETTLED = ("completed", "failed", "cancelled")
 def save_memory(monitor: QemuMonitor, disk: Disk, path: str) -> SavedFile:
     """Write the memory of a stopped guest; the file is whole and on the disk when this returns.
 
-    Raises NoRoom, DiskFailed or what QEMU says; then there is no file of that name.
+    After any trouble there is no file of that name.
     """
     beside = f"{path}.new"
     with suppress(FileNotFoundError):
@@ -57,11 +56,9 @@ def save_memory(monitor: QemuMonitor, disk: Disk, path: str) -> SavedFile:
             handle.sync()
         disk.rename(beside, path)
         disk.sync_folder(path.rpartition("/")[0])
-    except BaseException as error:
+    except BaseException:
         with suppress(OSError):
             disk.remove(beside)
-        if isinstance(error, OSError):
-            raise _disk_error(error, f"saving the machine to {path}") from error
         raise
     return SavedFile(size_bytes, digest)
 
@@ -233,11 +230,3 @@ def _digested(
     if failures:
         raise failures[0]
     return size_bytes, digest.hexdigest()
-
-
-def _disk_error(error: OSError, doing: str) -> CacheError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return NoRoom(
-            f"{doing} failed: {error.strerror}; the machine goes on running, make room and try again"
-        )
-    return DiskFailed(f"{doing} failed: {error.strerror}; the machine goes on running")

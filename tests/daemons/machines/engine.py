@@ -36,6 +36,7 @@ class Engine:
             each.chmod(0o755)
             os.chown(each, UID, -1)
         self.wishes = 0
+        self._begun: list[subprocess.Popen[str]] = []
 
     def command(self, *arguments: str, module: tuple[str, ...] = ("-m", "cachemgr.machines")) -> list[str]:
         return [PYTHON, *module, *arguments, *(["--node", "node"] if module[0] == "-m" else [])]
@@ -44,9 +45,17 @@ class Engine:
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         if os.geteuid() == 0:
             options |= {"user": UID, "group": UID, "extra_groups": []}
-        return subprocess.Popen(
-            argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder, **options
+        begun: subprocess.Popen[str] = subprocess.Popen(
+            argv,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            **options,
         )
+        self._begun.append(begun)
+        return begun
 
     def attempt(self, *arguments: str, **options: Any) -> tuple[int, str, str]:
         process = self.popen(self.command(*arguments, **options))
@@ -70,7 +79,9 @@ class Engine:
         count_file.unlink(missing_ok=True)
         module = (str(STEPPER), str(count_file), str(step))
         code, _, errors = self.attempt(verb, str(self.machines / machine), *arguments, module=module)
-        assert code == (0 if step == 0 else -signal.SIGKILL), f"{verb} at step {step} ended with {code}: {errors}"
+        assert code == (0 if step == 0 else -signal.SIGKILL), (
+            f"{verb} at step {step} ended with {code}: {errors}"
+        )
         return int(count_file.read_text()) if step == 0 else 0
 
     def wish(self, **fields: Any) -> str:
@@ -102,6 +113,10 @@ class Engine:
         wait_until(is_there, lambda: f"{machine} counted to {self.counted(machine)[-3:]}, not beyond {most}")
 
     def close(self) -> None:
+        for each in self._begun:
+            if each.poll() is None:
+                each.kill()
+                each.communicate(timeout=WAIT_S)
         for path in sorted(self.machines.glob("*")):
             for pid in holders(str(path / LOCK)):
                 os.kill(pid, signal.SIGKILL)

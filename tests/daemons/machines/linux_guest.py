@@ -1,7 +1,7 @@
 """A Linux of a few MB, made of Debian's packages: its cloud kernel, and busybox as everything else.
 
 Nothing is fetched but these two packages, by apt, and once: what is made stays in the folder for
-temporary files under a name with the packages' versions.
+temporary files under a name with the packages' versions and a sum of this file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,11 @@ MODULES = (
     "virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_mmio",
     "virtio_blk", "virtio_console", "cdrom", "isofs",
 )  # fmt: skip
-APPEND = "console=ttyS0 quiet panic=-1 mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on"
+APPEND = (
+    "console=ttyS0 quiet panic=-1 mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on "
+    # A microvm that is translated has no clock to measure the processor's by.
+    "tsc_early_khz=2400000"
+)
 INIT = r"""#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /job /run /tmp /root
 /bin/busybox --install -s /bin
@@ -59,9 +64,9 @@ class LinuxGuest:
 def linux_guest() -> LinuxGuest:
     """The guest, made if it is not there yet."""
     version = "-".join(_candidate(each) for each in (KERNEL_PACKAGE, BUSYBOX_PACKAGE))
-    folder = (
-        Path(tempfile.gettempdir()) / f"outrider-guest-{os.getuid()}-{re.sub('[^0-9A-Za-z.]+', '-', version)}"
-    )
+    made_by = zlib.crc32(Path(__file__).read_bytes())
+    name = re.sub("[^0-9A-Za-z.]+", "-", f"outrider-guest-{os.getuid()}-{made_by:08x}-{version}")
+    folder = Path(tempfile.gettempdir()) / name
     found = LinuxGuest(folder / "vmlinux", folder / "initrd")
     with _locked(Path(f"{folder}.lock")):
         if not folder.exists():

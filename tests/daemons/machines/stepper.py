@@ -1,8 +1,8 @@
-"""The engine as a program that is killed before a step of its choice: an operation on the disk, or a word to QEMU.
+"""The engine as a program that is killed before a step of its choice.
 
 `stepper.py COUNT_FILE STEP ARGUMENTS…`: what `python3 -m cachemgr.machines ARGUMENTS…` does, until the step
-of that number comes; then the kernel kills this process. With a step of 0 none comes, and the file says how many
-there were.
+of that number comes, an operation on the disk or a word to QEMU; then the kernel kills this process. With
+a step of 0 none comes, and the file says how many there were.
 """
 
 from __future__ import annotations
@@ -63,7 +63,11 @@ def run(count_file: str, step: int, arguments: list[str]) -> int:
         return stepped_monitor(steps)(folder, name, clock)
 
     site = MachineSite(
-        node="node", disk=disk, clock=clock, monitor=monitor, facts=lambda: find_facts(PROGRAM, clock, RealDisk())
+        node="node",
+        disk=disk,
+        clock=clock,
+        monitor=monitor,
+        facts=lambda: find_facts(PROGRAM, clock, RealDisk()),
     )
     code = main(arguments, site=site)
     with open(count_file, "w") as file:

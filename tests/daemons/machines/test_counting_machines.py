@@ -1,4 +1,4 @@
-"""A guest that counts, in memory and on its disk, misses nothing and repeats nothing whatever is done to it."""
+"""A guest that counts in memory and on its disk misses and repeats nothing, whatever is done to it."""
 
 from __future__ import annotations
 
@@ -167,7 +167,9 @@ def test_full_disk_while_saving_lets_the_machine_run_on(engine: Engine, counter:
     folder = engine.machines / "a"
     folder.mkdir()
     # Room for the layer and the records, and not for the memory.
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=900k,uid={UID},mode=700", "none", folder], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size=900k,uid={UID},mode=700", "none", folder], check=True
+    )
     try:
         engine("start", "a", "--wish", counter)
         engine.wait_until_counted("a", 3)

@@ -1,4 +1,4 @@
-"""The engine killed before any of its steps: the guest misses nothing, repeats nothing, and runs in one place."""
+"""The engine killed before any of its steps: the guest misses and repeats nothing, and runs in one place."""
 
 from __future__ import annotations
 
