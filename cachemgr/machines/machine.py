@@ -170,7 +170,7 @@ class Machine(MachineKeeper):
             record = self.known("be signalled")
             if record.state != states.RUNNING or record.wish.job is None:
                 raise states.refused(record.name, record.state, "be signalled", record.reason)
-            channel.send_signal(self.folder, name)
+            channel.send_signal(self.site.disk, self.folder, name, self.site.clock)
 
     def collect(self) -> int:
         """Bring the working folder of a job that has ended back to where it came from; how many files.
@@ -257,7 +257,7 @@ class Machine(MachineKeeper):
                 monitor.ask("cont")
         if record.wish.job is not None:
             with suppress(CacheError, OSError):
-                channel.send_signal(self.folder, "TERM")
+                channel.send_signal(self.site.disk, self.folder, "TERM", self.site.clock, wait_s=grace_s / 2)
             self._wait_for_job(monitor, grace_s / 2)
         with suppress(QemuRefused):
             monitor.ask("system_powerdown")

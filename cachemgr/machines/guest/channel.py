@@ -1,15 +1,14 @@
 """How a guest and its node talk about a job: by disks that are read and ports that end in files.
 
 A disk for what goes in and files for what comes out have no connection that a saved machine
-would lose. The one socket is for signals, where nothing is lost if nobody listens for a while.
+would lose. The one socket is for signals, each of which the guest answers by a word in a file.
 """
 
 from __future__ import annotations
 
-import socket
 from contextlib import closing, suppress
 
-from cachemgr.base.errors import BadRequest
+from cachemgr.base.errors import BadRequest, InUse
 from cachemgr.instances.context import LABEL, checked_context, contents
 from cachemgr.instances.iso9660 import iso9660
 from cachemgr.machines.guest.archive import pack
@@ -19,6 +18,7 @@ from cachemgr.machines.qemu.monitor import connected
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cachemgr.base.clock import Clock
     from cachemgr.base.disk import Disk
     from cachemgr.machines.wish import MachineJob, MachineWish
 
@@ -29,6 +29,8 @@ OUT_FILE, ERR_FILE, CONTROL_FILE, WORK_FILE = "out", "err", "control", "work.out
 JOB_LABEL = "outrider"
 SIGNAL_NAMES = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "CONT", "STOP", "KILL", "WINCH", "ALRM")
 CONNECT_S = 5.0
+SIGNAL_S = 30.0
+LOOK_S = 0.02
 MOST_CONTROL_BYTES = 1 << 16
 
 
@@ -147,10 +149,20 @@ def is_copied(disk: Disk, folder: str) -> bool:
     return ["copied"] in words(disk, folder)
 
 
-def send_signal(folder: str, name: str) -> None:
-    """Pass a signal on to the job. The guest says `signalled` when it has done so."""
+def send_signal(disk: Disk, folder: str, name: str, clock: Clock, *, wait_s: float = SIGNAL_S) -> None:
+    """Pass a signal on to the job, and wait until the guest says that it has done so.
+
+    The connection is kept until then: what a guest has not read yet is lost when it is closed.
+    """
     if name not in SIGNAL_NAMES:
         raise BadRequest(f"there is no signal {name[:20]!r} for a job: {', '.join(SIGNAL_NAMES)}")
+    before = words(disk, folder).count(["signalled", name])
+    until_s = clock.monotonic_s() + wait_s
     with closing(connected(folder, SIGNALS, CONNECT_S)) as connection:
         connection.sendall(f"{name}\n".encode())
-        connection.shutdown(socket.SHUT_WR)
+        while words(disk, folder).count(["signalled", name]) == before:
+            if exit_status(disk, folder) is not None:
+                return
+            if clock.monotonic_s() >= until_s:
+                raise InUse(f"the guest did not pass {name} on to its job within {wait_s:.0f} s: it may hang")
+            clock.sleep(LOOK_S)

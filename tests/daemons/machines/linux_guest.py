@@ -32,12 +32,12 @@ APPEND = (
     "tsc_early_khz=2400000"
 )
 INIT = r"""#!/bin/busybox sh
-/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp /root
+/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
-export PATH=/bin HOME=/root
+export PATH=/bin HOME=/tmp
 while read -r module; do insmod "/modules/$module.ko"; done </modules/order
 tries=0
 while [ "$tries" -lt 100 ]; do

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cachemgr.machines.qemu.process import BLOCKED
+from tests.daemons.machines.counter import DISK_BYTES
 from tests.daemons.machines.engine import UID, Engine, wait_until
 
 
@@ -157,6 +158,11 @@ def test_qemu_has_no_rights_beyond_its_user(engine: Engine, counter: str) -> Non
     assert told["Seccomp"] == "2"
     assert [int(told[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")] == [0, 0, 0, 0]
     assert set(told["Uid"].split()) == {str(UID)}
+    limits = {
+        line[:26].strip(): line[26:].split() for line in Path(f"/proc/{pid}/limits").read_text().splitlines()
+    }
+    assert limits["Max core file size"][:2] == ["0", "0"]
+    assert DISK_BYTES < int(limits["Max file size"][1]) < 3 * DISK_BYTES
     assert (engine.machines / "a").stat().st_mode & 0o777 == 0o700
     # Under what it runs is known, and why.
     assert engine("status", "a")["qemu"]["reason"]

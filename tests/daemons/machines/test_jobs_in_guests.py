@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -73,8 +72,8 @@ def test_script_runs_as_on_its_node(jobs: GuestJobs, machine: str) -> None:
     (jobs.work / "sub" / "in").write_text("from the node\n")
     (jobs.work / "kept").write_text("as it was\n")
     script = (
-        'echo "$PWD|$1|$2|$VALUE"; cat sub/in; echo trouble >&2; mkdir made; echo "from the guest" > made/out\n'
-        "rm kept; ln -s out made/link; uname -r; exit 7\n"
+        'echo "$PWD|$1|$2|$VALUE"; cat sub/in; echo trouble >&2; mkdir made\n'
+        "echo 'from the guest' > made/out; rm kept; ln -s out made/link; uname -r; exit 7\n"
     )
     status, output, errors = jobs.run(
         jobs.wish(script, "a b", "it's $HOME", machine=machine, VALUE='"quoted" $(no)\nline')
@@ -162,8 +161,7 @@ def test_job_migrates_while_it_runs(jobs: GuestJobs) -> None:
     jobs.engine("migrate", "j", "--to-folder", str(jobs.engine.machines / "k"))
 
     def has_ended() -> bool:
-        found: dict[str, Any] = jobs.engine("status", "k")
-        return found["exit_status"] == 0
+        return bool(jobs.engine("status", "k")["exit_status"] == 0)
 
     wait_until(has_ended, lambda: jobs.engine("status", "k"))
     assert jobs.said("k").split() == [str(number) for number in range(1, 101)]

@@ -77,7 +77,12 @@ def test_archive_of_a_hostile_guest_stays_in_the_folder(
     target = tmp_path / "target"
     target.mkdir()
     (tmp_path / "secret").write_text("secret")
-    path = archive(tmp_path / "out", lambda made: [made.addfile(*each) for each in members] and None)
+
+    def add(made: tarfile.TarFile) -> None:
+        for each in members:
+            made.addfile(*each)
+
+    path = archive(tmp_path / "out", add)
 
     with pytest.raises(CacheError, match=r"working folder|cannot be copied out"):
         unpack(path, str(target))
