@@ -211,7 +211,7 @@ class Machine(MachineKeeper):
         """All files of a stopped guest, synced and digested. Those of earlier layers have not changed."""
         monitor.ask("stop")
         name = state_name(record.generation)
-        saved = {name: save_memory(monitor, self.site.disk, f"{self.folder}/{name}")}
+        saved = {name: save_memory(monitor, self.site.disk, self.site.clock, f"{self.folder}/{name}")}
         # QEMU writes the last tables of its layers when it has saved, and nothing after that.
         for number in range(1, record.generation + 1):
             for each in record.wish.writable:

@@ -68,11 +68,17 @@ class MigrationFigures:
 
 
 def migrate(
-    source: Machine, target: Machine, paths: Mapping[str, str], *, limit_s: float = LIMIT_S
+    source: Machine,
+    target: Machine,
+    paths: Mapping[str, str],
+    *,
+    limit_s: float = LIMIT_S,
+    rate_bytes_per_s: int = NO_LIMIT_BYTES_PER_S,
 ) -> MigrationFigures | None:
     """Move a running machine to another folder of this node; None if it had been moved already.
 
-    After an error it runs where it was. Called again after a crash it goes on, or begins anew.
+    Each disk, then the memory, is sent at most so fast; one at a time, the rest while the guest stands still
+    at any rate. After an error it runs where it was. Called again after a crash it goes on, or begins anew.
     """
     check_user()
     with source.alone():
@@ -99,7 +105,7 @@ def migrate(
             copy_files(source.site.disk, source, target, sorted(offer.fixed))
             receive(target, offer, paths)
             with source.monitor() as monitor:
-                figures, stopped_s = _send(source, target, record, monitor, limit_s)
+                figures, stopped_s = _send(source, target, record, monitor, limit_s, rate_bytes_per_s)
                 record = source.write(record.stepped(states.MOVED, saved={}))
                 arrive(target, token)
                 pause_ms = int((source.site.clock.monotonic_s() - stopped_s) * 1000)
@@ -224,7 +230,12 @@ def _offer(source: Machine, record: MachineRecord) -> MachineOffer:
 
 
 def _send(
-    source: Machine, target: Machine, record: MachineRecord, monitor: QemuMonitor, limit_s: float
+    source: Machine,
+    target: Machine,
+    record: MachineRecord,
+    monitor: QemuMonitor,
+    limit_s: float,
+    rate_bytes_per_s: int,
 ) -> tuple[MigrationFigures, float]:
     """Everything that the target needs; the guest has stopped here and not yet begun there."""
     clock = source.site.clock
@@ -235,15 +246,15 @@ def _send(
     finally:
         os.close(folder_fd)
     for each in record.wish.writable:
-        mirror(monitor, each.name, f"{each.name}-{record.generation}", f"{there}/{DISK_SOCKET}")
-    for each in record.wish.writable:
+        node = f"{each.name}-{record.generation}"
+        mirror(monitor, each.name, node, f"{there}/{DISK_SOCKET}", rate_bytes_per_s)
         wait_for_mirror(monitor, each.name, limit_s)
     mirrored_s = clock.monotonic_s()
     capabilities = [
         {"capability": name, "state": True} for name in ("pause-before-switchover", "auto-converge")
     ]
     monitor.ask("migrate-set-capabilities", {"capabilities": capabilities})
-    monitor.ask("migrate-set-parameters", {"max-bandwidth": NO_LIMIT_BYTES_PER_S})
+    monitor.ask("migrate-set-parameters", {"max-bandwidth": rate_bytes_per_s})
     monitor.ask("migrate", {"uri": f"unix:{there}/{MEMORY_SOCKET}"})
     expect_migration(monitor, "pre-switchover", limit_s)
     stopped_s = clock.monotonic_s()

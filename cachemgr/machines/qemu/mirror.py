@@ -17,16 +17,12 @@ PAUSE_S = 0.005
 JOB_ENDS = ("BLOCK_JOB_COMPLETED", "BLOCK_JOB_CANCELLED")
 
 
-def mirror(monitor: QemuMonitor, name: str, node: str, socket: str) -> None:
-    """Write one disk to a server, too. Of its running layer alone: what is below is there already."""
-    server = {"type": "unix", "path": socket}
-    monitor.ask(
-        "blockdev-add", {"driver": "nbd", "node-name": f"{COPY}{name}", "server": server, "export": name}
-    )
-    monitor.ask(
-        "blockdev-mirror",
-        {"job-id": f"{MIRROR}{name}", "device": node, "target": f"{COPY}{name}", "sync": "top"},
-    )
+def mirror(monitor: QemuMonitor, name: str, node: str, socket: str, rate_bytes_per_s: int) -> None:
+    """Write one disk to a server, too, at most so fast. Of its running layer alone: the rest is there."""
+    copy: dict[str, object] = {"driver": "nbd", "node-name": f"{COPY}{name}", "export": name}
+    monitor.ask("blockdev-add", {**copy, "server": {"type": "unix", "path": socket}})
+    job: dict[str, object] = {"job-id": f"{MIRROR}{name}", "device": node, "target": f"{COPY}{name}"}
+    monitor.ask("blockdev-mirror", {**job, "sync": "top", "speed": rate_bytes_per_s})
 
 
 def wait_for_mirror(monitor: QemuMonitor, name: str, wait_s: float) -> None:
