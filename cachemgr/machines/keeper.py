@@ -195,7 +195,7 @@ class MachineKeeper:
         """QEMU is gone when this returns: by itself if it can still be asked, else killed."""
         if asked is not None:
             with suppress(CacheError):
-                asked.ask("quit")
+                asked.command("quit")
                 if process.wait_for_end(self.folder, self.site.clock, QUIT_S):
                     return
         process.kill(self.folder, self.site.clock, KILL_S)
@@ -250,7 +250,7 @@ class MachineKeeper:
                 record = self.write(record.stepped(states.RUNNING, reason=why, moving_to="", next_token=""))
             self.drop(record, keeps_layers=True)
             if monitor.status() in ("paused", "prelaunch", "postmigrate", "finish-migrate"):
-                monitor.ask("cont")
+                monitor.command("cont")
         return record
 
     def wait_for_shutdown(self, monitor: QemuMonitor, wait_s: float) -> bool:
@@ -265,17 +265,17 @@ class MachineKeeper:
     def let_go(self, record: MachineRecord, monitor: QemuMonitor) -> None:
         """Give up a saving or a migration: QEMU stops writing, and may write to its layers again."""
         with suppress(QemuRefused):
-            monitor.ask("migrate_cancel")
+            monitor.command("migrate_cancel")
         found = monitor.wait_for_migration(ENDS, CANCEL_S)
         if found.get("status") not in ENDS:
             # Whoever is at the other end has gone without a word.
             with suppress(QemuRefused):
-                monitor.ask("yank", {"instances": [{"type": "migration"}]})
+                monitor.command("yank", {"instances": [{"type": "migration"}]})
             monitor.wait_for_migration(ENDS, CANCEL_S)
         if record.state == states.LEAVING:
             let_go_of_mirrors(monitor, record.wish)
             with suppress(QemuRefused):
-                monitor.ask("migrate-set-capabilities", {"capabilities": NO_SWITCHOVER})
+                monitor.command("migrate-set-capabilities", {"capabilities": NO_SWITCHOVER})
         for each in record.wish.writable:
             thaw(self.site.disk, f"{self.folder}/{layer_name(each.name, record.generation)}")
 

@@ -66,7 +66,7 @@ class Machine(MachineKeeper):
                     channel.prepare(self.site.disk, self.folder, wish)
                 with self.launched(record, is_incoming=False) as monitor:
                     record = self.write(record.stepped(states.RUNNING))
-                    monitor.ask("cont")
+                    monitor.command("cont")
             except BaseException:
                 if record.state == states.STARTING:
                     self.forgotten(record)
@@ -137,7 +137,7 @@ class Machine(MachineKeeper):
                     with self.launched(record, is_incoming=True) as monitor:
                         load_memory(monitor, self.site.disk, f"{self.folder}/{state}", record.saved[state])
                         record = self.write(record.stepped(states.RUNNING, saved=self._frozen(record)))
-                        monitor.ask("cont")
+                        monitor.command("cont")
             except BaseException as error:
                 if record.state == states.LOADING:
                     self.unloaded(record, str(error))
@@ -209,7 +209,7 @@ class Machine(MachineKeeper):
 
     def _save(self, monitor: QemuMonitor, record: MachineRecord) -> dict[str, SavedFile]:
         """All files of a stopped guest, synced and digested. Those of earlier layers have not changed."""
-        monitor.ask("stop")
+        monitor.command("stop")
         name = state_name(record.generation)
         saved = {name: save_memory(monitor, self.site.disk, self.site.clock, f"{self.folder}/{name}")}
         # QEMU writes the last tables of its layers when it has saved, and nothing after that.
@@ -241,26 +241,26 @@ class Machine(MachineKeeper):
         with suppress(CacheError):
             self.write(record.stepped(states.RUNNING, reason=why))
         with suppress(CacheError):
-            monitor.ask("cont")
+            monitor.command("cont")
 
     def _running_on(self, record: MachineRecord) -> MachineStatus:
         """A guest that stopped because its node's disk was full goes on."""
         with self.monitor() as monitor:
             if monitor.status() == "io-error":
-                monitor.ask("cont")
+                monitor.command("cont")
         return self.status_of(record)
 
     def _shut_down(self, record: MachineRecord, monitor: QemuMonitor, grace_s: float) -> None:
         """Half of the time is the job's, to end by itself; the other half the guest's, to shut down."""
         if monitor.status() not in ("running", "shutdown"):
             with suppress(QemuRefused):
-                monitor.ask("cont")
+                monitor.command("cont")
         if record.wish.job is not None:
             with suppress(CacheError, OSError):
                 channel.send_signal(self.site.disk, self.folder, "TERM", self.site.clock, wait_s=grace_s / 2)
             self._wait_for_job(monitor, grace_s / 2)
         with suppress(QemuRefused):
-            monitor.ask("system_powerdown")
+            monitor.command("system_powerdown")
         self.wait_for_shutdown(monitor, grace_s / 2)
         self.end_qemu(asked=monitor)
 

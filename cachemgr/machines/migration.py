@@ -154,12 +154,12 @@ def receive(target: Machine, offer: MachineOffer, paths: Mapping[str, str]) -> N
         try:
             with target.launched(record, is_incoming=True, fds=(folder_fd,)) as monitor:
                 here = f"/proc/self/fd/{folder_fd}"
-                monitor.ask(
+                monitor.command(
                     "nbd-server-start", {"addr": {"type": "unix", "data": {"path": f"{here}/{DISK_SOCKET}"}}}
                 )
                 for each in record.wish.writable:
                     node = f"{each.name}-{record.generation}"
-                    monitor.ask(
+                    monitor.command(
                         "block-export-add",
                         {
                             "type": "nbd",
@@ -169,7 +169,7 @@ def receive(target: Machine, offer: MachineOffer, paths: Mapping[str, str]) -> N
                             "writable": True,
                         },
                     )
-                monitor.ask("migrate-incoming", {"uri": f"unix:{here}/{MEMORY_SOCKET}"})
+                monitor.command("migrate-incoming", {"uri": f"unix:{here}/{MEMORY_SOCKET}"})
         finally:
             os.close(folder_fd)
 
@@ -187,9 +187,9 @@ def arrive(target: Machine, token: str) -> MachineStatus:
         with target.monitor() as monitor:
             # Refused if whoever was here before has come that far.
             with suppress(QemuRefused):
-                monitor.ask("nbd-server-stop")
+                monitor.command("nbd-server-stop")
             record = target.write(record.stepped(states.RUNNING, token=token, moving_to=""))
-            monitor.ask("cont")
+            monitor.command("cont")
         for name in (MEMORY_SOCKET, DISK_SOCKET):
             with suppress(FileNotFoundError):
                 target.site.disk.remove(f"{target.folder}/{name}")
@@ -242,7 +242,7 @@ def _send(
     began_s = clock.monotonic_s()
     folder_fd = os.open(target.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        there = f"/proc/self/fd/{monitor.ask('add-fd', {}, fd=folder_fd)['fd']}"
+        there = f"/proc/self/fd/{monitor.command('add-fd', {}, fd=folder_fd)['fd']}"
     finally:
         os.close(folder_fd)
     for each in record.wish.writable:
@@ -253,14 +253,14 @@ def _send(
     capabilities = [
         {"capability": name, "state": True} for name in ("pause-before-switchover", "auto-converge")
     ]
-    monitor.ask("migrate-set-capabilities", {"capabilities": capabilities})
-    monitor.ask("migrate-set-parameters", {"max-bandwidth": rate_bytes_per_s})
-    monitor.ask("migrate", {"uri": f"unix:{there}/{MEMORY_SOCKET}"})
+    monitor.command("migrate-set-capabilities", {"capabilities": capabilities})
+    monitor.command("migrate-set-parameters", {"max-bandwidth": rate_bytes_per_s})
+    monitor.command("migrate", {"uri": f"unix:{there}/{MEMORY_SOCKET}"})
     expect_migration(monitor, "pre-switchover", limit_s)
     stopped_s = clock.monotonic_s()
     for each in record.wish.writable:
         end_mirror(monitor, each.name, SWITCH_S)
-    monitor.ask("migrate-continue", {"state": "pre-switchover"})
+    monitor.command("migrate-continue", {"state": "pre-switchover"})
     found = expect_migration(monitor, "completed", SWITCH_S)
     _append_outputs(source.site.disk, source, target, record.wish)
     _wait_until_loaded(target)

@@ -20,9 +20,9 @@ JOB_ENDS = ("BLOCK_JOB_COMPLETED", "BLOCK_JOB_CANCELLED")
 def mirror(monitor: QemuMonitor, name: str, node: str, socket: str, rate_bytes_per_s: int) -> None:
     """Write one disk to a server, too, at most so fast. Of its running layer alone: the rest is there."""
     copy: dict[str, object] = {"driver": "nbd", "node-name": f"{COPY}{name}", "export": name}
-    monitor.ask("blockdev-add", {**copy, "server": {"type": "unix", "path": socket}})
+    monitor.command("blockdev-add", {**copy, "server": {"type": "unix", "path": socket}})
     job: dict[str, object] = {"job-id": f"{MIRROR}{name}", "device": node, "target": f"{COPY}{name}"}
-    monitor.ask("blockdev-mirror", {**job, "sync": "top", "speed": rate_bytes_per_s})
+    monitor.command("blockdev-mirror", {**job, "sync": "top", "speed": rate_bytes_per_s})
 
 
 def wait_for_mirror(monitor: QemuMonitor, name: str, wait_s: float) -> None:
@@ -34,7 +34,7 @@ def wait_for_mirror(monitor: QemuMonitor, name: str, wait_s: float) -> None:
 
 def end_mirror(monitor: QemuMonitor, name: str, wait_s: float) -> None:
     """Write to one place again; raises if the other one did not get everything."""
-    monitor.ask("block-job-cancel", {"device": f"{MIRROR}{name}"})
+    monitor.command("block-job-cancel", {"device": f"{MIRROR}{name}"})
     _job_event(monitor, name, JOB_ENDS, wait_s, wanted="BLOCK_JOB_COMPLETED")
 
 
@@ -68,9 +68,9 @@ def let_go_of_mirrors(monitor: QemuMonitor, wish: MachineWish) -> None:
     for each in wish.writable:
         node = f"{COPY}{each.name}"
         with suppress(CacheError):
-            monitor.ask("yank", {"instances": [{"type": "block-node", "node-name": node}]})
+            monitor.command("yank", {"instances": [{"type": "block-node", "node-name": node}]})
         with suppress(CacheError):
-            monitor.ask("block-job-cancel", {"device": f"{MIRROR}{each.name}", "force": True})
+            monitor.command("block-job-cancel", {"device": f"{MIRROR}{each.name}", "force": True})
             monitor.wait_for(JOB_ENDS, CANCEL_S)
         with suppress(CacheError):
-            monitor.ask("blockdev-del", {"node-name": node})
+            monitor.command("blockdev-del", {"node-name": node})

@@ -47,7 +47,7 @@ class QemuMonitor:
         self._socket = connected(folder, name, answer_s)
         try:
             self._next(clock.monotonic_s() + answer_s)  # the greeting
-            self.ask("qmp_capabilities")
+            self.command("qmp_capabilities")
         except BaseException:
             self.close()
             raise
@@ -61,7 +61,9 @@ class QemuMonitor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def ask(self, command: str, arguments: Mapping[str, object] | None = None, fd: int | None = None) -> Any:
+    def command(
+        self, command: str, arguments: Mapping[str, object] | None = None, fd: int | None = None
+    ) -> Any:
         """Carry out one command; a descriptor goes along with it."""
         message: dict[str, object] = {"execute": command}
         if arguments:
@@ -99,10 +101,10 @@ class QemuMonitor:
 
     def status(self) -> str:
         """QEMU's word for what the guest does: running, paused, prelaunch, inmigrate, …"""
-        return str(self.ask("query-status")["status"])
+        return str(self.command("query-status")["status"])
 
     def migration(self) -> Answer:
-        found: Answer = self.ask("query-migrate")
+        found: Answer = self.command("query-migrate")
         return found
 
     def wait_for_migration(self, ends: Collection[str | None], wait_s: float) -> Answer:

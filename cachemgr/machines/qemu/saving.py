@@ -45,11 +45,11 @@ def save_memory(monitor: QemuMonitor, disk: Disk, clock: Clock, path: str) -> Sa
     beside = f"{path}.new"
     with suppress(FileNotFoundError):
         disk.remove(beside)
-    monitor.ask("migrate-set-parameters", {"max-bandwidth": NO_LIMIT_BYTES_PER_S})
+    monitor.command("migrate-set-parameters", {"max-bandwidth": NO_LIMIT_BYTES_PER_S})
     try:
         with closing(disk.create(beside, 0o600)) as handle:
-            monitor.ask("getfd", {"fdname": DESCRIPTOR}, fd=handle.fileno())
-            monitor.ask("migrate", {"uri": f"fd:{DESCRIPTOR}"})
+            monitor.command("getfd", {"fdname": DESCRIPTOR}, fd=handle.fileno())
+            monitor.command("migrate", {"uri": f"fd:{DESCRIPTOR}"})
             saved, found = _followed(monitor, clock, handle)
             # QEMU does not always say why; a file that was cut short has left no room.
             is_full = disk.free_bytes(path.rpartition("/")[0]) < CHUNK_BYTES
@@ -112,8 +112,8 @@ def load_memory(monitor: QemuMonitor, disk: Disk, path: str, saved: SavedFile) -
         if handle.size() != saved.size_bytes:
             raise wrong(path, f"it has {handle.size()} bytes and had {saved.size_bytes}")
         # The digest is made with reads of its own, which leave the place alone where QEMU reads.
-        monitor.ask("getfd", {"fdname": DESCRIPTOR}, fd=handle.fileno())
-        monitor.ask("migrate-incoming", {"uri": f"fd:{DESCRIPTOR}"})
+        monitor.command("getfd", {"fdname": DESCRIPTOR}, fd=handle.fileno())
+        monitor.command("migrate-incoming", {"uri": f"fd:{DESCRIPTOR}"})
         if _digest(handle).digest != saved.digest:
             raise wrong(path, "its digest differs from that of what was saved")
         _check_completed(monitor.wait_for_migration(SETTLED, STALL_S), "read its state")

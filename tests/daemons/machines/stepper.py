@@ -47,10 +47,10 @@ class SteppedDisk(RealDisk):
 
 def stepped_monitor(steps: Steps) -> type[QemuMonitor]:
     class SteppedMonitor(QemuMonitor):
-        def ask(self, command: str, *rest: Any, **named: Any) -> Any:
+        def command(self, command: str, *rest: Any, **named: Any) -> Any:
             if command not in POLLS:
                 steps.take()
-            return super().ask(command, *rest, **named)
+            return super().command(command, *rest, **named)
 
     return SteppedMonitor
 
