@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+from contextlib import suppress
+from random import Random
 
 import pytest
 
 from tests.amount import LONG
 from tests.daemons.machines.engine import Engine, wait_until
 
+LONGEST_VERB_S = 1.5
 SHORT = 5
 """In the short form so many steps of a verb are tried, from the first to the last."""
 
@@ -149,3 +153,45 @@ def test_qemu_killed_while_it_saves_is_lost_and_leaves_nothing(engine: Engine, c
     assert found["state"] == "lost"
     assert "QEMU died while the machine was" in found["reason"]
     assert [name for name in os.listdir(engine.machines / "a") if ".qcow2" in name or "state" in name] == []
+
+
+def kill_at_random(engine: Engine, counter: str, rounds: int) -> set[str]:
+    """Kill the engine at any moment of a verb, again and again; in which states that left the machine."""
+    chance = Random(17)
+    machine, found = "m0", set()
+    engine("start", machine, "--wish", counter)
+    for number in range(rounds):
+        goes_on(engine, machine)
+        verb = chance.choice(["suspend", "resume", "migrate"])
+        there = f"m{number + 1}"
+        more = ("--to-folder", str(engine.machines / there)) if verb == "migrate" else ()
+        if verb == "resume":
+            engine("suspend", machine)
+        process = engine.popen(engine.command(verb, str(engine.machines / machine), *more))
+        with suppress(subprocess.TimeoutExpired):
+            # As long as a verb takes on an idle machine, and a little more.
+            process.wait(timeout=chance.random() * LONGEST_VERB_S)
+        process.kill()
+        process.communicate()
+        state = settled(engine, machine)
+        found.add(f"{verb}: {state}")
+        if verb == "migrate":
+            engine("migrate", machine, *more)
+            engine("remove", machine)
+            machine = there
+        elif state == "suspended":
+            engine("resume", machine)
+    goes_on(engine, machine)
+    return found
+
+
+def test_engine_killed_at_any_moment(engine: Engine, counter: str) -> None:
+    assert kill_at_random(engine, counter, 3)
+
+
+@pytest.mark.long
+def test_engine_killed_at_any_moment_two_hundred_times(engine: Engine, counter: str) -> None:
+    found = kill_at_random(engine, counter, 200)
+
+    assert {"suspend: running", "suspend: suspended", "resume: running", "resume: suspended"} <= found
+    assert {"migrate: running", "migrate: moved"} <= found
