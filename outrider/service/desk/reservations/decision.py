@@ -14,7 +14,6 @@ from outrider.metadata.notation.hostlists import fold
 from outrider.metadata.notation.times import format_instant
 from outrider.service.answers import Decision, ImageView, PlannedTransfer
 from outrider.service.desk.state.documents import Document
-from outrider.service.desk.state.node_list import parts
 from outrider.service.desk.state.site import Live, Site
 
 
@@ -40,12 +39,11 @@ def decision(
 
 def whole_nodes(site: Site, nodes: Iterable[str]) -> dict[str, Any]:
     """The parallel environment and the slots of it with which a job has all of these nodes."""
-    number_of = site.book.timeline.number_of
-    slots = [
-        parts(site.book.timeline.nodes[number_of[name]].capacity)["cpus"]
-        for name in nodes
-        if name in number_of
-    ]
+    if not site.settings.environments:
+        return {}
+    timeline = site.book.timeline
+    numbers = [timeline.number_of[name] for name in nodes if name in timeline.number_of]
+    slots = [timeline.nodes[number].capacity["cpus"] for number in numbers]
     environment = dict(site.settings.environments).get(max(slots, default=0), "")
     return {"environment": environment, "slots": sum(slots)} if environment and sum(slots) > 1 else {}
 
