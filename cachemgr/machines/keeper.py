@@ -7,6 +7,7 @@ nobody is working on the machine any more, and the methods here do that.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.command import CommandParts, command_line, most_file_bytes
 from cachemgr.machines.qemu.mirror import let_go_of_mirrors
 from cachemgr.machines.qemu.monitor import QemuMonitor, QemuRefused, listening
-from cachemgr.machines.record import FILE, MachineRecord, QemuFacts, read_record, write_record
+from cachemgr.machines.record import FILE, MachineRecord, QemuFacts, has_record, read_record, write_record
 from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
@@ -33,6 +34,13 @@ KILL_S = 30.0
 QUIT_S = 5.0
 CANCEL_S = 10.0
 STATE = "state."
+# What is made here. Nothing else in a machine's folder is ever deleted, and a folder that holds anything else
+# becomes no machine's: somebody may have named the wrong one.
+OWN_FILE = re.compile(
+    r"machine\.json|lock|busy|qemu\.log|console\.log|(monitor|signals|console|memory|disk)\.sock"
+    r"|(job|seed)\.iso|work\.tar|work\.out|out|err|control|(out|err)\.told(\.new)?|state\.[0-9]{1,9}(\.new)?"
+    r"|[a-z][a-z0-9]{0,14}\.[0-9]{1,9}\.qcow2|\.machine\.json\.[0-9]{1,20}-[0-9]{1,20}\.new"
+)
 SHUT_DOWN = "the guest shut down"
 POWER_OFF_S = 5.0
 LOOK_S = 0.05
@@ -95,6 +103,13 @@ class MachineKeeper:
         with disk_trouble(f"making {self.folder}"):
             with suppress(FileExistsError):
                 self.site.disk.make_folder(self.folder, 0o700)
+            names = self.site.disk.names(self.folder)
+            strangers = [name for name in names if not OWN_FILE.fullmatch(name)]
+            if strangers and not has_record(self.site.disk, self.folder):
+                raise BadRequest(
+                    f"{self.folder} holds {strangers[0][:80]!r}, which is no machine's: name a folder of "
+                    "its own"
+                )
             found = os.stat(self.folder)
             if found.st_uid != os.geteuid():
                 raise BadRequest(f"{self.folder} belongs to uid {found.st_uid}: name a folder of your own")
@@ -230,11 +245,15 @@ class MachineKeeper:
         """Nothing of the guest has run: all that was made for it goes, the record last."""
         self.end_qemu()
         with disk_trouble(f"forgetting the machine {record.name}"):
-            for name in self.site.disk.names(self.folder):
-                if name not in (FILE, process.BUSY, process.LOG):
-                    self.site.disk.remove_all(f"{self.folder}/{name}")
-            self.site.disk.remove(f"{self.folder}/{FILE}")
-            self.site.disk.sync_folder(self.folder)
+            self.emptied(but=(process.LOG,))
+
+    def emptied(self, but: Sequence[str] = ()) -> None:
+        """Remove all that was made here, the record last: what a crash on the way leaves can be found."""
+        for name in self.site.disk.names(self.folder):
+            if OWN_FILE.fullmatch(name) and name not in (FILE, process.BUSY, *but):
+                self.site.disk.remove(f"{self.folder}/{name}")
+        self.site.disk.remove(f"{self.folder}/{FILE}")
+        self.site.disk.sync_folder(self.folder)
 
     def going_on(self, record: MachineRecord, why: str = "") -> MachineRecord:
         """QEMU lives and the guest is to run: whatever was begun with it is given up."""

@@ -17,10 +17,9 @@ from cachemgr.machines.guest import channel
 from cachemgr.machines.guest.archive import unpack
 from cachemgr.machines.keeper import LOOK_S, MachineKeeper, MachineStatus, check_user, state_name
 from cachemgr.machines.layers import MOST_LAYERS, freeze, layer_name, make_layers, virtual_bytes
-from cachemgr.machines.qemu import process
 from cachemgr.machines.qemu.monitor import QemuGone, QemuRefused
 from cachemgr.machines.qemu.saving import check_files, digest_file, load_memory, save_memory
-from cachemgr.machines.record import FILE, MachineRecord, SavedFile, has_record, read_record
+from cachemgr.machines.record import MachineRecord, SavedFile, has_record, read_record
 from cachemgr.machines.troubles import disk_trouble
 
 TYPE_CHECKING = False
@@ -200,12 +199,7 @@ class Machine(MachineKeeper):
             if record.state not in states.OVER:
                 raise states.refused(record.name, record.state, "be removed: stop it first")
             with disk_trouble(f"removing the machine {record.name}"):
-                for name in self.site.disk.names(self.folder):
-                    # The record last: what is left by a crash on the way can be found and removed.
-                    if name not in (FILE, process.BUSY):
-                        self.site.disk.remove_all(f"{self.folder}/{name}")
-                self.site.disk.remove(f"{self.folder}/{FILE}")
-                self.site.disk.sync_folder(self.folder)
+                self.emptied()
 
     def _save(self, monitor: QemuMonitor, record: MachineRecord) -> dict[str, SavedFile]:
         """All files of a stopped guest, synced and digested. Those of earlier layers have not changed."""

@@ -13,7 +13,7 @@ import pytest
 
 from cachemgr.machines.qemu.process import BLOCKED
 from tests.daemons.machines.counter import DISK_BYTES
-from tests.daemons.machines.engine import UID, Engine, wait_until
+from tests.daemons.machines.engine import MIB, UID, Engine, wait_until
 
 
 def test_suspended_machine_goes_on_where_it_was(engine: Engine, counter: str) -> None:
@@ -32,6 +32,28 @@ def test_suspended_machine_goes_on_where_it_was(engine: Engine, counter: str) ->
     engine("suspend", "a")
 
     assert_counted(engine, "a")
+
+
+def test_machine_with_all_that_can_be_asked_for_is_saved_and_moves(engine: Engine, counter: str) -> None:
+    root = {"name": "root", "path": str(engine.folder / "counter.img")}
+    data = {"name": "data", "path": str(engine.folder / "counter.img"), "is_writable": False}
+    scratch = {"name": "scratch", "size_bytes": 16 * MIB}
+    wish = engine.wish(
+        name="all", memory_bytes=48 * MIB, cpus=2, disks=[root, data, scratch], network="user",
+        context={"hostname": "n1", "user_data": "#cloud-config\n"},
+    )  # fmt: skip
+    engine("start", "a", "--wish", wish)
+    engine.wait_until_counted("a", 5)
+    engine("suspend", "a")
+    engine("resume", "a")
+    engine.wait_until_counted("a", max(engine.counted("a")) + 5)
+    engine("migrate", "a", "--to-folder", str(engine.machines / "b"))
+    engine.wait_until_counted("b", max(engine.counted("b")) + 5)
+    saved = engine("suspend", "b")["saved"]
+
+    layers = {f"{name}.{number}.qcow2" for name in ("root", "scratch") for number in (1, 2)}
+    assert set(saved) == {*layers, "console.log", "seed.iso", "state.2"}
+    assert_counted(engine, "b")
 
 
 def test_machine_that_is_handed_over_goes_on_elsewhere_and_nowhere_else(engine: Engine, counter: str) -> None:
@@ -136,6 +158,24 @@ def test_machine_whose_qemu_is_killed_is_lost_and_says_so(engine: Engine, counte
     assert [name for name in os.listdir(engine.machines / "a") if name.endswith(".qcow2")] == []
     engine("remove", "a")
     assert engine("start", "a", "--wish", counter)["state"] == "running"
+
+
+def test_folder_with_files_of_somebody_becomes_no_machines(engine: Engine, counter: str) -> None:
+    folder = engine.machines / "a"
+    folder.mkdir()
+    os.chown(folder, UID, -1)
+    (folder / "thesis.tex").write_text("years of work")
+    refused = engine.refused("start", "a", "--wish", counter)
+
+    assert "holds 'thesis.tex', which is no machine's" in refused
+    assert folder.stat().st_mode & 0o777 == 0o755
+    assert (folder / "thesis.tex").read_text() == "years of work"
+
+    engine("start", "b", "--wish", counter)
+    (engine.machines / "b" / "note").write_text("put here later")
+    engine("stop", "b", "--grace", "0")
+    engine("remove", "b")
+    assert sorted(os.listdir(engine.machines / "b")) == ["busy", "note"]
 
 
 def test_signals_of_a_batch_system_end_no_qemu(engine: Engine, counter: str) -> None:

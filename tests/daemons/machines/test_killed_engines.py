@@ -10,10 +10,12 @@ from random import Random
 
 import pytest
 
+from cachemgr.machines.layers import MOST_LAYERS
 from tests.amount import LONG
 from tests.daemons.machines.engine import Engine, wait_until
 
 LONGEST_VERB_S = 1.5
+ROUNDS_OF_A_MACHINE = MOST_LAYERS // 2
 SHORT = 5
 """In the short form so many steps of a verb are tried, from the first to the last."""
 
@@ -157,13 +159,17 @@ def test_qemu_killed_while_it_saves_is_lost_and_leaves_nothing(engine: Engine, c
 
 def kill_at_random(engine: Engine, counter: str, rounds: int) -> set[str]:
     """Kill the engine at any moment of a verb, again and again; in which states that left the machine."""
-    chance = Random(17)
-    machine, found = "m0", set()
-    engine("start", machine, "--wish", counter)
+    chance, found, machine = Random(17), set(), ""
     for number in range(rounds):
+        if number % ROUNDS_OF_A_MACHINE == 0:
+            # Each suspension adds a layer, of which a machine may have so many.
+            if machine:
+                engine("stop", machine, "--grace", "0")
+            machine = f"m{number}"
+            engine("start", machine, "--wish", counter)
         goes_on(engine, machine)
         verb = chance.choice(["suspend", "resume", "migrate"])
-        there = f"m{number + 1}"
+        there = f"m{number}-moved"
         more = ("--to-folder", str(engine.machines / there)) if verb == "migrate" else ()
         if verb == "resume":
             engine("suspend", machine)
