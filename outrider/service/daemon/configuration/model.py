@@ -175,10 +175,7 @@ class TimingsSection(Section):
         json_schema_extra=given("2m"),
     )
     note_s: Duration = Field(
-        20,
-        alias="note",
-        description="how often the note at one job may change: each change is a call to the batch system",
-        json_schema_extra=given("20s"),
+        20, alias="note", description="how often a job's note may change", json_schema_extra=given("20s")
     )
     clock_step_s: Duration = Field(
         STEP_S,
