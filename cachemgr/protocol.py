@@ -185,6 +185,16 @@ class PingAnswer(ProtocolMessage):
     node: str
 
 
+class MachineFacts(ProtocolMessage):
+    """By what virtual machines run on a node, and the room beside its pool."""
+
+    version: str
+    accelerator: str
+    reason: str
+    processor: str
+    free_bytes: int
+
+
 class ImageEntry(ProtocolMessage):
     """An image that is here, and its path for whoever may use it."""
 
@@ -423,6 +433,7 @@ VERBS: dict[str, tuple[type, ...]] = {
     # With every other metric, too, by its name.
     "stats": (NoFields, PoolStats),
     "metrics": (NoFields, MetricsText),
+    "machines": (NoFields, MachineFacts),
     "add": (AddRequest, ImageEntry, TransferEntry, DryRun),
     "pin": (PinRequest, ImageEntry),
     "unpin": (UnpinRequest, Unpinned),

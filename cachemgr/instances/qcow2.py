@@ -106,8 +106,8 @@ def _external_data() -> Unsuitable:
     )
 
 
-def overlay(backing_path: str, backing_format: str, virtual_bytes: int) -> list[tuple[int, bytes]]:
-    """The pieces of an empty overlay, each with its offset; what lies between is zero.
+def overlay(backing_path: str | None, backing_format: str, virtual_bytes: int) -> list[tuple[int, bytes]]:
+    """The pieces of an empty overlay, or of an empty image, each with its offset; what lies between is zero.
 
     ::
 
@@ -116,7 +116,7 @@ def overlay(backing_path: str, backing_format: str, virtual_bytes: int) -> list[
         cluster 2      a block of reference counts: 1 for each cluster here
         cluster 3 ...  the first-level table: all zero, so everything is read from the backing file
     """
-    path = backing_path.encode()
+    path = (backing_path or "").encode()
     if len(path) > MOST_BACKING_PATH:
         raise BadRequest(f"the pool's path is too long for a qcow2 overlay: {len(path)} bytes")
     # A hypervisor rounds a size that is no multiple of a sector down, and the end would be lost.
@@ -130,8 +130,8 @@ def overlay(backing_path: str, backing_format: str, virtual_bytes: int) -> list[
 
     name = backing_format.encode()
     extensions = EXTENSION.pack(BACKING_FORMAT, len(name)) + name.ljust(_round_up(len(name), 8), b"\0")
-    extensions += EXTENSION.pack(0, 0)
-    backing_at = V3_HEADER_BYTES + len(extensions)
+    extensions = (extensions if path else b"") + EXTENSION.pack(0, 0)
+    backing_at = V3_HEADER_BYTES + len(extensions) if path else 0
     header = V2_HEADER.pack(
         MAGIC, 3, backing_at, len(path), CLUSTER_BITS, virtual_bytes, 0,
         entries, 3 * CLUSTER_BYTES, CLUSTER_BYTES, 1, 0, 0,

@@ -6,7 +6,7 @@ import dataclasses
 
 from cachemgr.base.errors import BadRequest, CacheError, NotAllowed
 from cachemgr.daemon import copies
-from cachemgr.daemon.verbs import adding, claiming, leasing, looking, promising, steering, taking
+from cachemgr.daemon.verbs import adding, claiming, leasing, looking, machining, promising, steering, taking
 from cachemgr.network.fields import plain
 from cachemgr.pool.layout import disk_errors
 
@@ -30,6 +30,7 @@ VERBS: dict[str, Verb] = {
     "shares": taking.shares,
     "stats": looking.stats,
     "metrics": looking.metrics,
+    "machines": machining.machines,
     "add": adding.add,
     "pin": leasing.pin,
     "unpin": leasing.unpin,

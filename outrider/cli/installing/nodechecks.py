@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachemgr.base.clock import SystemClock
-from cachemgr.base.errors import CacheError
+from cachemgr.base.errors import BadRequest, CacheError, Unsuitable
 from cachemgr.base.sizes import in_words
 from cachemgr.base.steady import in_words as time_in_words
 from outrider import __version__
@@ -75,7 +75,19 @@ class NodeChecks:
             lines.append(
                 ok(node, "pool", f"{found['pool']}, {in_words(int(used))} of {in_words(limit)} used")
             )
-        return lines
+        return [*lines, *self._machines(node)]
+
+    def _machines(self, node: str) -> list[DoctorFinding]:
+        """Whether jobs can run in virtual machines there, by KVM or emulated; an older daemon is silent."""
+        try:
+            found = ask(node, self.port, self.keys, "machines")
+        except Unsuitable:
+            return [ok(node, "machines", "no QEMU is installed: jobs cannot run in virtual machines there")]
+        except CacheError as error:
+            return [] if isinstance(error, BadRequest) else [warning(node, "machines", str(error))]
+        kind = "KVM" if found["accelerator"] == "kvm" else "emulation, which is slow"
+        room = f"{in_words(int(found['free_bytes']))} beside the pool"
+        return [ok(node, "machines", f"QEMU {found['version']} by {kind}: {found['reason']}; {room}")]
 
     def _time(self, node: str, found: Mapping[str, Any]) -> list[DoctorFinding]:
         """Whether a node doubts its clock, or has another time than the head; an older one does not say."""

@@ -1,0 +1,289 @@
+"""Virtual machines on a node: start, suspension, resumption and migration over sizes of touched memory.
+
+A guest of 512 bytes touches its memory and then says so again and again. Times are ratios to bounds of
+the same run: the start to QEMU's own start with the same command line; suspension and resumption to
+writing (synced) and reading a file of the state's size in the same folder, both with cold caches;
+migration, held to 1 Gbit/s, to the time that its bytes take at that rate.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
+
+# Run as a script, Python looks for modules in this folder only.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.frame import Arguments, judged, lacking
+from cachemgr.base.clock import SystemClock
+from cachemgr.base.disk import RealDisk
+from cachemgr.machines.keeper import PROGRAM, MachineSite
+from cachemgr.machines.machine import Machine
+from cachemgr.machines.migration import migrate
+from cachemgr.machines.qemu import process
+from cachemgr.machines.qemu.accelerator import find_facts
+from cachemgr.machines.wish import MIB, MachineDisk, MachineWish
+
+NOBODY = 65534
+LINK_BYTES_PER_S = 125_000_000
+LEAST_RATE, MOST_MIGRATION, MOST_START_MS = 0.8, 1.1, 150
+READY_S, LOOK_S = 300.0, 0.01
+BLOCK_BYTES = 1 << 20
+DISK_BYTES = 1 << 20
+# Touches one word in each page from 1 MiB up to the last of PAGES, then says T for ever.
+SECTOR = """
+    .code16
+    .globl _start
+_start:
+    cli
+    xor %ax, %ax
+    mov %ax, %ds
+    lgdt table_of_segments
+    mov %cr0, %eax
+    or $1, %al
+    mov %eax, %cr0
+    ljmp $8, $protected
+    .code32
+protected:
+    mov $16, %ax
+    mov %ax, %ds
+    mov $0x100000, %edi
+    mov $PAGES, %ecx
+1:  mov %edi, (%edi)
+    add $4096, %edi
+    loop 1b
+2:  mov $0x3f8, %dx
+    mov $84, %al
+    out %al, %dx
+    mov $3000000, %ecx
+3:  loop 3b
+    jmp 2b
+    .align 8
+segments:
+    .quad 0, 0x00cf9a000000ffff, 0x00cf92000000ffff
+table_of_segments:
+    .word 23
+    .long segments
+    .org 510
+    .word 0xaa55
+"""
+RESERVED_BYTES = 16 * MIB
+"""Of a guest's memory this is left to its firmware, whose tables lie at the end."""
+
+
+def disk_of(folder: Path, memory_bytes: int) -> Path:
+    """A disk that boots into a guest which touches its memory."""
+    pages = (memory_bytes - RESERVED_BYTES) // 4096
+    (folder / "sector.S").write_text(SECTOR.replace("PAGES", str(pages)))
+    subprocess.run(["as", "--32", "sector.S", "-o", "sector.o"], cwd=folder, check=True)
+    line = ["ld", "-m", "elf_i386", "-Ttext", "0x7c00", "--oformat", "binary", "sector.o", "-o", "sector"]
+    subprocess.run(line, cwd=folder, check=True)
+    path = folder / f"disk-{memory_bytes}"
+    path.write_bytes((folder / "sector").read_bytes().ljust(DISK_BYTES, b"\0"))
+    return path
+
+
+class Bench:
+    """Machines in one folder, each removed when it has been measured."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        clock, disk = SystemClock(), RealDisk()
+        facts = find_facts(PROGRAM, clock, disk)
+        self.site = MachineSite(node="bench", disk=disk, clock=clock, facts=lambda: facts)
+
+    def wish(self, memory_bytes: int) -> MachineWish:
+        path = disk_of(self.folder, memory_bytes)
+        return MachineWish(
+            name="bench", memory_bytes=memory_bytes, disks=(MachineDisk(name="root", path=str(path)),)
+        )
+
+    def machine(self, name: str) -> Machine:
+        return Machine(str(self.folder / name), self.site)
+
+    def wait_for_words(self, machine: Machine, more: int = 1) -> float:
+        """Seconds until the guest has said something more."""
+        path = Path(machine.folder) / "console.log"
+        before, begun_s = (path.read_text().count("T") if path.exists() else 0), perf_counter()
+        while not path.exists() or path.read_text().count("T") < before + more:
+            if perf_counter() - begun_s > READY_S:
+                raise TimeoutError(f"the guest of {machine.folder} says nothing")
+            sleep(LOOK_S)
+        return perf_counter() - begun_s
+
+    def drop(self, *machines: Machine) -> None:
+        for each in machines:
+            with suppress(FileNotFoundError):
+                each.stop(0)
+                each.remove()
+                shutil.rmtree(each.folder)
+
+
+def started(bench: Bench, wish: MachineWish, rounds: int) -> tuple[float, float]:
+    """Milliseconds of a start, and of QEMU alone with the same line up to its monitor's greeting."""
+    ours, plain = [], []
+    for _ in range(rounds):
+        machine = bench.machine("start")
+        begun_s = perf_counter()
+        machine.start(wish)
+        ours.append(perf_counter() - begun_s)
+        (pid,) = process.holders(f"{machine.folder}/lock")
+        argv = Path(f"/proc/{pid}/cmdline").read_text().split("\0")[:-1]
+        bench.drop(machine)
+        plain.append(_plain_start(bench.folder, argv))
+    return median(ours) * 1000, median(plain) * 1000
+
+
+def _plain_start(folder: Path, argv: list[str]) -> float:
+    """The same devices on a layer that is there; its sockets are replaced by one that QEMU makes."""
+    line = [each for each in argv if not each.startswith("socket,id=console")]
+    path = folder / "plain.sock"
+    layer = folder / "plain.qcow2"
+    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", layer, str(DISK_BYTES)], check=True)
+    for number, each in enumerate(line):
+        if each.startswith("socket,id=monitor"):
+            line[number] = f"socket,id=monitor,path={path},server=on,wait=off"
+        line[number] = line[number].replace(f"{folder}/start/root.1.qcow2", str(layer))
+    at = line.index("-serial")
+    del line[at : at + 2]
+    del line[line.index("-chardev", line.index("-chardev") + 1)]
+    begun_s = perf_counter()
+    qemu = subprocess.Popen(line)
+    try:
+        while True:
+            with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+                connection.connect(str(path))
+                if connection.recv(4096):
+                    return perf_counter() - begun_s
+            sleep(0.001)
+    finally:
+        qemu.kill()
+        qemu.wait()
+        path.unlink()
+
+
+def written(path: Path, size_bytes: int) -> float:
+    """Seconds to write so many bytes and sync them."""
+    block = os.urandom(BLOCK_BYTES)
+    begun_s = perf_counter()
+    with path.open("wb", buffering=0) as file:
+        for at in range(0, size_bytes, BLOCK_BYTES):
+            file.write(block[: min(BLOCK_BYTES, size_bytes - at)])
+        os.fsync(file.fileno())
+    return perf_counter() - begun_s
+
+
+def read(path: Path) -> float:
+    """Seconds to read a file that is not in memory."""
+    forget(path)
+    begun_s = perf_counter()
+    with path.open("rb", buffering=0) as file:
+        while file.read(BLOCK_BYTES):
+            pass
+    return perf_counter() - begun_s
+
+
+def forget(path: Path) -> None:
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def measured(bench: Bench, memory_bytes: int, rounds: int) -> tuple[float, float, float]:
+    """Ratios of suspension and resumption to the disk, of migration to the link; each line is printed."""
+    wish = bench.wish(memory_bytes)
+    saving, loading, moving = [], [], []
+    for number in range(rounds):
+        machine, other = bench.machine(f"a{number}"), bench.machine(f"b{number}")
+        machine.start(wish)
+        ready_s = bench.wait_for_words(machine)
+        plain = bench.folder / "plain"
+        begun_s = perf_counter()
+        pause_s = machine.suspend().record.pauses_ms[-1] / 1000
+        whole_s = perf_counter() - begun_s
+        state = Path(machine.folder) / "state.1"
+        size_bytes = state.stat().st_size
+        write_s, read_s = written(plain, size_bytes), read(plain)
+        forget(state)
+        begun_s = perf_counter()
+        machine.resume()
+        resume_s = perf_counter() - begun_s
+        bench.wait_for_words(machine)
+        begun_s = perf_counter()
+        figures = migrate(machine, other, {}, rate_bytes_per_s=LINK_BYTES_PER_S)
+        migrate_s = perf_counter() - begun_s
+        assert figures is not None
+        link_s = figures.memory_bytes / LINK_BYTES_PER_S
+        bench.drop(other, machine)
+        saving.append(write_s / pause_s)
+        loading.append(read_s / resume_s)
+        moving.append(migrate_s / link_s)
+        print(
+            f"  {memory_bytes // MIB:5} MiB  state {size_bytes / MIB:6.0f} MiB  ready {ready_s:5.1f} s  "
+            f"suspend {pause_s:5.2f} s (to its end {whole_s:5.2f}; write {write_s:5.2f})  "
+            f"resume {resume_s:5.2f} s (read {read_s:5.2f})  "
+            f"migrate {migrate_s:5.2f} s, pause {figures.pause_ms:4} ms (link {link_s:5.2f})",
+            flush=True,
+        )
+    return median(saving), median(loading), median(moving)
+
+
+def main() -> int:
+    parser = Arguments(__doc__)
+    parser.add("--rounds", 3, 1, "how often each size is measured")
+    parser.add("--memory-mib", "128,256,512,1024", "64", "sizes of memory", kind=str)
+    parser.add_argument("--folder", type=Path, default=None, help="on the disk that is to be measured")
+    given = parser.parse_args() if "--help" in sys.argv else parser.given()
+    missing = [tool for tool in (PROGRAM, "/usr/bin/as", "/usr/bin/ld", "/usr/bin/qemu-img")
+               if not os.path.exists(tool)]  # fmt: skip
+    if lacking(f"needs {', '.join(missing)}: make tools" if missing else None):
+        return 2
+    if os.geteuid() == 0:
+        return _as_nobody()
+    folder = Path(tempfile.mkdtemp(prefix="bench-machines-", dir=given.folder))
+    try:
+        return _judge(given, Bench(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _as_nobody() -> int:
+    """Machines do not run as root. The system's Python is one that everybody can read."""
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        ["/usr/bin/python3", "-B", __file__, *sys.argv[1:]],
+        user=NOBODY, group=NOBODY, extra_groups=[], env=environment, cwd="/",
+    )  # fmt: skip
+    return done.returncode
+
+
+def _judge(given: object, bench: Bench) -> int:
+    rounds: int = given.rounds  # type: ignore[attr-defined]
+    sizes = [int(each) * MIB for each in given.memory_mib.split(",")]  # type: ignore[attr-defined]
+    facts = bench.site.facts()
+    print(f"QEMU {facts.version}, {facts.accelerator}: {facts.reason}")
+    ours_ms, plain_ms = started(bench, replace(bench.wish(sizes[0]), name="start"), rounds + 2)
+    beyond_ms = ours_ms - plain_ms
+    told = f"start {ours_ms:.0f} ms, QEMU alone {plain_ms:.0f} ms: {beyond_ms:.0f} ms more"
+    print(f"  {told} (bound {MOST_START_MS})")
+    is_good = beyond_ms <= MOST_START_MS
+    for size_bytes in sizes:
+        saving, loading, moving = measured(bench, size_bytes, rounds)
+        print(
+            f"  {size_bytes // MIB:5} MiB  suspension {saving:.2f}, resumption {loading:.2f} of the disk's "
+            f"rate (bound {LEAST_RATE}), migration {moving:.2f} of the link's (bound {MOST_MIGRATION})"
+        )
+        is_good = is_good and min(saving, loading) >= LEAST_RATE and moving <= MOST_MIGRATION
+    return judged(given, is_good=is_good)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""QEMU on this node: its command line, its process, its monitor, and what it is asked for."""

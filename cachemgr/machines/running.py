@@ -1,0 +1,152 @@
+"""A machine for the length of a job: what a batch script becomes while its job runs in a guest."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+from cachemgr.base.errors import CacheError, NotInPool
+from cachemgr.machines import states
+from cachemgr.machines.guest import channel
+from cachemgr.machines.record import has_record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from cachemgr.machines.keeper import MachineStatus
+    from cachemgr.machines.machine import Machine
+    from cachemgr.machines.wish import MachineWish
+
+SUSPENDED_STATUS = 98
+"""How `run` ends when the machine is suspended: a number that the batch system can be told to hold on."""
+LOST_STATUS = 125
+"""How it ends when nobody knows how the job would have ended."""
+LOOK_S = 0.1
+LOOKS_AT_QEMU = 10
+"""Every so many looks QEMU is asked, too, and not the guest's words alone."""
+CHUNK_BYTES = 1 << 20
+TOLD = "told"
+ENDING = (signal.SIGTERM, signal.SIGINT)
+PASSED_ON = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR2, signal.SIGCONT, signal.SIGALRM)
+
+
+class CaughtSignals:
+    """Signals as they came, to be asked for when there is time."""
+
+    def __init__(self) -> None:
+        self._caught: list[int] = []
+        for each in (*ENDING, *PASSED_ON, signal.SIGUSR1):
+            signal.signal(each, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._caught.append(number)
+
+    def next(self) -> int | None:
+        return self._caught.pop(0) if self._caught else None
+
+
+def run(machine: Machine, wish: MachineWish, *, grace_s: float) -> int:
+    """Start the machine, or find it, or resume it; wait for its end; the exit status of its job."""
+    caught = CaughtSignals()
+    output = JobOutput(machine)
+    status = _begun(machine, wish)
+    looks = 0
+    while status.record.state not in (*states.OVER, states.SUSPENDED):
+        output.pass_on()
+        number = caught.next()
+        if number is not None:
+            status = _heeded(machine, number, grace_s) or status
+            continue
+        looks += 1
+        has_ended = channel.exit_status(machine.site.disk, machine.folder) is not None
+        if has_ended or looks % LOOKS_AT_QEMU == 0:
+            status = machine.status()
+            if status.guest == "io-error" and looks % (LOOKS_AT_QEMU * 10) == 0:
+                # The node's disk was full. Perhaps it is not any more.
+                machine.resume()
+        else:
+            machine.site.clock.sleep(LOOK_S)
+    output.pass_on()
+    return _ended(machine, status)
+
+
+def _begun(machine: Machine, wish: MachineWish) -> MachineStatus:
+    if not has_record(machine.site.disk, machine.folder):
+        return machine.start(wish)
+    with suppress(NotInPool):
+        status = machine.status()
+        if status.record.state == states.SUSPENDED:
+            return machine.resume()
+        return status
+    return machine.start(wish)
+
+
+def _heeded(machine: Machine, number: int, grace_s: float) -> MachineStatus | None:
+    try:
+        if number == signal.SIGUSR1:
+            return machine.suspend()
+        if number in ENDING:
+            return machine.stop(grace_s)
+        machine.signal(signal.Signals(number).name[3:])
+    except CacheError as error:
+        # A machine that could not be saved goes on running: whoever wanted it decides what comes next.
+        print(f"outrider: {' '.join(str(error).split())}", file=sys.stderr)  # noqa: T201 - a program's word
+    return None
+
+
+def _ended(machine: Machine, status: MachineStatus) -> int:
+    record = status.record
+    if record.state == states.SUSPENDED:
+        return SUSPENDED_STATUS
+    job = record.wish.job
+    if record.state == states.ENDED and record.exit_status is not None:
+        if job is not None and job.folder is not None:
+            machine.collect()
+        return record.exit_status
+    if record.state == states.ENDED and job is None:
+        return 0
+    said = f"machine {record.name} is {record.state}: {record.reason or states.STATES[record.state].meaning}"
+    print(f"outrider: {said}", file=sys.stderr)  # noqa: T201 - a program's word
+    return LOST_STATUS
+
+
+class JobOutput:
+    """What the guest's job says, passed on to this process' own output.
+
+    How far that has come is written down after each piece, so a process that dies in
+    between makes a piece come twice, and never go missing.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._folder = machine.folder
+        self._at: dict[str, int] = {}
+
+    def pass_on(self) -> None:
+        for name, fd in ((channel.OUT_FILE, 1), (channel.ERR_FILE, 2)):
+            with suppress(FileNotFoundError), open(f"{self._folder}/{name}", "rb") as source:
+                at = self._at.get(name)
+                source.seek(self._read(name) if at is None else at)
+                while True:
+                    data = source.read(CHUNK_BYTES)
+                    if not data:
+                        break
+                    view = memoryview(data)
+                    while len(view):
+                        view = view[os.write(fd, view) :]
+                if self._at.get(name) != source.tell():
+                    self._at[name] = source.tell()
+                    self._write(name, source.tell())
+
+    def _read(self, name: str) -> int:
+        with suppress(OSError, ValueError), open(f"{self._folder}/{name}.{TOLD}", encoding="ascii") as file:
+            return int(file.read(32))
+        return 0
+
+    def _write(self, name: str, at: int) -> None:
+        path = f"{self._folder}/{name}.{TOLD}"
+        with open(f"{path}.new", "w", encoding="ascii") as file:
+            file.write(f"{at}\n")
+        os.replace(f"{path}.new", path)

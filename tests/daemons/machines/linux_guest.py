@@ -1,0 +1,147 @@
+"""A Linux of a few MB, made of Debian's packages: its cloud kernel, and busybox as everything else.
+
+Nothing is fetched but these two packages, by apt, and once: what is made stays in the folder for
+temporary files under a name with the packages' versions and a sum of this file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+KERNEL_PACKAGE, BUSYBOX_PACKAGE = "linux-image-cloud-amd64", "busybox-static"
+LZ4_MAGIC = b"\x02!L\x18"
+# In the order in which each finds what it needs.
+MODULES = (
+    "virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci", "virtio_mmio",
+    "virtio_blk", "virtio_console", "cdrom", "isofs",
+)  # fmt: skip
+APPEND = (
+    "console=ttyS0 quiet panic=-1 mitigations=off nopti tsc=reliable no_timer_check random.trust_cpu=on "
+    # A microvm that is translated has no clock to measure the processor's by.
+    "tsc_early_khz=2400000"
+)
+INIT = r"""#!/bin/busybox sh
+/bin/busybox mkdir -p /proc /sys /dev /job /run /tmp
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+export PATH=/bin HOME=/tmp
+while read -r module; do insmod "/modules/$module.ko"; done </modules/order
+tries=0
+while [ "$tries" -lt 100 ]; do
+    for each in /sys/block/vd*; do
+        [ "$(cat "$each/serial" 2>/dev/null)" = job ] && job=/dev/${each##*/}
+    done
+    [ -n "$job" ] && break
+    tries=$((tries + 1))
+    sleep 0.1
+done
+mount -t iso9660 -o ro "$job" /job && sh /job/run
+poweroff -f
+"""
+
+
+@dataclass(frozen=True)
+class LinuxGuest:
+    """What `-kernel` and `-initrd` take."""
+
+    kernel: Path
+    initrd: Path
+
+
+def linux_guest() -> LinuxGuest:
+    """The guest, made if it is not there yet."""
+    version = "-".join(_candidate(each) for each in (KERNEL_PACKAGE, BUSYBOX_PACKAGE))
+    made_by = zlib.crc32(Path(__file__).read_bytes())
+    name = re.sub("[^0-9A-Za-z.]+", "-", f"outrider-guest-{os.getuid()}-{made_by:08x}-{version}")
+    folder = Path(tempfile.gettempdir()) / name
+    found = LinuxGuest(folder / "vmlinux", folder / "initrd")
+    with _locked(Path(f"{folder}.lock")):
+        if not folder.exists():
+            new = Path(f"{folder}.new")
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            _make(new)
+            new.chmod(0o755)
+            new.rename(folder)
+    return found
+
+
+def _candidate(package: str) -> str:
+    told = subprocess.run(
+        ["apt-cache", "policy", package], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = re.search(r"Candidate: (\S+)", told.stdout)
+    assert found is not None, f"apt knows no {package}: run apt-get update"
+    return found[1]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(folder: Path) -> None:
+    packages = folder / "packages"
+    packages.mkdir()
+    depends = subprocess.run(
+        ["apt-cache", "depends", KERNEL_PACKAGE], capture_output=True, text=True, timeout=60, check=True
+    )
+    kernel = re.search(r"Depends: (linux-image-\S+)", depends.stdout)
+    assert kernel is not None, depends.stdout
+    subprocess.run(
+        ["apt-get", "download", "-q", kernel[1], BUSYBOX_PACKAGE],
+        cwd=packages, capture_output=True, timeout=300, check=True,
+    )  # fmt: skip
+    for package in packages.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(folder / "root")], timeout=120, check=True)
+    (vmlinuz,) = (folder / "root" / "boot").glob("vmlinuz-*")
+    _unpack_kernel(vmlinuz, folder / "vmlinux")
+    _make_initrd(folder / "root", folder / "initrd")
+    shutil.rmtree(packages)
+    shutil.rmtree(folder / "root")
+
+
+def _unpack_kernel(vmlinuz: Path, target: Path) -> None:
+    """The kernel without its own unpacking, which takes seconds in a guest that is translated."""
+    data = vmlinuz.read_bytes()
+    at = data.index(LZ4_MAGIC)
+    # After the packed kernel stands more, of which lz4 complains when it has written everything.
+    unpacked = subprocess.run(["lz4", "-dc"], input=data[at:], capture_output=True, timeout=60, check=False)
+    assert unpacked.stdout.startswith(b"\x7fELF"), unpacked.stderr[-300:]
+    target.write_bytes(unpacked.stdout)
+
+
+def _make_initrd(root: Path, target: Path) -> None:
+    tree = target.parent / "tree"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "modules").mkdir()
+    shutil.copy(root / "bin" / "busybox", tree / "bin" / "busybox")
+    (tree / "init").write_text(INIT)
+    (tree / "init").chmod(0o755)
+    there = {path.name.partition(".ko")[0]: path for path in root.rglob("*.ko*")}
+    order = [name for name in MODULES if name in there]
+    for name in order:
+        path = there[name]
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        (tree / "modules" / f"{name}.ko").write_bytes(data)
+    (tree / "modules" / "order").write_text("".join(f"{name}\n" for name in order))
+    names = "\n".join([".", *sorted(str(path.relative_to(tree)) for path in tree.rglob("*"))])
+    line = ["cpio", "--quiet", "-o", "-H", "newc"]
+    packed = subprocess.run(line, cwd=tree, input=names.encode(), capture_output=True, check=True, timeout=60)
+    target.write_bytes(packed.stdout)
+    shutil.rmtree(tree)
