@@ -15,8 +15,6 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("outrider", "cachemgr", "testbed", "bench", "tools")
 PRODUCT = ("outrider", "cachemgr")
 MOST_ENTRIES = 15
-# Files that say something to a tool and nothing to a reader.
-UNSEEN = ("__pycache__", "py.typed")
 
 
 def modules(root: Path, packages: tuple[str, ...] = PACKAGES) -> dict[str, Path]:
@@ -80,8 +78,8 @@ def crowded(root: Path, packages: tuple[str, ...] = PRODUCT) -> dict[str, int]:
     found = {}
     for package in packages:
         for folder in [root / package, *(root / package).rglob("*")]:
-            if folder.is_dir() and folder.name not in UNSEEN:
-                entries = [each for each in folder.iterdir() if each.name not in UNSEEN]
+            if folder.is_dir() and folder.name != "__pycache__":
+                entries = [each for each in folder.iterdir() if each.name != "__pycache__"]
                 if len(entries) > MOST_ENTRIES:
                     found[str(folder.relative_to(root))] = len(entries)
     return dict(sorted(found.items()))

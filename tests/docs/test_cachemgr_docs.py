@@ -111,7 +111,7 @@ def test_options_and_metrics_are_where_the_page_sends_its_reader() -> None:
 
     assert "daemon.md#configuration" in told
     assert "daemon.md#metrics" in told
-    assert '--8<-- "cachemgr/units/cachemgr.conf"' in daemon.split("## Configuration\n")[1]
+    assert '--8<-- "cachemgr/daemon/units/cachemgr.conf"' in daemon.split("## Configuration\n")[1]
     assert metrics.table() in site_tables.on_page_markdown(daemon.split("## Metrics\n")[1])
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from outrider.core.besteffort.board import BestEffortRun, QueueBoard, WaitingWorkspace
-from outrider.core.besteffort.profile import FreeProfile
 from outrider.core.leases.admission import PlannedLease
+from outrider.core.nodes.free_profile import FreeProfile
 
 SHORTEST_S = 10
 """The bound of the bounded slowdown: what is shorter counts as that long."""

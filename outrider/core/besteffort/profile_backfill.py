@@ -19,7 +19,7 @@ from outrider.core.besteffort.counted import (
     too_wide,
 )
 from outrider.core.besteffort.easy_backfill import EasyQueue
-from outrider.core.besteffort.profile import FreeProfile
+from outrider.core.nodes.free_profile import FreeProfile
 
 
 def counted_queue(policy: Policy, *, capacity: int, blocks: Sequence[Block] = ()) -> CountedQueue:

@@ -90,7 +90,7 @@ def conf(node: str, ports: Ports) -> str:
 
 
 def unit() -> bytes:
-    text = package_file("cachemgr", "units/cachemgr.service").decode()
+    text = package_file("cachemgr.daemon", "units/cachemgr.service").decode()
     return re.sub(r"(?m)^ExecStart=.*$", f"ExecStart={PROGRAM} serve", text).encode()
 
 

@@ -93,10 +93,10 @@ def test_every_option_has_a_field_and_every_field_an_option() -> None:
 
 
 def test_installed_example_is_the_table() -> None:
-    assert (ROOT / "cachemgr/units/cachemgr.conf").read_text() == config.example()
+    assert (ROOT / "cachemgr/daemon/units/cachemgr.conf").read_text() == config.example()
 
 
 def test_page_of_the_daemon_includes_the_installed_example() -> None:
     configuration = (ROOT / "docs/reference/daemon.md").read_text().split("## Configuration\n")[1]
 
-    assert '--8<-- "cachemgr/units/cachemgr.conf"' in configuration.split("\n## ")[0].splitlines()
+    assert '--8<-- "cachemgr/daemon/units/cachemgr.conf"' in configuration.split("\n## ")[0].splitlines()

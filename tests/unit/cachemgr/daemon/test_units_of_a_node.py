@@ -11,7 +11,7 @@ import pytest
 
 from tests.repository import ROOT
 
-UNITS = ROOT / "cachemgr" / "units"
+UNITS = ROOT / "cachemgr" / "daemon" / "units"
 
 
 def test_unit_starts_the_daemon_and_is_told_of_its_life() -> None:

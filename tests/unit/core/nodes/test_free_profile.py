@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outrider.core.besteffort.profile import FreeProfile
+from outrider.core.nodes.free_profile import FreeProfile
 
 HORIZON_S = 24
 
