@@ -277,7 +277,7 @@ def test_service_that_is_not_root_reads_nobody_elses_file() -> None:
     assert "Permission denied" in taken[1]["message"]
     assert (granted[0], granted[1]["result"]) == (201, "accepted")
     assert job[0] == 422
-    assert "only a service of root" in job[1]["message"]
+    assert "only a service that runs as root" in job[1]["message"]
 
 
 def test_requests_over_tcp_need_munge_in_the_configuration(tmp_path: Path) -> None:

@@ -134,6 +134,8 @@ def test_doctor_finds_nothing_but_that_no_service_runs(cluster: GridEngineCluste
 
 
 def test_removal_leaves_the_site_as_it_was(cluster: GridEngineCluster, seen: dict[str, object]) -> None:
+    # Of what the tests before this one have installed.
+    assert "/usr/lib/outrider/hook.py" in tree(cluster, "n1", *WHERE)
     outrider(cluster, "init", "gridengine", "--remove")
     nodes = outrider(cluster, "nodes", "deploy", "n[1-2]", "--remove")
     after = {host: tree(cluster, host, *WHERE) for host in ("head", "n1", "n2")}

@@ -261,6 +261,8 @@ def test_other_versions_take_the_lines_and_let_go_of_them(installed: Path, versi
 def test_removal_leaves_every_file_as_it_was(
     cluster: SlurmCluster, before: dict[str, dict[str, str]]
 ) -> None:
+    # Of what the tests before this one have installed.
+    assert "/usr/lib/outrider/hook.py" in tree(cluster, "n1", *WHERE)
     outrider(cluster, "init", "slurm", "--remove")
     for node in ("n1", "n2"):
         cluster.write(node, CONF, cluster.read("head", CONF))

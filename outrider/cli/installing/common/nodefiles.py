@@ -27,7 +27,8 @@ UNIT = "/etc/systemd/system/cachemgr.service"
 POOL_MARKER = "/var/cache/outrider/pool.json"
 NODE_PYTHON = "/usr/bin/python3"
 LEFTOVERS = tuple(
-    f"/run/outrider/{name}" for name in ("cachemgr.sock", "cachemgr.sock.lock", "jobs", "failed")
+    f"/run/outrider/{name}"
+    for name in ("cachemgr.sock", "cachemgr.sock.lock", "jobs", "failed", "machines.json")
 )
 
 
