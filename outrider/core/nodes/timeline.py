@@ -139,20 +139,32 @@ class NodeTimeline:
             start_s = until_s
 
     def reserve(self, need: int, start_s: int, end_s: int) -> None:
-        if start_s >= end_s:
-            raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
-        if not self.fits(need, start_s, end_s):
-            raise ValueError(f"{self._layout.unpack(need)} is not free throughout [{start_s}, {end_s})")
-        self._add(-need, start_s, end_s)
+        first, stop, taken = self._steps_in(start_s, end_s)
+        guard = self._guard
+        for free in taken:
+            if ((free | guard) - need) & guard != guard:
+                raise ValueError(f"{self._layout.unpack(need)} is not free throughout [{start_s}, {end_s})")
+        self._add(-need, start_s, end_s, first, stop)
 
     def release(self, need: int, start_s: int, end_s: int) -> None:
+        first, stop, taken = self._steps_in(start_s, end_s)
+        guard = self._guard
+        most = (self.capacity | guard) - need
+        for free in taken:
+            if (most - free) & guard != guard:
+                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
+        self._add(need, start_s, end_s, first, stop)
+
+    def _steps_in(self, start_s: int, end_s: int) -> tuple[int, int, list[int]]:
+        """Where the boundaries of an interval are, or belong, and what is free within it."""
         if start_s >= end_s:
             raise ValueError(f"the interval [{start_s}, {end_s}) is empty")
-        index, stop = bisect_right(self.times, start_s) - 1, bisect_left(self.times, end_s)
-        for free in self.free[index:stop]:
-            if not self._layout.fits(free + need, self.capacity):
-                raise ValueError(f"{self._layout.unpack(need)} was never reserved in [{start_s}, {end_s})")
-        self._add(need, start_s, end_s)
+        times = self.times
+        first = bisect_left(times, start_s)
+        stop = bisect_left(times, end_s, first)
+        if first < len(times) and times[first] == start_s:
+            return first, stop, self.free[first:stop]
+        return first, stop, self.free[first - 1 : stop]
 
     def is_untouched(self, start_s: int, end_s: int) -> bool:
         """Whether everything the node has is free throughout [start_s, end_s)."""
@@ -180,16 +192,16 @@ class NodeTimeline:
                 free.append(self.capacity - taken)
         return times, free
 
-    def _add(self, amount: int, start_s: int, end_s: int) -> None:
+    def _add(self, amount: int, start_s: int, end_s: int, first: int, stop: int) -> None:
         times, free = self.times, self.free
-        first = bisect_left(times, start_s)
-        if first == len(times) or times[first] != start_s:
-            times.insert(first, start_s)
-            free.insert(first, free[first - 1])
-        stop = bisect_left(times, end_s, first)
+        # The end first, so that the start's place stays true.
         if stop == len(times) or times[stop] != end_s:
             times.insert(stop, end_s)
             free.insert(stop, free[stop - 1])
+        if times[first] != start_s:
+            times.insert(first, start_s)
+            free.insert(first, free[first - 1])
+            stop += 1
         for index in range(first, stop):
             free[index] += amount
         # Neighbours that became equal are one step: the later boundary first, so that the
@@ -265,6 +277,22 @@ class SiteTimeline:
             if ((row.free[bisect_right(row.times, at_s) - 1] | guard) - need) & guard == guard:
                 mask |= 1 << number
         return mask
+
+    def free_spans(self, need: int, at_s: int, nodes: int) -> tuple[list[tuple[int, int]], int]:
+        """Until when those of some nodes that are free at an instant stay so, the longest first; and a mask
+        of them."""
+        spans: list[tuple[int, int]] = []
+        mask = 0
+        guard, rows = self.layout.guard, self.rows
+        for number in numbers(nodes):
+            row = rows[number]
+            index = bisect_right(row.times, at_s)
+            if ((row.free[index - 1] | guard) - need) & guard == guard:
+                is_last = index == len(row.times)
+                spans.append((FOREVER if is_last else row.free_until(need, at_s), number))
+                mask |= 1 << number
+        spans.sort(reverse=True)
+        return spans, mask
 
     def reserve(self, number: int, need: int, start_s: int, end_s: int) -> None:
         self.reserve_all(((number, need),), start_s, end_s)
