@@ -20,13 +20,17 @@ DEMO   := $(VENV)/demo
 NODE_PYTHON ?= /usr/bin/python3
 BYTECODE_OF ?=
 
-# How many files of tests run at a time: most of them wait for daemons, two processors have time for four.
-AT_ONCE ?= 4
+# How many files of tests run at a time: most of them wait for daemons, two processors have time for six.
+AT_ONCE ?= 6
 
 # The version from which an upgrade is tried.
 BEFORE ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 
-.PHONY: demo demo-embedded demo-sim test test-long test-versions lint bench docs tools clean man spank cachemgr.pyz
+# Tests, demos and benchmarks start hundreds of processes: they find bytecode, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: demo demo-embedded demo-sim test test-long test-versions lint bytecode bench docs tools clean man spank \
+        cachemgr.pyz
 
 # As root it installs Slurm from Debian if there is none; without one it shows demo-embedded instead.
 demo: $(READY)
@@ -40,9 +44,11 @@ demo-sim: $(READY)
 
 # Many tests wait for real daemons: some files at a time, each file by itself. What failed is run once more
 # alone, since a daemon can be late on a busy machine: what fails twice fails, and both results are printed.
+# While mypy has one processor, the other compiles what all workers are about to import.
 PYTEST = $(BIN)/python -m pytest
 AGAIN  = $(PYTEST) --last-failed --last-failed-no-failures none --maxfail 10
-test: $(READY) tools lint
+test: $(READY) tools
+	$(MAKE) --no-print-directory --jobs 2 lint bytecode
 	$(PYTEST) -n $(AT_ONCE) --dist loadfile || $(AGAIN)
 
 # The short siblings are in `make test`.
@@ -65,6 +71,10 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vermin -t=3.9- --no-tips --quiet cachemgr plugins/pyxis
+
+bytecode: $(READY)
+	@$(BIN)/python -m compileall -q outrider cachemgr testbed bench tools plugins
+	-@$(PYTEST) --collect-only -q >/dev/null
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

@@ -72,7 +72,7 @@ class Asks:
         return body_of(self._wish(), nodes=nodes, cpus=64)
 
     def hasty(self) -> Body:
-        """The largest image in a few seconds: refused for want of time on the link."""
+        """The largest image in a few seconds: refused because the link has no time left."""
         wanted = self._wish()
         largest = max(self._images, key=lambda image: image.size_bytes)
         wanted["metadata"]["image"]["uri"] = largest.uri

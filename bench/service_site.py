@@ -160,7 +160,6 @@ def _serve(place: BenchedSite) -> int:
         from outrider.service.daemon.log import TracingLog
         from outrider.service.daemon.main import main as outriderd
         from outrider.service.daemon.world.backends import catalogue_of, make_desk
-        from outrider.service.daemon.world.catalogued import CataloguedNodes
         from outrider.service.desk.batch.reservation_effects import carry_out
         from outrider.service.images import Hashes, Resolver, opener
         from outrider.service.ports import AskProgram, World
@@ -179,8 +178,7 @@ def _serve(place: BenchedSite) -> int:
         catalogue = catalogue_of(config)
         hashes = Hashes(Path(config.state) / "hashes.json", clock)
         resolver = Resolver(open_as=opener(), hashes=hashes, clock=clock, catalogue=catalogue)
-        nodes = CataloguedNodes(place.pools(clock), catalogue)
-        return Backend(World(rms=place.batch_system(clock), nodes=nodes, resolve=resolver))
+        return Backend(World(rms=place.batch_system(clock), nodes=place.pools(clock), resolve=resolver))
 
     def ask_program(call: AskProgram) -> Allowed | PolicyRefusal:
         raise AssertionError("there is no program")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from cachemgr.base.errors import BadRequest
 from cachemgr.base.sizes import read_rate, read_size
 from cachemgr.fetch.registry.references import read_hosts
+from cachemgr.fetch.sources.kinds import KINDS
 from cachemgr.network.channel import NODE
 
 TYPE_CHECKING = False
@@ -29,7 +30,7 @@ PREFIX = "OUTRIDER_CACHEMGR_"
 MOST_BYTES = 1 << 20
 LEVELS = ("debug", "info", "warning", "error")
 SPANS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-SCHEMES = ("file", "http", "https", "docker", "oras", "ssh", "sftp", "rsync", "relay")
+SCHEMES = tuple(KINDS)
 METHODS = ("reflink", "qcow2", "overlay", "readonly", "shared", "copy")
 
 
@@ -50,7 +51,7 @@ def _span(text: str) -> int:
     unit = SPANS_S.get(text[-1:].lower())
     count = text if unit is None else text[:-1].strip()
     if not (count.isascii() and count.isdigit()):
-        raise BadRequest(f"{text!r} is no length of time: write 90s, 10m, 8h or 30d")
+        raise BadRequest(f"{text!r} is not a length of time: write 90s, 10m, 8h or 30d")
     return int(count) * (unit or 1)
 
 
@@ -79,12 +80,12 @@ def _share(text: str) -> str:
         return str(read_size(text))
     percent = text[:-1].strip()
     if not (percent.isascii() and percent.isdigit()) or not 1 <= int(percent) <= 100:
-        raise BadRequest(f"{text!r} is no part of a pool: write 1% to 100%, or a size")
+        raise BadRequest(f"{text!r} is not a part of a pool: write 1% to 100%, or a size")
     return f"{int(percent)}%"
 
 
 def share_bytes(share: str, whole_bytes: int) -> int:
-    """The bytes of a share of a whole; 0 is no limit."""
+    """The bytes of a share of a whole; 0: no limit."""
     if share.endswith("%"):
         return max(1, whole_bytes * int(share[:-1]) // 100)
     return int(share)
@@ -98,7 +99,7 @@ def _truth(text: str) -> bool:
 
 def _level(text: str) -> str:
     if text not in LEVELS:
-        raise BadRequest(f"{text!r} is no level: choose one of {', '.join(LEVELS)}")
+        raise BadRequest(f"{text!r} is not a level: choose one of {', '.join(LEVELS)}")
     return text
 
 
@@ -113,7 +114,7 @@ def _address(text: str) -> str:
 
 def _node(text: str) -> str:
     if text and not NODE.fullmatch(text):
-        raise BadRequest(f"{text!r} is no name of a node: use letters, digits, . _ -")
+        raise BadRequest(f"{text!r} is not the name of a node: use letters, digits, . _ -")
     return text
 
 
@@ -125,7 +126,7 @@ def _methods(text: str) -> tuple[str, ...]:
     found = _words(text)
     for word in found:
         if word not in METHODS:
-            raise BadRequest(f"there is no method {word!r}: choose of {', '.join(METHODS)}")
+            raise BadRequest(f"there is no method {word!r}: choose from {', '.join(METHODS)}")
     return found
 
 
@@ -133,7 +134,7 @@ def _schemes(text: str) -> tuple[str, ...]:
     found = _words(text)
     for word in found:
         if word not in SCHEMES:
-            raise BadRequest(f"{word!r} is no kind of source: choose of {', '.join(SCHEMES)}")
+            raise BadRequest(f"{word!r} is not a kind of source: choose from {', '.join(SCHEMES)}")
     return found
 
 
@@ -166,20 +167,20 @@ OPTIONS = (
         "transfers_kept",
         _count,
         "64",
-        "of the places of those that run and wait, so many are for root and the pool's user alone",
+        "how many of the places of both are for root and the pool's user alone",
     ),
     Option(
         "rate",
         _rate,
         "0",
-        "bytes a second that all transfers together may bring in; 0 is no limit",
+        "bytes a second that all transfers together may bring in; 0: no limit",
         "_bytes_per_s",
     ),
     Option(
         "transfer_rate",
         _rate,
         "0",
-        "bytes a second of each transfer that says nothing else; 0 is no limit",
+        "bytes a second of each transfer that says nothing else; 0: no limit",
         "_bytes_per_s",
     ),
     Option(
@@ -202,9 +203,7 @@ OPTIONS = (
         "control_listen; the first signs",
     ),
     Option("relay_public", _truth, "no", "whether public images are sent without a ticket"),
-    Option(
-        "relay_rate", _rate, "0", "bytes a second that the relay sends out; 0 is no limit", "_bytes_per_s"
-    ),
+    Option("relay_rate", _rate, "0", "bytes a second that the relay sends out; 0: no limit", "_bytes_per_s"),
     Option(
         "control_listen",
         _address,
@@ -220,28 +219,28 @@ OPTIONS = (
     Option(
         "user_schemes",
         _schemes,
-        "file http https docker oras",
+        " ".join(scheme for scheme, kind in KINDS.items() if kind.is_for_users),
         "kinds of sources from which ordinary users may add",
     ),
-    Option("user_images", _count, "100", "images that one user may have in the pool; 0 is no limit"),
+    Option("user_images", _count, "100", "images that one user may have in the pool; 0: no limit"),
     Option(
         "user_bytes",
         _share,
         "25%",
         "bytes, or part of the pool, that one user may hold by images on their way, pins and copies; "
-        "0 is no limit",
+        "0: no limit",
     ),
-    Option("users_bytes", _share, "50%", "the same for all ordinary users together; 0 is no limit"),
+    Option("users_bytes", _share, "50%", "the same for all ordinary users together; 0: no limit"),
     Option(
         "user_stall",
         _lasting,
         "5m",
-        "how long bytes stay reserved for a user's image of which next to nothing arrives",
+        "how long bytes stay reserved for a user's image of which almost nothing arrives",
         "_s",
     ),
-    Option("user_instances", _count, "64", "instances that one user may have; 0 is no limit"),
-    Option("user_pins", _count, "256", "pins that one user may have on all images together; 0 is no limit"),
-    Option("user_image_pins", _count, "64", "pins that one user may have on one image; 0 is no limit"),
+    Option("user_instances", _count, "64", "instances that one user may have; 0: no limit"),
+    Option("user_pins", _count, "256", "pins that one user may have on all images together; 0: no limit"),
+    Option("user_image_pins", _count, "64", "pins that one user may have on one image; 0: no limit"),
     Option(
         "user_lease", _lasting, "31d", "for how long a user may keep something without asking again", "_s"
     ),
@@ -249,16 +248,16 @@ OPTIONS = (
         "user_names",
         _count,
         "256",
-        "addresses of one user that stand for images; the oldest make way for new ones; 0 is no limit",
+        "addresses of one user that stand for images; the oldest make way for new ones; 0: no limit",
     ),
     Option("user_transfers", _some, "2", "transfers of one user that run at once"),
     Option("user_transfers_waiting", _some, "32", "transfers that one user may have running and waiting"),
-    Option("user_turn", _lasting, "30s", "so long a user's transfer runs while those of others wait", "_s"),
+    Option("user_turn", _lasting, "30s", "how long a user's transfer runs while those of others wait", "_s"),
     Option(
         "user_rate",
         _rate,
         "0",
-        "bytes a second that transfers which only users want may bring in together; 0 is no limit",
+        "bytes a second that transfers which only users want may bring in together; 0: no limit",
         "_bytes_per_s",
     ),
     Option(
@@ -273,14 +272,14 @@ OPTIONS = (
         "user_log",
         read_size,
         "64KiB",
-        "what one user, or a stranger's address, may cause to be logged in a minute; 0 is no limit",
+        "what one user, or a stranger's address, may cause to be logged in a minute; 0: no limit",
         "_bytes_per_minute",
     ),
     Option("connections", _some, "192", "connections to the socket"),
-    Option("connections_kept", _count, "64", "of these, so many are for root and the pool's user alone"),
+    Option("connections_kept", _count, "64", "how many of these are for root and the pool's user alone"),
     Option("user_connections", _some, "24", "connections that one user may have"),
     Option("relay_connections", _some, "64", "connections to the relay with a ticket"),
-    Option("host_relay_connections", _some, "16", "of these, so many may come from one address"),
+    Option("host_relay_connections", _some, "16", "how many of these may come from one address"),
     Option(
         "strangers",
         _some,
@@ -291,7 +290,7 @@ OPTIONS = (
         "stranger_timeout",
         _lasting,
         "5s",
-        "so long is waited, in all, for a connection's ticket or proof",
+        "how long a connection may take, in all, to show its ticket or proof",
         "_s",
     ),
     Option(
@@ -307,7 +306,7 @@ OPTIONS = (
     Option(
         "alias_lifetime", _span, "1d", "how long an address is believed to still mean the same image", "_s"
     ),
-    Option("sweep_interval", _lasting, "60s", "how often is looked for what has expired unnoticed", "_s"),
+    Option("sweep_interval", _lasting, "60s", "how often the daemon looks for what has expired", "_s"),
     Option(
         "clock_step",
         _lasting,
@@ -315,9 +314,9 @@ OPTIONS = (
         "a clock that is set by more is not believed at once: nothing expires meanwhile",
         "_s",
     ),
-    Option("clock_doubt", _lasting, "10m", "a clock that stays so long where it was set is believed", "_s"),
+    Option("clock_doubt", _lasting, "10m", "how long a clock that was set is not believed", "_s"),
     Option(
-        "watchdog", _span, "30s", "systemd restarts a daemon that has been silent so long; 0: never", "_s"
+        "watchdog", _span, "30s", "systemd restarts a daemon after this long without a sign; 0: never", "_s"
     ),
     Option("log_level", _level, "info", "what is written to the log: debug, info, warning or error"),
     Option(
@@ -425,7 +424,7 @@ def read_texts(path: str, *, is_required: bool) -> dict[str, str]:
         parser.read_string(text, source=path)
     except configparser.Error as error:
         raise BadRequest(
-            f"the configuration {path} is no INI file: {' '.join(str(error).split())}"
+            f"the configuration {path} is not an INI file: {' '.join(str(error).split())}"
         ) from error
     strangers = [name for name in parser.sections() if name != SECTION]
     if strangers or parser.defaults():
@@ -469,7 +468,7 @@ def shown(found: NodeConfig) -> str:
 
 def example() -> str:
     """Every option with its default, commented out: the file that is installed."""
-    lines = ["# The image pool of this node. Every option stands here with its default.", f"[{SECTION}]"]
+    lines = ["# The image pool of this node. Every option is here with its default.", f"[{SECTION}]"]
     for option in OPTIONS:
         lines += [f"# {option.meaning}", f"# {option.name} = {option.default}".rstrip()]
     return "\n".join(lines) + "\n"

@@ -136,7 +136,7 @@ class ForgetRequest(ProtocolMessage):
 
 
 class TransferChange(ProtocolMessage):
-    """A rate of 0 is no limit."""
+    """A rate of 0: no limit."""
 
     transfer: str
     rate_bytes_per_s: int | None = None
@@ -147,7 +147,7 @@ class TransferChange(ProtocolMessage):
 
 
 class RateChange(ProtocolMessage):
-    """What is None stays as it is; 0 is no limit."""
+    """What is None stays as it is; 0: no limit."""
 
     rate_bytes_per_s: int | None = None
     relay_rate_bytes_per_s: int | None = None
@@ -396,7 +396,7 @@ class Forgotten(ProtocolMessage):
 
 
 class NodeRates(ProtocolMessage):
-    """Of the whole node; 0 is no limit."""
+    """Of the whole node; 0: no limit."""
 
     rate_bytes_per_s: int
     relay_rate_bytes_per_s: int

@@ -146,7 +146,7 @@ def rate(text: str) -> int:
     """Bits a second from tc's own way to write them."""
     match = RATE.fullmatch(text)
     if match is None or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write 100mbit, 1gbit or 500kbit")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write 100mbit, 1gbit or 500kbit")
     return int(match[1]) * FACTORS[match[2]]
 
 
@@ -154,7 +154,7 @@ def size(text: str) -> int:
     """Bytes from MiB or GiB; what mkfs.xfs refuses as too small is refused here."""
     match = SIZE.fullmatch(text)
     if match is None or int(match[1]) << SHIFTS[match[2]] < LEAST_POOL_BYTES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size for a pool: write 300MiB or more, or 2GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size for a pool: write 300MiB or more, or 2GiB")
     return int(match[1]) << SHIFTS[match[2]]
 
 

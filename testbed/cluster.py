@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parents[1]
 COMMAND_S = 60
 TOOLS = ("ip", "tc", "nsenter", "setpriv")
-WAIT_S = 60
+WAIT_S = 120
 HOST = re.compile(r"[a-z][a-z0-9-]{0,12}")
 POLL_S = 0.05
 LOG_LINES = 40
@@ -67,7 +67,7 @@ class Cluster:
         wrong = [host for host in addresses if HOST.fullmatch(host) is None]
         if wrong:
             raise TestbedError(
-                f"{wrong[0]!r} is no host: 1 to 13 of a-z, 0-9 and '-', beginning with a letter"
+                f"{wrong[0]!r} is not a host: 1 to 13 of a-z, 0-9 and '-', beginning with a letter"
             )
         shown = [
             (REPOSITORY, False),
@@ -310,13 +310,21 @@ class Cluster:
         timeout_s: float = WAIT_S,
         logs: Callable[[], str] | None = None,
     ) -> None:
-        """Ask until it is so. Raises TestbedError with the logs when it has not become so in time."""
+        """
+        Ask until it is so. Raises TestbedError with the logs when it has not become so in time.
+
+        Most questions are commands on hosts: whoever asks rests for as long as asking took, and leaves
+        the processors to what is waited for.
+        """
         until_s = self.clock.monotonic_s() + timeout_s
+        asked_s = self.clock.monotonic_s()
         while not condition():
-            if self.clock.monotonic_s() > until_s:
+            now_s = self.clock.monotonic_s()
+            if now_s > until_s:
                 told = "" if logs is None else f"\n{logs()}"
                 raise TestbedError(f"waited {timeout_s} s for {what}{told}")
-            self.clock.sleep(POLL_S)
+            self.clock.sleep(max(POLL_S, now_s - asked_s))
+            asked_s = self.clock.monotonic_s()
 
     def boot(self, hosts: Sequence[str]) -> None:
         """What a batch system starts on hosts that have just come up."""

@@ -34,11 +34,17 @@ POOL = "/var/lib/outrider/pool"
 REGISTRY_PORT = 5000
 REGISTRY = f"{IMAGES}:{REGISTRY_PORT}"
 SERVICE, NODE_DAEMON = "outriderd", "cachemgr"
-SERVE_S = 60
+SERVE_S = 120
 KEY_BYTES = 32
 
 # As systemd does before it starts a unit with a RuntimeDirectory.
 IN_ITS_FOLDER = ("/bin/sh", "-c", 'mkdir -p /run/outrider && exec "$@"', "sh")
+
+# With bytecode, as pip does it: users cannot write it, and their commands would compile everything each time.
+INSTALLED = (
+    'set -e; mkdir -p "$1"; cp -r --preserve=timestamps "$2" "$3" "$1"; '
+    '/usr/bin/python3 -m compileall -q "$1"; chmod -R go+rX "$1"'
+)
 
 NODE_CONFIGURATION = f"""[cachemgr]
 pool = {POOL}
@@ -261,7 +267,7 @@ class ClusterSite(Generic[C]):
             [
                 "/bin/sh",
                 "-c",
-                'set -e; mkdir -p "$1"; cp -r "$2" "$3" "$1"; chmod -R go+rX "$1"',
+                INSTALLED,
                 "sh",
                 PROGRAMS,
                 *(str(Path(each).parent) for each in (outrider.__file__, cachemgr.__file__)),

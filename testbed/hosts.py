@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FOLDER = Path("/run/netns")
 NAME = re.compile(r"outrider-(\d+)-(\d+)-(?:bridge|h\d+)")
 MOST_HOSTS = 250
-COMMAND_S = 30
+COMMAND_S = 60
 # A jumbo frame's headers take 0.7 % of a link, those of an ordinary frame 4.4 %.
 JUMBO_BYTES = 9000
 # What a tc bucket lets through at once: above one segment that the kernel has not cut yet.

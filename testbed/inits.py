@@ -33,7 +33,7 @@ CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
 PR_SET_PDEATHSIG = 1
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
-COMMAND_S = 30
+COMMAND_S = 60
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse")
 LOOPS = 64
 LIBC = ctypes.CDLL(None, use_errno=True)

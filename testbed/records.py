@@ -154,7 +154,7 @@ def enter(record: ClusterRecord, clock: Clock) -> None:
     """Take a name for a cluster that is about to be made. Raises TestbedError if it is taken."""
     if NAME.fullmatch(record.name) is None:
         raise TestbedError(
-            f"{record.name!r} is no name: 1 to 31 of a-z, 0-9 and '-', beginning with a letter"
+            f"{record.name!r} is not a name: 1 to 31 of a-z, 0-9 and '-', beginning with a letter"
         )
     with locked():
         remove_dead(clock)

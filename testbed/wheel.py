@@ -53,10 +53,10 @@ def built_of(revision: str, folder: Path) -> Path | None:
         return built(folder, Path(sources))
 
 
-def environment(folder: Path) -> Path:
-    """An environment with the wheel in it; its folder."""
+def environment(folder: Path, given: Path | None = None) -> Path:
+    """An environment with a wheel in it, one of these sources if none is given; its folder."""
     with tempfile.TemporaryDirectory(prefix="outrider-wheel-") as made:
-        wheel = built(Path(made))
+        wheel = given or built(Path(made))
         _run(["venv", "--clear", "--without-pip", str(folder)], INSTALL_S)
         python = str(folder / "bin" / "python")
         words = ["--quiet", "install", "--no-deps", "--no-index", "--no-warn-script-location", str(wheel)]

@@ -38,6 +38,8 @@ LONGEST_FIRST = (
     "tests/daemons/installing/test_page.py",
     "tests/daemons/slurm/hooks/test_hooks_in_slurm.py",
 )
+# What waits for daemons, the longer the fewer tests a file has; others keep a processor busy, and come last.
+WAITING = ("tests/contract", "tests/daemons")
 # Folders whose files have daemons in common, which another worker would start once more.
 SHARING = ("tests/daemons/demo",)
 
@@ -56,14 +58,15 @@ def unit_of(nodeid: str) -> str:
 
 
 def ordered(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The long units first, then those with many tests; within a unit nothing changes."""
+    """The long units first, then those that wait, then those with many tests; a unit's order stays."""
     units = [unit_of(item.nodeid) for item in items]
     counts = Counter(units)
     ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
     first = {name: index for index, name in reversed(list(enumerate(units)))}
 
-    def key(index: int) -> tuple[int, int, int]:
+    def key(index: int) -> tuple[int, bool, int, int]:
         name = units[index]
-        return (ranks.get(name, len(ranks)), -counts[name], first[name])
+        waits = name.startswith(WAITING)
+        return (ranks.get(name, len(ranks)), not waits, counts[name] * (1 if waits else -1), first[name])
 
     return [items[index] for index in sorted(range(len(items)), key=key)]

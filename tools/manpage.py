@@ -66,7 +66,12 @@ def _verb(verb: str, below: argparse.ArgumentParser) -> str:
 def option_entry(action: argparse.Action) -> str:
     value = "" if action.nargs == 0 else f" \\fI{escaped(_value(action))}\\fR"
     names = ", ".join(f"\\fB{escaped(name)}\\fR" for name in action.option_strings)
-    return f".TP\n{names}{value}\n{escaped(action.help or '')}\n"
+    return f".TP\n{names}{value}\n{escaped(_told(action))}\n"
+
+
+def _told(action: argparse.Action) -> str:
+    """Its help as argparse prints it, with the default in its place."""
+    return (action.help or "").replace("%(default)s", str(action.default))
 
 
 def _value(action: argparse.Action) -> str:

@@ -60,18 +60,8 @@ def print_all(found: Sequence[Found]) -> None:
             print(f"{each['name']:22} LEFT BEHIND: {line}")
 
 
-# What the page shows of a run; the CSV has the rest.
-ON_PAGE = (
-    "mean satisfaction",
-    "got all they asked for",
-    "mean deployment",
-    "moved by the server",
-    "lead of the pools at 3550 s",
-)
-
-
 def write_all(found: Sequence[Found], folder: Path) -> None:
-    """CSV in results/ of a folder, and the tables of its page."""
+    """CSV in results/ of a folder, of which the site makes the tables of its page."""
     results = folder / "results"
     _write(results / "physical-summary.csv", SUMMARY, summary(found))
     runs = ({**{key: each[key] for key in RUNS[1:]}, "run": each["name"]} for each in found)
@@ -83,43 +73,6 @@ def write_all(found: Sequence[Found], folder: Path) -> None:
             header = ("run", *some[0]["rows"][0])
             rows = ({"run": each["name"], **row} for each in some for row in each["rows"])
             _write(results / f"physical-{name}.csv", header, rows)
-    page = folder / "research/physical.md"
-    if page.exists():
-        page.write_text(_with_tables(page.read_text(), found))
-
-
-def _with_tables(text: str, found: Sequence[Found]) -> str:
-    """The page with this run's tables between its marks."""
-    rows = [row for row in summary(found) if row["quantity"] in ON_PAGE]
-    for name, some in (
-        ("thesis", [row for row in rows if row["figure"]]),
-        ("beyond", [row for row in rows if not row["figure"]]),
-    ):
-        begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-        if some and begin in text and end in text:
-            before, _, rest = text.partition(begin)
-            text = before + begin + _table(some) + end + rest.partition(end)[2]
-    return text
-
-
-def _table(rows: Sequence[Found]) -> str:
-    lines = [
-        "| run | | hosts | simulator | | simulator, as measured | | thesis |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for row in rows:
-        cells = [
-            row["run"],
-            f"{row['quantity']}, {row['unit']}",
-            f"{row['physical']:.1f}",
-            f"{row['simulated']:.1f}",
-            _signed(row["difference_percent"]),
-            f"{row['simulated_as_measured']:.1f}",
-            _signed(row["difference_as_measured_percent"]),
-            str(row["thesis"]),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def series(rows: Sequence[Found]) -> list[tuple[float, float]]:

@@ -48,7 +48,7 @@ class OwnFolder:
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 raise BadRequest(
-                    f"{path} is a link, or no folder: what is in it is deleted now and then, so name a "
+                    f"{path} is a link, or not a folder: what is in it is deleted now and then, so name a "
                     "folder itself"
                 ) from error
             raise
@@ -143,5 +143,5 @@ class OwnFolder:
 
 def _checked(name: str) -> str:
     if not name or "/" in name or name in (".", "..", MARKER):
-        raise ValueError(f"{name!r} is no name in a folder of our own")
+        raise ValueError(f"{name!r} is not a name in a folder of our own")
     return name

@@ -18,7 +18,7 @@ MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 def read_span(text: str) -> int:
     """Seconds from `90`, `90s`, `10m`, `2h30m`, `7d` or `2w`."""
     if not SPAN.fullmatch(text) or max(map(len, re.findall(r"\d+", text))) > MOST_DIGITS:
-        raise BadRequest(f"{text!r} is no length of time: write 90s, 10m, 2h30m, 7d or 2w")
+        raise BadRequest(f"{text!r} is not a length of time: write 90s, 10m, 2h30m, 7d or 2w")
     return sum(int(amount) * UNITS_S[unit.lower() or "s"] for amount, unit in PART.findall(text))
 
 
@@ -33,7 +33,7 @@ def read_time(text: str, now_s: int) -> int:
         return int(datetime.fromisoformat(iso).timestamp())
     except (ValueError, OverflowError, OSError) as error:
         raise BadRequest(
-            f"{text!r} is no point in time: write 2026-01-31T14:00, 2026-01-31T14:00Z, or +2h for from now"
+            f"{text!r} is not a point in time: write 2026-01-31T14:00, 2026-01-31T14:00Z, or +2h for from now"
         ) from error
 
 

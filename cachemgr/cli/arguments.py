@@ -119,7 +119,7 @@ def add_image(parser: VerbParser, *, is_optional: bool = False) -> None:
 
 
 def add_no_header(parser: VerbParser) -> None:
-    parser.add_argument("-n", "--noheader", action="store_true", help="print no line of column names")
+    parser.add_argument("-n", "--noheader", action="store_true", help="leave out the line of column names")
 
 
 def checked(read: Callable[[str], Value]) -> Callable[[str], Value]:

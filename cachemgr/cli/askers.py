@@ -128,9 +128,9 @@ class DaemonAsker:
     def interrupted(self, last: Result) -> str:
         transfer = last.get("transfer")
         if not transfer:
-            return "interrupted before the daemon answered: `cachemgr transfers` tells whether it has begun"
+            return "interrupted before the daemon answered: `cachemgr transfers` shows whether it has begun"
         return (
-            f"interrupted; transfer {transfer} goes on in the daemon: `cachemgr transfers` tells how far, "
+            f"interrupted; transfer {transfer} goes on in the daemon: `cachemgr transfers` shows how far, "
             f"`cachemgr transfer {transfer} --cancel` ends it"
         )
 

@@ -26,7 +26,7 @@ EPILOG = f"""examples:
   cachemgr add /images/ubuntu.qcow2          bring an image in
   cachemgr ls                                what is there
 
-`cachemgr VERB --help` tells a verb's own options.
+`cachemgr VERB --help` shows a verb's own options.
 
 exit codes:
 {exit_code_lines()}

@@ -47,7 +47,7 @@ class DaemonLog:
         self._bounds: _Bounds | None = None
 
     def bound(self, bytes_of_culprit: int, clock: Clock) -> None:
-        """From now on one culprit causes at most so much in a minute; 0 is no limit."""
+        """From now on one culprit causes at most so much in a minute; 0: no limit."""
         self._bounds = _Bounds(bytes_of_culprit, clock) if bytes_of_culprit else None
 
     def debug(self, phrase: str, *, culprit: Hashable = None, **values: object) -> None:

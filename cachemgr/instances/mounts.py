@@ -133,7 +133,7 @@ def _checked(mount: Mount, pool: str, allowed_kinds: Sequence[str]) -> _Checked:
     parent, _, name = target.rpartition("/")
     if not INSTANCE.fullmatch(parent) or name not in TARGETS[mount.kind]:
         raise NotAllowed(
-            f"{mount.target} is no place for a {mount.kind} mount: only in an instance of {pool}"
+            f"{mount.target} is not a place for a {mount.kind} mount: only in an instance of {pool}"
         )
     is_own_lower = mount.kind == "overlay" and source == f"{parent}/{LOWER}"
     if not IMAGE.fullmatch(source) and not is_own_lower:

@@ -113,7 +113,7 @@ def read_introduction(line: bytes, daemon_nonce: str) -> tuple[Transcript, str]:
     if len(words) != 3 or not HEX.fullmatch(words[0]) or not HEX.fullmatch(words[2]):
         raise BadRequest("the caller introduces itself in a way that this version does not know")
     if words[1] != ANYBODY and not NODE.fullmatch(words[1]):
-        raise BadRequest("the caller means a node whose name is none")
+        raise BadRequest("the caller names a node whose name is not valid")
     return Transcript(daemon_nonce, words[0], words[1]), words[2]
 
 

@@ -54,7 +54,7 @@ def checked_ticket(keys: Iterable[bytes], text: str, *, job: str, uid: int, now_
     """What a ticket says, if it is for this job of this user; `NotAllowed` with the reason if not."""
     found = TICKET.fullmatch(text)
     if found is None:
-        raise NotAllowed(f"the ticket of job {job} is none: submit the job again")
+        raise NotAllowed(f"the ticket of job {job} cannot be read: submit the job again")
     # Every key is tried, and compared in constant time: the time tells nothing about any.
     fitting = [hmac.compare_digest(found[6], _mac(key, found[1])) for key in keys]
     if not any(fitting):

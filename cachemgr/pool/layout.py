@@ -94,7 +94,7 @@ def read_settings(disk: Disk, layout: PoolLayout) -> PoolSettings:
         data = disk.read(layout.settings, MOST_BYTES)
     except FileNotFoundError as error:
         raise NotInPool(
-            f"{layout.root} is no pool: make one with `cachemgr --pool {layout.root} init --limit SIZE`"
+            f"{layout.root} is not a pool: make one with `cachemgr --pool {layout.root} init --limit SIZE`"
         ) from error
     found = decode(data, layout.settings, remedy=REMEDY)
     if found.get("format") != FORMAT:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cachemgr.base.disk import Disk
 
-# Nothing is leased for ever: who needs it longer renews.
+# Nothing is leased forever: who needs it longer renews.
 LONGEST_LEASE_S = 366 * 86_400
 FOR_EVER_S = 1 << 62
 

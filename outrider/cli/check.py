@@ -104,7 +104,6 @@ def _circumstances() -> Circumstances:
 
 
 def _checked(file: str, circumstances: Circumstances, *, of_policies: bool) -> _Checked:
-    from outrider.metadata.conversion import unused_keys
     from outrider.metadata.errors import FaultyFileError, key_path
     from outrider.metadata.policies import read_policies
     from outrider.metadata.workspace import read_workspace
@@ -115,7 +114,7 @@ def _checked(file: str, circumstances: Circumstances, *, of_policies: bool) -> _
             understood = f"policies with {len(read_policies(file).rules)} rules"
         else:
             workspace = read_workspace(file, circumstances)
-            understood, notes = _summary(workspace, circumstances), unused_keys(workspace)
+            understood, notes = _summary(workspace, circumstances), workspace.unused_keys
     except FaultyFileError as error:
         faults = tuple(
             _Fault(

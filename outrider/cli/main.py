@@ -46,7 +46,7 @@ most commands."""
 _EPILOG = f"""examples:
   outrider reserve workspace.yaml --start 14:00  nodes that have the image at two o'clock
   outrider show render-17                        how far it is
-  outrider demo                                  the service at work on this machine, in a good minute
+  outrider demo                                  the service at work on this machine
   outrider sim demo                              the thesis' main result in a few seconds
   outrider sim table 8.5                         a table of the thesis, ours beside its own
   outrider sim run log.swf --policy aggressive   a log under EASY backfilling

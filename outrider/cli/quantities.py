@@ -21,7 +21,7 @@ def size_bytes(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     factor = _UNITS.get(found[2].upper()) if found else None
     if found is None or factor is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write one like 600MB or 2GiB")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write one like 600MB or 2GiB")
     return int(Fraction(found[1]) * factor)
 
 
@@ -32,7 +32,7 @@ def link_bytes_per_s(text: str) -> int:
     except (ValueError, ZeroDivisionError):
         rate = Fraction(0)
     if rate < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write megabits a second, for instance 100")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write megabits a second, for instance 100")
     return int(rate)
 
 
@@ -70,7 +70,7 @@ def node_names(text: str) -> tuple[str, ...]:
         low, dash, high = part.partition("-")
         high = high if dash else low
         if not (low.isdigit() and high.isdigit() and int(low) <= int(high)):
-            raise argparse.ArgumentTypeError(f"{part!r} in {text!r} is no range: write one like 1-64")
+            raise argparse.ArgumentTypeError(f"{part!r} in {text!r} is not a range: write one like 1-64")
         if len(names) + int(high) - int(low) >= MOST_NODES:
             raise argparse.ArgumentTypeError(f"{text!r} names more than {MOST_NODES} nodes")
         names += [f"{found[1]}{number:0{len(low)}}" for number in range(int(low), int(high) + 1)]
@@ -102,7 +102,9 @@ def node_fault(text: str) -> tuple[str, int, int]:
     """NODE:FROM:UNTIL, in seconds of the simulation: the node is away in between."""
     node, *times = text.split(":")
     if not node or len(times) != 2 or not all(each.isascii() and each.isdigit() for each in times):
-        raise argparse.ArgumentTypeError(f"{text!r} is no fault of a node: write NODE:FROM:UNTIL in seconds")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a fault of a node: write NODE:FROM:UNTIL in seconds"
+        )
     return node, int(times[0]), int(times[1])
 
 
@@ -110,5 +112,5 @@ def link_fault(text: str) -> tuple[int, int, int]:
     """FROM:UNTIL:PERCENT: transfers that begin in between take so much more time than planned."""
     numbers = text.split(":")
     if len(numbers) != 3 or not all(each.isascii() and each.isdigit() for each in numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} is no slow link: write FROM:UNTIL:PERCENT")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a slow link: write FROM:UNTIL:PERCENT")
     return int(numbers[0]), int(numbers[1]), int(numbers[2])

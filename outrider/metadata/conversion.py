@@ -87,22 +87,6 @@ def deployment_of(file: WorkspaceFile) -> DeploymentSection:
     return file.deployment
 
 
-def unused_keys(file: WorkspaceFile) -> tuple[str, ...]:
-    """What a file asks for and no part of the service does, in sentences for whoever wrote it."""
-    found = []
-    if file.metadata.roles:
-        found.append(
-            "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
-            "name, an address, files or user_data"
-        )
-    if file.deployment is not None and file.deployment.preemptible:
-        found.append(
-            "deployment.preemptible is not used: only the simulator suspends best effort; here the batch "
-            "system's own settings say what yields to what"
-        )
-    return tuple(found)
-
-
 def instances_of(file: WorkspaceFile) -> tuple[InstanceSpec, ...]:
     """One value for each instance wanted; empty if all are alike, because there are no roles.
 

@@ -29,42 +29,8 @@ class Requester:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PolicyRequest:
-    """A reservation that somebody asks for. `finish_by_s`: it may start later than `start_s`.
-
-    `nodes` counts what each node has to give as one, however many instances share it.
-    """
-
-    who: Requester
-    workspace: str
-    nodes: int
-    start_s: int
-    duration_s: int
-    finish_by_s: int | None = None
-    image_uri: str = ""
-    image_digest: str = ""
-    image_size_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        if self.nodes < 1 or self.duration_s < 1 or self.end_s < self.start_s + self.duration_s:
-            raise ValueError(
-                f"workspace {self.workspace}: {self.nodes} nodes for {self.duration_s} s "
-                f"between {self.start_s} and {self.end_s} are no request"
-            )
-
-    @property
-    def end_s(self) -> int:
-        """The end of the time in which it may take place."""
-        return self.start_s + self.duration_s if self.finish_by_s is None else self.finish_by_s
-
-    @property
-    def latest_start_s(self) -> int:
-        return self.end_s - self.duration_s
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class BookedUsage:
-    """What is booked without the request. The two peaks are over [start_s, end_s) of the request.
+    """What is booked without the request. The two peaks are over the time in which it may take place.
 
     `reservations` and `node_seconds` are the user's own that have not ended.
     """
@@ -93,98 +59,87 @@ class PolicyRefusal:
 
 
 def decide(
-    policies: Policies, request: PolicyRequest, standing: BookedUsage, *, now_s: int
+    policies: Policies, workspace: Workspace, who: Requester, standing: BookedUsage, *, now_s: int
 ) -> Allowed | PolicyRefusal:
-    """What the policies say: denials first, then the first rule that is about whoever asks."""
-    who = (request.who.user, request.who.groups, request.who.account)
+    """What the policies say: denials first, then the first rule that is about whoever asks.
+
+    A workspace's instances are its nodes, however many share what each node has to give.
+    """
+    whose = (who.user, who.groups, who.account)
     for denial in policies.deny:
-        if denial.is_about(*who):
-            sentence = texts.of_denial(request.who.user, denial.because)
-            return PolicyRefusal(rule="deny", sentence=sentence)
-    rule = next((each for each in policies.rules if each.is_about(*who)), None)
+        if denial.is_about(*whose):
+            return PolicyRefusal(rule="deny", sentence=texts.of_denial(who.user, denial.because))
+    rule = next((each for each in policies.rules if each.is_about(*whose)), None)
     if rule is None:
-        return PolicyRefusal(rule="", sentence=texts.of_no_rule(request.who.user, _OTHERWISE))
+        return PolicyRefusal(rule="", sentence=texts.of_no_rule(who.user, _OTHERWISE))
     if not rule.may_reserve:
         sentence = texts.of_rule(rule.name, rule.because or _OTHERWISE)
         return PolicyRefusal(rule=rule.name, sentence=sentence)
-    excesses = [*_of_request(rule, request, now_s), *_of_user(rule, request, standing)]
-    excesses += _of_machine(policies, rule, request, standing)
+    excesses = [*_of_request(rule, workspace, now_s), *_of_user(rule, workspace, who, standing)]
+    excesses += _of_machine(policies, rule, workspace.instances, who, standing)
     if excesses:
         return PolicyRefusal(rule=rule.name, sentence=texts.of_limits(rule.name, excesses))
     return Allowed(rule=rule.name)
 
 
-def core_policy(
-    policies: Policies, who: Requester, standing: Callable[[PolicyRequest], BookedUsage]
-) -> Policy:
+def core_policy(policies: Policies, who: Requester, standing: Callable[[int, int], BookedUsage]) -> Policy:
     """The policies in the form in which admission asks for them.
 
-    `standing` is handed the request and counts what is booked in the time that it may take.
+    `standing` is handed the time in which a workspace may take place and counts what is booked then.
     A site's own program is not asked here, because admission must not wait.
     """
 
     def policy(workspace: Workspace, now_s: int) -> str:
-        request = request_of(workspace, who)
-        answer = decide(policies, request, standing(request), now_s=now_s)
+        answer = decide(policies, workspace, who, standing(*_window(workspace)), now_s=now_s)
         return answer.sentence if isinstance(answer, PolicyRefusal) else ""
 
     return policy
 
 
-def request_of(workspace: Workspace, who: Requester) -> PolicyRequest:
-    """A workspace as policies look at it; it has to have a start."""
+def _window(workspace: Workspace) -> tuple[int, int]:
+    """The time in which it may take place."""
     if workspace.start_s is None:
         raise ValueError(f"workspace {workspace.name} is best effort: policies are about reservations")
-    image = workspace.image
-    return PolicyRequest(
-        who=who,
-        workspace=workspace.name,
-        nodes=workspace.instances,
-        start_s=workspace.start_s,
-        duration_s=workspace.duration_s,
-        finish_by_s=workspace.finish_by_s,
-        image_uri=image.uri if image else "",
-        image_digest=image.digest if image else "",
-        image_size_bytes=image.size_bytes if image else 0,
-    )
+    end_s = workspace.finish_by_s
+    return workspace.start_s, workspace.start_s + workspace.duration_s if end_s is None else end_s
 
 
-def _of_request(rule: RuleSection, request: PolicyRequest, now_s: int) -> list[str]:
+def _of_request(rule: RuleSection, workspace: Workspace, now_s: int) -> list[str]:
     """In what the request alone is too much."""
     excesses = []
-    ahead_s = request.latest_start_s - now_s
+    image, latest_start_s = workspace.image, _window(workspace)[1] - workspace.duration_s
+    ahead_s = latest_start_s - now_s
     if rule.ahead_s is not None and ahead_s > rule.ahead_s:
-        start = "its start" if request.finish_by_s is None else "its latest start"
+        start = "its start" if workspace.finish_by_s is None else "its latest start"
         lengths = (ahead_s, rule.ahead_s, ahead_s - rule.ahead_s)
         excesses.append(texts.too_early(start, *map(format_duration, lengths)))
-    if rule.duration_s is not None and request.duration_s > rule.duration_s:
-        excesses.append(texts.too_long(format_duration(request.duration_s), format_duration(rule.duration_s)))
-    if rule.image_size_bytes is not None and request.image_size_bytes > rule.image_size_bytes:
-        sizes = (size(request.image_size_bytes), size(rule.image_size_bytes))
-        excesses.append(texts.too_large(request.image_uri, *sizes))
+    if rule.duration_s is not None and workspace.duration_s > rule.duration_s:
+        lasts, most = format_duration(workspace.duration_s), format_duration(rule.duration_s)
+        excesses.append(texts.too_long(lasts, most))
+    most_bytes = rule.image_size_bytes
+    if most_bytes is not None and image is not None and image.size_bytes > most_bytes:
+        excesses.append(texts.too_large(image.uri, size(image.size_bytes), size(most_bytes)))
     return excesses
 
 
-def _of_user(rule: RuleSection, request: PolicyRequest, standing: BookedUsage) -> list[str]:
+def _of_user(rule: RuleSection, workspace: Workspace, who: Requester, standing: BookedUsage) -> list[str]:
     """In what the request is too much beside what the user has booked."""
     excesses = []
     if rule.reservations is not None and standing.reservations >= rule.reservations:
-        excesses.append(texts.too_many(request.who.user, standing.reservations, rule.reservations))
+        excesses.append(texts.too_many(who.user, standing.reservations, rule.reservations))
     if rule.node_hours is not None:
         left_s = rule.node_hours * HOUR_S - standing.node_seconds
-        needed_s = request.nodes * request.duration_s
-        if needed_s > left_s:
-            longest_s = max(left_s, 0) // request.nodes
+        nodes, duration_s = workspace.instances, workspace.duration_s
+        if nodes * duration_s > left_s:
+            longest_s = max(left_s, 0) // nodes
             longest = format_duration(longest_s) if longest_s else ""
-            duration = format_duration(request.duration_s)
-            excesses.append(
-                texts.too_many_node_hours(request.who.user, request.nodes, duration, rule.node_hours, longest)
-            )
+            duration = format_duration(duration_s)
+            excesses.append(texts.too_many_node_hours(who.user, nodes, duration, rule.node_hours, longest))
     return excesses
 
 
 def _of_machine(
-    policies: Policies, rule: RuleSection, request: PolicyRequest, standing: BookedUsage
+    policies: Policies, rule: RuleSection, nodes: int, who: Requester, standing: BookedUsage
 ) -> list[str]:
     """In what the request takes too much of the machine, at its busiest instant."""
     excesses = []
@@ -192,19 +147,16 @@ def _of_machine(
         each for each in (policies.machine_share_percent, rule.machine_share_percent) if each is not None
     ]
     if shares:
-        excesses += _share("of all reservations", min(shares), standing.peak_nodes, request, standing)
+        excesses += _share("of all reservations", min(shares), standing.peak_nodes, nodes, standing)
     if rule.account_share_percent is not None:
-        of_whom = f"of account {request.who.account}" if request.who.account else "without an account"
-        excesses += _share(
-            of_whom, rule.account_share_percent, standing.peak_nodes_of_account, request, standing
-        )
+        of_whom = f"of account {who.account}" if who.account else "without an account"
+        taken = standing.peak_nodes_of_account
+        excesses += _share(of_whom, rule.account_share_percent, taken, nodes, standing)
     return excesses
 
 
-def _share(
-    of_whom: str, percent: int, taken: int, request: PolicyRequest, standing: BookedUsage
-) -> list[str]:
+def _share(of_whom: str, percent: int, taken: int, nodes: int, standing: BookedUsage) -> list[str]:
     most = standing.machine_nodes * percent // 100
-    if request.nodes <= max(most - taken, 0):
+    if nodes <= max(most - taken, 0):
         return []
     return [texts.too_large_share(of_whom, percent, most, standing.machine_nodes, taken)]

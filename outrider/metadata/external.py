@@ -17,8 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from outrider.core.model import Workspace
 from outrider.core.reservations import refusal as texts
-from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, PolicyRequest, decide
+from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, Requester, decide
 from outrider.metadata.errors import MetadataError, shown
 from outrider.metadata.policies import ExternalSection, Policies
 
@@ -45,11 +46,12 @@ Run = Callable[[Sequence[str], bytes, int], ProgramResult]
 
 
 def ask(
-    external: ExternalSection, request: PolicyRequest, run: Run, *, now_s: int
+    external: ExternalSection, workspace: Workspace, who: Requester, run: Run, *, now_s: int
 ) -> Allowed | PolicyRefusal:
     """What the site's program says, or what is to be done when it says nothing."""
+    question = json.dumps(question_of(workspace, who, now_s), ensure_ascii=True).encode() + b"\n"
     try:
-        finished = run(external.command, _question(request, now_s), external.timeout_s)
+        finished = run(external.command, question, external.timeout_s)
         if finished.exit_code == 0:
             return Allowed(rule=RULE)
         return PolicyRefusal(rule=RULE, sentence=texts.of_program(_reason(finished)))
@@ -60,12 +62,12 @@ def ask(
 
 
 def judge(
-    policies: Policies, request: PolicyRequest, standing: BookedUsage, run: Run, *, now_s: int
+    policies: Policies, workspace: Workspace, who: Requester, standing: BookedUsage, run: Run, *, now_s: int
 ) -> Allowed | PolicyRefusal:
     """The policies, and after them the site's own program if they name one."""
-    answer = decide(policies, request, standing, now_s=now_s)
+    answer = decide(policies, workspace, who, standing, now_s=now_s)
     if isinstance(answer, Allowed) and policies.external is not None:
-        return ask(policies.external, request, run, now_s=now_s)
+        return ask(policies.external, workspace, who, run, now_s=now_s)
     return answer
 
 
@@ -129,10 +131,22 @@ def _outputs(process: subprocess.Popen[bytes], seconds_left: Callable[[], float]
     return bytes(stdout), bytes(stderr)
 
 
-def _question(request: PolicyRequest, now_s: int) -> bytes:
+def question_of(workspace: Workspace, who: Requester, now_s: int) -> dict[str, object]:
     """The request as the program reads it: one JSON object, of which names will not change."""
-    asked = {"version": 1, "now_s": now_s, **asdict(request)}
-    return json.dumps(asked, ensure_ascii=True).encode() + b"\n"
+    image = workspace.image
+    return {
+        "version": 1,
+        "now_s": now_s,
+        "who": asdict(who),
+        "workspace": workspace.name,
+        "nodes": workspace.instances,
+        "start_s": workspace.start_s,
+        "duration_s": workspace.duration_s,
+        "finish_by_s": workspace.finish_by_s,
+        "image_uri": image.uri if image else "",
+        "image_digest": image.digest if image else "",
+        "image_size_bytes": image.size_bytes if image else 0,
+    }
 
 
 def _reason(finished: ProgramResult) -> str:

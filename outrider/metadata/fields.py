@@ -48,7 +48,7 @@ def _amount(
 
     def checked(value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
-            raise TextError(f"{named(value)} is no amount: write one like {examples[0]}")
+            raise TextError(f"{named(value)} is not an amount: write one like {examples[0]}")
         return parse(value)
 
     kinds = sorted({"integer" if isinstance(each, int) else "string" for each in examples}, reverse=True)
@@ -84,7 +84,7 @@ def _uri(value: object) -> str:
         raise TextError(f"{shown(text)} begins with {text[0]}: write a URI like https://host/image.qcow2")
     scheme, divider, rest = text.partition("://")
     if divider and not _SCHEME.fullmatch(scheme):
-        raise TextError(f"{shown(scheme)} is no scheme of a URI: write one like https")
+        raise TextError(f"{shown(scheme)} is not a scheme of a URI: write one like https")
     if divider and "@" in rest.partition("/")[0]:
         raise TextError("has a user or a password in it: whoever reads the file would know it; leave it out")
     if ".." in re.split(r"[/?#]|%2[Ff]", text.replace("%2e", ".").replace("%2E", ".")):
@@ -97,7 +97,7 @@ def _hosts(value: object) -> tuple[str, ...]:
     for name in names:
         if len(name) > 253 or not all(map(_HOST.fullmatch, name.split("."))):
             raise TextError(
-                f"{shown(name)} is no name of a host: use letters, digits, hyphens inside, and dots"
+                f"{shown(name)} is not the name of a host: use letters, digits, hyphens inside, and dots"
             )
     return names
 
@@ -109,7 +109,7 @@ def _addresses(value: object) -> tuple[str, ...]:
             ipaddress.ip_address(text)
         except ValueError:
             raise TextError(
-                f"{shown(text)} is no address: write ones like 10.0.0.[11-42] or fd00::a,fd00::b"
+                f"{shown(text)} is not an address: write addresses like 10.0.0.[11-42] or fd00::a,fd00::b"
             ) from None
     return texts
 
@@ -117,7 +117,7 @@ def _addresses(value: object) -> tuple[str, ...]:
 def _guest_path(value: object) -> str:
     text = _text(value)
     if not text.startswith("/") or text.endswith("/") or len(text) > 1024 or _CONTROL.search(text):
-        raise TextError(f"{shown(text)} is no file inside an instance: write a path like /etc/motd")
+        raise TextError(f"{shown(text)} is not a file inside an instance: write a path like /etc/motd")
     if any(part in ("", ".", "..") for part in text[1:].split("/")):
         raise TextError(f"{shown(text)} has an empty, . or .. part: write the path without it")
     return text

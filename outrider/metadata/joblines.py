@@ -97,7 +97,7 @@ def _lines(text: str) -> list[str]:
 def _pair(line: str) -> tuple[str, str]:
     split = _LINE.fullmatch(line)
     if split is None:
-        raise TextError(f"{shown(line)} is no line of the form key: value")
+        raise TextError(f"{shown(line)} is not a line of the form key: value")
     key, value = split[1].lower(), (split[2] or "").strip()
     if key not in KEYS:
         near = difflib.get_close_matches(key, KEYS, n=1)

@@ -114,7 +114,9 @@ class ExternalSection(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if not self.command[0].startswith("/"):
-            contradiction(f"{shown(self.command[0])} is no full path: one begins with a slash", "command", 0)
+            contradiction(
+                f"{shown(self.command[0])} is not a full path: one begins with a slash", "command", 0
+            )
         if self.timeout_s > MOST_TIMEOUT_S:
             contradiction("is more than a minute: somebody waits for the answer", "timeout")
         return self

@@ -200,6 +200,22 @@ class WorkspaceFile(Section):
         None, description="how many instances, how large, for how long and when"
     )
 
+    @property
+    def unused_keys(self) -> tuple[str, ...]:
+        """What it asks for and no part of the service does, in sentences for whoever wrote it."""
+        found = []
+        if self.metadata.roles:
+            found.append(
+                "metadata.roles is not used: the image is on all nodes alike, and no instance is told a host "
+                "name, an address, files or user_data"
+            )
+        if self.deployment is not None and self.deployment.preemptible:
+            found.append(
+                "deployment.preemptible is not used: only the simulator suspends best effort; here the batch "
+                "system's own settings say what yields to what"
+            )
+        return tuple(found)
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         deployment, most = self.deployment, self.metadata.most_instances

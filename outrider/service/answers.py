@@ -228,7 +228,7 @@ class JobDetails:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     """Whether a job may start: go or wait. `digest` is its image's; empty if it is not known yet, None
-    if the job is none that the service knows."""
+    if the service does not know the job."""
 
     verdict: Literal["go", "wait"]
     words: str = ""
@@ -342,7 +342,7 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """The service at one glance."""
+    """The service at a glance."""
 
     version: str
     site: str

@@ -14,7 +14,8 @@ from typing import Protocol
 from cachemgr.base.shares import Share
 from cachemgr.protocol import JOB_OWNER as JOB_OWNER
 from cachemgr.protocol import Readers as Readers
-from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest
+from outrider.core.model import Workspace
+from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
 from outrider.metadata.policies import ExternalSection
 from outrider.rms.base import BatchSystem, Sight
 from outrider.store.records import Effect
@@ -243,7 +244,8 @@ class AskProgram:
     """Ask the site's own policy program: Allowed or PolicyRefusal of `outrider.metadata.decision`."""
 
     external: ExternalSection
-    request: PolicyRequest
+    workspace: Workspace
+    who: Requester
     ticket: int
     uid: int
     """Whose request it is."""

@@ -52,6 +52,8 @@ class Settings:
     """Calls to nodes under way at once."""
     longest_wait_s: int = 1_800
     """A job that waits longer for its image is told so, and why."""
+    note_every_s: int = 20
+    """How often the line at one job may change."""
     most_copies: int = 8
     """To so many nodes the image of one job array is brought, and on so many it is kept for a job."""
     user_share_percent: int = 50

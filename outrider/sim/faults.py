@@ -30,7 +30,9 @@ class LinkFault:
 
     def __post_init__(self) -> None:
         if self.until_s <= self.at_s or self.percent < 1:
-            raise ValueError(f"a link fault of {self.percent} % in [{self.at_s}, {self.until_s}) is none")
+            raise ValueError(
+                f"a link fault of {self.percent} % in [{self.at_s}, {self.until_s}) is not possible"
+            )
 
 
 Fault = NodeFault | LinkFault

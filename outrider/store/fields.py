@@ -25,7 +25,7 @@ class FieldKind(Generic[T]):
 
 def _scalar(kind: type[T]) -> FieldKind[T]:
     def read(value: object, name: str, what: str) -> T:
-        # A truth value is no number, although Python takes it for one.
+        # A truth value is not a number, although Python takes it for one.
         if type(value) is not kind:
             raise _wrong(name, what)
         return value

@@ -188,7 +188,7 @@ def parsed(text):
     for key, sign, value in pairs:
         key, value = key.strip(), value.strip()
         if not sign or key not in KEYS:
-            raise Mistake(f"{key[:40]!r} is no key of its metadata: use {', '.join(KEYS)}")
+            raise Mistake(f"{key[:40]!r} is not a key of its metadata: use {', '.join(KEYS)}")
         if key in found:
             raise Mistake(f"{key} is named twice in its metadata")
         if VALUES[key].fullmatch(value) is None:
@@ -207,7 +207,7 @@ def decoded(word):
     try:
         return base64.b64decode(word[len(ENCODED) :], altchars=b"-_", validate=True).decode()
     except ValueError as error:
-        raise Mistake("its metadata is no base64: write it plainly, or use outrider submit") from error
+        raise Mistake("its metadata is not base64: write it plainly, or use outrider submit") from error
 
 
 def encoded(text):

@@ -150,7 +150,7 @@ function metadata.of_text(text, channel)
       metadata.add(found, channel, "image", part)
     elseif part ~= "" then
       metadata.blame(found, channel .. ": " .. shown(part)
-        .. " is no key=value: write for instance image=https://host/image.qcow2;size=2GiB")
+        .. " is not of the form key=value: write for instance image=https://host/image.qcow2;size=2GiB")
     end
     if found.is_full then return found end
   end
@@ -195,7 +195,7 @@ function checks.image(value)
   end
   local scheme, rest = value:match("^(.-)://(.*)$")
   if scheme and not scheme:find("^[a-z][a-z0-9+.-]*$") then
-    return shown(scheme) .. " is no scheme of an address: write one like https"
+    return shown(scheme) .. " is not a scheme of an address: write one like https"
   end
   if scheme and rest:match("^[^/]*"):find("@", 1, true) then
     return "has a user or a password in it, which everybody could read: leave it out"
@@ -208,7 +208,7 @@ end
 
 function checks.digest(value)
   if #value ~= 71 or not value:find("^sha256:[0-9a-f]+$") then
-    return shown(value) .. " is no digest: write sha256: and 64 hexadecimal digits in lower case"
+    return shown(value) .. " is not a digest: write sha256: and 64 hexadecimal digits in lower case"
   end
 end
 
@@ -218,7 +218,7 @@ function checks.size(value)
   local whole, part = (amount or ""):match("^([0-9]+)%.?([0-9]*)$")
   local factor = UNITS[(unit or ""):upper()]
   if not whole or amount:sub(-1) == "." or #whole > 19 or #part > 9 or not factor then
-    return shown(value) .. " is no size: write bytes, or one like 600MB or 2GiB"
+    return shown(value) .. " is not a size: write bytes, or one like 600MB or 2GiB"
   end
   local bytes = tonumber(amount) * factor
   if bytes < 1 or bytes >= MOST_BYTES then return shown(value) .. " is not between 1 byte and 1 EiB" end
@@ -226,7 +226,7 @@ end
 
 function checks.format(value)
   if not FORMATS[value] then
-    return shown(value) .. " is no format: write qcow2, raw, squashfs, sif or file"
+    return shown(value) .. " is not a format: write qcow2, raw, squashfs, sif or file"
   end
 end
 
@@ -236,7 +236,7 @@ end
 
 function checks.name(value)
   if #value > 63 or not value:find("^[A-Za-z0-9][A-Za-z0-9._-]*$") then
-    return shown(value) .. " is no name: use up to 63 letters, digits, dots, hyphens and underscores, "
+    return shown(value) .. " is not a name: use up to 63 letters, digits, dots, hyphens and underscores, "
       .. "a letter or digit first"
   end
 end

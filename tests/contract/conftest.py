@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 
 import pytest
 
-from outrider.rms.twin import GRID_ENGINE, SLURM, TwinRules
-from tests.contract.embedded_harness import embedded
-from tests.contract.gridengine_harness import CANNOT, gridengine, gridengine_drmaa
+from tests.contract.gridengine_harness import CANNOT
 from tests.contract.harness import Harness, Scene
 from tests.contract.slurm_cluster import Cluster
 from tests.contract.slurm_harness import SlurmHarness, private_slurm
-from tests.contract.twin_harness import TwinHarness
 
-# What a harness needs is brought up on entry and taken down on exit. One whose daemons are
-# not installed skips, but fails where the environment has CI.
-HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {
-    "twin": lambda: nullcontext(TwinHarness(TwinRules())),
-    "twin-asked-twice": lambda: nullcontext(TwinHarness(TwinRules(), is_asked_twice=True)),
-    "twin-like-slurm": lambda: nullcontext(TwinHarness(SLURM)),
-    "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
-    "embedded": embedded,
-    "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True),
-    "gridengine": gridengine,
-    "gridengine-drmaa": gridengine_drmaa,
-}
+# The harnesses of every file NAME_harness.py beside this one, by name. What one needs is brought up on
+# entry and taken down on exit. One whose daemons are not installed skips, but fails where there is CI.
+HARNESSES: dict[str, Callable[[], AbstractContextManager[Harness]]] = {}
+for path in sorted(Path(__file__).parent.glob("*_harness.py")):
+    HARNESSES |= getattr(importlib.import_module(f"tests.contract.{path.stem}"), "HARNESSES", {})
 # The clauses about what is done by DRMAA, where that is loaded; all others differ in nothing.
 TOUCHES_DRMAA = re.compile(r"submi|cancel|suspend|tag|argument|command")
 # Each with the folder below which it is installed. Others than this system's own are asked for.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -181,6 +181,10 @@ class EmbeddedHarness:
     def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
         return self._kept(self._outside.submit(submission, eligible=eligible))
 
+    def starting_nothing(self) -> AbstractContextManager[None]:
+        """Jobs start only when a test lets time pass."""
+        return nullcontext()
+
     def hold_as_user(self, job: str) -> None:
         self._outside.hold(job)
         self._now.tick()
@@ -220,3 +224,6 @@ class EmbeddedHarness:
 def embedded(*, is_restarted: bool = False) -> Iterator[EmbeddedHarness]:
     with tempfile.TemporaryDirectory(prefix="embedded-") as folder:
         yield EmbeddedHarness(Path(folder), is_restarted=is_restarted)
+
+
+HARNESSES = {"embedded": embedded, "embedded-restarted-for-each-call": lambda: embedded(is_restarted=True)}

@@ -11,7 +11,7 @@ import functools
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 import pytest
 
@@ -135,6 +135,10 @@ class GridEngineHarness:
         argv = submitting.arguments(submission, SETTINGS, submission.limit_s, [])
         return self._as(submission.user, [*argv[:1], *bound, *argv[1:]]).strip()
 
+    def starting_nothing(self) -> AbstractContextManager[None]:
+        """Jobs start only when a test lets time pass."""
+        return nullcontext()
+
     def hold_as_user(self, job: str) -> None:
         self._as("alice", ["qhold", "-h", "u", job])
 
@@ -181,7 +185,7 @@ class GridEngineHarness:
         with suppress(ClusterError):
             self._cluster.wait_for("the jobs' ends", lambda: not self._as("root", ["qstat", "-u", "*"]), 3)
         self._as("root", ["qdel", "-f", "-u", "*"], check=False)
-        # After the jobs: one that still has a job of its own stays for ever, once that was forced away.
+        # After the jobs: one that still has a job of its own stays forever, once that was forced away.
         for number in parsing.advance_numbers(self._as("root", ["qrstat", "-xml", "-u", "*"])):
             self._as("root", ["qrdel", number], check=False)
         self._as("root", ["qmod", "-c", "*"], check=False)
@@ -245,3 +249,6 @@ def gridengine() -> Iterator[GridEngineHarness]:
     harness = GridEngineHarness(the_cluster())
     harness.empty()
     yield harness
+
+
+HARNESSES = {"gridengine": gridengine, "gridengine-drmaa": gridengine_drmaa}

@@ -1,13 +1,14 @@
 """What the contract's tests need besides the batch system: other people, time, and bad luck.
 
-An implementation joins by a harness and a line in conftest.py. Clauses that real systems keep
-only approximately, because they look every few seconds or sweep twice a minute, are told
-apart by the harness's lags; a harness without lags is held to the second.
+An implementation joins by a file NAME_harness.py beside this one, with a dictionary HARNESSES: conftest.py
+finds it. Clauses that real systems keep only approximately, because they look every few seconds or sweep
+twice a minute, are told apart by the harness's lags; a harness without lags is held to the second.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -99,6 +100,9 @@ class Harness(Protocol):
 
         Its user wants it on `eligible` alone, if any are named.
         """
+
+    def starting_nothing(self) -> AbstractContextManager[None]:
+        """Meanwhile no job starts that is submitted, where the system can be told so."""
 
     def hold_as_user(self, job: str) -> None: ...
 
@@ -243,15 +247,17 @@ class Scene:
         It is held after it was submitted, so it may have started: then another one is tried.
         """
         for _ in range(MOST_TRIES):
-            key = self.system.submit(self.submission(nodes_wanted=nodes_wanted, limit_s=limit_s))
-            try:
-                self.system.hold(key, "waits for its image")
-            except Refused:
-                self.system.cancel(key, "it has started too early for this test")
-                self.wait_for_state(key, JobState.ENDED, within_s=self.lags.end_s)
-                continue
-            assert self.state(key) is JobState.HELD
-            return key
+            is_held = False
+            with self.harness.starting_nothing():
+                key = self.system.submit(self.submission(nodes_wanted=nodes_wanted, limit_s=limit_s))
+                with suppress(Refused):
+                    self.system.hold(key, "waits for its image")
+                    is_held = True
+            if is_held:
+                assert self.state(key) is JobState.HELD
+                return key
+            self.system.cancel(key, "it has started too early for this test")
+            self.wait_for_state(key, JobState.ENDED, within_s=self.lags.end_s)
         pytest.fail(f"{MOST_TRIES} jobs have started before they could be held")
 
     def running_job(self, *, nodes_wanted: int = 1, run_s: int = 100_000, limit_s: int | None = 3600) -> str:

@@ -25,7 +25,7 @@ from cachemgr.base.clock import SystemClock
 PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sbatch", "scontrol", "unshare", "setpriv")
 UP_S = 60
 DOWN_S = 20
-CALL_S = 30
+CALL_S = 60
 PREFIX = "sl-"
 CPUS, MEMORY_MIB = 4, 2000
 

@@ -110,6 +110,15 @@ class SlurmHarness:
         script = f"#!/bin/sh\nexec {' '.join(submission.argv)}\n"
         return self._slurm.run(*argv, uid=submission.uid, text=script).strip()
 
+    @contextmanager
+    def starting_nothing(self) -> Iterator[None]:
+        """The partition takes jobs and starts none: a busy machine would hold them too late."""
+        self._slurm.run("scontrol", "update", "PartitionName=main", "State=DOWN")
+        try:
+            yield
+        finally:
+            self._slurm.run("scontrol", "update", "PartitionName=main", "State=UP")
+
     def hold_as_user(self, job: str) -> None:
         uid = self._slurm.run("squeue", "-h", "-j", job, "-o", "%U")
         self._slurm.run("scontrol", "hold", job, uid=int(uid))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
 from outrider.core.model import Resources
 from outrider.rms.base import BatchSystem, RmsNode, RmsReservation, Sight, Submission, Unavailable
-from outrider.rms.twin import Fault, Twin, TwinRules
+from outrider.rms.twin import GRID_ENGINE, SLURM, Fault, Twin, TwinRules
 from tests.contract.harness import ONE_LOOK_S, Lags, Person
 
 CAPACITY = Resources.of(cpus=4, memory_mib=8192)
@@ -125,6 +126,10 @@ class TwinHarness:
     def submit_as_user(self, submission: Submission, *, eligible: tuple[str, ...] = ()) -> str:
         return self.twin.outside.submit(submission, eligible=eligible)
 
+    def starting_nothing(self) -> AbstractContextManager[None]:
+        """Jobs start only when a test lets time pass."""
+        return nullcontext()
+
     def hold_as_user(self, job: str) -> None:
         self.twin.outside.hold(job)
 
@@ -148,3 +153,11 @@ class TwinHarness:
 
     def repair(self, node: str) -> None:
         self.twin.outside.repair(node)
+
+
+HARNESSES = {
+    "twin": lambda: nullcontext(TwinHarness(TwinRules())),
+    "twin-asked-twice": lambda: nullcontext(TwinHarness(TwinRules(), is_asked_twice=True)),
+    "twin-like-slurm": lambda: nullcontext(TwinHarness(SLURM)),
+    "twin-like-gridengine": lambda: nullcontext(TwinHarness(GRID_ENGINE)),
+}

@@ -21,7 +21,7 @@ from cachemgr.cli.main import main, parser
 from cachemgr.daemon import metrics
 from cachemgr.pool.policies import POLICIES
 from tests.repository import ROOT
-from tools import manpage
+from tools import manpage, site_tables
 from tools.pyz import pack
 
 PAGE = (ROOT / "docs/reference/cachemgr.md").read_text()
@@ -90,7 +90,10 @@ def test_choices_are_documented() -> None:
 
 
 def test_exit_codes_are_those_of_the_program() -> None:
-    assert {int(code): meaning for code, meaning in rows(section("## Exit codes"))} == meanings()
+    table = rows(site_tables.on_page_markdown(section("## Exit codes")))
+    shown = {int(code): meaning for code, meaning in table}
+
+    assert shown == meanings()
 
 
 def test_example_of_a_configuration_is_one() -> None:
@@ -109,7 +112,7 @@ def test_options_and_metrics_are_where_the_page_sends_its_reader() -> None:
     assert "daemon.md#configuration" in told
     assert "daemon.md#metrics" in told
     assert '--8<-- "cachemgr/units/cachemgr.conf"' in daemon.split("## Configuration\n")[1]
-    assert metrics.table() in daemon.split("## Metrics\n")[1]
+    assert metrics.table() in site_tables.on_page_markdown(daemon.split("## Metrics\n")[1])
 
 
 def test_policies_are_described_where_the_page_says() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import correlation, fmean
 
 import pytest
 
@@ -17,6 +17,7 @@ from outrider.cli.errors import MEANINGS
 from outrider.cli.main import main, parser
 from outrider.cli.simulate import figure, table
 from tests.repository import ROOT
+from tools import site_tables, summary
 
 PAGES = sorted(
     [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
@@ -200,40 +201,36 @@ def test_python_in_the_docs_names_what_exists(page: Path) -> None:
     assert len(scope) >= len(imports)
 
 
-def results(name: str) -> dict[str, list[dict[str, str]]]:
-    """A committed table's lines by column, those that the thesis prints too."""
-    columns: dict[str, list[dict[str, str]]] = {}
-    with open(ROOT / f"docs/results/table-{name}.csv", newline="") as file:
-        for line in csv.DictReader(file):
-            if line["thesis"]:
-                columns.setdefault(line["column"], []).append(line)
-    return columns
+def test_summary_of_the_tables_follows_from_their_committed_rows() -> None:
+    written = io.StringIO()
+    summary.write(written)
+
+    assert (ROOT / "docs/results/table-summary.csv").read_text() == written.getvalue(), (
+        "python -m tools.summary"
+    )
 
 
-def summary_lines(name: str) -> Iterator[str]:
-    """What a table's columns come to over all rows, as docs/research/papers.md shows it."""
-    for column, lines in results(name).items():
-        ours = [float(line["ours"]) for line in lines]
-        thesis = [float(line["thesis"]) for line in lines]
-        errors = [float(line["error_percent"]) for line in lines]
-        worst = max(lines, key=lambda line: abs(float(line["error_percent"])))
-        pattern, unit = {"s": (",.0f", "%"), "share": (".3f", "%"), "% more": ("+.1f", "points")}[
-            lines[0]["unit"]
-        ]
-        yield (
-            f"| {name} | {column} | {fmean(thesis):{pattern}} | {fmean(ours):{pattern}} "
-            f"| {fmean(errors):+.1f} {unit} | {fmean(map(abs, errors)):.1f} {unit} "
-            f"| {correlation(ours, thesis):.3f} | {sum(line['is_off'] == 'True' for line in lines)} "
-            f"| {worst['row']}: {float(worst['error_percent']):+.1f} {unit} |"
-        )
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tables_that_only_the_site_has_are_whole(page: Path) -> None:
+    for mark in site_tables.MARK.finditer(page.read_text()):
+        lines = site_tables.on_page_markdown(mark[0]).splitlines()
+
+        assert len(lines) >= 4, mark[0]
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {lines[0].count("|")}, mark[0]
 
 
-@pytest.mark.parametrize("name", ["8.3", "8.4", "8.5", "8.5-joins-any-image", "8.6", "8.7"])
-def test_summary_of_a_table_follows_from_its_committed_rows(name: str) -> None:
-    page = (ROOT / "docs/research/papers.md").read_text().splitlines()
-    lines = list(summary_lines(name))
-    # A column that several tables of the thesis have is shown below the first of them.
-    shown = {line.partition(" | ")[2] for line in page if re.match(r"\| 8\.\d", line)}
+def test_each_quantity_that_was_measured_on_hosts_is_in_one_of_two_tables() -> None:
+    page = site_tables.on_page_markdown((ROOT / "docs/research/physical.md").read_text())
+    thesis, beyond = page.split("\n## Beyond the thesis\n")
+    with (ROOT / "docs/results/physical-summary.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["quantity"] in site_tables.PHYSICAL]
 
-    assert len(lines) >= 2
-    assert [line for line in lines if line.partition(" | ")[2] not in shown] == []
+    assert len(rows) > 20
+    for row in rows:
+        start = f"| {row['run']} | {row['quantity']}, {row['unit']} |"
+        assert (start in thesis, start in beyond) == (bool(row["figure"]), not row["figure"])
+
+
+def test_mark_that_names_no_table_stops_the_build() -> None:
+    with pytest.raises(KeyError, match="metrix"):
+        site_tables.on_page_markdown("<!-- table: metrix -->")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,9 +21,11 @@ from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.main import _parser
 from outrider.service.daemon.measures import metrics
 from tests.repository import ROOT
+from tools import site_tables
 
 UNITS = ROOT / "outrider/service/daemon/units"
 RULES = ROOT / "packaging/outrider.rules.yml"
+EXAMPLE = UNITS / "outriderd.example.yaml"
 DASHBOARD = ROOT / "packaging/grafana-outrider.json"
 PAGE = (ROOT / "docs/reference/outriderd.md").read_text()
 OPERATIONS = (ROOT / "docs/howto/operations.md").read_text()
@@ -42,15 +45,42 @@ def section(page: str, heading: str) -> str:
 
 
 def test_every_key_is_documented_once_with_its_variable_and_default() -> None:
-    assert configtable.table() in section(PAGE, "Configuration")
+    shown = site_tables.on_page_markdown(section(PAGE, "Configuration"))
+
+    assert "| `link.rate` | `OUTRIDER_LINK_RATE` | `125MB` |" in shown
+    assert configtable.table() in shown
 
 
 def test_every_metric_is_documented_once() -> None:
-    assert metrics.table() in section(PAGE, "Metrics")
+    assert metrics.table() in site_tables.on_page_markdown(section(PAGE, "Metrics"))
+
+
+def test_installed_example_has_every_key() -> None:
+    assert EXAMPLE.read_text() == configtable.example(), "run outriderd --example"
+
+
+def without_nothing(value: dict[str, Any]) -> dict[str, Any]:
+    """Without keys that have no value, and sections that have no other keys."""
+    plain = {key: without_nothing(each) if isinstance(each, dict) else each for key, each in value.items()}
+    return {key: each for key, each in plain.items() if each not in (None, {})}
+
+
+def test_keys_of_the_example_say_what_holds_without_them(tmp_path: Path) -> None:
+    """All keys that have a default, as the file has them, change nothing."""
+    keys = [line[1:] for line in EXAMPLE.read_text().splitlines() if re.match(r"#(  )*\w+:", line)]
+    written = without_nothing(yaml.safe_load("\n".join(keys)))
+    written["backend"]["kind"] = "embedded"
+    # Who listens there has to say where, too.
+    del written["tcp"]
+    (tmp_path / "written.yaml").write_text(yaml.safe_dump(written))
+    (tmp_path / "least.yaml").write_text("version: 1\nbackend: {kind: embedded}\n")
+
+    assert len(keys) > 80
+    assert load_config([tmp_path / "written.yaml"], {}) == load_config([tmp_path / "least.yaml"], {})
 
 
 def test_every_exit_code_is_documented_once() -> None:
-    assert errors.table() in section(PAGE, "Exit codes")
+    assert errors.table() in site_tables.on_page_markdown(section(PAGE, "Exit codes"))
 
 
 def test_every_option_is_documented_with_its_help() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.repository import ROOT
 
 PAGE = (ROOT / "docs/howto/pyxis.md").read_text()
+EXAMPLE = ROOT / "plugins/pyxis/pyxis.conf.example"
 HUB = "docker:registry-1.docker.io/library/ubuntu"
 DIGEST = f"sha256:{'a' * 64}"
 
@@ -21,14 +22,12 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda name: importlib.import_module(f"outrider_pyxis.{name}")
 
 
-def test_page_lists_every_option_with_its_default_and_meaning(plugin: Any) -> None:
+def test_example_has_every_option_with_its_default_and_meaning(plugin: Any) -> None:
     options = plugin("config").OPTIONS
-    rows = [f"| `{name}` | `{default}` | {meaning} |" for name, (default, meaning) in options.items()]
-    shown = PAGE.split("## Configuration")[1].split("\n## ")[0]
+    lines = [f"# {meaning}\n# {name} = {default}".rstrip() for name, (default, meaning) in options.items()]
 
-    assert [line for line in shown.splitlines() if line.startswith("| `")] == [
-        row.replace("``", "") for row in rows
-    ]
+    assert EXAMPLE.read_text().split("[pyxis]\n")[1].splitlines() == "\n".join(lines).splitlines()
+    assert f'--8<-- "{EXAMPLE.relative_to(ROOT)}"' in PAGE.split("## Configuration")[1].split("\n## ")[0]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,14 @@ def test_site_is_built_without_a_warning_and_has_every_page(tmp_path: Path) -> N
     assert (done.returncode, "WARNING" in done.stderr) == (0, False), done.stderr
     assert pages - made == set()
     assert (tmp_path / "site/search/search_index.json").exists()
+    for page, shown in (
+        ("reference/outriderd", "OUTRIDER_LINK_RATE"),
+        ("reference/outriderd", "outrider_slack_at_start_seconds"),
+        ("reference/daemon", "outrider_pool_held_bytes"),
+        ("research/physical", "III/pool+calendar"),
+        ("research/papers", "8.5-joins-any-image"),
+    ):
+        assert shown in (tmp_path / f"site/{page}.html").read_text(), shown
     assert "user_stall = 5m" in (tmp_path / "site/reference/daemon.html").read_text()
 
 
@@ -61,7 +69,7 @@ def test_dead_link_and_dead_anchor_fail(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs/index.md").write_text("# One\n\n[a](two.md) [b](#three)\n")
     configuration = (ROOT / "mkdocs.yml").read_text()
-    nav = re.compile(r"^nav:\n(?: .*\n)+", re.MULTILINE)
+    nav = re.compile(r"^(?:nav|hooks):\n(?: .*\n)+", re.MULTILINE)
     (tmp_path / "mkdocs.yml").write_text(nav.sub("", configuration))
 
     done = build(tmp_path / "mkdocs.yml", tmp_path / "site")

@@ -32,7 +32,7 @@ from cachemgr.network.client import DaemonClient
 from tests.daemons.node.daemons import as_user
 from tests.repository import ROOT
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 ALICE = pwd.getpwnam("games").pw_uid
 BOB = pwd.getpwnam("news").pw_uid
 CLERK = pwd.getpwnam("mail").pw_uid

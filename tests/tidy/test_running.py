@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.repository import ROOT
-from tests.scheduling import LONGEST_FIRST, SHARING, ordered, unit_of
+from tests.scheduling import LONGEST_FIRST, SHARING, WAITING, ordered, unit_of
 
 
 def test_interrupts_are_not_ignored() -> None:
@@ -47,3 +47,11 @@ def test_long_files_come_first_and_keep_the_order_of_their_tests(request: pytest
     assert ranks == sorted(ranks)
     assert not ranks or found[0] in LONGEST_FIRST
     assert mine == [item for item in items if item.path.name == request.path.name]
+
+
+def test_what_waits_for_daemons_is_begun_before_what_is_over_soon(request: pytest.FixtureRequest) -> None:
+    names = [unit_of(item.nodeid) for item in ordered(request.session.items)]
+    others = [name.startswith(WAITING) for name in names if name not in LONGEST_FIRST]
+
+    assert others == sorted(others, reverse=True)
+    assert False in others

@@ -50,9 +50,11 @@ def add(commands: VerbParsers) -> None:
     pin.add_argument("--kind", choices=PIN_KINDS, default="hold", help="of the pin (default: hold)")
     how = parser.add_argument_group("transfer")
     how.add_argument("--deadline", metavar="WHEN", help="when it is needed: earlier deadlines go first")
-    how.add_argument("--rate", type=args.rate, metavar="RATE", help="at most so fast: 100Mbit or 12.5MB/s")
+    how.add_argument("--rate", type=args.rate, metavar="RATE", help="the highest rate: 100Mbit or 12.5MB/s")
     how.add_argument("--no-wait", action="store_true", help="print the transfer's number and return")
-    how.add_argument("--dry-run", action="store_true", help="only say whether it would fit, and what goes")
+    how.add_argument(
+        "--dry-run", action="store_true", help="only say whether it would fit, and what would be evicted"
+    )
 
 
 def _add_image_options(group: argparse._ArgumentGroup) -> None:

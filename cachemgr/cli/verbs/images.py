@@ -26,7 +26,7 @@ def add(commands: VerbParsers) -> None:
     )
     args.add_no_header(ls)
     show = commands.add(
-        "show", _show, "tell everything about an image", "show ubuntu.qcow2", "show 4be1c0 --json"
+        "show", _show, "show everything about an image", "show ubuntu.qcow2", "show 4be1c0 --json"
     )
     args.add_image(show)
     find = commands.add(

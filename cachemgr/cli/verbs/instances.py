@@ -33,7 +33,7 @@ def add(commands: VerbParsers) -> None:
         "instance tools.sif --owner job-17 --read-only --for 2h",
     )
     args.add_image(instance)
-    instance.add_argument("--owner", required=True, help="whose it is; asking again gives the same one")
+    instance.add_argument("--owner", required=True, help="its owner; asking again gives the same one")
     instance.add_argument("--label", help="which one, if the owner has several")
     args.add_until(instance, what="keep it", is_required=True)
     instance.add_argument("--method", metavar="METHOD", help=f"{METHODS} (default: the first possible)")
@@ -54,7 +54,7 @@ def add(commands: VerbParsers) -> None:
         "release job-17",
         "release job-17 --label rank-3",
     )
-    release.add_argument("owner", metavar="OWNER", help="whose")
+    release.add_argument("owner", metavar="OWNER", help="the owner")
     release.add_argument("--label", help="this instance alone, and no pin")
 
 

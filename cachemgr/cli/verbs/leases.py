@@ -28,7 +28,7 @@ def add(commands: VerbParsers) -> None:
     )
     args.add_image(pin)
     pin.add_argument(
-        "--owner", required=True, help="whose pin it is; the same owner's is renewed, never shortened"
+        "--owner", required=True, help="the pin's owner; the same owner's pin is renewed, never shortened"
     )
     args.add_until(pin, what="hold it", is_required=True)
     pin.add_argument(
@@ -40,7 +40,7 @@ def add(commands: VerbParsers) -> None:
     pin.add_argument("--from", dest="from_", metavar="WHEN", help="when it is needed first (default: now)")
     unpin = commands.add("unpin", _unpin, "give a pin back", "unpin ubuntu.qcow2 --owner job-17")
     args.add_image(unpin)
-    unpin.add_argument("--owner", required=True, help="whose pin it is")
+    unpin.add_argument("--owner", required=True, help="the pin's owner")
     evict = commands.add(
         "evict",
         _evict,
@@ -50,7 +50,7 @@ def add(commands: VerbParsers) -> None:
     )
     args.add_image(evict, is_optional=True)
     evict.add_argument(
-        "--need", type=args.size, metavar="SIZE", help="let the policy choose, until so much is free"
+        "--need", type=args.size, metavar="SIZE", help="let the policy choose, until this much is free"
     )
     forget = commands.add(
         "forget",

@@ -35,7 +35,7 @@ def add(commands: VerbParsers) -> None:
         "unmount job-17",
         "unmount job-17 --label rank-3",
     )
-    unmount.add_argument("owner", metavar="OWNER", help="whose")
+    unmount.add_argument("owner", metavar="OWNER", help="the owner")
     unmount.add_argument("--label", help="this instance alone")
 
 

@@ -39,7 +39,9 @@ def add(commands: VerbParsers) -> None:
     )
     init.add_argument("--policy", choices=sorted(POLICIES), help="what is evicted first (default: lfu)")
     init.add_argument(
-        "--user", metavar="USER", help="whose the pool will be (default: the configuration's, or the caller)"
+        "--user",
+        metavar="USER",
+        help="the user who will own the pool (default: the configuration's, or the caller)",
     )
     check = commands.add("check", _check, "find what is wrong in the pool", "check", "check --fix --digests")
     check.add_argument("--fix", action="store_true", help="mend what can be mended without loss")
@@ -47,7 +49,7 @@ def add(commands: VerbParsers) -> None:
     args.add_no_header(check)
     commands.add("stats", _stats, "count what is in the pool and what was done", "stats", "stats --json")
     commands.add("metrics", _metrics, "print the daemon's metrics for Prometheus", "metrics")
-    commands.add("ping", _ping, "tell whether the daemon answers", "ping")
+    commands.add("ping", _ping, "say whether the daemon answers", "ping")
     commands.add(
         "serve",
         _serve,
@@ -55,9 +57,7 @@ def add(commands: VerbParsers) -> None:
         "serve",
         "serve --config /etc/outrider/cachemgr.conf",
     )
-    config = commands.add(
-        "config", _config, "print the configuration that holds", "config", "config --example"
-    )
+    config = commands.add("config", _config, "print the configuration in force", "config", "config --example")
     config.add_argument(
         "--example", action="store_true", help="print every option with its default and meaning instead"
     )

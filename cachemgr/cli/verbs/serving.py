@@ -27,7 +27,7 @@ def serve(session: VerbSession, arguments: argparse.Namespace) -> None:
     if os.geteuid() == 0 and owner and not found.user:
         # What root makes in another's pool its owner could not read.
         texts["user"] = user_name(owner)
-        session.say(f"the pool {found.pool} is for {texts['user']}, who is therefore whom the daemon becomes")
+        session.say(f"the pool {found.pool} is for {texts['user']}, so the daemon becomes that user")
     code = run(config.config(texts), os.environ, sys.stderr)
     if code:
         # What went wrong is in the log already, which is the daemon's stderr.

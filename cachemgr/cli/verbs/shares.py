@@ -23,7 +23,7 @@ def add(commands: VerbParsers) -> None:
     shares = commands.add(
         "shares",
         _shares,
-        "tell what users take of what they share, and who was refused more",
+        "show what users take of what they share, and who was refused more",
         "shares",
         "shares --json",
     )

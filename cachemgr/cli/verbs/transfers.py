@@ -40,12 +40,12 @@ def add(commands: VerbParsers) -> None:
     state.add_argument("--pause", action="store_true", help="stand still until it is resumed")
     state.add_argument("--resume", action="store_true", help="go on")
     state.add_argument("--cancel", action="store_true", help="end it; what has arrived is kept for a day")
-    change.add_argument("--rate", type=args.rate, metavar="RATE", help="at most so fast; 0: no limit")
+    change.add_argument("--rate", type=args.rate, metavar="RATE", help="the highest rate; 0: no limit")
     change.add_argument("--deadline", metavar="WHEN", help="when it is needed")
     limits = commands.add(
         "limits",
         _limits,
-        "tell or change the daemon's rates until it is restarted",
+        "show or change the daemon's rates until it is restarted",
         "limits",
         "limits --rate 800Mbit",
     )

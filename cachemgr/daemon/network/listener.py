@@ -76,5 +76,5 @@ def check_replaceable(path: str) -> bool:
     except OSError as error:
         raise BadRequest(f"the socket {path} cannot be made: {error.strerror}") from error
     if not stat.S_ISSOCK(found.st_mode):
-        raise BadRequest(f"{path} is there and is no socket: move it away, or set another socket")
+        raise BadRequest(f"{path} is there and is not a socket: move it away, or set another socket")
     return True

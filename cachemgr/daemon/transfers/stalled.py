@@ -54,7 +54,7 @@ def sweep_stalled(node: NodeContext) -> int | None:
 
 def _give_up(node: NodeContext, ingest: Ingest, transfer: PoolTransfer | None) -> None:
     """End its transfer, and then drop what it has: at this look or, while its thread ends, at the next."""
-    words = f"next to nothing has come for {node.config.user_stall_s} s: look at its source, and add it again"
+    words = f"almost nothing has come for {node.config.user_stall_s} s: look at its source, and add it again"
     if transfer is not None:
         node.transfers.cancel(transfer, words)
     if drop_unwritten(ingest, lambda there: _is_ordinary(node, there)):

@@ -263,7 +263,7 @@ class Transfers:
                 del self._all[transfer.number]
 
     def end_overdue(self) -> None:
-        """Give up what only ordinary users want and has had its time: no source keeps a place for ever."""
+        """Give up what only ordinary users want and has had its time: no source keeps a place forever."""
         until_s = self._clock.monotonic_s() - self._bounds.longest_s
         with self._changed:
             alive = [each for each in self._all.values() if each.is_ordinary and not each.has_ended]

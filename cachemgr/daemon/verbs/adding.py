@@ -40,46 +40,30 @@ if TYPE_CHECKING:
     from cachemgr.fetch.bring import TransferTerms
     from cachemgr.pool.ingest import Ingest
 
+    # Where the bytes of one image are to come from, in the order of preference.
+    Origins = tuple[Origin, ...]  # novm
+
 # Who waits hears at least this often that the daemon is alive.
 TELL_S = 1.0
 
 
-@dataclasses.dataclass(frozen=True)
-class Addition:
-    """What a request wants, as far as it says."""
-
-    name: str
-    digest: str
-    size_bytes: int | None
-    format: str
-    origins: tuple[Origin, ...]
-    pin: PoolPin | None
-    # None: the request does not say whether it is private.
-    is_private: bool | None
-    readers: ImageAccess
-    deadline_s: int | None
-    rate_bytes_per_s: int | None
-    expected_rate_bytes_per_s: int | None
-    expires_s: int | None
-    waits: bool
-    is_dry_run: bool
-
-    @property
-    def effective_readers(self) -> ImageAccess:
-        return self.readers if self.is_private else PUBLIC
-
-
 def add(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> ImageEntry | TransferEntry | DryRun:
-    addition = _read(node, caller, request)
+    wanted = request.read(AddRequest)
+    pin = checked_pin(node, caller, wanted.pin) if wanted.pin else None
+    wanted = _checked(node, caller, wanted)
+    # Last, since it takes a descriptor that nobody would close if more could be refused.
+    name, origins = _origins(node, caller, wanted.uri, wanted.sources or (), request.descriptors)
+    if caller.is_privileged:
+        origins = pinned(origins, wanted.digest or "")
     try:
-        found = _begin(node, caller, addition)
+        found = _begin(node, caller, wanted.changed(uri=name), origins, pin)
     except BaseException:
-        close_files(addition.origins)
+        close_files(origins)
         raise
     if not isinstance(found, PoolTransfer):
-        close_files(addition.origins)
+        close_files(origins)
         return found
-    if not addition.waits:
+    if not wanted.wait:
         return transfer_entry(node, found)
     seen = -1
     while not found.has_ended:
@@ -113,33 +97,15 @@ def pin_image(node: NodeContext, caller: NodeCaller, image: PoolImage, pin: Pool
         node.pool.pin(image.digest, pin)
 
 
-def _read(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Addition:
-    wanted = request.read(AddRequest)
-    pin = checked_pin(node, caller, wanted.pin) if wanted.pin else None
-    readers = wanted.readers or Readers()
+def _checked(node: NodeContext, caller: NodeCaller, wanted: AddRequest) -> AddRequest:
+    """The request with its digest as pools write it, and what this node takes where it does not say."""
     is_ours = wanted.sources or wanted.expires_s is not None or wanted.expected_rate_bytes_per_s is not None
     if is_ours and not caller.is_privileged:
         raise NotAllowed("sources, an expiry and an expected rate are for root and the pool's own user")
-    digest = checked_digest(wanted.digest) if wanted.digest else ""
-    # Last, since it takes a descriptor that nobody would close if more could be refused.
-    name, origins = _origins(node, caller, wanted.uri, wanted.sources or (), request.descriptors)
-    if caller.is_privileged:
-        origins = pinned(origins, digest)
-    return Addition(
-        name=name,
-        digest=digest,
-        size_bytes=wanted.size_bytes,
-        format=wanted.format or "file",
-        origins=origins,
-        pin=pin,
-        is_private=wanted.private if wanted.readers is None else True,
-        readers=ImageAccess(is_public=False, uids=readers.uids, gids=readers.gids),
-        deadline_s=wanted.deadline_s,
+    return wanted.changed(
+        digest=checked_digest(wanted.digest) if wanted.digest else "",
+        private=wanted.private if wanted.readers is None else True,
         rate_bytes_per_s=wanted.rate_bytes_per_s or node.config.transfer_rate_bytes_per_s or None,
-        expected_rate_bytes_per_s=wanted.expected_rate_bytes_per_s,
-        expires_s=wanted.expires_s,
-        waits=wanted.wait,
-        is_dry_run=wanted.dry_run,
     )
 
 
@@ -169,46 +135,41 @@ def _origins(
     return origin.name, (origin,)
 
 
-def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> ImageEntry | DryRun | PoolTransfer:
-    """The answer, if it is known at once, or the transfer that brings the image."""
-    _drop_stale_name(node, addition)
-    image = node.pool.find(addition.digest or addition.name)
+def _begin(
+    node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins, pin: PoolPin | None
+) -> ImageEntry | DryRun | PoolTransfer:
+    """The answer, if it is known at once, or the transfer that brings the image, which `wanted.uri` names."""
+    _drop_stale_name(node, wanted, origins[0])
+    image = node.pool.find(wanted.digest or wanted.uri)
     if image is not None:
-        return _present(node, caller, addition, image)
-    addition, size_bytes = _looked_up(node, caller, addition)
-    image = node.pool.find(addition.digest) if addition.digest else None
+        return _present(node, caller, wanted, origins, pin, image)
+    wanted, origins, size_bytes = _looked_up(node, caller, wanted, origins)
+    image = node.pool.find(wanted.digest) if wanted.digest else None
     if image is not None:
-        return _present(node, caller, addition, image)
-    want = Want(
-        uri=addition.name,
-        size_bytes=size_bytes,
-        digest=addition.digest,
-        format=addition.format,
-        owner_uid=caller.uid,
-        readers=addition.effective_readers,
-        expires_s=addition.expires_s,
-    )
-    if addition.is_dry_run:
-        _, is_arriving = _joinable(node, caller, addition, want)
+        return _present(node, caller, wanted, origins, pin, image)
+    want = _want(caller, wanted, size_bytes)
+    if wanted.dry_run:
+        _, is_arriving = _joinable(node, caller, wanted, origins, want)
         return dry_run(node, size_bytes, is_arriving=is_arriving)
-    want, found, admission = _reserved(node, caller, addition, want)
+    want, found, admission = _reserved(node, caller, wanted, origins, pin, want)
     node.poke("stalled", node.clock.now_s() + node.config.user_stall_s)
-    node.poke("ingests", addition.pin.expires_s if addition.pin else node.clock.now_s() + INGEST_LEASE_S)
+    node.poke("ingests", pin.expires_s if pin else node.clock.now_s() + INGEST_LEASE_S)
     if isinstance(found, PoolImage):
         node.transfers.turn_back(admission)
-        return _present(node, caller, addition, found)
+        return _present(node, caller, wanted, origins, pin, found)
+    promised = wanted.digest or ""
     transfer, is_joined = node.transfers.join(
         want.key,
-        uri=addition.name,
+        uri=want.uri,
         size_bytes=size_bytes,
         uid=caller.uid,
-        origins=addition.origins,
-        work=_work(node, want, addition.name, is_believed=caller.is_privileged, promised=addition.digest),
+        origins=origins,
+        work=_work(node, want, want.uri, is_believed=caller.is_privileged, promised=promised),
         is_ordinary=not caller.is_privileged,
-        deadline_s=addition.deadline_s,
-        rate_bytes_per_s=addition.rate_bytes_per_s,
-        expected_rate_bytes_per_s=addition.expected_rate_bytes_per_s,
-        names=(addition.name,) if caller.is_privileged else (),
+        deadline_s=wanted.deadline_s,
+        rate_bytes_per_s=wanted.rate_bytes_per_s,
+        expected_rate_bytes_per_s=wanted.expected_rate_bytes_per_s,
+        names=(want.uri,) if caller.is_privileged else (),
         admission=admission,
     )
     node.poke("turns", node.clock.now_s() + node.config.user_turn_s)
@@ -217,13 +178,29 @@ def _begin(node: NodeContext, caller: NodeCaller, addition: Addition) -> ImageEn
         "transfer joined" if is_joined else "transfer queued",
         culprit=caller.culprit,
         transfer=transfer.name,
-        uri=addition.name,
-        digest=addition.digest[:12] or None,
+        uri=want.uri,
+        digest=promised[:12] or None,
         size_bytes=size_bytes,
         uid=caller.uid,
-        deadline_s=addition.deadline_s,
+        deadline_s=wanted.deadline_s,
     )
     return transfer
+
+
+def _want(caller: NodeCaller, wanted: AddRequest, size_bytes: int) -> Want:
+    """What is wanted of the pool."""
+    readers = wanted.readers or Readers()
+    return Want(
+        uri=wanted.uri,
+        size_bytes=size_bytes,
+        digest=wanted.digest or "",
+        format=wanted.format or "file",
+        owner_uid=caller.uid,
+        readers=ImageAccess(is_public=False, uids=readers.uids, gids=readers.gids)
+        if wanted.private
+        else PUBLIC,
+        expires_s=wanted.expires_s,
+    )
 
 
 def _check_hold(node: NodeContext, caller: NodeCaller, want: Want, pin: PoolPin | None) -> None:
@@ -234,13 +211,18 @@ def _check_hold(node: NodeContext, caller: NodeCaller, want: Want, pin: PoolPin 
 
 
 def _reserved(
-    node: NodeContext, caller: NodeCaller, addition: Addition, want: Want
+    node: NodeContext,
+    caller: NodeCaller,
+    wanted: AddRequest,
+    origins: Origins,
+    pin: PoolPin | None,
+    want: Want,
 ) -> tuple[Want, PoolImage | Ingest, Admission]:
     """What is wanted, with its bytes and a place for its transfer; or the image, if it has come meanwhile."""
     while True:
-        want, is_arriving = _joinable(node, caller, addition, want)
-        if addition.pin is not None:
-            access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), addition.pin.owner)
+        want, is_arriving = _joinable(node, caller, wanted, origins, want)
+        if pin is not None:
+            access.check_pin_quota(node, caller, node.pool.layout.ingest(want.key), pin.owner)
         with node.admission:
             if not is_arriving and node.pool.ingest(want.key) is not None:
                 # Begun by somebody meanwhile: whether this caller may join is not known yet.
@@ -249,30 +231,32 @@ def _reserved(
                 want.key,
                 caller.uid,
                 is_ordinary=not caller.is_privileged,
-                files=sum(origin.descriptor is not None for origin in addition.origins),
+                files=sum(origin.descriptor is not None for origin in origins),
             )
             try:
                 if not is_arriving:
                     access.check_image_quota(node, caller)
-                if not is_arriving or addition.pin is not None:
-                    _check_hold(node, caller, want, addition.pin)
-                found = node.pool.want(want, addition.pin)
+                if not is_arriving or pin is not None:
+                    _check_hold(node, caller, want, pin)
+                found = node.pool.want(want, pin)
             except BaseException:
                 node.transfers.turn_back(admission)
                 raise
             return want, found, admission
 
 
-def _joinable(node: NodeContext, caller: NodeCaller, addition: Addition, want: Want) -> tuple[Want, bool]:
+def _joinable(
+    node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins, want: Want
+) -> tuple[Want, bool]:
     """What to want, and whether that is arriving already; refuses who may not join what is."""
     arriving = node.pool.ingest(want.key)
-    if arriving is not None and _is_anothers_claim(caller, addition, arriving.image):
+    if arriving is not None and _is_anothers_claim(caller, wanted, arriving.image):
         want = dataclasses.replace(want, digest="")
         arriving = node.pool.ingest(want.key)
-    if arriving is not None and not addition.is_dry_run and _drop_outdated(node, arriving, want.size_bytes):
+    if arriving is not None and not wanted.dry_run and _drop_outdated(node, arriving, want.size_bytes):
         arriving = None
     if arriving is not None and not access.may_see_arriving(caller, arriving.image):
-        access.prove(node, caller, arriving.image, addition.origins[0])
+        access.prove(node, caller, arriving.image, origins[0])
     return want, arriving is not None
 
 
@@ -293,13 +277,13 @@ def _drop_outdated(node: NodeContext, arriving: Ingest, size_bytes: int) -> bool
     return True
 
 
-def _is_anothers_claim(caller: NodeCaller, addition: Addition, arriving: PoolImage) -> bool:
+def _is_anothers_claim(caller: NodeCaller, wanted: AddRequest, arriving: PoolImage) -> bool:
     """Whether an ordinary user says that these bytes come from elsewhere: nobody else waits for that.
 
     Its size may be wrong, its source may never end, and nobody else may be allowed to see it.
     """
     is_own = arriving.owner_uid in (0, os.geteuid(), caller.uid)
-    return bool(addition.digest) and not is_own and arriving.uri != addition.name
+    return bool(wanted.digest) and not is_own and arriving.uri != wanted.uri
 
 
 def resume(node: NodeContext, ingest: Ingest) -> PoolTransfer | None:
@@ -402,28 +386,33 @@ def _bring(node: NodeContext, order: BringOrder, transfer: PoolTransfer, terms: 
 
 
 def _present(
-    node: NodeContext, caller: NodeCaller, addition: Addition, image: PoolImage
+    node: NodeContext,
+    caller: NodeCaller,
+    wanted: AddRequest,
+    origins: Origins,
+    pin: PoolPin | None,
+    image: PoolImage,
 ) -> ImageEntry | DryRun:
     """It is here already: check the caller's right, pin it, and name it if that is believed."""
     if not access.may_use(node.pool, caller, image):
-        access.prove(node, caller, image, addition.origins[0])
-        if not addition.is_dry_run:
+        access.prove(node, caller, image, origins[0])
+        if not wanted.dry_run:
             image = access.allow(node, image, {caller.uid})
-    if addition.size_bytes not in (None, image.size_bytes):
-        raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {addition.size_bytes}")
-    if addition.is_dry_run:
+    if wanted.size_bytes not in (None, image.size_bytes):
+        raise BadRequest(f"image {image.short} has {image.size_bytes} bytes, not {wanted.size_bytes}")
+    if wanted.dry_run:
         return DryRun(fits=True, is_present=True, evicted=())
     is_owner = caller.is_privileged or caller.uid == image.owner_uid
-    if addition.is_private is False and is_owner and not image.readers.is_public:
+    if wanted.private is False and is_owner and not image.readers.is_public:
         image = access.publish(node, image)
-    if addition.pin is not None:
-        access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), addition.pin.owner)
-        pin_image(node, caller, image, addition.pin)
-    if caller.is_privileged and node.pool.find(addition.name) is None:
+    if pin is not None:
+        access.check_pin_quota(node, caller, node.pool.layout.image(image.digest), pin.owner)
+        pin_image(node, caller, image, pin)
+    if caller.is_privileged and node.pool.find(wanted.uri) is None:
         order = BringOrder(
-            want=Want(uri=addition.name, size_bytes=image.size_bytes),
+            want=Want(uri=wanted.uri, size_bytes=image.size_bytes),
             origins=list,
-            names=(addition.name,),
+            names=(wanted.uri,),
             alias_lifetime_s=node.config.alias_lifetime_s,
         )
         name_it(node.pool, image, order)
@@ -431,42 +420,42 @@ def _present(
     return image_entry(node, caller, image)
 
 
-def _looked_up(node: NodeContext, caller: NodeCaller, addition: Addition) -> tuple[Addition, int]:
+def _looked_up(
+    node: NodeContext, caller: NodeCaller, wanted: AddRequest, origins: Origins
+) -> tuple[AddRequest, Origins, int]:
     """How many bytes to reserve, and of a registry the digest. An ordinary user's word is compared with
     the source's."""
-    origin = addition.origins[-1]
-    is_known = addition.size_bytes is not None and (addition.digest or origin.scheme not in REGISTRIES)
-    if is_known and caller.is_privileged:
-        return addition, addition.size_bytes or 0
+    origin = origins[-1]
+    is_sure = caller.is_privileged and (wanted.digest or origin.scheme not in REGISTRIES)
+    if wanted.size_bytes is not None and is_sure:
+        return wanted, origins, wanted.size_bytes
     found = node.carrier.resolve(origin, node.config.resolve_timeout_s)
-    if addition.size_bytes not in (None, found.size_bytes):
+    if wanted.size_bytes not in (None, found.size_bytes):
         raise WrongBytes(
-            f"image {addition.name} was said to have {addition.size_bytes} bytes, but its source has "
+            f"image {wanted.uri} was said to have {wanted.size_bytes} bytes, but its source has "
             f"{found.size_bytes}: correct the size"
         )
     if not found.digest or origin.scheme not in REGISTRIES:
-        return addition, found.size_bytes
+        return wanted, origins, found.size_bytes
     digest = checked_digest(found.digest)
-    if addition.digest not in ("", digest):
+    if wanted.digest not in ("", digest):
         raise WrongBytes(
-            f"image {addition.name} was said to be sha256:{addition.digest}, but is {found.digest} by now: "
+            f"image {wanted.uri} was said to be sha256:{wanted.digest}, but is {found.digest} by now: "
             "correct the digest"
         )
-    origins = pinned(addition.origins, digest)
-    return dataclasses.replace(addition, digest=digest, origins=origins), found.size_bytes
+    return wanted.changed(digest=digest), pinned(origins, digest), found.size_bytes
 
 
-def _drop_stale_name(node: NodeContext, addition: Addition) -> None:
+def _drop_stale_name(node: NodeContext, wanted: AddRequest, origin: Origin) -> None:
     """A user's file that has changed since is another image: its name must not find the old one."""
-    origin = addition.origins[0]
-    if origin.descriptor is None or addition.digest:
+    if origin.descriptor is None or wanted.digest:
         return
-    image = node.pool.find(addition.name)
+    image = node.pool.find(wanted.uri)
     if image is None:
         return
     found = os.fstat(origin.descriptor)
     if found.st_size != image.size_bytes or int(found.st_mtime) >= image.added_s:
-        node.pool.remove_alias(addition.name)
+        node.pool.remove_alias(wanted.uri)
 
 
 def dry_run(node: NodeContext, size_bytes: int, *, is_arriving: bool = False) -> DryRun:

@@ -50,7 +50,7 @@ def claim(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Instan
     wanted = request.read(ClaimRequest)
     job, ticket, reservation = wanted.job, wanted.ticket, wanted.reservation
     if not JOB.fullmatch(job):
-        raise BadRequest(f"{job[:60]!r} is no number of a job")
+        raise BadRequest(f"{job[:60]!r} is not a job's number")
     if ticket is None and reservation is None and not wanted.pinned:
         raise BadRequest("a claim needs a ticket or a reservation")
     # A prolog that was killed meanwhile is followed by the epilog, which may be there already.
@@ -84,7 +84,7 @@ def _claim_elsewhere(
     """The other nodes of a job: an instance on each of them, or on none."""
     wrong = [name for name in names if not NODE.fullmatch(name)]
     if wrong:
-        raise BadRequest(f"{wrong[0][:60]!r} is no name of a node")
+        raise BadRequest(f"{wrong[0][:60]!r} is not the name of a node")
     answers = neighbours.ask_all(node, names, "claim", wanted, InstanceEntry)
     for name, made in sorted(answers.results.items()):
         if made.state == "prepared":

@@ -194,7 +194,7 @@ def release(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Rele
 def forget(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> Forgotten:
     alias = request.read(ForgetRequest).alias
     if digest_of(alias):
-        raise BadRequest("a digest is no alias: evict the image instead")
+        raise BadRequest("a digest is not an alias: evict the image instead")
     names = access.names_meant(caller, alias)
     if not caller.is_privileged:
         is_file = names[-1].startswith("file:")

@@ -101,4 +101,4 @@ def answer(fields: dict[str, object]) -> bytes:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")

@@ -66,7 +66,7 @@ def transfer_set(node: NodeContext, caller: NodeCaller, request: VerbRequest) ->
 
 
 def limits(node: NodeContext, caller: NodeCaller, request: VerbRequest) -> NodeRates:
-    """Rates of the whole node; 0 is no limit. Without a field, what holds now."""
+    """Rates of the whole node; 0: no limit. Without a field, what holds now."""
     wanted = request.read(RateChange)
     rate, relay_rate = wanted.rate_bytes_per_s, wanted.relay_rate_bytes_per_s
     is_change = wanted != RateChange()

@@ -68,7 +68,7 @@ def read_reference(text: str) -> Reference:
         raise BadRequest(f"the reference of an image has {len(text)} characters: at most {MOST_CHARACTERS}")
     scheme, divider, rest = text.partition("://")
     if not divider or scheme not in SCHEMES:
-        raise BadRequest(f"{text!r} is no reference of an image in a registry: write {FORM}")
+        raise BadRequest(f"{text!r} is not a reference of an image in a registry: write {FORM}")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise BadRequest(f"the reference {text!r} has letters that no reference has: write {FORM}")
     authority, slash, path = rest.partition("/")
@@ -112,7 +112,7 @@ def read_hosts(text: str) -> tuple[str, ...]:
 
 def _address_in(word: str) -> str:
     if "/" in word or "@" in word:
-        raise BadRequest(f"{word!r} is no registry: write HOST or HOST:PORT")
+        raise BadRequest(f"{word!r} is not a registry: write HOST or HOST:PORT")
     return read_reference(f"docker://{word}/any/image:tag").address
 
 

@@ -184,7 +184,9 @@ class Session:
                 f"the registry names no usable server of tokens: {error}", is_final=True
             ) from error
         if location.scheme not in ("http", "https"):
-            raise SourceFault("the registry names a server of tokens that is none of the web", is_final=True)
+            raise SourceFault(
+                "the registry names a server of tokens that is not an http address", is_final=True
+            )
         source = WebSource(location, self._web, self._clock, terms=self._terms(own))
         try:
             head, body = source.request("GET", {}, self._left_s(until_s))

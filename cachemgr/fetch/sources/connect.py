@@ -84,7 +84,7 @@ def dial(host: str, port: int, timeout_s: float, clock: Clock) -> socket.socket:
     except OSError as error:
         raise SourceFault(f"no connection to {host} port {port}: {reason_of(error)}") from error
     except UnicodeError as error:
-        raise SourceFault(f"{host!r} is no name of a host: {error}", is_final=True) from error
+        raise SourceFault(f"{host!r} is not the name of a host: {error}", is_final=True) from error
     last: OSError | None = None
     for family, kind, protocol, _, address in found:
         left_s = until_s - clock.monotonic_s()

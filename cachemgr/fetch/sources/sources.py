@@ -21,11 +21,18 @@ from cachemgr.fetch.sources.web import WebSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Protocol
 
     from cachemgr.base.clock import Clock
-    from cachemgr.fetch.ports import Resolved
+    from cachemgr.fetch.ports import Resolved, Source
 
-    AnySource = FileSource | RegistrySource | RelaySource | RsyncSource | SftpSource | SshSource | WebSource
+    class AnySource(Source, Protocol):
+        """A source before its first byte: it is named for a transfer, and asked for the size."""
+
+        name: str
+
+        def resolve(self, timeout_s: float) -> Resolved: ...
+
     Maker = Callable[[Location, "SourceSettings", Clock, str | None], AnySource]
 
 RESOLVE_S = 30.0

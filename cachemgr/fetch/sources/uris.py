@@ -8,13 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 from cachemgr.base.errors import BadRequest
 from cachemgr.fetch.registry import references
+from cachemgr.fetch.sources.kinds import KINDS
 
-SUPPORTED = (
-    "file:///path, /path, http://host/path, https://host/path, ssh://user@host/path, "
-    "sftp://user@host/path, rsync://host/module/path, docker://host/name:tag, oras://host/name:tag, "
-    "relay://host:port/sha256:digest"
-)
-SCHEMES = ("file", "http", "https", "ssh", "sftp", "rsync", "relay")
+SUPPORTED = ", ".join(kind.form for kind in KINDS.values())
+WITH_HOST = ("http", "https", "ssh", "sftp", "rsync", "relay")
 MOST_CHARACTERS = 4096
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Neither a name nor an address begins with "-", so neither can be taken for an option.
@@ -72,17 +69,30 @@ def parse(uri: str) -> Location:
     except ValueError as error:
         raise BadRequest(f"the URI {uri!r} cannot be read: {error}") from error
     scheme = parts.scheme
-    if scheme not in SCHEMES:
+    if scheme not in KINDS:
         raise BadRequest(f"the URI {uri!r} is of no supported kind; supported are {SUPPORTED}")
     if scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise BadRequest(f"the URI {uri!r} names host {parts.netloc!r}: a file:// URI is of this host")
         return _local(unquote(parts.path), uri)
+    if scheme not in WITH_HOST:
+        return _plain(uri, scheme)
     if not HOST.fullmatch(host):
         raise BadRequest(f"the URI {uri!r} names no usable host: {host!r}")
     if scheme in ("http", "https"):
         return _web(uri)
     return _remote(uri, scheme, host, port)
+
+
+def _plain(uri: str, scheme: str) -> Location:
+    """What follows the scheme, as a path that means something to the source of that kind alone."""
+    parts = urlsplit(uri)
+    path = unquote(parts.netloc + parts.path)
+    if "@" in parts.netloc or parts.query or parts.fragment or UNPRINTABLE.search(path):
+        raise BadRequest(f"the URI {uri!r} has a user, query or fragment, which {scheme} does not know")
+    if not path:
+        raise BadRequest(f"the URI {uri!r} names nothing")
+    return Location(scheme=scheme, path=path)
 
 
 def _local(path: str, uri: str) -> Location:

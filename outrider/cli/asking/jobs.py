@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from outrider.service.answers import JobDetails, JobView
 
 JOB_STATES = ("resolving", "refused", "waiting", "staging", "staged", "running")
-_JOBS = """Best-effort jobs that name an image. The table's columns have no blanks but the last.
+_JOBS = """Best-effort jobs that name an image. No column of the table has blanks in it, except the last.
 
 examples:
   outrider jobs

@@ -36,7 +36,7 @@ _TRANSFERS = """examples:
 
 
 def add(commands: Subparsers) -> None:
-    add_asking(commands, "status", status, "show the service at one glance", _STATUS)
+    add_asking(commands, "status", status, "show the service at a glance", _STATUS)
     parser = add_asking(
         commands, "nodes", nodes, "list nodes, their pools and what comes next on them", _NODES
     )

@@ -13,7 +13,7 @@ STATES = ("accepted", "preparing", "ready", "active", "endangered", "ended", "ca
 PAST_STATES = STATES[5:]
 _NAME = "the reservation: render-17, or render if that is clear"
 _NAME_OR_JOB = f"{_NAME}; or a best-effort job: 4711"
-_LIST = """The table's columns have no blanks but the last. What is not yours to see is a hyphen.
+_LIST = """No column of the table has blanks in it, except the last. What is not yours to see is a hyphen.
 
 examples:
   outrider list

@@ -48,7 +48,7 @@ def add(commands: Subparsers) -> None:
         parser = add_asking(commands, verb, command, summary, epilog)
         wants.add_workspace_options(parser)
         wants.add_deployment_options(parser)
-        parser.add_argument("--account", metavar="ACCOUNT", default="", help="whom it is charged to")
+        parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
         parser.set_defaults(verb=verb)
     parser = add_asking(
         commands, "modify", modify, "change a reservation's times or number of nodes", _MODIFY

@@ -120,7 +120,7 @@ def me() -> str:
 
 
 def add_header_option(parser: Parser) -> None:
-    parser.add_argument("-n", "--noheader", action="store_true", help="leave the table's first line out")
+    parser.add_argument("-n", "--noheader", action="store_true", help="leave out the line of column names")
 
 
 def add_filters(parser: Parser, states: Sequence[str]) -> None:

@@ -33,7 +33,7 @@ def add(commands: Subparsers) -> None:
     parser.add_argument(
         "-t", "--duration", metavar="TIME", help="for how long at most: 2h30m, or 90 for minutes"
     )
-    parser.add_argument("--account", metavar="ACCOUNT", default="", help="whom it is charged to")
+    parser.add_argument("--account", metavar="ACCOUNT", default="", help="the account that is charged")
     parser.add_argument("script", metavar="SCRIPT", help="the program to run")
     parser.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what it is given")
 

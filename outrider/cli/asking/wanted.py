@@ -78,7 +78,9 @@ def add_workspace_options(parser: Parser) -> None:
     )
     group.add_argument("--digest", metavar="DIGEST", help="what its bytes must hash to: sha256:…")
     group.add_argument("--size", metavar="SIZE", help="its size: 600MB, 2GiB")
-    group.add_argument("--private", action="store_true", help="only who may read it at its source may use it")
+    group.add_argument(
+        "--private", action="store_true", help="only those who may read it at its source may use it"
+    )
     group.add_argument("--name", metavar="TEXT", help="what the workspace is called (the image's name)")
 
 
@@ -129,7 +131,9 @@ def read_text(path: str) -> str:
             f"{path}: cannot be read ({error.strerror or error}); check its name, and who may read it"
         ) from error
     if len(content) > MOST_BYTES:
-        raise InputError(f"{shown_file(path)}: more than {MOST_BYTES} bytes are no workspace; check its name")
+        raise InputError(
+            f"{shown_file(path)}: more than {MOST_BYTES} bytes: that is not a workspace; check its name"
+        )
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

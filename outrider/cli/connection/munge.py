@@ -41,7 +41,7 @@ def _made(payload: bytes, timeout_s: float) -> str:
     if len(printed) > MOST_CHARACTERS or not (credential.startswith("MUNGE:") and credential.endswith(":")):
         raise _failed(f"printed no credential, but {_line(words)!r}")
     if not credential.isascii() or not credential.isprintable():
-        raise _failed("printed a credential with letters that none has")
+        raise _failed("printed a credential with characters that no credential has")
     return credential
 
 

@@ -10,7 +10,7 @@ from outrider.cli.arguments import Subparsers, add_command
 from outrider.cli.errors import MissingPartError
 
 _EPILOG = """It makes a folder, a service, five nodes and two images of its own, works with them through the
-commands that users type, and takes all of it away again, after Ctrl-C as well. Root is not needed.
+commands that users type, and removes all of it again, also after Ctrl-C. Root is not needed.
 
 examples:
   outrider demo
@@ -21,7 +21,11 @@ examples:
 
 def add(commands: Subparsers) -> None:
     parser = add_command(
-        commands, "demo", show, "show the service at work on this machine, in a good minute", _EPILOG
+        commands,
+        "demo",
+        show,
+        "show the service at work on this machine, in a little more than a minute",
+        _EPILOG,
     )
     parser.add_argument(
         "--brief", action="store_true", help="in less than half a minute: smaller images, and nothing breaks"
@@ -55,4 +59,4 @@ def show(arguments: argparse.Namespace) -> None:
         screen = DemoScreen(sys.stdout, stage.environment, stage.launch, clock)
         Story(stage, screen, clock, plot).tell()
     if not arguments.keep:
-        print("\nAll of it is gone again. On a site: outrider --help, docs/tutorial/walkthrough.md")
+        print("\nEverything is removed again. On a site: outrider --help, docs/tutorial/walkthrough.md")

@@ -77,7 +77,7 @@ def staged(
             stage.begin(image_bytes)
             yield stage
         except CommandError:
-            print(f"\nThe service's log ends so:\n{stage.last_words()}", file=sys.stderr)
+            print(f"\nThe end of the service's log:\n{stage.last_words()}", file=sys.stderr)
             raise
 
 
@@ -146,7 +146,7 @@ class DemoStage:
         """The process of a node's pool."""
         found = [int(pid) for name, pid in _DAEMON.findall(self.log.read_text()) if name == node]
         if not found:
-            raise UnreachableError(f"the service's log {self.log} does not tell the daemon of {node}")
+            raise UnreachableError(f"the service's log {self.log} does not name the daemon of {node}")
         return found[-1]
 
     def freeze(self, node: str) -> None:

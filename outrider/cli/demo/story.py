@@ -109,7 +109,7 @@ class Story:
         found = _COMMAND.search(text)
         if found is None:
             raise BrokenError("the refusal names no command that would work")
-        self._screen.say("So be it: that very command.")
+        self._screen.say("Now the command that the refusal names.")
         self._reserved(self._screen.run(found[1]))
 
     def _again(self) -> str:
@@ -191,4 +191,4 @@ class Story:
             if found:
                 return found
             self._clock.sleep(LOOK_S)
-        raise BrokenError(f"this did not come about within {MOST_S} s: {what}")
+        raise BrokenError(f"this did not happen within {MOST_S} s: {what}")

@@ -78,7 +78,7 @@ class Deployment:
 
 def add(commands: Subparsers) -> None:
     parser = add_command(
-        commands, NAME, deploy, "bring hooks and daemon to nodes over ssh, or take them away", _EPILOG
+        commands, NAME, deploy, "bring hooks and daemon to nodes over ssh, or remove them", _EPILOG
     )
     parser.add_argument("names", metavar="NODES", help="which nodes: n[1-16]")
     parser.add_argument(
@@ -86,7 +86,7 @@ def add(commands: Subparsers) -> None:
     )
     does = parser.add_mutually_exclusive_group()
     does.add_argument("--dry-run", action="store_true", help="look, and change nothing")
-    does.add_argument("--remove", action="store_true", help="take everything away again; pools stay")
+    does.add_argument("--remove", action="store_true", help="remove everything again; pools stay")
     start = parser.add_mutually_exclusive_group()
     start.add_argument("--no-start", action="store_true", help="start no daemon")
     start.add_argument(
@@ -96,7 +96,7 @@ def add(commands: Subparsers) -> None:
     add_options(parser, "of_site")
     parser.add_argument(
         "--for", metavar="SYSTEM", choices=tuple(SYSTEMS),
-        help=f"whose hooks: {', '.join(SYSTEMS)} (what outrider init was run for)",
+        help=f"the hooks of which batch system: {', '.join(SYSTEMS)} (what outrider init was run for)",
     )  # fmt: skip
     parser.add_argument(
         "--parallel", metavar="COUNT", type=positive, default=AT_ONCE, help=f"nodes at once ({AT_ONCE})"

@@ -41,7 +41,9 @@ def _add_system(below: Subparsers, name: str) -> None:
     does = parser.add_mutually_exclusive_group()
     does.add_argument("--apply", action="store_true", help="do it, instead of showing it")
     does.add_argument("--remove", action="store_true", help="take everything out again")
-    parser.add_argument("--user", metavar="USER", default="root", help="as whom outriderd runs (root)")
+    parser.add_argument(
+        "--user", metavar="USER", default="root", help="the user that outriderd runs as (root)"
+    )
     for part, meaning in offered.parts.items():
         parser.add_argument(f"--without-{part}", action="store_true", help=f"leave out: {meaning}")
     for each in offered.of_init:
@@ -49,7 +51,7 @@ def _add_system(below: Subparsers, name: str) -> None:
     parser.add_argument(
         "--nodes-are-ready",
         action="store_true",
-        help="the nodes got their hooks in another way than by deploy",
+        help="the nodes got their hooks by other means than deploy",
     )
     parser.add_argument("--json", action="store_true", help="print what was found and done as JSON")
 
@@ -67,7 +69,7 @@ def init(system: str, arguments: argparse.Namespace) -> None:
     else:
         print(screen(installation, outcome, is_removal=arguments.remove))
     if outcome.troubles:
-        raise InputError("nothing was changed: see to what stands under TROUBLE first")
+        raise InputError("nothing was changed: mend what is listed under TROUBLE first")
 
 
 def install(

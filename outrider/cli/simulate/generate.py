@@ -28,18 +28,26 @@ def add(commands: Subparsers) -> None:
                        help="duration,nodes,share: for instance short,075-100,75-25")  # fmt: skip
     _kind(kinds, "disk", "94 reservations known from the beginning, section 8.1")
     feasible = _kind(kinds, "feasible", "reservations whose images can all come in time, as traces I and II")
-    feasible.add_argument("--reservations", type=positive, default=36, metavar="N")
+    feasible.add_argument("--reservations", type=positive, default=36, metavar="N",
+                          help="how many (default: %(default)s)")  # fmt: skip
     feasible.add_argument("--window", type=positive, metavar="SECONDS",
-                          help="starts within so many seconds of every 900, as in trace II")  # fmt: skip
+                          help="starts lie within so many of 900 s, as in trace II")  # fmt: skip
     leases = _kind(
         kinds, "leases", "best-effort gangs and reservations over images, as Haizea was measured with"
     )
-    leases.add_argument("--best-effort", type=not_negative, default=1000, metavar="N")
-    leases.add_argument("--reservations", type=not_negative, default=50, metavar="N")
-    leases.add_argument("--nodes", type=positive, default=8, metavar="N")
-    leases.add_argument("--load", type=float, default=0.9, metavar="SHARE", help="default: %(default)s")
+    how_many = "how many (default: %(default)s)"
+    leases.add_argument("--best-effort", type=not_negative, default=1000, metavar="N", help=how_many)
+    leases.add_argument("--reservations", type=not_negative, default=50, metavar="N", help=how_many)
+    leases.add_argument("--nodes", type=positive, default=8, metavar="N", help=how_many)
+    leases.add_argument(
+        "--load",
+        type=float,
+        default=0.9,
+        metavar="SHARE",
+        help="part of the nodes that is asked for (default: %(default)s)",
+    )
     published = _kind(kinds, "published", "one of the thesis' own four traces", is_random=False)
-    published.add_argument("--trace", choices=("I", "II", "III", "IV"), required=True)
+    published.add_argument("--trace", choices=("I", "II", "III", "IV"), required=True, help="which one")
 
 
 def _kind(kinds: Subparsers, name: str, summary: str, *, is_random: bool = True) -> Parser:

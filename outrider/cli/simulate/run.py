@@ -62,7 +62,7 @@ def add(commands: Subparsers) -> None:
         type=link_fault,
         action="append",
         metavar="FROM:UNTIL:PERCENT",
-        help="transfers that begin then take so much longer than planned",
+        help="transfers that begin then take that much longer than planned",
     )
     outputs = parser.add_argument_group("output")
     outputs.add_argument("--json", action="store_true", help="print the report as JSON")
@@ -84,8 +84,8 @@ def _add_site(group: argparse._ArgumentGroup) -> None:
         "(default: aggressive, which is EASY; under --profile thesis: greedy)",
     )  # fmt: skip
     group.add_argument("--yielding", choices=("cheapest", "youngest", "site-order"),
-                       help="whose nodes a reservation gets (default: cheapest; under --profile thesis: "
-                       "site-order)")  # fmt: skip
+                       help="on whose nodes a reservation is placed (default: cheapest; "
+                       "under --profile thesis: site-order)")  # fmt: skip
 
 
 def _add_images(group: argparse._ArgumentGroup) -> None:
@@ -96,7 +96,7 @@ def _add_images(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--pool", type=size_bytes, metavar="SIZE", help="limit of each node's image pool")
     group.add_argument("--keep", type=size_bytes, metavar="SIZE",
                        help="disk for images that nobody needs at the moment")  # fmt: skip
-    group.add_argument("--evict", choices=EVICTIONS, help="which of those goes first")
+    group.add_argument("--evict", choices=EVICTIONS, help="which of those images is evicted first")
     group.add_argument("--reuse", action=argparse.BooleanOptionalAction, default=None,
                        help="whether an image on a node serves others, too")  # fmt: skip
     group.add_argument("--push-back", metavar="SECONDS|edf|jit",

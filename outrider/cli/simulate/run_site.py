@@ -89,7 +89,9 @@ def dealt_images(arguments: argparse.Namespace) -> Iterable[Image] | None:
     if text in ("trace", "none", "predeployed"):
         return None
     if form_of(arguments.workload) is not Form.SWF:
-        raise InputError(f"--images {text} deals images to the jobs of a log; {arguments.workload} is none")
+        raise InputError(
+            f"--images {text} deals images to the jobs of a log; {arguments.workload} is not a log"
+        )
     if text == "skewed":
         return skewed_images().draws(Random(arguments.seed))
     found = re.fullmatch(r"uniform=([1-9]\d{0,5})(?:x(.+))?", text)
@@ -168,7 +170,7 @@ def _faults(arguments: argparse.Namespace, nodes: tuple[Node, ...]) -> list[Faul
 
 
 def _playable(trace: Trace, setup: Setup, nodes: tuple[Node, ...]) -> tuple[Trace, list[str]]:
-    """The trace without best effort whose image no pool can hold: it would wait for ever."""
+    """The trace without best effort whose image no pool can hold: it would wait forever."""
     limits = [node.pool_bytes for node in setup.limited(nodes)]
     if not setup.has_images or None in limits:
         return trace, []

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 
 
 class FreeProfile:
-    """Free processors as steps: `_free[i]` from `_times_s[i]` on, the last one for ever.
+    """Free processors as steps: `_free[i]` from `_times_s[i]` on, the last one forever.
 
     A step may fall below zero. That happens when a running job outlives its estimate
     while somebody else was promised its processors; nothing fits there.

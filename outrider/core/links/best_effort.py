@@ -292,7 +292,7 @@ class BestEffortLink:
 
     def _boarded(self, image: Image) -> BestEffortTransfer | None:
         """What accepts more nodes: a relay that waits, or that has sent less than half. Accepting later
-        would keep those that wait from the link for ever."""
+        would keep those that wait from the link forever."""
         return next(
             (
                 each

@@ -50,7 +50,7 @@ def share_percent(text: str | int) -> int:
     """A whole number from 0 to 100, with or without its sign."""
     found = _SHARE.fullmatch(str(text))
     if found is None or int(found[1]) > 100:
-        raise TextError(f"{shown(str(text))} is no share: write one from 0% to 100%")
+        raise TextError(f"{shown(str(text))} is not a share: write one from 0% to 100%")
     return int(found[1])
 
 

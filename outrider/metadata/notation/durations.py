@@ -35,7 +35,7 @@ def parse_duration(text: str) -> int:
     found = _COLONS.fullmatch(wanted)
     duration_s = _of_colons(found) if found else _of_units(wanted, text)
     if duration_s < 1:
-        raise TextError(f"{shown(text)} is no time at all: a duration is 1 second or more")
+        raise TextError(f"{shown(text)} is not a length of time: a duration is 1 second or more")
     if duration_s > MOST_S:
         raise TextError(f"{shown(text)} is longer than ten years; {FORMS}")
     return duration_s
@@ -73,10 +73,10 @@ def _of_units(wanted: str, text: str) -> int:
     while at < len(wanted):
         found = _PART.match(wanted, at)
         if found is None:
-            raise TextError(f"{shown(wanted[at:])} in {shown(text)} is no number with a unit: {FORMS}")
+            raise TextError(f"{shown(wanted[at:])} in {shown(text)} is not a number with a unit: {FORMS}")
         unit_s = UNITS.get(found[2], 0)
         if not unit_s:
-            raise TextError(f"{shown(found[2])} in {shown(text)} is no unit of time: use w, d, h, m or s")
+            raise TextError(f"{shown(found[2])} in {shown(text)} is not a unit of time: use w, d, h, m or s")
         if unit_s >= last_unit_s:
             raise TextError(f"{shown(found[0].strip())} in {shown(text)} is out of order: {FORMS}")
         duration_s += int(found[1]) * unit_s

@@ -76,7 +76,7 @@ def fold(names: Iterable[str]) -> str:
 def _row(name: str) -> tuple[str, ...]:
     """A name's texts and numbers in turns."""
     if len(name) > MOST_NAME_CHARACTERS or not _LITERAL.fullmatch(name) or name.startswith("-"):
-        raise TextError(f"{shown(name)} is no name of a node: {_FORMS}")
+        raise TextError(f"{shown(name)} is not the name of a node: {_FORMS}")
     return tuple(_PIECE.split(name))
 
 

@@ -22,7 +22,7 @@ FORMS = (
 )
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 LAST_S = 221_845_392_000
-"""The beginning of the year 9000: what is later cannot be written in four digits for ever."""
+"""The beginning of the year 9000: what is later cannot be written in four digits forever."""
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - subtracted from local times, which carry no zone either
 _NAMED = {"midnight": 0, "noon": 12, "elevenses": 11, "fika": 15, "teatime": 16}
@@ -51,12 +51,14 @@ def parse_instant(text: str, *, now_s: int, zone: tzinfo) -> int:
     date without a time is its midnight.
     """
     if len(text) > MOST_CHARACTERS:
-        raise TextError(f"{shown(text)} is no point in time: it has more than {MOST_CHARACTERS} characters")
+        raise TextError(
+            f"{shown(text)} is not a point in time: it has more than {MOST_CHARACTERS} characters"
+        )
     wanted = text.strip().lower()
     try:
         return _instant_s(wanted, now_s, zone)
     except TextError as error:
-        raise TextError(f"{shown(text)} is no point in time: {error}") from None
+        raise TextError(f"{shown(text)} is not a point in time: {error}") from None
 
 
 def format_instant(at_s: int, *, zone: tzinfo) -> str:
@@ -84,7 +86,7 @@ def _count_s(found: re.Match[str]) -> int:
         return 0
     unit = found["unit"] or "seconds"
     if unit not in UNITS:
-        raise TextError(f"{shown(unit)} is no unit: write seconds, minutes, hours, days or weeks")
+        raise TextError(f"{shown(unit)} is not a unit: write seconds, minutes, hours, days or weeks")
     return int(found["count"]) * UNITS[unit]
 
 

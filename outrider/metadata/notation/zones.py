@@ -24,7 +24,7 @@ def user_zone(environment: Mapping[str, str], *, localtime: Path = LOCALTIME) ->
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise TextError(
-            f"TZ={shown(name)} is no zone that this machine knows: set it to one like Europe/Berlin or UTC"
+            f"TZ={shown(name)} is not a zone that this machine knows: set it to one like Europe/Berlin or UTC"
         ) from error
 
 

@@ -78,8 +78,8 @@ class ProcessLauncher:
             return f"a command has at most {MOST_ARGUMENT_BYTES} bytes and no zero byte"
         if os.geteuid() not in (0, submission.uid):
             return (
-                f"jobs run here as uid {os.geteuid()}, as which the service runs, and {submission.user} is "
-                f"uid {submission.uid}: only a service of root can run jobs of others"
+                f"jobs run here as uid {os.geteuid()}, like the service, and {submission.user} is "
+                f"uid {submission.uid}: only a service that runs as root can run jobs of others"
             )
         try:
             pwd.getpwuid(submission.uid)

@@ -23,7 +23,7 @@ def arguments(
     """
     command = submission.argv[0] if submission.argv else ""
     if not command or command.startswith(("-", "@")):
-        raise Refused(f"{command!r} is no command: a job needs one")
+        raise Refused(f"{command!r} is not a command: a job needs one")
     argv = ["qsub", "-terse", "-w", "e", "-r", "y", "-N", "outrider", "-b", "y"]
     argv += [*_slots(submission, settings, whole_node_slots), *bound]
     wanted = {"h_rt": str(limit_s)} if limit_s is not None else {}

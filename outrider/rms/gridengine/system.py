@@ -265,7 +265,7 @@ class GridEngine:
             raise Refused(f"job {job.key} runs on {' '.join(job.nodes)} already: it cannot be {what}")
 
     def _fits(self, snapshot: Snapshot, job: RmsJob, wanted: RmsReservation) -> None:
-        """A parallel job waits for ever in a reservation whose allocation rule is not its own."""
+        """A parallel job waits forever in a reservation whose allocation rule is not its own."""
         environment = snapshot.details[_number(job.key)].environment
         slots = _slots_of_a_node(snapshot, wanted)
         whole = None if slots is None else self._settings.environment(slots)

@@ -26,7 +26,9 @@ class Booking:
         """Let it be there. Raises RmsError."""
         now_s, old = self._now_s(), self._found(wanted.name)
         if not wanted.is_ours:
-            raise Refused(f"reservation {wanted.name} is not to be ours: only such can be made")
+            raise Refused(
+                f"reservation {wanted.name} is not marked as ours: only reservations of ours can be made"
+            )
         if not wanted.users:
             raise Refused(f"reservation {wanted.name} is for nobody: name its users")
         if old is not None and not old.is_ours:

@@ -28,7 +28,7 @@ def document(data: bytes, what: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise BadField(f"{what} printed no JSON ({error}): see what it prints by hand") from error
     if not isinstance(found, dict):
-        raise BadField(f"{what} printed JSON that is no object")
+        raise BadField(f"{what} printed JSON that is not an object")
     return found
 
 

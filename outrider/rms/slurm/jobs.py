@@ -79,7 +79,7 @@ def jobs_of_rows(
     found, findings = [], []
     for row in rows:
         if not isinstance(row, dict):
-            findings.append("a job that is no object is left out")
+            findings.append("a job that is not an object is left out")
             continue
         try:
             job = read(row, now_s)

@@ -79,5 +79,5 @@ def change(old: RmsReservation, wanted: RmsReservation) -> tuple[str, ...]:
 def checked(name: str) -> str:
     """A name that can stand in an argument."""
     if not NAME.fullmatch(name):
-        raise Refused(f"{name[:60]!r} is no name for a reservation: letters, digits, '.', '_' and '-'")
+        raise Refused(f"{name[:60]!r} is not a name for a reservation: letters, digits, '.', '_' and '-'")
     return name

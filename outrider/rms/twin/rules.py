@@ -88,7 +88,7 @@ A job that is not ready goes back to the queue, held, with the reason; the node 
 Epilog = Callable[[RmsJob, str], None]
 """Told with the job, as it was, and a node that the job has left: also after a prolog said no."""
 WorkTime = Callable[[Submission], int | None]
-"""How long a job would really run, were there no limit; None is for ever."""
+"""How long a job would really run, were there no limit; None is forever."""
 
 
 def go_on(job: RmsJob, node: str) -> None:

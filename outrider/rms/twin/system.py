@@ -93,7 +93,9 @@ class Twin:
     def reserve(self, wanted: RmsReservation) -> None:
         with self._call("reserve"):
             if not wanted.is_ours:
-                raise Refused(f"reservation {wanted.name} is not to be ours: only such can be made")
+                raise Refused(
+                    f"reservation {wanted.name} is not marked as ours: only reservations of ours can be made"
+                )
             asking.reserve(self._world, wanted)
 
     def unreserve(self, name: str) -> None:

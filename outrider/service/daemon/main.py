@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE = "/etc/outrider/outriderd.yaml"
 
-_EPILOG = f"""The store is never made in silence: an empty one in the place of one that was lost would
+_EPILOG = f"""A store is never made unasked: an empty one in the place of one that was lost would
 forget every promise. So a new site says --init once, before the service is started.
 
 examples:
@@ -104,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     instead.add_argument(
         "--schema", action="store_true", help="print the configuration's JSON Schema, and end"
     )
+    instead.add_argument(
+        "--example", action="store_true", help="print a file with every key as a comment, and end"
+    )
     instead.add_argument("--init", action="store_true", help="make an empty store, and end")
     parser.add_argument(
         "--init-if-empty",
@@ -135,6 +138,9 @@ def _run(
     if arguments.schema:
         _print_schema()
         return
+    if arguments.example:
+        _print_example()
+        return
     config = _configuration(Path(arguments.config), environment)
     if arguments.check:
         _check_more(config)
@@ -151,6 +157,12 @@ def _print_schema() -> None:
     from outrider.service.daemon.configuration.model import Config
 
     sys.stdout.write(f"{json.dumps(json_schema(Config), indent=2)}\n")
+
+
+def _print_example() -> None:
+    from outrider.service.daemon.configuration.table import example
+
+    sys.stdout.write(example())
 
 
 def _configuration(main_file: Path, environment: Mapping[str, str]) -> Config:

@@ -33,6 +33,7 @@ from outrider.service.desk.state.agenda import Agenda, Topic
 from outrider.service.desk.state.node_list import ListedNode
 from outrider.service.desk.state.site import Site
 from outrider.service.desk.status import status_of
+from outrider.service.desk.submissions import remember
 from outrider.service.desk.views.shares import shares_of
 from outrider.service.meter import Log, Meter
 from outrider.service.ports import (
@@ -218,7 +219,7 @@ class Desk:
         if isinstance(request, Cancel):
             return dispatch.cancel(request, caller, self._store_trouble)
         if isinstance(request, (BeginSubmission, EndSubmission)):
-            return dispatch.hand_over(request, caller, self._store_trouble)
+            return remember(dispatch.site, request, caller, self._store_trouble)
         if isinstance(request, Reconcile):
             if not caller.is_admin:
                 return Trouble(code="not-allowed", message="only administrators can have everything compared")

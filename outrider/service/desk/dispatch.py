@@ -9,7 +9,6 @@ from outrider.metadata.decision import PolicyRefusal
 from outrider.metadata.notation.hostlists import expand
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, TransferList, Trouble
-from outrider.service.desk import submissions as submitting
 from outrider.service.desk.components import DeskComponents
 from outrider.service.desk.reservations.admission import Doubtful, Wish, no_doubts
 from outrider.service.desk.reservations.decision import whole_nodes
@@ -22,10 +21,8 @@ from outrider.service.ports import AskProgram
 from outrider.service.requests import (
     Asked,
     AskStart,
-    BeginSubmission,
     Caller,
     Cancel,
-    EndSubmission,
     Explain,
     ListDecisions,
     ListImages,
@@ -52,6 +49,7 @@ class RequestDispatch:
 
     def __init__(self, parts: DeskComponents, log: Log, meter: Meter, decided: dict[str, int]) -> None:
         self._parts = parts
+        self.site = parts.site
         self._log = log
         self._meter = meter
         self._decided = decided
@@ -120,7 +118,8 @@ class RequestDispatch:
         if policies.external is not None and not is_judged:
             return AskProgram(
                 external=policies.external,
-                request=admission.question(wish),
+                workspace=wish.workspace,
+                who=wish.requester,
                 ticket=asked.ticket,
                 uid=caller.uid,
             )
@@ -137,16 +136,6 @@ class RequestDispatch:
         if isinstance(answer, Decision):
             self._remember(caller, request, answer)
         return answer
-
-    def hand_over(
-        self, request: BeginSubmission | EndSubmission, caller: Caller, store_trouble: str
-    ) -> Answer:
-        """Remember how far a job is on its way to the batch system."""
-        if store_trouble:
-            return Trouble(code="unavailable", message=store_trouble)
-        if isinstance(request, BeginSubmission):
-            return submitting.begin(self._parts.site, request, caller)
-        return submitting.end(self._parts.site, request, caller)
 
     def cancel(self, request: Cancel, caller: Caller, store_trouble: str) -> Answer:
         """Cancel a reservation; one that is over stays as it is."""

@@ -1,4 +1,4 @@
-"""The service at one glance."""
+"""The service at a glance."""
 
 from __future__ import annotations
 

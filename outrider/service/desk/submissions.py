@@ -25,7 +25,18 @@ def tag_of(uid: int, key: str) -> str:
     return f"outrider-{hashlib.sha256(f'{uid} {key}'.encode()).hexdigest()[:32]}"
 
 
-def begin(site: Site, request: BeginSubmission, caller: Caller) -> Answer:
+def remember(
+    site: Site, request: BeginSubmission | EndSubmission, caller: Caller, store_trouble: str
+) -> Answer:
+    """How far a job is on its way to the batch system, for when the same is asked again."""
+    if store_trouble:
+        return Trouble(code="unavailable", message=store_trouble)
+    if isinstance(request, BeginSubmission):
+        return _begin(site, request, caller)
+    return _end(site, request, caller)
+
+
+def _begin(site: Site, request: BeginSubmission, caller: Caller) -> Answer:
     """Remember that a job is about to be handed over, or tell what became of it before."""
     try:
         found = site.store.answered(caller.uid, request.key, request.request_hash)
@@ -43,7 +54,7 @@ def begin(site: Site, request: BeginSubmission, caller: Caller) -> Answer:
     return Handover(job=job)
 
 
-def end(site: Site, request: EndSubmission, caller: Caller) -> Answer:
+def _end(site: Site, request: EndSubmission, caller: Caller) -> Answer:
     """Remember what the batch system has said."""
     try:
         found = site.store.answered(caller.uid, request.key, request.request_hash)

@@ -90,7 +90,7 @@ def _handed_over(line: socket.socket, ids: str, path: str, timeout_s: float) -> 
         answer, files, _, _ = socket.recv_fds(line, 64, 1)
     except TimeoutError as error:
         raise ImageTrouble(
-            f"{path} could not be opened within {timeout_s:g} s: is its file system well?"
+            f"{path} could not be opened within {timeout_s:g} s: does its file system work?"
         ) from error
     except OSError as error:
         raise ImageTrouble(f"{path} could not be opened for you: {error.strerror}; try again") from error

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import BadRequest, Unsuitable
 from cachemgr.base.sizes import in_words
 from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
-from cachemgr.fetch.sources.uris import parse
+from cachemgr.fetch.sources.uris import Location, parse
 from cachemgr.instances.formats import HEAD_BYTES, admitted
 from outrider.service.images import registries, web
 from outrider.service.images.catalogue import Catalogue
@@ -24,6 +25,32 @@ from outrider.service.images.opening import NOBODY, OpenAs
 from outrider.service.ports import FoundImage, ImageTrouble, Unread
 
 MOST_IMAGE_BYTES = 1 << 44
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a look at an address takes; all that it asks for has to come within the limit."""
+
+    web: WebSettings
+    registries: RegistrySettings
+    clock: Clock
+    limit_s: float
+
+
+Look = Callable[[Location, str, Means], FoundImage]
+"""From an address, and the digest that a user gave or none, to size and digest, or ImageTrouble."""
+
+
+def _web(location: Location, given: str, means: Means) -> FoundImage:
+    return web.look(location, given, means.web, means.clock, means.limit_s)
+
+
+def _registry(location: Location, given: str, means: Means) -> FoundImage:
+    return registries.look(location, means.registries, means.web, means.clock, means.limit_s)
+
+
+LOOKS: dict[str, Look] = {"http": _web, "https": _web, **dict.fromkeys(registries.SCHEMES, _registry)}
+"""How the head looks an image up, by the scheme of its address. Files are read with their user's rights."""
 
 
 class Resolver:
@@ -43,14 +70,12 @@ class Resolver:
     ) -> None:
         self._open_as = open_as
         self._hashes = hashes
-        self._clock = clock
         # Never the site's netrc file: its passwords are not for whoever may name an address.
-        self._web = web_settings or WebSettings()
-        self._registries = registry_settings or RegistrySettings()
+        web_settings = web_settings or WebSettings()
+        self._means = Means(web_settings, registry_settings or RegistrySettings(), clock, limit_s)
         self._catalogue = catalogue or Catalogue()
         self._most_bytes = most_bytes
-        self._limit_s = limit_s
-        if self._web.netrc_file is not None:
+        if web_settings.netrc_file is not None:
             raise ValueError("users' images are looked up without the site's passwords: netrc_file is set")
 
     def __call__(
@@ -70,15 +95,13 @@ class Resolver:
                 )
             if location.scheme == "file":
                 return self._of_file(uri, location.path, digest, is_private=is_private, uid=uid, gids=gids)
-            if location.scheme in ("http", "https"):
-                found = web.look(location, digest, self._web, self._clock, self._limit_s)
-            elif location.scheme in registries.SCHEMES:
-                found = registries.look(location, self._registries, self._web, self._clock, self._limit_s)
-            else:
+            look = LOOKS.get(location.scheme)
+            if look is None:
                 raise ImageTrouble(
-                    "images come from file, http, https, docker and oras addresses, not from "
+                    f"images come from {_enumerated(['file', *LOOKS])} addresses, not from "
                     f"{location.scheme}: ask the administrators to put {location.name} into the catalogue"
                 )
+            found = look(location, digest, self._means)
         self._check(uri, digest, found)
         return found
 
@@ -159,3 +182,7 @@ def _format_of(file: int, path: str, size_bytes: int) -> str:
         raise ImageTrouble(f"the image {path} cannot be staged: {error}") from error
     except OSError as error:
         raise ImageTrouble(f"the image {path} cannot be read: {error.strerror}") from error
+
+
+def _enumerated(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} and {words[-1]}"

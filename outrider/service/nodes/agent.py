@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cachemgr.base.clock import Clock
@@ -38,6 +39,7 @@ from cachemgr.protocol import (
     TransferEntry,
     UnpinRequest,
 )
+from outrider.service.images import Catalogue
 from outrider.service.nodes.report import Lists, report_of
 from outrider.service.ports import (
     COPYING,
@@ -90,6 +92,10 @@ RelayOf = Callable[[str], str | None]
 """From a node's name to host:port of its relay; None if it has none, or nobody knows it."""
 
 
+NO_NAMES = Catalogue()
+"""A site whose images have addresses alone."""
+
+
 def no_relay(node: str) -> None:
     """A site whose nodes pass nothing on."""
 
@@ -100,19 +106,21 @@ def tell_daemon(
     *,
     clock: Clock,
     relay_of: RelayOf = no_relay,
+    catalogue: Catalogue = NO_NAMES,
     tell_s: float = TELL_S,
     our_uid: int | None = None,
 ) -> NodeReport:
     """Carry out the orders one after the other, and report what there is then.
 
     An order that went wrong is in the report. Raises NodeTrouble if the daemon does not answer,
-    or not sensibly. `our_uid` is as whom the node knows the service; without it, as this process.
+    or not sensibly. A node is told where an image of the `catalogue` is, not what the site calls it.
+    `our_uid` is as whom the node knows the service; without it, as this process.
     """
     if len(call.orders) > MOST_ORDERS:
         raise NodeTrouble(f"{len(call.orders)} orders at once: at most {MOST_ORDERS}", is_away=False)
     asking = _Asking(client, call.node, clock, clock.monotonic_s() + tell_s)
     uid = os.geteuid() if our_uid is None else our_uid
-    orders = _OrdersOfACall(asking, call.node, relay_of, uid)
+    orders = _OrdersOfACall(asking, call.node, relay_of, catalogue, uid)
     # First the room, then what needs it.
     room = _promise(asking, call)
     results = tuple(orders.carry_out(order) for order in call.orders)
@@ -124,13 +132,14 @@ def tell_daemon(
         stats=asking.ask("stats", PoolStats),
         room=room,
         our_uid=uid,
+        is_complete=call.wants_images,
         owners={digest: _owners(asking, digest, uid) for digest in pinned[:MOST_SHOWN]}
         if call.wants_images
         else {},
         jobs=_jobs(asking) if call.wants_images else (),
         shares=_shares(asking) if call.wants_images else None,
     )
-    return report_of(call, lists, results, clock.now_s())
+    return report_of(call.node, lists, results, clock.now_s())
 
 
 def read_from_node(kind: type[Message], verb: str, answer: Mapping[str, object]) -> Message:
@@ -254,17 +263,20 @@ class _Asking:
 class _OrdersOfACall:
     """The orders of one call."""
 
-    def __init__(self, asking: _Asking, node: str, relay_of: RelayOf, our_uid: int) -> None:
+    def __init__(
+        self, asking: _Asking, node: str, relay_of: RelayOf, catalogue: Catalogue, our_uid: int
+    ) -> None:
         self._asking = asking
         self._node = node
         self._relay_of = relay_of
+        self._catalogue = catalogue
         self._our_uid = our_uid
 
     def carry_out(self, order: Order) -> OrderResult:
         try:
             match order:
                 case Fetch():
-                    return self._fetch(order)
+                    return replace(self._fetch(self._located(order)), order=order)
                 case Pin():
                     return self._pin(order)
                 case Copy():
@@ -278,6 +290,17 @@ class _OrdersOfACall:
         except CacheError as error:
             return OrderResult(order=order, code=error.code, words=str(error))
         return OrderResult(order=order)
+
+    def _located(self, order: Fetch) -> Fetch:
+        """The same with addresses in the place of names of the site's catalogue: an administrator may
+        move an image without touching what was promised, since its digest stays."""
+        names = self._catalogue
+        return replace(
+            order,
+            uri=names.source_of(order.uri),
+            sources=tuple(names.source_of(each) if isinstance(each, str) else each for each in order.sources),
+            readers=order.readers or names.readers_of(order.uri),
+        )
 
     def _fetch(self, order: Fetch) -> OrderResult:
         answer = self._asking.send("add", self._addition(order))

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import NoDaemon
 from cachemgr.network.client import DaemonClient
-from outrider.service.nodes.agent import RelayOf, no_relay, tell_daemon
+from outrider.service.images import Catalogue
+from outrider.service.nodes.agent import NO_NAMES, RelayOf, no_relay, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
 
@@ -20,11 +21,13 @@ class SocketNodes:
         *,
         clock: Clock,
         relay_of: RelayOf = no_relay,
+        catalogue: Catalogue = NO_NAMES,
         connect: Callable[[str], DaemonClient] = DaemonClient,
     ) -> None:
         self._sockets = dict(sockets)
         self._clock = clock
         self._relay_of = relay_of
+        self._catalogue = catalogue
         self._connect = connect
 
     def tell(self, call: TellNode) -> NodeReport:
@@ -39,4 +42,6 @@ class SocketNodes:
         except NoDaemon as error:
             raise NodeTrouble(f"node {call.node} does not answer: {error}") from error
         with client:
-            return tell_daemon(client, call, clock=self._clock, relay_of=self._relay_of)
+            return tell_daemon(
+                client, call, clock=self._clock, relay_of=self._relay_of, catalogue=self._catalogue
+            )

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.disk import RealDisk, replace_file
+from outrider.service.images import Catalogue
 from outrider.service.meter import Log
+from outrider.service.nodes.agent import NO_NAMES
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.nodes.virtual import LOOPBACK, EmbeddedError, Shape, VirtualNode
-from outrider.service.ports import NodeReport, TellNode
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 MOST_NODES = 256
@@ -44,7 +45,7 @@ class _Care:
     """When a daemon that has died is started again."""
 
 
-class EmbeddedNodes:
+class EmbeddedNodes(SocketNodes):
     """Virtual nodes as the service's `Nodes`, and their daemons' lives.
 
     Only one service may use a folder at a time. `tell` may be called by any thread.
@@ -59,10 +60,10 @@ class EmbeddedNodes:
         clock: Clock,
         log: Log,
         environment: Mapping[str, str],
+        catalogue: Catalogue = NO_NAMES,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._folder = folder
-        self._clock = clock
         self._log = log
         self._environment = dict(environment)
         self._random_bytes = random_bytes
@@ -74,7 +75,7 @@ class EmbeddedNodes:
         self._lock: int | None = None
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._look_after_all, name="embedded nodes", daemon=True)
-        self._told = SocketNodes(self.sockets, clock=clock, relay_of=self.relay_of)
+        super().__init__(self.sockets, clock=clock, relay_of=self.relay_of, catalogue=catalogue)
 
     @property
     def sockets(self) -> dict[str, str]:
@@ -88,9 +89,6 @@ class EmbeddedNodes:
     def relay_of(self, node: str) -> str | None:
         found = self._nodes.get(node)
         return f"{LOOPBACK}:{found.port}" if found is not None and found.port else None
-
-    def tell(self, call: TellNode) -> NodeReport:
-        return self._told.tell(call)
 
     def start(self, timeout_s: float = START_S) -> None:
         """All daemons, serving; or none, and an EmbeddedError that shows what one of them said."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from cachemgr.base.clock import Clock
 from cachemgr.base.errors import CacheError
@@ -14,22 +14,20 @@ from outrider.rms.embedded import EmbeddedHooks
 from outrider.rms.twin import NotReady
 from outrider.service.meter import Log
 from outrider.service.nodes.agent import owner_of
+from outrider.service.ports import Promised
 
 ASK_S = 10.0
 GRACE_S = 600
 UNLIMITED_S = 86_400
 """How long the instance of a job without a limit is leased at first."""
 
-DigestOf = Callable[[RmsJob], str | None]
-"""Which image a job was promised; None if none was, empty if that is not known yet."""
-
 
 class PoolHooks:
     """What the hooks of real nodes do, on the pools of virtual ones. Nothing is ever transferred here."""
 
-    def __init__(self, sockets: Mapping[str, str], digest_of: DigestOf, *, clock: Clock, log: Log) -> None:
+    def __init__(self, sockets: Mapping[str, str], promised: Promised, *, clock: Clock, log: Log) -> None:
         self._sockets = dict(sockets)
-        self._digest_of = digest_of
+        self._promised = promised
         self._clock = clock
         self._log = log
         self._paths: dict[tuple[str, str], str] = {}
@@ -53,7 +51,9 @@ class PoolHooks:
         except CacheError as error:
             return NotReady(f"node {node}: {error}")
         if not made.path or made.state == "prepared":
-            return NotReady(f"node {node}: its instances need mounts, which only a service of root can make")
+            return NotReady(
+                f"node {node}: its instances need mounts, which only a service that runs as root can make"
+            )
         self._paths[job.key, node] = made.path
         self._log.info(
             "instance made",
@@ -78,6 +78,13 @@ class PoolHooks:
     def image_of(self, job: RmsJob) -> str:
         """Where the job finds its image: on the first of its nodes."""
         return self._paths.get((job.key, job.nodes[0]), "") if job.nodes else ""
+
+    def _digest_of(self, job: RmsJob) -> str | None:
+        """Which image it has to have: its reservation's, or the one that it names itself. None if none,
+        empty if that is not known yet."""
+        if job.reservation is not None:
+            return self._promised.digest(job.reservation)
+        return None if job.metadata is None else self._promised.job(job.key)
 
     def _ask(self, node: str, verb: str, request: InstanceRequest | ReleaseRequest) -> dict[str, object]:
         with DaemonClient(self._sockets[node]) as client:

@@ -17,7 +17,8 @@ from cachemgr.base.errors import CacheError, NoDaemon
 from cachemgr.network.channel import NODE
 from cachemgr.network.remote import RemoteClient
 from cachemgr.protocol import CONTROL_PORT, RELAY_PORT, PingAnswer
-from outrider.service.nodes.agent import read_from_node, tell_daemon
+from outrider.service.images import Catalogue
+from outrider.service.nodes.agent import NO_NAMES, read_from_node, tell_daemon
 from outrider.service.ports import NodeReport, NodeTrouble, TellNode
 
 CONNECT_S = 5.0
@@ -80,12 +81,14 @@ class RemoteNodes:
         keys: Sequence[bytes],
         *,
         clock: Clock,
+        catalogue: Catalogue = NO_NAMES,
         most_kept: int = MOST_KEPT,
         connect: Connect = RemoteClient,
     ) -> None:
         self._addresses = addresses
         self._keys = tuple(keys)
         self._clock = clock
+        self._catalogue = catalogue
         self._most_kept = most_kept
         self._connect = connect
         self._guard = threading.Lock()
@@ -121,6 +124,7 @@ class RemoteNodes:
                 call,
                 clock=self._clock,
                 relay_of=self._addresses.relay_of,
+                catalogue=self._catalogue,
                 our_uid=connection.uid,
             )
         except BaseException:
@@ -141,7 +145,9 @@ class RemoteNodes:
 
     def _made(self, node: str) -> _Connection:
         if NODE.fullmatch(node) is None:
-            raise NodeTrouble(f"{node!r} is no name of a node: letters, digits, . _ - are", is_away=False)
+            raise NodeTrouble(
+                f"{node!r} is not the name of a node: letters, digits, . _ - are", is_away=False
+            )
         host, port = self._addresses.control_of(node)
         try:
             client = self._connect(host, port, self._keys, node=node, connect_s=CONNECT_S)

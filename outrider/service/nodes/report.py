@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cachemgr.base.shares import Share
 from cachemgr.protocol import ListedImage, ListedImages, PoolStats, TransferEntry
-from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult, TellNode
+from outrider.service.ports import Arriving, NodeImage, NodeReport, NodeRoom, OrderResult
 
 DIGEST_LETTERS = 64
 IDLE = "no transfer is under way: what has arrived is kept"
@@ -21,6 +21,8 @@ class Lists:
     pool: ListedImages
     stats: PoolStats
     our_uid: int
+    is_complete: bool = False
+    """Whether all that is only said when it is asked for was asked for, too."""
     owners: dict[str, tuple[str, ...]]
     """For whom images are pinned, as far as that was asked."""
     room: NodeRoom | None = None
@@ -30,16 +32,16 @@ class Lists:
     """Who takes what, as far as that was asked and the daemon can say."""
 
 
-def report_of(call: TellNode, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
+def report_of(node: str, lists: Lists, results: tuple[OrderResult, ...], at_s: int) -> NodeReport:
     images = tuple(_image(each, lists) for each in lists.pool.images)
     arriving = tuple(sorted(_arriving(lists, {each.digest for each in images}), key=lambda each: each.digest))
     return NodeReport(
-        node=call.node,
+        node=node,
         at_s=at_s,
         limit_bytes=lists.stats.outrider_pool_limit_bytes,
         used_bytes=_used_bytes(lists, images),
         arriving=arriving,
-        images=images if call.wants_images else None,
+        images=images if lists.is_complete else None,
         results=results,
         jobs=lists.jobs,
         room=lists.room,

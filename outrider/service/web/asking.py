@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from cachemgr.base.shares import Share, Shares
-from outrider.metadata.workspace import WorkspaceFile
+from outrider.metadata.workspace import ImageSection
 from outrider.service.answers import Answer, Decision, ShareList, Trouble
 from outrider.service.front import Front, NotDone, WantedShares
 from outrider.service.ports import FoundImage, ImageTrouble
@@ -83,13 +83,13 @@ class Asker:
         workspace = await self.read(caller, lambda: understand_reservation(body, now_s))
         return Reserve(
             workspace=workspace,
-            image=await self.resolve(caller, workspace),
+            image=await self.resolve(caller, workspace.metadata.image),
             account=body.account,
             zone=understand_zone(body.zone),
         )
 
-    async def resolve(self, caller: Caller, workspace: WorkspaceFile) -> FoundImage:
-        image = workspace.metadata.image
+    async def resolve(self, caller: Caller, image: ImageSection) -> FoundImage:
+        """What is at the address of a workspace's image."""
         resolved = self.front.resolve(image.uri, image.digest or "", image.private, caller.uid, caller.gids)
         try:
             found = await self.wait_for(resolved)
@@ -140,7 +140,7 @@ class Asker:
 
 def check_admin(caller: Caller) -> None:
     if not caller.is_admin:
-        words = f"{caller.user} is no administrator of this service: ask one of them"
+        words = f"{caller.user} is not an administrator of this service: ask one of them"
         raise refused(403, words, code="not-allowed")
 
 

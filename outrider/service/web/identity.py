@@ -77,7 +77,7 @@ class Users:
 
 @lru_cache(maxsize=MOST_NAMES)
 def name_of(user: str) -> str:
-    """A user's name; as it was if it is no number, or the user database does not know it."""
+    """A user's name; as it was if it is not a number, or the user database does not know it."""
     if not user.isdecimal() or len(user) > 10:
         return user
     try:

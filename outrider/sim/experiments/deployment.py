@@ -76,7 +76,7 @@ class Testbed:
         if min(self.hosts, self.slots_per_host, *rates) < 1 or min(self.pool_bytes, self.start_delay_s) < 0:
             raise ValueError(f"hosts, slots and rates have to be 1 or more: {self}")
         if self.eviction not in POLICIES:
-            raise ValueError(f"eviction {self.eviction} is none of {', '.join(POLICIES)}")
+            raise ValueError(f"eviction {self.eviction} is not one of {', '.join(POLICIES)}")
 
     @property
     def rules(self) -> GridRules:
@@ -151,7 +151,7 @@ def run_deployments(requests: Sequence[BatchRequest], testbed: Testbed) -> Deplo
         if request.nodes > testbed.hosts * testbed.slots_per_host:
             raise ValueError(
                 f"request {number} asks for {request.nodes} instances, but the testbed has "
-                f"{testbed.hosts * testbed.slots_per_host} slots: it would wait for ever"
+                f"{testbed.hosts * testbed.slots_per_host} slots: it would wait forever"
             )
     world = VirtualHosts(requests, testbed, FluidLink(testbed.link_bytes_per_s))
     while (now_s := world.next_s()) is not None:

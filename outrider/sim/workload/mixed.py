@@ -73,7 +73,7 @@ class MixedParameters:
         if min(self.requests, self.best_effort_mean_s, self.instances_per_transfer) < 1:
             raise ValueError("requests, durations and instances per transfer are 1 or more")
         if not 0 < self.work_low_s <= self.work_high_s:
-            raise ValueError(f"work of {self.work_low_s} to {self.work_high_s} s is no range")
+            raise ValueError(f"work of {self.work_low_s} to {self.work_high_s} s is not a range")
 
     @property
     def slots(self) -> int:

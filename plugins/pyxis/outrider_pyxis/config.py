@@ -14,7 +14,7 @@ from cachemgr.network.client import SOCKET
 
 SECTION = "pyxis"
 MOST_BYTES = 64 << 10
-# Every option with its default and its meaning: the table of docs/howto/pyxis.md.
+# Every option with its default and its meaning, as pyxis.conf.example beside the importer shows them.
 OPTIONS = {
     "socket": (SOCKET, "where the node's cachemgr listens"),
     "lease": ("1h", "how long an image stays in the pool for a step that never gives it back"),
@@ -30,7 +30,10 @@ OPTIONS = {
     ),
     "fallback": ("yes", "whether a step goes on without the pool if the pool does not take its image"),
     "converter": ("", "socket of the site's converter; empty: each user converts alone"),
-    "converter_user": ("outrider-convert", "whom the converter becomes for a conversion, if it is root"),
+    "converter_user": (
+        "outrider-convert",
+        "the user that the converter becomes for a conversion, if it is root",
+    ),
     "converter_scratch": ("/var/cache/outrider-convert", "folder for the converter's unfinished images"),
     "converter_registries": ("", "registries from which the converter brings images; empty: all"),
     "converter_conversions": ("2", "conversions of the converter at once"),
@@ -72,7 +75,7 @@ def load(path: str) -> Config:
     try:
         parser.read_string(text, source=path)
     except configparser.Error as error:
-        raise BadRequest(f"{path} is no INI file: {' '.join(str(error).split())}") from error
+        raise BadRequest(f"{path} is not an INI file: {' '.join(str(error).split())}") from error
     strangers = [name for name in parser.sections() if name != SECTION]
     if strangers:
         raise BadRequest(f"{path} has a section [{strangers[0]}]: all options are in [{SECTION}]")

@@ -21,4 +21,4 @@ def check_squashfs(path: str, *, is_link_followed: bool = True) -> None:
     except OSError as error:
         raise Unsuitable(f"{path} cannot be opened: {error.strerror}") from error
     if head != MAGIC:
-        raise Unsuitable(f"{path} is no squashfs file: make one with `enroot import` or `mksquashfs`")
+        raise Unsuitable(f"{path} is not a squashfs file: make one with `enroot import` or `mksquashfs`")

@@ -16,8 +16,8 @@ from typing import IO
 import pytest
 
 from testbed.slurm import missing
-from testbed.wheel import environment
 from tests.daemons.testbed.clusters import needs_slurm
+from tests.daemons.wheels import installed_of
 
 MOST_S = 240
 EMBEDDED = ["-m", "outrider.cli.main", "demo"]
@@ -59,7 +59,7 @@ class Playing:
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an environment in which Outrider was installed from its wheel."""
-    return environment(tmp_path_factory.mktemp("installed") / "outrider")
+    return installed_of(tmp_path_factory)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -58,7 +58,7 @@ def test_service_that_dies_shows_its_log_and_leaves_nothing(installed: Path, tem
     code, err = shown(process)
 
     assert code in (5, 10), err
-    assert "The service's log ends so:" in err
+    assert "The end of the service's log:" in err
     assert "service serves" in err
     assert left_behind(temporary) == []
 

@@ -60,7 +60,7 @@ def test_receipts_say_met_and_the_table_sums_them_up(brief: Shown) -> None:
         assert float(fetched) >= float(delay) + 1
 
 
-@pytest.mark.skipif(not os.environ.get("CI"), reason="it takes a good minute: CI runs it")
+@pytest.mark.skipif(not os.environ.get("CI"), reason="it takes a little more than a minute: CI runs it")
 def test_hanging_node_is_gone_round_in_time(playing: dict[str, Playing]) -> None:
     demo = playing["full"].shown()
     explained = output_of(demo, "outrider explain render-3")

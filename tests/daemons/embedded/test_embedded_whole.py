@@ -18,7 +18,7 @@ from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.service.nodes.embedded import EmbeddedNodes
 from outrider.service.nodes.hooks import PoolHooks
 from outrider.service.nodes.virtual import Shape
-from outrider.service.ports import Fetch, Relay, TellNode
+from outrider.service.ports import Fetch, Promised, Relay, TellNode
 from tests.daemons.node.daemons import CLOCK, MIB, eventually
 
 CAPACITY = Resources.of(cpus=1)
@@ -58,7 +58,9 @@ def launcher(folder: Path) -> ProcessLauncher:
 
 @pytest.fixture
 def system(folder: Path, nodes: EmbeddedNodes, launcher: ProcessLauncher) -> Iterator[EmbeddedSystem]:
-    hooks = PoolHooks(nodes.sockets, lambda job: job.metadata, clock=CLOCK, log=Quiet())
+    promised = Promised()
+    promised.learn_jobs(lambda job: DIGEST)
+    hooks = PoolHooks(nodes.sockets, promised, clock=CLOCK, log=Quiet())
     found = EmbeddedSystem(
         [RmsNode(name=name, capacity=CAPACITY) for name in ("n1", "n2")],
         folder / "journal",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.wheel import environment
+from tests.daemons.wheels import installed_of
 
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the environment."""
-    return environment(tmp_path_factory.mktemp("installed") / "outrider")
+    return installed_of(tmp_path_factory)

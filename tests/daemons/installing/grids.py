@@ -53,7 +53,7 @@ def objects(cluster: GridEngineCluster) -> dict[str, str]:
     """Everything that an installation could change, as Grid Engine prints it."""
 
     def qconf(*argv: str) -> str:
-        # Where it breaks lines to be read is no part of what it says.
+        # Where it breaks lines to be read is not a part of what it says.
         shown = cluster.run("head", ["qconf", *argv], check=False).stdout
         return re.sub(r"[ \t\\]*\\\n[ \t]*| +", " ", shown)
 

@@ -16,7 +16,7 @@ from testbed.batchcluster import BatchCluster
 from testbed.slurm import SlurmCluster, missing
 
 SSH = Path("/etc/ssh/outrider-testbed")
-COMMAND_S = 120
+COMMAND_S = 300
 SSHD = """Port 22
 HostKey {folder}/host
 PidFile none

@@ -215,7 +215,7 @@ def test_doctor_names_each_planted_fault(cluster: SlurmCluster) -> None:
 
     levels = {key: max(level for level, _ in lines) for key, lines in found.items()}
     assert "can be read by others" in found["head", "key"][0][1]
-    assert "is no good Lua" in found["head", "filter"][0][1]
+    assert "is not valid Lua" in found["head", "filter"][0][1]
     assert "can be written to by others" in found["head", "folders"][0][1]
     assert any("prolog is missing: outrider nodes deploy n1" in words for _, words in found["n1", "files"])
     assert found["n1", "folders"] == [
@@ -254,7 +254,7 @@ def test_other_versions_take_the_lines_and_let_go_of_them(installed: Path, versi
         wrong = {key for key, lines in found.items() for each in lines if each[0] != "ok"}
         assert (code, wrong) == (2, {("head", "outriderd")})
         assert (ran.stdout, held.returncode) == ("yes\n", 0)
-        assert f"jobs {held.stdout.split()[-1]} wait for images for ever now" in removed.stdout
+        assert f"jobs {held.stdout.split()[-1]} wait for images forever now" in removed.stdout
         assert tree(made, "head", *WHERE) == before
 
 

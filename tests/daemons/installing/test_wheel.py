@@ -30,8 +30,9 @@ def read(installed: Path, function: str, *words: str) -> bytes:
 def files_of_packages() -> list[tuple[str, str]]:
     """Package and name of each file inside of a package that the program asks for by its name."""
     found = set()
-    for path in (ROOT / "outrider").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    texts = [path.read_text() for path in (ROOT / "outrider").rglob("*.py")]
+    for text in (text for text in texts if "package_file(" in text):
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "package_file":
                 package, name = (ast.literal_eval(each) for each in node.args)
                 found.add((package, name))

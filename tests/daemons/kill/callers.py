@@ -120,7 +120,7 @@ class Caller:
         answered = self._until_answered("POST", "/v1/reservations", body, key=self._key())
         decision = answered.content
         if answered.status == 200:
-            self._told.count(f"refused for want of {decision['cause']}")
+            self._told.count(f"refused for lack of {decision['cause']}")
             return
         if answered.status != 201:
             self._told.complain(f"reserve was answered {answered}")

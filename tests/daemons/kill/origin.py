@@ -73,7 +73,7 @@ class Origin:
         self._is_closing.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(20)
+            thread.join(60)
         self._listener.close()
 
     def _source(self, uri: str, data: bytes) -> Source:

@@ -33,23 +33,26 @@ def carrier() -> ScriptedCarrier:
 
 @pytest.fixture
 def inside(folder: Path, carrier: ScriptedCarrier) -> Iterator[Callable[..., Inside]]:
-    """Starts daemons in this process; a scripted carrier brings their images."""
+    """Starts daemons in this process, each in a folder of its name; a scripted carrier brings images."""
     started: list[Inside] = []
 
     def start(
+        name: str = ".",
         limit_bytes: int = 64 * MIB,
         clock: Any = None,
         maker: Any = None,
         real_carrier: bool = False,
         **texts: str,
     ) -> Inside:
-        make_pool(folder / "pool", limit_bytes)
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        make_pool(place / "pool", limit_bytes)
 
         def make(config: configs.NodeConfig, log: DaemonLog) -> Daemon:
             chosen = None if real_carrier else carrier
             return put_together(config, {}, log, carrier=chosen, clock=clock, maker=maker)
 
-        found = Inside(folder, make, **texts)
+        found = Inside(place, make, **texts)
         started.append(found)
         return found
 

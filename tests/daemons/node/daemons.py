@@ -34,7 +34,7 @@ from cachemgr.pool.layout import PoolSettings
 from cachemgr.pool.pool import ImagePool
 from tests.repository import ROOT
 
-DEADLINE_S = 20.0
+DEADLINE_S = 90.0
 CLOCK = SystemClock()
 MIB = 1 << 20
 
@@ -69,7 +69,7 @@ def pythons() -> list[str]:
     for path in found:
         if not Path(path).exists():
             continue
-        told = subprocess.run([path, "-I", "-S", "-c", ask], capture_output=True, text=True, timeout=20)
+        told = subprocess.run([path, "-I", "-S", "-c", ask], capture_output=True, text=True, timeout=60)
         if told.returncode == 0 and tuple(map(int, told.stdout.split())) >= (3, 9):
             versions.setdefault(told.stdout.strip(), path)
     return [versions[version] for version in sorted(versions)]

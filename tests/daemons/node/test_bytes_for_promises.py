@@ -306,7 +306,7 @@ def test_reservation_of_bytes_that_receives_none_is_given_up(inside: Start, carr
     assert held == [(60, False)]
     [transfer] = daemon.ask("transfers")["transfers"]
     assert transfer["state"] == "cancelled"
-    assert "next to nothing has come for 1 s" in transfer["message"]
+    assert "almost nothing has come for 1 s" in transfer["message"]
     assert brings(daemon, image(carrier, "promised", 60))["size_bytes"] == 60 * MIB
 
 

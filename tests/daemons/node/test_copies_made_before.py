@@ -169,9 +169,9 @@ def test_job_waits_for_a_copy_that_is_just_being_made(daemon: Inside) -> None:
     found: list[dict[str, Any]] = []
     job = threading.Thread(target=lambda: found.append(claim(daemon)))
     job.start()
-    assert asked.wait(20)
+    assert asked.wait(60)
     maker.gate.set()
-    job.join(20)
+    job.join(60)
 
     assert Path(found[0]["path"]).read_bytes() == CONTENT
     assert len(maker.copies) == 1

@@ -228,7 +228,7 @@ def test_what_is_no_socket_is_not_replaced_by_one(tmp_path: Path, name: str, kin
     else:
         path.write_text("of somebody")
     place = ListeningPlace(str(tmp_path / "s"))
-    with pytest.raises(BadRequest, match=f"{path} is there and is no socket: move it away"):
+    with pytest.raises(BadRequest, match=f"{path} is there and is not a socket: move it away"):
         place.listen()
     place.leave()
 
@@ -279,7 +279,7 @@ def test_second_daemon_refuses_while_the_first_lives(outside: Start) -> None:
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
 
     assert second.returncode == InUse.exit_code
@@ -325,7 +325,7 @@ def test_supervisor_hears_of_readiness_life_and_end(outside: Start, folder: Path
 
     assert heard[0] == "READY=1"
     assert heard[-1] == "STOPPING=1"
-    assert daemon.process.wait(20) == 0
+    assert daemon.process.wait(60) == 0
 
 
 def test_watchdog_is_told_twice_in_its_time() -> None:
@@ -359,7 +359,7 @@ def test_socket_handed_over_by_systemd_is_served(folder: Path, outside: Start) -
         process.terminate()
 
         assert pid == process.pid
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         # Whoever comes now waits there for the next daemon.
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as waiting:
             waiting.connect(path)

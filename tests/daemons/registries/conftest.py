@@ -13,9 +13,11 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from cachemgr.fetch.sources.connect import WebSettings
 from outrider.service.images import Hashes, Resolver, opener
 from outrider.service.ports import FoundImage
+from tests.daemons.node.conftest import folder
 from tests.daemons.registries.registry_server import Registry, running
 from tests.unit.cachemgr.cli.outcomes import Outcome, Run
 
+__all__ = ["folder"]
 CLOCK = SystemClock()
 Ask = Callable[[str], FoundImage]
 

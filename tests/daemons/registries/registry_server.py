@@ -18,7 +18,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 
-START_S = 30
+START_S = 90
 CONFIG = "application/vnd.oci.image.config.v1+json"
 ARTEFACT = "application/vnd.unknown.config.v1+json"
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -159,7 +159,7 @@ class Registry:
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str]]:
-        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        line = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             line.request(method, path, body, dict(headers or {}))
             answer = line.getresponse()

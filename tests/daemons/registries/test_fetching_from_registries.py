@@ -24,7 +24,7 @@ from tests.unit.cachemgr.cli.outcomes import Run
 from tests.unit.cachemgr.fetch.servers import head, serving
 
 DATA = b"disk" + os.urandom(200_000)
-PATIENCE_S = 30
+PATIENCE_S = 90
 ALICE, BOB = 2001, 2002
 
 
@@ -169,18 +169,15 @@ def test_registry_that_is_busy_for_a_moment_is_asked_again_for_the_blob(
 
 
 @pytest.fixture
-def daemon(registry: Registry, tmp_path: Path) -> Iterator[Inside]:
+def daemon(registry: Registry, folder: Path) -> Iterator[Inside]:
     """With real transfers, for ordinary users."""
     needs_root()
-    tmp_path.parent.parent.chmod(0o755)
-    tmp_path.parent.chmod(0o755)
-    tmp_path.chmod(0o755)
-    make_pool(tmp_path / "pool")
+    make_pool(folder / "pool")
 
     def make(config: configs.NodeConfig, log: DaemonLog) -> Daemon:
         return put_together(config, {}, log)
 
-    found = Inside(tmp_path, make, plain_http=registry.address)
+    found = Inside(folder, make, plain_http=registry.address)
     yield found
     found.stop()
 

@@ -69,7 +69,7 @@ def test_docker_hub_is_asked_at_the_host_of_its_registry() -> None:
         ("oras://images:5000/a 1", "letters that no reference has"),
         ("oras://images:5000/a\n:1", "letters that no reference has"),
         ("oras://images:5000/\u00e4:1", "letters that no reference has"),
-        ("http://images:5000/a:1", "is no reference of an image in a registry"),
+        ("http://images:5000/a:1", "is not a reference of an image in a registry"),
         (f"oras://images:5000/{'a' * 2000}:1", "has 2021 characters"),
         (f"oras://images:5000/{'a/' * 128}a:1", "has the name"),
         (f"oras://images:5000/a:{'t' * 129}", "has the tag"),
@@ -86,5 +86,5 @@ def test_registries_of_a_configuration_are_read_as_references_begin_with_them() 
     assert read_hosts("Images:5000, r.example.org") == ("images:5000", "r.example.org")
     with pytest.raises(BadRequest, match="may mean a registry called images"):
         read_hosts("images")
-    with pytest.raises(BadRequest, match="'http://images' is no registry"):
+    with pytest.raises(BadRequest, match="'http://images' is not a registry"):
         read_hosts("http://images")

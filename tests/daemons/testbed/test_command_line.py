@@ -142,7 +142,7 @@ def test_rate_is_read_as_tc_reads_it(text: str, bits: int) -> None:
 
 @pytest.mark.parametrize("text", ["100", "fast", "0mbit", "-1mbit", "1.5gbit"])
 def test_rate_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no rate"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a rate"):
         rate(text)
 
 

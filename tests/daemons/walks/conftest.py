@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from testbed.wheel import built
+from tests.daemons.wheels import wheel_of
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of these sources."""
-    return built(tmp_path_factory.mktemp("wheel"))
+    return wheel_of(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,7 @@ def own_environment() -> str:
 
 
 def typist(cluster: BatchCluster) -> Typist:
-    """Types on a cluster's hosts; whoever is no host is a user, on the head."""
+    """Types on a cluster's hosts; whoever is not a host is a user, on the head."""
 
     def type_(prompt: str, line: str) -> CompletedProcess[str]:
         host, user = (prompt, "root") if prompt in HOSTS else ("head", prompt)

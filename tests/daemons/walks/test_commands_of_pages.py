@@ -122,5 +122,5 @@ def test_blocks_are_numbered_and_named_for_whoever_looks_for_one() -> None:
 def test_every_section_with_commands_says_what_to_type(page: str) -> None:
     titles = list(dict.fromkeys(step.section for step in steps(page, "head")))
 
-    assert titles[-1] == "Away again"
+    assert titles[-1] == "Remove it"
     assert {"The next version", "The version before"} < set(titles)

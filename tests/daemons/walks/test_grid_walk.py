@@ -83,7 +83,7 @@ def test_site_is_installed_used_and_left_as_the_page_says(cluster: BootedGridEng
     use(cluster, "two")
     cluster.run(HEAD, ["outrider", "nodes", "deploy", LATER, "--remove"])
     away(cluster)
-    page.go("Away again")
+    page.go("Remove it")
 
     assert page.rest() == []
     assert objects(cluster) == had

@@ -63,7 +63,7 @@ def test_site_is_installed_used_and_left_as_the_page_says(cluster: BootedSlurm, 
     use(cluster, "one")
     page.go("The next version", "The version before")
     use(cluster, "two")
-    page.go("Away again")
+    page.go("Remove it")
 
     assert page.rest() == []
     assert sites_own_jobs(cluster) == "yes\nyes\n"

@@ -25,6 +25,9 @@ _LUA_CALL = re.compile(
 )
 
 
+_MAY_CALL = re.compile(rf"\bre\.(?:{'|'.join((*METHODS, 'compile'))})\(")
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """A pattern: `label` is its name, or what stands in the call if it has none."""
@@ -61,7 +64,8 @@ def written() -> tuple[Written, ...]:
 
 
 def _of_file(path: Path) -> Iterator[Written]:
-    tree = tree_of(path)
+    # Most files have none, and each worker of the tests asks for this before it begins.
+    tree = tree_of(path) if _MAY_CALL.search(path.read_text()) else None
     if tree is None:
         return
     named: dict[ast.Call, str] = {}

@@ -30,7 +30,7 @@ class Crash(BaseException):
 
 
 class WouldBlock(BaseException):
-    """Who runs as the only one would wait for ever for this lock."""
+    """Who runs as the only one would wait forever for this lock."""
 
 
 @dataclass

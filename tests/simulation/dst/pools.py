@@ -139,7 +139,7 @@ class Network:
         self.node_rate = node_rate
         self.wrong_digests = wrong_digests
         self.poisoned = ""
-        """A node that passes on other bytes than it has, for ever."""
+        """A node that passes on other bytes than it has, forever."""
         self.slow: dict[str, int] = {}
         """What some nodes can receive at most, in bytes a second."""
         self.is_origin_up = True

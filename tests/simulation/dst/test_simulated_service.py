@@ -9,11 +9,12 @@ from functools import cache
 
 import pytest
 
+from tests.amount import examples
 from tests.repository import ROOT
 from tests.simulation.dst.simulation import Run, simulate
 
-SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", "160"))
-A_PART = 40
+SEEDS = int(os.environ.get("OUTRIDER_DST_SEEDS", examples(160)))
+A_PART = 20
 FIRST_AND_LAST = 12
 PRINT_DIGESTS = f"""
 from tests.simulation.dst.simulation import simulate
@@ -43,7 +44,7 @@ def test_every_promise_is_met_or_reported(first: int) -> None:
 
 
 def test_harsh_worlds_keep_their_promises_too() -> None:
-    runs = [simulate(seed, is_harsh=True) for seed in range(A_PART)]
+    runs = [simulate(seed, is_harsh=True) for seed in range(examples(40))]
 
     assert [f"{run.seed}: {run.violation}" for run in runs if run.violation] == []
     assert sum(run.deaths for run in runs) > len(runs)

@@ -162,5 +162,5 @@ def test_job_that_can_never_fit_is_refused() -> None:
 
 
 def test_unknown_eviction_is_refused() -> None:
-    with pytest.raises(ValueError, match="eviction random is none of lfu, lru"):
+    with pytest.raises(ValueError, match="eviction random is not one of lfu, lru"):
         replace(TESTBED, eviction="random")

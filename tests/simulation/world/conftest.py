@@ -43,7 +43,7 @@ class RecordedSetup(Setup):
 
 
 class FiniteWorld(Simulation):
-    """A world that complains instead of going on for ever."""
+    """A world that complains instead of going on forever."""
 
     def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
         assert at_s >= self.now_s, f"at {self.now_s} something is to happen at {at_s}"

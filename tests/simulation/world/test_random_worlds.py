@@ -22,8 +22,9 @@ from outrider.core.images.pools import Stay
 from outrider.core.model import Workspace
 from outrider.sim.faults import NodeFault
 from outrider.sim.world import SimulationResult
+from tests.amount import examples
 
-SEEDS = range(300)
+SEEDS = range(examples(300))
 # A case of conftest.py, which test modules cannot import.
 Case = Any
 CaseOf = Callable[..., Case]

@@ -20,7 +20,7 @@ NEVER_SUSPENDED = SuspensionRules(is_allowed=False)
 
 
 class FiniteWorld(Simulation):
-    """A world that complains instead of going on for ever."""
+    """A world that complains instead of going on forever."""
 
     def _at(self, at_s: int, order: EventOrder, happen: Callable[..., None], *arguments: object) -> None:
         assert self._sequence < 500, f"at {self.now_s} after {self._sequence} events"

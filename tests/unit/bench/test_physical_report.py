@@ -1,4 +1,4 @@
-"""What is written down of runs on hosts comes from the runs, page and all."""
+"""What is written down of runs on hosts comes from the runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 from bench.physical import report
 from bench.physical.experiments import ALL
-
-PAGE = "before\n<!-- thesis: begin -->\nan old table\n<!-- thesis: end -->\nafter\n"
 
 
 def found(name: str, real_s: float, ready_s: int) -> report.Found:
@@ -38,17 +36,8 @@ def test_lead_of_the_pools_is_what_is_deployed_more_by_then() -> None:
     )  # fmt: skip
 
 
-def test_page_gets_the_table_of_the_run_in_place_of_an_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "research" / "physical.md"
-    path.parent.mkdir()
-    path.write_text(PAGE)
-
+def test_quantities_of_a_run_are_written_for_the_site(tmp_path: Path) -> None:
     report.write_all([found("III/no-pool", 450.0, 100)], tmp_path)
 
-    page = path.read_text()
-    assert "an old table" not in page
-    assert "| III/no-pool | mean deployment, s | 450.0 | 500.0 | -10.0 % | 490.0 | -8.2 % | 440 |" in page
-    assert page.startswith("before\n")
-    assert page.endswith("after\n")
     with (tmp_path / "results" / "physical-summary.csv").open(newline="") as file:
         assert [row["physical"] for row in csv.DictReader(file)] == ["450.0"]

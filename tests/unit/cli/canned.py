@@ -45,7 +45,7 @@ Answer = Callable[[Asked], Reply]
 
 
 class Service:
-    """Routes to replies. A route with several replies gives one after the other, the last one for ever."""
+    """Routes to replies. A route with several replies gives one after the other, the last one forever."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

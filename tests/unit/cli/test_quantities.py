@@ -19,13 +19,13 @@ def test_sizes_know_si_and_iec_units(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "MB", "-1MB", "6 00MB", "1XB", "1e9", "١MB1"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="no size"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a size"):
         size_bytes(text)
 
 
 def test_a_link_of_100_megabits_carries_12_and_a_half_megabytes() -> None:
     assert link_bytes_per_s("100") == 12_500_000
-    with pytest.raises(argparse.ArgumentTypeError, match="no rate"):
+    with pytest.raises(argparse.ArgumentTypeError, match="not a rate"):
         link_bytes_per_s("0")
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from outrider.cli.main import main
-from outrider.metadata.decision import Allowed, PolicyRefusal, PolicyRequest, Requester
-from outrider.metadata.external import ask, program_runner
+from outrider.core.model import Resources, Workspace
+from outrider.metadata.decision import Allowed, PolicyRefusal, Requester
+from outrider.metadata.external import ask, program_runner, question_of
 from outrider.metadata.notation import durations, hostlists
 from outrider.metadata.notation.times import parse_instant
 from outrider.metadata.policies import ExternalSection, Policies
@@ -105,6 +106,12 @@ def test_every_form_in_the_docs_is_understood(heading: str, least: int, circumst
     assert len(forms) >= least
 
 
+def wanted(nodes: int) -> Workspace:
+    return Workspace(
+        name="web", instances=nodes, resources=Resources.of(cpus=1), start_s=1_800_000_000, duration_s=60
+    )
+
+
 def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
     path = tmp_path / "may-reserve"
     path.write_text(blocks("policies", "python")[0].replace("/usr/bin/env python3", sys.executable))
@@ -112,10 +119,9 @@ def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
     section_ = ExternalSection.model_validate({"command": [str(path)], "timeout": "60s"})
 
     def answer(nodes: int) -> Allowed | PolicyRefusal:
-        request = PolicyRequest(
-            who=Requester(user="ada"), workspace="web", nodes=nodes, start_s=1_800_000_000, duration_s=60
+        return ask(
+            section_, wanted(nodes), Requester(user="ada"), program_runner(lambda: 0.0), now_s=1_795_280_400
         )
-        return ask(section_, request, program_runner(lambda: 0.0), now_s=1_795_280_400)
 
     assert answer(32) == Allowed(rule="external")
     assert answer(33) == PolicyRefusal(
@@ -126,9 +132,8 @@ def test_program_in_the_docs_does_what_they_say(tmp_path: Path) -> None:
 
 def test_question_in_the_docs_has_the_keys_of_a_real_one() -> None:
     shown = json.loads(blocks("policies", "json")[0])
-    names = set(PolicyRequest.__dataclass_fields__) | {"version", "now_s"}
 
-    assert set(shown) == names
+    assert set(shown) == set(question_of(wanted(1), Requester(user="ada"), 0))
     assert set(shown["who"]) == set(Requester.__dataclass_fields__)
 
 
@@ -198,7 +203,7 @@ def test_unknown_zone_is_refused(
     monkeypatch.setenv("TZ", "Europe/Nowhere")
 
     assert main(["check", "web.yaml"]) == 1
-    assert 'TZ="Europe/Nowhere" is no zone' in capsys.readouterr().err
+    assert 'TZ="Europe/Nowhere" is not a zone' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("library", ["yaml", "pydantic"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from outrider.core.model import Image, Resources, Workspace
-from outrider.metadata.conversion import image_of, instances_of, unused_keys, workspace_of
+from outrider.metadata.conversion import image_of, instances_of, workspace_of
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.validation import Circumstances
 from outrider.metadata.workspace import WorkspaceFile, parse_workspace
@@ -113,9 +113,9 @@ def test_workspace_without_roles_has_nothing_to_bind(circumstances: Circumstance
 
 
 def test_what_nothing_carries_out_is_named(osg: WorkspaceFile, circumstances: Circumstances) -> None:
-    (roles,) = unused_keys(osg)
-    (yields,) = unused_keys(web(circumstances, "nodes: 1, duration: 1h, preemptible: true"))
+    (roles,) = osg.unused_keys
+    (yields,) = web(circumstances, "nodes: 1, duration: 1h, preemptible: true").unused_keys
 
     assert roles.startswith("metadata.roles is not used")
     assert yields.startswith("deployment.preemptible is not used")
-    assert unused_keys(web(circumstances, "nodes: 1, duration: 1h, preemptible: false")) == ()
+    assert web(circumstances, "nodes: 1, duration: 1h, preemptible: false").unused_keys == ()

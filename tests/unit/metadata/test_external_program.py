@@ -9,7 +9,8 @@ from time import perf_counter
 
 import pytest
 
-from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, PolicyRequest, Requester
+from outrider.core.model import Image, Resources, Workspace
+from outrider.metadata.decision import Allowed, BookedUsage, PolicyRefusal, Requester
 from outrider.metadata.external import (
     MOST_OUTPUT_BYTES,
     ProgramError,
@@ -21,14 +22,14 @@ from outrider.metadata.external import (
 )
 from outrider.metadata.policies import ExternalSection, Policies, parse_policies
 
-REQUEST = PolicyRequest(
-    who=Requester(user="ada", groups=("staff",), account="physics"),
-    workspace="web",
-    nodes=10,
+ADA = Requester(user="ada", groups=("staff",), account="physics")
+REQUEST = Workspace(
+    name="web",
+    instances=10,
+    resources=Resources.of(cpus=1),
     start_s=2000,
     duration_s=3600,
-    image_uri="web.qcow2",
-    image_size_bytes=1000,
+    image=Image(uri="web.qcow2", size_bytes=1000),
 )
 STANDING = BookedUsage(machine_nodes=100)
 Program = Callable[[str], str]
@@ -70,12 +71,12 @@ def policies(policies_text: str) -> Policies:
 
 
 def test_exit_0_allows() -> None:
-    assert ask(external(), REQUEST, answering(0, b"whatever"), now_s=1000) == Allowed(rule="external")
+    assert ask(external(), REQUEST, ADA, answering(0, b"whatever"), now_s=1000) == Allowed(rule="external")
 
 
 def test_exit_1_with_a_reason_refuses_on_one_line() -> None:
     answer = ask(
-        external(), REQUEST, answering(1, b'{"reason": "licences\\nare \\u001b[31mused up"}'), now_s=1000
+        external(), REQUEST, ADA, answering(1, b'{"reason": "licences\\nare \\u001b[31mused up"}'), now_s=1000
     )
 
     assert answer == PolicyRefusal(
@@ -85,7 +86,7 @@ def test_exit_1_with_a_reason_refuses_on_one_line() -> None:
 
 def test_reason_is_cut_to_a_bounded_length() -> None:
     reason = json.dumps({"reason": "x" * 5000}).encode()
-    answer = ask(external(), REQUEST, answering(1, reason), now_s=1000)
+    answer = ask(external(), REQUEST, ADA, answering(1, reason), now_s=1000)
 
     assert isinstance(answer, PolicyRefusal)
     assert len(answer.sentence) < 600
@@ -109,8 +110,8 @@ def test_reason_is_cut_to_a_bounded_length() -> None:
     ],
 )
 def test_anything_else_is_a_failure_that_the_policies_decide_about(run: Run) -> None:
-    refused = ask(external(), REQUEST, run, now_s=1000)
-    allowed = ask(external("allow"), REQUEST, run, now_s=1000)
+    refused = ask(external(), REQUEST, ADA, run, now_s=1000)
+    allowed = ask(external("allow"), REQUEST, ADA, run, now_s=1000)
 
     assert isinstance(refused, PolicyRefusal)
     assert "gave no answer" in refused.sentence
@@ -120,7 +121,9 @@ def test_anything_else_is_a_failure_that_the_policies_decide_about(run: Run) -> 
 
 
 def test_failure_quotes_what_the_program_said_last() -> None:
-    answer = ask(external(), REQUEST, answering(1, b"", b"Traceback:\n  x\nKeyError: 'user'\n"), now_s=1000)
+    answer = ask(
+        external(), REQUEST, ADA, answering(1, b"", b"Traceback:\n  x\nKeyError: 'user'\n"), now_s=1000
+    )
 
     assert isinstance(answer, PolicyRefusal)
     assert "exit 1, \"KeyError: 'user'\"" in answer.sentence
@@ -133,7 +136,7 @@ def test_program_gets_arguments_and_the_request_as_json() -> None:
         seen.append((arguments, question, timeout_s))
         return ProgramResult(exit_code=0, stdout=b"", stderr=b"")
 
-    ask(external(), REQUEST, run, now_s=1000)
+    ask(external(), REQUEST, ADA, run, now_s=1000)
 
     arguments, question, timeout_s = seen[0]
     assert list(arguments) == ["/bin/ask", "--site", "x"]
@@ -156,8 +159,8 @@ def test_program_gets_arguments_and_the_request_as_json() -> None:
 def test_program_is_asked_after_the_rules_only(policies: Policies) -> None:
     barred = BookedUsage(machine_nodes=100, peak_nodes=100)
 
-    refused = judge(policies, REQUEST, barred, answering(0), now_s=1000)
-    asked = judge(policies, REQUEST, STANDING, answering(1, b'{"reason": "not today"}'), now_s=1000)
+    refused = judge(policies, REQUEST, ADA, barred, answering(0), now_s=1000)
+    asked = judge(policies, REQUEST, ADA, STANDING, answering(1, b'{"reason": "not today"}'), now_s=1000)
 
     assert isinstance(refused, PolicyRefusal)
     assert refused.rule == "physics"
@@ -167,7 +170,7 @@ def test_program_is_asked_after_the_rules_only(policies: Policies) -> None:
 def test_policies_without_a_program_decide_alone(policies_text: str) -> None:
     policies = parse_policies(policies_text.split("external:")[0].encode(), file="p.yaml")
 
-    assert judge(policies, REQUEST, STANDING, failing, now_s=1000) == Allowed(rule="physics")
+    assert judge(policies, REQUEST, ADA, STANDING, failing, now_s=1000) == Allowed(rule="physics")
 
 
 def test_process_is_run_with_its_question_and_a_bare_environment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -118,11 +118,11 @@ def test_no_list_names_the_part_that_is_wrong(text: str, part: str) -> None:
     "text", ["n[1-999999999999999999]", "n[1-99999]" * 10, ",".join(["n[1-99999]"] * 1000)]
 )
 def test_huge_list_is_refused_before_it_is_made(text: str) -> None:
-    began = perf_counter()
+    began = process_time()
     with pytest.raises(TextError, match=r"at most 100000 are allowed"):
         expand(text)
 
-    assert perf_counter() - began < 1
+    assert process_time() - began < 1
 
 
 def test_limit_is_the_caller_s() -> None:
@@ -133,7 +133,7 @@ def test_limit_is_the_caller_s() -> None:
 
 @pytest.mark.parametrize("name", ["", "-n", "n[1]", "a,b", "n 1"])
 def test_what_is_no_name_cannot_be_folded(name: str) -> None:
-    with pytest.raises(TextError, match="is no name of a node"):
+    with pytest.raises(TextError, match="is not the name of a node"):
         fold([name])
 
 
@@ -147,5 +147,5 @@ def test_name_that_is_no_hosts_is_refused_before_it_is_written_out(text: str) ->
 
 def test_name_of_a_host_may_be_as_long_as_one() -> None:
     assert len(expand("x" * 249 + "[0001-9999]")) == 9_999
-    with pytest.raises(TextError, match="is no name of a node"):
+    with pytest.raises(TextError, match="is not the name of a node"):
         fold(["1a" * 127])

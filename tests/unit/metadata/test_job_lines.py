@@ -66,7 +66,7 @@ def test_image_alone_is_enough_with_quotes_blanks_and_remarks() -> None:
         ("image: a\nprivate: maybe", "write true or false"),
         ("image: a\nname: ../etc", 'name is "../etc"'),
         ("version: 1\nmetadata:\n  name: render", "the key"),
-        ("just words", "is no line of the form key: value"),
+        ("just words", "is not a line of the form key: value"),
         ("imgae=http://h/u.qcow2", "did you mean image?"),
         ("image: " + "a" * 9000, "at most 8192 are read"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calendar import timegm
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -158,7 +158,7 @@ deployment:
         ("ws.yaml:8:13: metadata.image.format: ", "write 'qcow2', 'raw'"),
         ("ws.yaml:9:14: metadata.image.private: ", '"yes" is not true or false'),
         ("ws.yaml:12:14: metadata.roles[0].hosts: ", "a bracket is not closed"),
-        ("ws.yaml:13:18: metadata.roles[0].addresses: ", '"10.0.0.300" is no address'),
+        ("ws.yaml:13:18: metadata.roles[0].addresses: ", '"10.0.0.300" is not an address'),
         ("ws.yaml:14:14: metadata.roles[0].files: ", "is not a list"),
         ("ws.yaml:15:18: metadata.roles[0].user_data: ", "3 is not a text: put it in quotes"),
         ("ws.yaml:17:10: deployment.nodes: ", '"four" is not a whole number'),
@@ -192,16 +192,16 @@ deployment:
         ("https://images", "https://token@images", "has a user or a password"),
         ("https://images", "https://h/x; rm -rf ~", '" " cannot stand in a URI: write it as %20'),
         ("https://images", "https://h/$(id)'", "cannot stand in a URI"),
-        ("https://images", "HTTPS://h/", '"HTTPS" is no scheme'),
-        ("osg-w[001-100]", "osg_w[001-100]", '"osg_w001" is no name of a host'),
+        ("https://images", "HTTPS://h/", '"HTTPS" is not a scheme'),
+        ("osg-w[001-100]", "osg_w[001-100]", '"osg_w001" is not the name of a host'),
         ("osg-w[001-100]", "osg-w[001-099]", "100 addresses for 99 hosts: give one for each"),
         ("osg-w[001-100]", "osg-w[001-099],osg-head", "roles[1].hosts: osg-head is a host of a role above"),
         ("10.1.1.[1-100]", "10.1.1.[2-100],10.1.0.1", "roles[1].addresses: 10.1.0.1 is given"),
         ("- name: worker", "- name: head", "roles[1].name: head is the name of a role above"),
         ("osg-w[001-100]", "osg-w[1-99999]", "stands for 99999 names: at most 10000"),
-        ("/etc/condor/config.d/head", "etc/motd", "is no file inside an instance"),
+        ("/etc/condor/config.d/head", "etc/motd", "is not a file inside an instance"),
         ("/etc/condor/config.d/head", "/etc/../motd", "has an empty, . or .. part"),
-        ("/etc/condor/config.d/head", "/etc/", "is no file inside an instance"),
+        ("/etc/condor/config.d/head", "/etc/", "is not a file inside an instance"),
         ('mode: "0600"', "mode: 600", "600 is not a text"),
         ('mode: "0600"', 'mode: "4755"', "is not the mode of a file"),
         ("      files:\n", "      files:\n        - {path: /etc/condor/config.d/head, content: x}\n",
@@ -211,8 +211,8 @@ deployment:
         ("nodes: 50", "nodes: 1.5", '"1.5" is not a whole number'),
         ("nodes: 50", "nodes: [1]", "a list is not a whole number"),
         ("nodes: 50", "nodes: 99999999999999999999", "is not a whole number"),
-        ("duration: 2h30m", "duration: 3 parsecs", '"parsecs" in "3 parsecs" is no unit of time'),
-        ("duration: 2h30m", "duration: {h: 2}", "a mapping is no amount"),
+        ("duration: 2h30m", "duration: 3 parsecs", '"parsecs" in "3 parsecs" is not a unit of time'),
+        ("duration: 2h30m", "duration: {h: 2}", "a mapping is not an amount"),
         ("duration: 2h30m", "duration: 20h1m", "finish_by: 20h1m from 2026-11-22T16:00:00+01:00 on do"),
         ("  gpus: 1", "  preemptible: true", "deployment.preemptible: a reservation is never suspended"),
         ("start: tomorrow 16:00", "start: 2027-03-28T02:30", "does not happen because clocks are changed"),
@@ -275,10 +275,10 @@ def test_file_that_is_no_mapping_is_refused(text: str, circumstances: Circumstan
     ids=["keys", "items", "hosts", "brackets", "blanks", "digits"],
 )
 def test_no_workspace_takes_long(more: str, circumstances: Circumstances) -> None:
-    began = perf_counter()
+    began = process_time()
     found = faults(SHORT + more, circumstances)
 
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
     assert 0 < len(found) <= MOST_PROBLEMS
 
 

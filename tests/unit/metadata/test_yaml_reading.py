@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
+from time import process_time
 
 import pytest
 import yaml
@@ -146,12 +146,12 @@ def test_byte_order_mark_and_windows_line_ends_are_taken(read: Read) -> None:
 def test_aliases_that_expand_without_end_cost_nothing(read: Read) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
-    began = perf_counter()
+    began = process_time()
     document = read("\n".join(lines))
 
     # What is in an anchored value is not worth a word of its own.
     assert len(document.problems) == 30
-    assert perf_counter() - began < 2
+    assert process_time() - began < 2
 
 
 FILL = MOST_BYTES - 10
@@ -189,10 +189,10 @@ FILL = MOST_BYTES - 10
     ids=lambda content: content[:6],
 )
 def test_no_file_takes_long(content: str, read: Read) -> None:
-    began = perf_counter()
+    began = process_time()
     document = read(content)
 
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
     assert document.data is not None or document.problems
 
 

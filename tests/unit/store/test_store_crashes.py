@@ -14,9 +14,10 @@ from random import Random
 
 from outrider.store.sqlite_store import SqliteStore
 from outrider.store.states import State, TransferState
+from tests.amount import examples
 from tests.unit.store.samples import promise_all, transfer
 
-ROUNDS = 50
+ROUNDS = examples(50)
 
 
 def serve(path: Path, first: int, acknowledge: int) -> None:

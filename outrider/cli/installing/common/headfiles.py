@@ -68,7 +68,7 @@ def configuration(site: str, kind: str, backend: Iterable[str], more: Sequence[s
     """outriderd.yaml: few keys, all others have defaults. `backend` are the lines of this batch system."""
     return "\n".join(
         [
-            f"# Written by outrider init {kind}. Keys: docs/reference/outriderd.md; check changes with",
+            f"# Written by outrider init {kind}. `outriderd --example` prints every key; check changes with",
             "# outriderd --check, then restart the service.",
             "version: 1",
             f"site: {site}",

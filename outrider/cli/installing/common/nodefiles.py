@@ -79,7 +79,7 @@ def pyz() -> bytes:
 def conf(node: str, ports: Ports) -> str:
     """cachemgr.conf of one node; what it does not say has its default."""
     return (
-        "# Written by outrider nodes deploy; cachemgr config --example shows all that can be said. What is\n"
+        "# Written by outrider nodes deploy; cachemgr config --example shows every option. What is\n"
         "# changed here stays.\n"
         "[cachemgr]\n"
         f"node = {node}\n"

@@ -448,7 +448,7 @@ def mark_of(path: str) -> str | None:
     if stat.S_ISLNK(found.st_mode):
         return "link:" + os.readlink(path)
     if not stat.S_ISREG(found.st_mode):
-        raise PlacingError(f"{path} is there and is no file: move it away")
+        raise PlacingError(f"{path} is there and is not a file: move it away")
     return hashlib.sha256(read(path)).hexdigest()
 
 
@@ -456,7 +456,7 @@ def read(path: str) -> bytes:
     with open(path, "rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise PlacingError(f"{path} has more than {MOST_BYTES} bytes: that is none of ours")
+        raise PlacingError(f"{path} has more than {MOST_BYTES} bytes: that is not one of ours")
     return content
 
 

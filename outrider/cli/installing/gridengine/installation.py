@@ -37,7 +37,7 @@ APPLY = "outrider init gridengine --apply"
 class GridEngineInstallation(BatchSystemInstallation):
     """One Grid Engine, by what its qconf shows."""
 
-    unready = "The queues have no hooks yet: for want of their files the first job would disable"
+    unready = "The queues have no hooks yet: without their files, the first job would disable"
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.runner = SystemRunner(passed_on=VARIABLES)

@@ -33,7 +33,7 @@ OPTIONS = SystemOptions(
     },
     of_init=(
         CommandOption(
-            name="--account", metavar="USER", default=ACCOUNT, help=f"whose the reservations are ({ACCOUNT})"
+            name="--account", metavar="USER", default=ACCOUNT, help=f"who owns the reservations ({ACCOUNT})"
         ),
         CommandOption(
             name="--work-queue", metavar="QUEUE", default=WORK_QUEUE, help=f"the queue of jobs ({WORK_QUEUE})"
@@ -44,7 +44,7 @@ OPTIONS = SystemOptions(
         ),
         CommandOption(
             name="--prove-as", metavar="USER",
-            help="whose job tries the hooks (root, if Grid Engine takes its jobs)",
+            help="the user whose job tries the hooks (root, if Grid Engine takes its jobs)",
         ),
     ),
     of_doctor=(

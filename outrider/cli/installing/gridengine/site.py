@@ -60,7 +60,7 @@ def read_site(runner: ProgramRunner, work_queue: str, others: tuple[str, ...]) -
     configuration = asked("-sconf")
     if not configuration:
         raise InputError(
-            f"qconf tells nothing ({runner.run(['qconf', '-sconf']).reason}): is this a head node?"
+            f"qconf prints nothing ({runner.run(['qconf', '-sconf']).reason}): is this a head node?"
         )
     queues = {name: asked("-sq", name) for name in (work_queue, *others)}
     if not queues[work_queue]:

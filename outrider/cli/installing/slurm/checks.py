@@ -34,7 +34,9 @@ class SlurmHeadChecks(HeadChecks):
 
     def slurm(self) -> list[DoctorFinding]:
         if not self.facts.version:
-            return [fault("slurm", "scontrol is not here: this is no head node of Slurm's, or PATH lacks it")]
+            return [
+                fault("slurm", "scontrol is not here: this is not a head node of Slurm, or PATH lacks it")
+            ]
         if self.facts.version < OLDEST:
             return [fault("slurm", f"{self.facts.version_text} is older than 22.05, which is needed")]
         if self.facts.silence:
@@ -84,7 +86,7 @@ class SlurmHeadChecks(HeadChecks):
         for path in filter(os.path.exists, paths):
             done = self.runner.run([compiler, "-p", path])
             if not done.is_good:
-                found.append(fault("filter", f"{path} is no good Lua, all jobs are refused: {done.reason}"))
+                found.append(fault("filter", f"{path} is not valid Lua, all jobs are refused: {done.reason}"))
         return found or [ok("filter", f"job_submit.lua calls it, and {compiler} reads all of it")]
 
     def munge(self) -> list[DoctorFinding]:

@@ -38,7 +38,7 @@ class SlurmInstallation(BatchSystemInstallation):
     """One Slurm, by its slurm.conf."""
 
     proved_on = ""
-    unready = "The site's own files are not changed yet: for want of the hooks the first job would drain"
+    unready = "The site's own files are not changed yet: without the hooks, the first job would drain"
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -168,7 +168,7 @@ class SlurmInstallation(BatchSystemInstallation):
         steps = []
         if waiting := self._waiting():
             steps.append(
-                f"jobs {' '.join(waiting)} wait for images for ever now: scancel them, or let them start "
+                f"jobs {' '.join(waiting)} wait for images forever now: scancel them, or let them start "
                 "without by scontrol update jobid=JOB StartTime=now, and by scontrol release JOB those with "
                 "a deadline"
             )

@@ -117,7 +117,7 @@ def _replaced(group: Sequence[str], text: str, marks: Marks) -> list[str]:
 
 
 def _place(physical: Sequence[str], before: int | None) -> int:
-    """Before which physical line something is added: the end, but above what is no whole line."""
+    """Before which physical line something is added: the end, but above what is not a whole line."""
     if before is not None:
         return before
     return len(physical) - 1 if physical[-1] == "" else len(physical)

@@ -129,7 +129,7 @@ class _Reader:
                 f"{path}{whence} cannot be read ({error.strerror}): name the site's slurm.conf with --conf"
             ) from error
         if len(content) > MOST_BYTES:
-            raise InputError(f"{path} has {len(content)} bytes: that is no slurm.conf")
+            raise InputError(f"{path} has {len(content)} bytes: that is not a slurm.conf")
         return decoded(content)
 
 

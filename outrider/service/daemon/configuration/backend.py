@@ -26,7 +26,7 @@ def _folder(value: str) -> str:
 
 def _object(value: object) -> str:
     if not isinstance(value, str) or not _OBJECT.fullmatch(value):
-        raise TextError(f"{named(value)} is no name of Grid Engine's: write one like all.q")
+        raise TextError(f"{named(value)} is not a name that Grid Engine takes: write one like all.q")
     return value
 
 
@@ -35,7 +35,7 @@ def _environments(value: object) -> tuple[tuple[int, str], ...]:
     for each in value.replace(",", " ").split() if isinstance(value, str) else [value]:
         match = _ENVIRONMENT.fullmatch(each) if isinstance(each, str) else None
         if match is None:
-            raise TextError(f"{shown(str(each))} is no name and number of slots: write them like whole=16")
+            raise TextError(f"{shown(str(each))} is not a name and number of slots: write them like whole=16")
         found[int(match[2])] = match[1]
     return tuple(sorted(found.items()))
 
@@ -68,7 +68,8 @@ class GridEngineSection(Section):
     cell: ObjectName = Field("default", description="SGE_CELL")
     commands: Folder = Field("/usr/bin", description="the folder of qstat, qsub, qalter and qrsub")
     account: Account = Field(
-        "outrider", description="as whom the service asks Grid Engine, and whose the reservations are"
+        "outrider",
+        description="the account with which the service asks Grid Engine, and which owns the reservations",
     )
     work_queue: ObjectName = Field("all.q", description="the queue of ordinary jobs")
     reservation_queue: ObjectName = Field("outrider.q", description="the queue of reservations")

@@ -88,7 +88,7 @@ def _fault(path: Path, message: str) -> FileProblem:
 def _lay(merged: _Merged, document: YamlDocument) -> None:
     """Put a file over what is there."""
     if document.data is not None and not isinstance(document.data, dict) and not document.problems:
-        document.add_problem((), "is no configuration: write keys and values, one a line")
+        document.add_problem((), "is not a configuration: write keys and values, one a line")
     merged.problems += document.problems[: MOST_PROBLEMS - len(merged.problems)]
     if isinstance(document.data, dict) and not document.problems:
         _over(merged, document, cast(dict[str, object], merged.data), document.data, ())

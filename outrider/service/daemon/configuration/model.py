@@ -141,13 +141,13 @@ class TimingsSection(Section):
     sight_s: Duration = Field(
         300,
         alias="sight",
-        description="nothing is promised when the batch system has not been seen for so long",
+        description="nothing is promised when the batch system has not been seen for this long",
         json_schema_extra=given("5m"),
     )
     away_s: Duration = Field(
         120,
         alias="away",
-        description="a node whose pool has not answered for so long is promised to nobody",
+        description="a node whose pool has not answered for this long is promised to nobody",
         json_schema_extra=given("2m"),
     )
     pins_s: Duration = Field(
@@ -174,6 +174,9 @@ class TimingsSection(Section):
         description="when a call to a node or to the batch system is given up",
         json_schema_extra=given("2m"),
     )
+    note_s: Duration = Field(
+        20, alias="note", description="how often a job's note may change", json_schema_extra=given("20s")
+    )
     clock_step_s: Duration = Field(
         STEP_S,
         alias="clock_step",
@@ -184,7 +187,7 @@ class TimingsSection(Section):
     clock_doubt_s: Duration = Field(
         DOUBT_S,
         alias="clock_doubt",
-        description="a clock that stays so long where it was set is believed",
+        description="how long a clock that was set is not believed, unless it is set back",
         json_schema_extra=given("2m"),
     )
     lookup_s: Duration = Field(
@@ -203,9 +206,13 @@ class TimingsSection(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.sight_s < 2 * self.look_s:
-            contradiction("is less than two looks at the batch system: a late one would stop all", "sight")
+            contradiction(
+                "is less than two looks at the batch system: a late look would stop everything", "sight"
+            )
         if self.call_s > MOST_CALL_S:
-            contradiction(f"is more than {MOST_CALL_S} seconds, when a call is taken for lost anyway", "call")
+            contradiction(
+                f"is more than {MOST_CALL_S} seconds, when a call is considered lost anyway", "call"
+            )
         return self
 
 
@@ -225,10 +232,13 @@ class LimitsSection(Section):
         512, ge=1, le=16_384, description="requests of one other machine under way at once"
     )
     kept: int = Field(
-        32, ge=1, le=1_024, description="of connections and requests, those for root and administrators alone"
+        32,
+        ge=1,
+        le=1_024,
+        description="of connections and requests, those that only root and administrators get",
     )
     probes: int = Field(
-        32, ge=1, le=1_024, description="connections beyond all others that may ask how the service is"
+        32, ge=1, le=1_024, description="connections, beyond all others, for /healthz and /readyz"
     )
     bodies_bytes: Size = Field(
         256 << 20,
@@ -238,7 +248,7 @@ class LimitsSection(Section):
         json_schema_extra=given("256MiB"),
     )
     polls: int = Field(256, ge=1, le=16_384, description="requests that wait for something new")
-    user_polls: int = Field(8, ge=1, le=4_096, description="the same of one user")
+    user_polls: int = Field(8, ge=1, le=4_096, description="such requests of one user")
     user_lookups: int = Field(
         8, ge=1, le=1_024, description="images of one user that are looked up or wait for it"
     )
@@ -258,7 +268,10 @@ class LimitsSection(Section):
         32, ge=1, le=256, description="images that are looked up at once: a sixteenth of it for one user"
     )
     reading: int = Field(
-        32, ge=1, le=256, description="files that are being read at once, two of them at any moment"
+        32,
+        ge=1,
+        le=256,
+        description="files under way to be read for their digests; two are read at any moment",
     )
     reading_rate_bytes_per_s: Size = Field(
         1_000_000_000,
@@ -280,21 +293,20 @@ class JobsSection(Section):
     longest_wait_s: Duration = Field(
         1_800,
         alias="longest_wait",
-        description="a job whose image takes longer to come is told so, and why",
+        description="a job whose image takes longer to arrive gets a message that says why",
         json_schema_extra=given("30m"),
     )
     copies: int = Field(
         8,
         ge=1,
         le=1_000,
-        description="to so many nodes the image of a job array is brought, and on so many it is kept for "
-        "a job",
+        description="the most nodes to which a job array's image is brought, and on which an image is kept "
+        "for a job",
     )
     user_share: Share = Field(
         50,
         ge=1,
-        description="so much of a pool the images of one user's jobs that wait may take, of what others "
-        "leave",
+        description="how much of a pool the images of one user's waiting jobs may take, of what others leave",
         json_schema_extra=given("50%"),
     )
 
@@ -303,7 +315,7 @@ class AdministratorsSection(Section):
     """Who may see and do everything, besides root."""
 
     users: Names = Field((), description="users who may see and do everything")
-    groups: Names = Field((), description="groups whose members may")
+    groups: Names = Field((), description="groups whose members may, too")
 
 
 class ReadersSection(Section):
@@ -336,7 +348,7 @@ class RegistriesSection(Section):
 
     plain_http: Registries = Field(
         (),
-        description="those without TLS, `HOST` or `HOST:PORT`; the nodes' plain_http names them, too",
+        description="registries without TLS, `HOST` or `HOST:PORT`; the nodes' plain_http names them, too",
         json_schema_extra=given(""),
     )
     platform: Annotated[str, Field(pattern=r"^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9]+)?$", max_length=64)] = Field(
@@ -348,7 +360,7 @@ class LogSection(Section):
     """What is written to stderr, where systemd's journal takes it."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="the least that is written"
+        "info", description="the lowest level that is written"
     )
     format: Literal["text", "json"] = Field("text", description="lines of words, or JSON objects")
 
@@ -356,9 +368,15 @@ class LogSection(Section):
 class BackupSection(Section):
     """Copies of the store, made while the service runs."""
 
-    folder: Path | None = Field(None, description="where they go, on another disk; without it none are made")
-    every_s: Duration = Field(3_600, alias="every", description="how often", json_schema_extra=given("1h"))
-    keep: int = Field(48, ge=1, le=10_000, description="how many stay; the oldest go first")
+    folder: Path | None = Field(
+        None, description="the folder of the copies, on another disk; without it none are made"
+    )
+    every_s: Duration = Field(
+        3_600, alias="every", description="how often a copy is made", json_schema_extra=given("1h")
+    )
+    keep: int = Field(
+        48, ge=1, le=10_000, description="how many copies are kept; the oldest are deleted first"
+    )
 
     @model_validator(mode="after")
     def _is_bearable(self) -> Self:
@@ -370,7 +388,7 @@ class BackupSection(Section):
 class Config(Section):
     """outriderd's configuration, version 1."""
 
-    version: Literal[1] = Field(description="which version of this form it is")
+    version: Literal[1] = Field(description="the version of this file's format")
     site: Name = Field("site", description="what the site is called")
     state: Path = Field("/var/lib/outrider", description="the folder of what must not be lost")
     store: Path | None = Field(
@@ -458,6 +476,7 @@ def settings_of(config: Config) -> Settings:
         most_refusals=config.limits.refusals,
         most_calls=config.limits.calls,
         longest_wait_s=config.jobs.longest_wait_s,
+        note_every_s=timings.note_s,
         most_copies=config.jobs.copies,
         user_share_percent=config.jobs.user_share,
     )

@@ -1,7 +1,8 @@
-"""The configuration's keys as a table for the documentation, made of the models."""
+"""The configuration's keys, made of the models: a table for the site, and a commented example."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -9,6 +10,13 @@ from outrider.metadata.errors import Path as KeyPath
 from outrider.metadata.validation import Schema, json_schema
 from outrider.service.daemon.configuration.files import variables
 from outrider.service.daemon.configuration.model import Config
+
+LINE = 108
+_HEAD = """\
+# Every key of /etc/outrider/outriderd.yaml, with its default if it has one. Write only the keys that you
+# change, then run: outriderd --check. A variable of the environment overrides a key: OUTRIDER_LINK_RATE
+# that of link.rate. Lists, version and images have no variable.
+"""
 
 
 def table() -> str:
@@ -19,6 +27,43 @@ def table() -> str:
         variable = f"`{named[key]}`" if key in named else ""
         rows.append(f"| `{'.'.join(map(str, key))}` | {variable} | {_default(each)} | {_words(each)} |")
     return "\n".join(["| key | variable | default | meaning |", "| --- | --- | --- | --- |", *rows]) + "\n"
+
+
+def example() -> str:
+    """A file with every key as a comment: what it is for, and its default."""
+    lines, written = [_HEAD.rstrip()], set[KeyPath]()
+    for key, each in _keys(json_schema(Config)):
+        for above in (key[:depth] for depth in range(1, len(key))):
+            if above not in written:
+                written.add(above)
+                lines += ["", f"#{above[0]}:"] if len(above) == 1 else [f"#{_indent(above)}{above[-1]}:"]
+        lines += ["", *_comment(_words(each))] if len(key) == 1 else _comment(_words(each))
+        lines.append(f"#{_indent(key)}{key[-1]}:{_value(each)}")
+    return "\n".join(lines) + "\n"
+
+
+def _indent(key: KeyPath) -> str:
+    return "  " * (len(key) - 1)
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        LINE,
+        initial_indent="# ",
+        subsequent_indent="# ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _value(part: Schema) -> str:
+    """The default as YAML has it. A mode is a text: its zero would be lost."""
+    found = part.get("default", part.get("const"))
+    if found is None:
+        return ""
+    plain = str(found).lower() if isinstance(found, bool) else str(found)
+    return f' "{plain}"' if not plain or plain.startswith("0") else f" {plain}"
 
 
 def _keys(schema: Schema) -> Iterator[tuple[KeyPath, Schema]]:

@@ -29,7 +29,7 @@ _PATH = re.compile(r"/[^\x00-\x1f\x7f]{1,1000}")
 
 def _path(value: object) -> str:
     if not isinstance(value, str) or not _PATH.fullmatch(value):
-        raise TextError(f"{named(value)} is no full path: write one that begins with a slash")
+        raise TextError(f"{named(value)} is not a full path: write one that begins with a slash")
     if ".." in value.split("/"):
         raise TextError(f"{shown(value)} has .. as a part: write the path without it")
     return value.rstrip("/") or "/"
@@ -44,7 +44,7 @@ def _socket(value: str) -> str:
 def _address(value: object) -> str:
     found = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if found is None or not 0 < int(found[2]) < 65_536:
-        raise TextError(f"{named(value)} is no address: write one like 10.0.0.1:6820 or [::1]:6820")
+        raise TextError(f"{named(value)} is not an address: write one like 10.0.0.1:6820 or [::1]:6820")
     return found[0]
 
 
@@ -52,20 +52,20 @@ def _reserve(value: object) -> int | None:
     if value == AT_ONCE:
         return None
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise TextError(f"{named(value)} is no time: write one like 10m, or {AT_ONCE}")
+        raise TextError(f"{named(value)} is not a length of time: write one like 10m, or {AT_ONCE}")
     return parse_duration(str(value))
 
 
 def _rate(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise TextError(f"{named(value)} is no rate: write bytes a second, one like 22MB, or 0")
+        raise TextError(f"{named(value)} is not a rate: write bytes a second, one like 22MB, or 0")
     return 0 if str(value).strip() == "0" else size_bytes(value)
 
 
 def _registries(value: object) -> tuple[str, ...]:
     words = value.replace(",", " ").split() if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise TextError(f"{named(value)} is no list of registries: write them like images:5000")
+        raise TextError(f"{named(value)} is not a list of registries: write them like images:5000")
     try:
         return read_hosts(" ".join(words))
     except BadRequest as error:

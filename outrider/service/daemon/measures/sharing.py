@@ -76,7 +76,7 @@ class ShareBook:
             self._sources = {**self._sources, name: source}
 
     def listed(self, caller: Caller, wanted: WantedShares) -> ShareList:
-        """Whose share is the largest comes first. Who is no administrator sees their own."""
+        """Whose share is the largest comes first. Who is not an administrator sees their own."""
         found = self._collect()
         own = None if caller.is_admin else str(caller.uid)
         rows = [

@@ -125,7 +125,7 @@ class Lookups:
         """Nobody wants to know any more: its place is free, and `done` is not told."""
         lookup.drop()
         # A file that is read is left alone within a moment, and one that waits is closed in its turn:
-        # not here, since to close a file of a user's own file system may take for ever.
+        # not here, since to close a file of a user's own file system may take forever.
         self._asking.abandon(lookup)
 
     def expire(self) -> int:

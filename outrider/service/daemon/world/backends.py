@@ -16,7 +16,7 @@ from cachemgr.fetch.registry.session import RegistrySettings
 from outrider.metadata.decision import Allowed, PolicyRefusal
 from outrider.metadata.external import ask, program_runner
 from outrider.metadata.policies import Policies
-from outrider.rms.base import RmsError, RmsJob, RmsNode
+from outrider.rms.base import RmsError, RmsNode
 from outrider.rms.embedded import EmbeddedSystem, ProcessLauncher
 from outrider.rms.twin import Twin
 from outrider.service.daemon.configuration.model import Config, NamedImageSection
@@ -24,8 +24,7 @@ from outrider.service.daemon.errors import BackendError, ServiceInputError
 from outrider.service.daemon.life import Providers
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.threads.loop import DeskLike
-from outrider.service.daemon.world.catalogued import CataloguedNodes
-from outrider.service.daemon.world.cluster import ClusterBackend, make_cluster
+from outrider.service.daemon.world.cluster import CLUSTERS, ClusterBackend, make_cluster
 from outrider.service.desk.batch.reservation_effects import carry_out
 from outrider.service.desk.desk import Desk
 from outrider.service.images import Catalogue, CatalogueImage, Hashes, Resolver, opener
@@ -42,7 +41,8 @@ def real_providers() -> Providers:
     clock = SystemClock()
 
     def ask_program(call: AskProgram) -> Allowed | PolicyRefusal:
-        return ask(call.external, call.request, program_runner(clock.monotonic_s), now_s=clock.now_s())
+        run = program_runner(clock.monotonic_s)
+        return ask(call.external, call.workspace, call.who, run, now_s=clock.now_s())
 
     return Providers(
         make_backend=make_backend, make_desk=make_desk, carry_effect=carry_out, ask_program=ask_program
@@ -72,7 +72,7 @@ def make_backend(
     ceiling = Ceiling(config.limits.image_bytes, config.pools.size_bytes)
     resolver = _resolver(config, catalogue, ceiling, clock)
     promised = Promised()
-    if config.backend.kind in ("slurm", "gridengine"):
+    if config.backend.kind in CLUSTERS:
         return make_cluster(config.backend, catalogue, resolver, promised, log, ceiling, clock)
     return _virtual(config, clock, catalogue, resolver, promised, log, environment, ceiling)
 
@@ -136,26 +136,20 @@ def _virtual(
             clock=clock,
             log=log,
             environment=environment,
+            catalogue=catalogue,
         )
     except EmbeddedError as error:
         raise BackendError(str(error)) from error
-    hooks = PoolHooks(nodes.sockets, lambda job: _digest_of(job, promised), clock=clock, log=log)
+    hooks = PoolHooks(nodes.sockets, promised, clock=clock, log=log)
     rms = _batch_system(config, clock, log, hooks)
     world = World(
         rms=rms,
-        nodes=CataloguedNodes(nodes, catalogue),
+        nodes=nodes,
         resolve=resolver,
         promised=promised,
         ceiling=ceiling,
     )
     return VirtualBackend(nodes, rms, world)
-
-
-def _digest_of(job: RmsJob, promised: Promised) -> str | None:
-    """Which image a job has to have: its reservation's, or the one that it names itself."""
-    if job.reservation is not None:
-        return promised.digest(job.reservation)
-    return None if job.metadata is None else promised.job(job.key)
 
 
 def _batch_system(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cachemgr.base.errors import CacheError
 from cachemgr.base.steady import SteadyClock
@@ -17,7 +17,6 @@ from outrider.service.daemon.configuration.backend import BackendSection
 from outrider.service.daemon.errors import BackendError
 from outrider.service.daemon.log import TracingLog
 from outrider.service.daemon.signing import signer
-from outrider.service.daemon.world.catalogued import CataloguedNodes
 from outrider.service.images import Catalogue
 from outrider.service.nodes.remote import Addresses, RemoteNodes
 from outrider.service.ports import Ceiling, Promised, Resolve, World
@@ -69,19 +68,16 @@ def make_cluster(
 
     Only the batch system of this site is imported.
     """
-    if section.kind == "gridengine":
-        rms: BatchSystem = _gridengine(section, clock, log)
-    else:
-        rms = _slurm(section, clock, log)
+    rms = CLUSTERS[section.kind](section, clock, log)
     try:
         keys = read_keys(section.key)
     except CacheError as error:
         raise BackendError(f"{error}; `outrider init {section.kind}` makes one") from error
     addresses = Addresses(control_port=section.control_port, relay_port=section.relay_port)
-    nodes = RemoteNodes(addresses, keys, clock=clock)
+    nodes = RemoteNodes(addresses, keys, clock=clock, catalogue=catalogue)
     world = World(
         rms=rms,
-        nodes=CataloguedNodes(nodes, catalogue),
+        nodes=nodes,
         resolve=resolve,
         promised=promised,
         sign=signer(keys[0]),
@@ -113,7 +109,7 @@ def _gridengine(section: BackendSection, clock: SteadyClock, log: TracingLog) ->
         _as_account(found.account),
         variables=variables,
         own_uid=os.geteuid(),
-        told=lambda lost: log.warning("grid engine printed what is no xml", lost=lost),
+        told=lambda lost: log.warning("grid engine printed invalid xml", lost=lost),
     )
     settings = gridengine.GridEngineSettings(
         account=found.account,
@@ -136,7 +132,7 @@ def _as_account(name: str) -> Runner:
             f"there is no user {name} here: make it, or name another one in backend.gridengine.account"
         ) from error
     if os.geteuid() not in (0, entry.pw_uid):
-        raise BackendError(f"the service has to run as root, or as {name}, whose the reservations are")
+        raise BackendError(f"the service has to run as root, or as {name}, who owns the reservations")
     own = account_of(name, entry.pw_uid) if entry.pw_uid != os.geteuid() else None
 
     def run(
@@ -163,3 +159,10 @@ def _path(kind: str, folder: str, wanted: Sequence[str]) -> str:
             f"backend.{kind}.commands where they are"
         )
     return path
+
+
+CLUSTERS: dict[str, Callable[[BackendSection, SteadyClock, TracingLog], BatchSystem]] = {
+    "gridengine": _gridengine,
+    "slurm": _slurm,
+}
+"""The batch systems of clusters, by `backend.kind`. Only the one that is configured is imported."""

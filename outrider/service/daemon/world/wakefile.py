@@ -61,7 +61,7 @@ class WakeFile:
             try:
                 found = os.fstat(file)
                 if not stat.S_ISREG(found.st_mode):
-                    raise OSError(errno.EINVAL, "it is no regular file: remove it")
+                    raise OSError(errno.EINVAL, "it is not a regular file: remove it")
                 os.fchmod(file, 0o644)
                 # By the open file: what the path leads to a moment later may be another one.
                 watch = _libc("inotify_add_watch", self._events, f"/proc/self/fd/{file}".encode(), IN_OPEN)

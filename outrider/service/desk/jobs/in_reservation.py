@@ -67,7 +67,7 @@ class JobsInReservations:
 
     def _try_again(self, job: RmsJob, live: Live) -> None:
         """Its start has failed in a reservation, as it does if one of its nodes has died: once all of them
-        are there and have the image it is tried again, not for ever if it fails for a reason of its own."""
+        are there and have the image it is tried again, not forever if it fails for a reason of its own."""
         now_s = self._site.now_s
         tried, again_s = self._tries.get(job.key, (0, now_s))
         if again_s > now_s or tried >= MOST_TRIES or not live.may_begin or self._site.gone_nodes(live):

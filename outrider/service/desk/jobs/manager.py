@@ -70,7 +70,7 @@ class JobManager:
         self._placer = JobPlacer(site, best_effort, log)
         self._jobs = JobQueues(site, agenda, self._placer, log)
         self.images = ImageLookups()
-        self.notes = JobNotes()
+        self.notes = JobNotes(site.settings.note_every_s)
         self._review = JobReview(site, self._jobs, self._placer)
         self._settling = JobRelease(site, self._jobs, best_effort, orders, self.notes, log, meter)
         self._copies = JobCopies(

@@ -16,8 +16,6 @@ from outrider.service.turns import Turns
 
 MOST_AT_ONCE = 2
 """Lines on their way to the batch system: what it is asked for comes first."""
-EVERY_S = 20
-"""How often the line of one job may change."""
 LOST_S = 300
 CHANGED_S = 60
 CHANGED_PERCENT = 20
@@ -29,9 +27,10 @@ MOST_CHARACTERS = 400
 
 
 class JobNotes:
-    """Lines that are to be shown, and those on their way."""
+    """Lines that are to be shown, and those on their way; that of one job changes every `every_s` at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_s: int) -> None:
+        self._every_s = every_s
         self._wanted: dict[str, tuple[JobEntry, str]] = {}
         self._due: dict[str, None] = {}
         """Jobs whose lines may change now."""
@@ -90,7 +89,7 @@ class JobNotes:
         return max(now_s + 1, self._later[0][0]) if self._later else None
 
     def _plan(self, entry: JobEntry, now_s: int) -> None:
-        at_s = now_s if entry.noted_s is None else entry.noted_s + EVERY_S
+        at_s = now_s if entry.noted_s is None else entry.noted_s + self._every_s
         if at_s <= now_s:
             self._let(entry)
         else:

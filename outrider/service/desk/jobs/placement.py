@@ -144,7 +144,7 @@ class JobPlacer:
         if len(entry.copies) + len(way.missing) > entry.job.nodes_wanted + self._site.settings.most_copies:
             return False
         self._take(entry, wish, way)
-        self._log.info("job is led to other nodes, too", job=entry.key, earlier_s=here_s - way.start_s)
+        self._log.info("job is steered to other nodes, too", job=entry.key, earlier_s=here_s - way.start_s)
         return True
 
     def renew(self, entry: JobEntry) -> list[int]:

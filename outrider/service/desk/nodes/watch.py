@@ -46,7 +46,7 @@ class NodeWatch:
         now_s, reservation = self._site.now_s, live.reservation
         if self._next_s.get(live.name, 0) > now_s:
             return
-        if begin_s(live) > now_s or reservation.end_s <= now_s:
+        if begin_s(reservation.start_s) > now_s or reservation.end_s <= now_s:
             # It was moved to another time, and is on the agenda for that.
             self._next_s.pop(live.name, None)
             return
@@ -99,6 +99,6 @@ class NodeWatch:
         yield from self._silent_since_s
 
 
-def begin_s(live: Live) -> int:
-    """From when on a reservation's nodes are watched."""
-    return live.reservation.start_s - BEFORE_S
+def begin_s(start_s: int) -> int:
+    """From when on the nodes of a reservation that starts then are watched."""
+    return start_s - BEFORE_S

@@ -32,7 +32,7 @@ PATIENCE_S = 60
 MOST_RESTORED = 1
 STRANGE = (
     "if no copy of the store was put back, another outriderd with another store works on this batch system; "
-    "stop it, since both lead the same jobs"
+    "stop it, since both steer the same jobs"
 )
 MOST_DIGITS = 12
 """Of a reservation's number."""

@@ -20,7 +20,7 @@ from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.reservations.renegotiation import Renegotiated, change_end, renegotiate
 from outrider.core.restart.snapshot import keep_reservation, transfers_under_way
 from outrider.metadata.conversion import workspace_of
-from outrider.metadata.decision import PolicyRefusal, PolicyRequest, Requester, core_policy, request_of
+from outrider.metadata.decision import PolicyRefusal, Requester, core_policy
 from outrider.metadata.errors import MetadataError
 from outrider.metadata.policies import Policies
 from outrider.service.answers import Answer, Decision, Trouble
@@ -297,14 +297,10 @@ class ReservationAdmission:
         return core_policy(
             self.policies,
             wish.requester,
-            lambda request: standing_of(
-                self._site, self.policies, wish.caller.uid, wish.account, request, without=without
+            lambda from_s, until_s: standing_of(
+                self._site, self.policies, wish.caller.uid, wish.account, from_s, until_s, without=without
             ),
         )
-
-    def question(self, wish: Wish) -> PolicyRequest:
-        """What the site's own program is asked."""
-        return request_of(wish.workspace, wish.requester)
 
     def _enter(self, wish: Wish, plan: ReservationPlan) -> None:
         """An accepted reservation, with all that follows from it."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from outrider.metadata.decision import BookedUsage, PolicyRequest
+from outrider.metadata.decision import BookedUsage
 from outrider.metadata.policies import Policies
 from outrider.service.desk.state.site import Live, Site
 
 
 def standing_of(
-    site: Site, policies: Policies, uid: int, account: str, request: PolicyRequest, *, without: Live | None
+    site: Site,
+    policies: Policies,
+    uid: int,
+    account: str,
+    from_s: int,
+    until_s: int,
+    *,
+    without: Live | None,
 ) -> BookedUsage:
-    """What is booked without the request, and without the reservation that it would replace.
+    """What a user has, and what is booked between two instants; `without` a reservation to be replaced.
 
     What no rule asks about is not counted, since that takes as long as there are reservations.
     """
@@ -20,13 +27,11 @@ def standing_of(
         overlapping = [
             live
             for live in site.live.values()
-            if live is not without
-            and live.reservation.start_s < request.end_s
-            and request.start_s < live.reservation.end_s
+            if live is not without and live.reservation.start_s < until_s and from_s < live.reservation.end_s
         ]
-        peak_nodes = _peak(overlapping, request.start_s)
+        peak_nodes = _peak(overlapping, from_s)
         of_account = [live for live in overlapping if live.record.owner.account == account]
-        peak_nodes_of_account = _peak(of_account, request.start_s)
+        peak_nodes_of_account = _peak(of_account, from_s)
     return BookedUsage(
         machine_nodes=len(site.book.timeline.nodes),
         peak_nodes=peak_nodes,

@@ -101,7 +101,7 @@ class PlanExecution:
         reservation = live.reservation
         self._agenda.add(max(reservation.start_s, site.now_s), Topic.BEGIN, live.name)
         self._agenda.add(max(reservation.end_s, site.now_s), Topic.END, live.name)
-        self._agenda.add(max(begin_s(live), site.now_s), Topic.WATCH, live.name)
+        self._agenda.add(max(begin_s(reservation.start_s), site.now_s), Topic.WATCH, live.name)
 
     def release(self, live: Live, nodes: tuple[str, ...]) -> None:
         """These nodes need nothing of a reservation's any more."""

@@ -232,8 +232,13 @@ class Site:
         self._owned.setdefault(live.record.owner.uid, {})[live.name] = live
 
     def _hold(self, live: Live, reservation: Reservation, *, times: int = 1) -> None:
-        image_bytes = live.document.image.size_bytes
-        self.holding.add(live.record.owner.uid, reservation, image_bytes, times=times)
+        self.holding.add(
+            live.record.owner.uid,
+            nodes=len(reservation.nodes),
+            seconds=reservation.end_s - reservation.start_s,
+            image_bytes=live.document.size_bytes,
+            times=times,
+        )
 
     @property
     def has_promises(self) -> bool:

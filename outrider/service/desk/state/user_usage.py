@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cachemgr.base.shares import BYTES, Share
-from outrider.core.model import Reservation
 
 RESERVATIONS, NODE_SECONDS = "reservations", "node-seconds"
 
@@ -19,15 +18,14 @@ class UserUsage:
         self._node_seconds: Counter[int] = Counter()
         self._bytes: Counter[int] = Counter()
 
-    def add(self, uid: int, reservation: Reservation, image_bytes: int, *, times: int = 1) -> None:
+    def add(self, uid: int, *, nodes: int, seconds: int, image_bytes: int, times: int = 1) -> None:
         """A reservation is accepted; or is over, with `times` -1."""
-        nodes = len(reservation.placements) * times
         for counted, amount in (
-            (self._count, times),
-            (self._node_seconds, nodes * (reservation.end_s - reservation.start_s)),
+            (self._count, 1),
+            (self._node_seconds, nodes * seconds),
             (self._bytes, nodes * image_bytes),
         ):
-            counted[uid] += amount
+            counted[uid] += amount * times
             if not counted[uid]:
                 del counted[uid]
 

@@ -91,7 +91,7 @@ class JobViews:
         if not lines:
             return Trouble(
                 code="not-found",
-                message=f"job {job[:40]} is none that waits for an image or runs with one: see "
+                message=f"job {job[:40]} neither waits for an image nor runs with one: see "
                 "outrider jobs, or the batch system's own list",
             )
         view = JobView(

@@ -52,7 +52,7 @@ class Munge:
     def vouch(self, credential: str, request_hash: str) -> Vouched:
         """Whose request it is. Blocks. Raises NotVouched."""
         if not _CREDENTIAL.fullmatch(credential):
-            raise NotVouched("the credential is none of MUNGE's: send what the program munge prints")
+            raise NotVouched("the credential is not one of MUNGE's: send what the program munge prints")
         finished = self._run(credential)
         if finished.returncode:
             said = finished.stderr.decode("ascii", "replace").strip()[:200]
@@ -64,7 +64,7 @@ class Munge:
             raise NotVouched(f"the credential is refused: {reason}")
         found = _DECODED.fullmatch(finished.stdout)
         if found is None:
-            raise NotVouched("the credential is for something else: its payload is no hash of a request")
+            raise NotVouched("the credential is for something else: its payload is not a hash of a request")
         if not hmac.compare_digest(found[3].decode(), request_hash):
             raise NotVouched("the credential is for another request: its payload is another hash")
         return Vouched(uid=int(found[1]), gid=int(found[2]))

@@ -162,7 +162,7 @@ class PeerProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """What is no HTTP, or has too large a head."""
         most = self._limits.head_bytes
-        self._refuse(refusal(400, f"this is no HTTP/1.1, or its head has more than {most} bytes"))
+        self._refuse(refusal(400, f"this is not HTTP/1.1, or its head has more than {most} bytes"))
 
     @property
     def is_idle(self) -> bool:

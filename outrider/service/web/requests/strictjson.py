@@ -43,7 +43,7 @@ def parse_json(content: bytes) -> object:
         )
     except json.JSONDecodeError as error:
         raise JsonError(
-            f"the body is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     if _SURROGATE.search(text):
         _check_surrogates(value)
@@ -73,7 +73,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise JsonError(f"{name} is no number in JSON: leave it out")
+    raise JsonError(f"{name} is not a number in JSON: leave it out")
 
 
 def _integer(digits: str) -> int:
@@ -83,7 +83,7 @@ def _integer(digits: str) -> int:
 
 
 def _fraction(text: str) -> NoReturn:
-    raise JsonError(f"{shown(text)} is no whole number: times and sizes are whole numbers here")
+    raise JsonError(f"{shown(text)} is not a whole number: times and sizes are whole numbers here")
 
 
 def _check_surrogates(value: object) -> None:

@@ -90,7 +90,7 @@ def _add_lists(routes: APIRouter, asker: Asker) -> None:
 
     @routes.get("/status", response_model=Status)
     async def status(caller: By) -> Response:
-        """The service at one glance."""
+        """The service at a glance."""
         return answered(await asker.ask(caller, ShowStatus(), Status))
 
 

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from outrider.metadata.conversion import unused_keys
 from outrider.service.answers import Decision, Explanation, ReservationDetails, ReservationList
 from outrider.service.requests import Cancel, Explain, ListReservations, Reserve, Show
 from outrider.service.web.asking import Asker
@@ -53,7 +52,7 @@ def _add_asking(routes: APIRouter, asker: Asker) -> None:
 
 def _noted(decision: Decision, wanted: Reserve) -> Decision:
     """With what its workspace asks for in vain."""
-    return replace(decision, notes=unused_keys(wanted.workspace))
+    return replace(decision, notes=wanted.workspace.unused_keys)
 
 
 def _add_looking(routes: APIRouter, asker: Asker) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from outrider.metadata.conversion import unused_keys
 from outrider.metadata.joblines import JobLines, write_job_lines
 from outrider.metadata.workspace import WorkspaceFile
 from outrider.service.answers import ReservationDetails, Trouble
@@ -37,7 +36,7 @@ def submission_routes(asker: Asker) -> APIRouter:
         """Hand a job over in the caller's name."""
         submission = await _read(asker, caller, body, key)
         job = await asker.wait_for(asker.front.submit(caller, submission))
-        notes = unused_keys(submission.workspace) if submission.workspace else ()
+        notes = submission.workspace.unused_keys if submission.workspace else ()
         return answered(Submitted(job=job, notes=notes), 201)
 
     return routes
@@ -71,7 +70,7 @@ async def _reservation(asker: Asker, caller: Caller, name: str) -> str:
 async def _read(asker: Asker, caller: Caller, body: SubmitBody, key: str) -> Submit:
     now_s = asker.front.now_s()
     workspace = await asker.read(caller, lambda: understand_job(body, now_s)) if body.workspace else None
-    image = await asker.resolve(caller, workspace) if workspace else None
+    image = await asker.resolve(caller, workspace.metadata.image) if workspace else None
     deployment = workspace.deployment if workspace else None
     duration_s = understand_duration(body.duration) if body.duration else None
     if deployment is not None and duration_s is None:

@@ -65,7 +65,7 @@ def test_tasks_of_an_array_on_one_node_have_a_copy_each(found: Site) -> None:
 def test_what_was_forged_or_is_not_allowed_fails_its_job_alone(found: Site) -> None:
     other = found.cluster.people.of("bob").uid
     wrong: dict[str, Callable[[str], str]] = {
-        "is none": lambda job: "1.2.3",
+        "cannot be read": lambda job: "1.2.3",
         "was not signed": lambda job: found.ticket(job)[:-8] + "0" * 8,
         "has the ticket of job 1": lambda job: found.ticket("1"),
         "is for uid": lambda job: found.ticket(job, uid=other),

@@ -86,7 +86,7 @@ def test_session_has_its_image(found: Site, terminal: tuple[str, ...]) -> None:
 
 def test_session_without_its_image_fails_alone(found: Site) -> None:
     with ThreadPoolExecutor(1) as pool:
-        # Its client waits for ever, as that of any session whose job is in error.
+        # Its client waits forever, as that of any session whose job is in error.
         begun = pool.submit(qrsh, found, *HELD, *READS, most_s=10)
         found.cluster.wait_for("the session to be held", lambda: bool(waiting(found)))
         job = waiting(found)

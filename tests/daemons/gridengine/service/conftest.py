@@ -10,14 +10,13 @@ import pytest
 from testbed.batchcluster import HEAD
 from testbed.gridenginesite import GridEngineSite, missing, site_cluster
 from tests.daemons.gridengine.service.jobs import advances
-from tests.daemons.hurried import HurriedGridEngineSite
 
 NODES = 4
 RATE_BITS_PER_S = 200_000_000
 LINK_BYTES_PER_S = 22_000_000
 SETTLE_S = 60
 AS_IT_IS_MADE = "root 666 character special file"
-TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
+TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,7 @@ def site() -> Iterator[GridEngineSite]:
             pytest.fail(f"{lack}; in CI it must be there")
         pytest.skip(lack)
     with site_cluster(NODES, rate_bits_per_s=RATE_BITS_PER_S) as cluster:
-        made = HurriedGridEngineSite(
+        made = GridEngineSite(
             cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
         )
         made.install()

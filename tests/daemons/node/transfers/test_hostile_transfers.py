@@ -49,19 +49,19 @@ def test_file_that_never_closes_stops_nobody_elses_transfer(
 
     def close(descriptor: int) -> None:
         closing.set()
-        assert released.wait(20)
+        assert released.wait(60)
 
     with monkeypatch.context() as hung:
         hung.setattr(os, "close", close)
         begin(table, "a", of_user("a"))
-        assert closing.wait(20)
+        assert closing.wait(60)
         asked: list[object] = []
         asker = threading.Thread(target=lambda: asked.append(table.counts()))
         asker.start()
-        asker.join(5)
+        asker.join(30)
         is_answered = bool(asked)
         released.set()
-        asker.join(20)
+        asker.join(60)
         table.stop(20)
 
     assert is_answered
@@ -88,7 +88,7 @@ def test_users_share_a_rate_that_ends_when_the_service_wants_the_image(inside: S
 
     def work(transfer: PoolTransfer, terms: TransferTerms) -> PoolImage:
         limits.append(terms.limits[-1])
-        assert is_over.wait(20)
+        assert is_over.wait(60)
         raise SourceFailed("enough")
 
     def join(key: str, uid: int, *, is_ordinary: bool) -> None:
@@ -118,7 +118,7 @@ def test_who_waits_for_the_users_rate_goes_on_when_the_service_wants_the_image()
     waiting.start()
     is_waiting = waiting.is_alive()
     is_ordinary[0] = False
-    waiting.join(20)
+    waiting.join(60)
 
     assert is_waiting
     assert not waiting.is_alive()

@@ -50,7 +50,7 @@ class Waiting:
             self.error = error
 
     def end(self) -> dict[str, Any]:
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         if self.error is not None:
             raise self.error
@@ -317,13 +317,13 @@ def test_who_asks_for_what_is_just_being_cancelled_gets_it(
     def carry_slowly(*args: Any) -> tuple[str, ...]:
         if not begun.is_set():
             begun.set()
-            assert gate.wait(20)
+            assert gate.wait(60)
         return carry(*args)
 
     monkeypatch.setattr(carrier, "carry", carry_slowly)
     digest = sha256(contents[A])
     first = daemon.ask("add", uri=A, digest=digest)["transfer"]
-    assert begun.wait(20)
+    assert begun.wait(60)
     daemon.ask("transfer-set", transfer=first, cancel=True)
     waiting = Waiting(daemon, uri=A, digest=digest)
     eventually("it is told of", lambda: waiting.seen, daemon.log)

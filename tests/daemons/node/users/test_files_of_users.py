@@ -183,7 +183,7 @@ class GatedMaker:
 
     def make(self, wish: Any, image_path: str, folder: str) -> Any:
         self.begun += 1
-        assert self.gate.wait(20)
+        assert self.gate.wait(60)
         return self._maker.make(wish, image_path, folder)
 
 
@@ -223,7 +223,7 @@ def test_instances_that_a_user_asks_for_at_once_are_counted(inside: Start, carri
     of_root.start()
     eventually("root's does not wait for it", lambda: maker.begun == 2, daemon.log)
     maker.gate.set()
-    crowd.join(20)
-    of_root.join(20)
+    crowd.join(60)
+    of_root.join(60)
 
     assert found == ["ready"] * 2 + ["you have 2 instances and may have 2: release some"] * 3

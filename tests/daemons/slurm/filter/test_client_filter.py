@@ -90,7 +90,7 @@ def test_faults_of_a_script_are_told_by_line_before_submission(clients: Site) ->
     answer = clients.submit(HEAD + IMAGE + "#OUTRIDER size: big\n#OUTRIDER digits: 1\nhostname\n")
 
     assert answer.code != 0
-    assert 'sbatch: lua: outrider: line 3: size: "big" is no size' in answer.said
+    assert 'sbatch: lua: outrider: line 3: size: "big" is not a size' in answer.said
     assert 'sbatch: lua: outrider: line 4: "digits": there is no such key' in answer.said
     assert "Batch job submission failed" not in answer.said
 
@@ -130,7 +130,7 @@ def test_workspace_file_can_be_short(clients: Site) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (WORKSPACE.replace("600MB", "2 gigs"), 'bad.yaml:9: size: "2 gigs" is no size'),
+        (WORKSPACE.replace("600MB", "2 gigs"), 'bad.yaml:9: size: "2 gigs" is not a size'),
         ("version: 1\n", "no image is found in it"),
         (None, "cannot be read"),
     ],

@@ -80,7 +80,7 @@ def test_job_with_a_wrong_ticket_fails_alone_and_says_why(site: Site) -> None:
         "has expired": site.ticket("-", expires_s=1_700_000_000),
         "was not signed": site.ticket("-")[:-4] + "0000",
         "is not on this node": site.ticket("-", digest="0" * 64),
-        "is none": "rubbish $(reboot) `id`",
+        "cannot be read": "rubbish $(reboot) `id`",
     }
     jobs = {said: site.submit("echo ran", ticket=text) for said, text in tickets.items()}
     outcomes = {said: (site.ended(job), site.output(job)) for said, job in jobs.items()}

@@ -10,7 +10,6 @@ import pytest
 
 from testbed.site import OutriderSite, site_cluster
 from testbed.slurm import HEAD
-from tests.daemons.hurried import HurriedSlurmSite
 from tests.daemons.slurm.service.jobs import in_slurm, instances, pins
 
 NODES = 4
@@ -19,7 +18,7 @@ LINK_BYTES_PER_S = 22_000_000
 SETTLE_S = 180
 # A job that is sent back waits so long, which by Slurm's own measure are 2 min.
 LINES = ("AuthInfo=cred_expire=10",)
-TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s"}
+TIMINGS = {"look": "1s", "progress": "1s", "call": "10s", "away": "10s", "reconcile": "6s", "note": "2s"}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +33,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[OutriderSite]:
     with site_cluster(
         NODES, rate_bits_per_s=RATE_BITS_PER_S, version=version, slurm_conf_lines=LINES
     ) as cluster:
-        made = HurriedSlurmSite(
+        made = OutriderSite(
             cluster, link_bytes_per_s=LINK_BYTES_PER_S, pool="200MiB", settings={"timings": TIMINGS}
         )
         made.install()

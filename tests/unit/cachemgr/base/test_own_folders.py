@@ -160,7 +160,7 @@ def test_what_belongs_to_somebody_else_is_neither_adopted_nor_removed(tmp_path: 
 def test_names_that_lead_out_are_no_names(tmp_path: Path, name: str) -> None:
     folder = own(tmp_path)
     for act in (folder.unlink, folder.remove, lambda each: folder.touch(each, 0o600)):
-        with pytest.raises(ValueError, match="is no name"):
+        with pytest.raises(ValueError, match="is not a name"):
             act(name)
     folder.close()
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.repository import ROOT
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 @dataclass(frozen=True)

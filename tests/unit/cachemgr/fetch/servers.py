@@ -45,7 +45,7 @@ class Server:
         self.is_closing.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         self._listener.close()
 
     def _accept(self) -> None:

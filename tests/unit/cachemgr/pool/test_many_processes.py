@@ -20,7 +20,7 @@ from cachemgr.pool.ingest import Ingest
 from cachemgr.pool.pool import ImagePool, Want
 from cachemgr.pool.records import PoolImage, PoolPin
 
-DEADLINE_S = 20
+DEADLINE_S = 90
 CLOCK = SystemClock()
 LARGE = max(range(len(CONTENTS)), key=lambda number: len(CONTENTS[number]))
 

@@ -160,7 +160,7 @@ def test_settings_that_were_lost_can_be_made_again(
 ) -> None:
     image = add(A)
     (root / "pool.json").unlink()
-    with pytest.raises(NotInPool, match="is no pool: make one with `cachemgr --pool"):
+    with pytest.raises(NotInPool, match="is not a pool: make one with `cachemgr --pool"):
         open_pool()
     ImagePool.create(RealDisk(), str(root), SETTINGS)
 

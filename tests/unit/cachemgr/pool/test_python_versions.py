@@ -25,7 +25,7 @@ def interpreters() -> dict[str, str]:
     versions = {"{}.{}".format(*sys.version_info): sys.executable}
     for path in found:
         said = subprocess.run(
-            [path, "-I", "-S", "-V"], capture_output=True, text=True, timeout=30, check=False
+            [path, "-I", "-S", "-V"], capture_output=True, text=True, timeout=60, check=False
         )
         version = re.search(r"(3)\.(\d+)", said.stdout + said.stderr)
         if said.returncode == 0 and version and (3, int(version[2])) >= OLDEST:

@@ -28,7 +28,7 @@ KEY = b"a key of thirty-two bytes or so."
 DATA = Random(13).randbytes(2_000_000)
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
 ABSENT = "sha256:" + "00" * 32
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 class Node:
@@ -95,12 +95,12 @@ def ticket(digest: str = DIGEST, lasts_s: int = 60) -> str:
     return f"Outrider {make_ticket(KEY, digest, CLOCK.now_s() + lasts_s)}"
 
 
-def until(is_done: Callable[[], bool], what: str) -> None:
+def until(is_done: Callable[[], bool], what: str, evidence: Callable[[], object] = str) -> None:
     for _ in range(PATIENCE_S * 100):
         if is_done():
             return
         time.sleep(0.01)
-    pytest.fail(f"not within {PATIENCE_S} s: {what}")
+    pytest.fail(f"not within {PATIENCE_S} s: {what} {evidence()}")
 
 
 @pytest.mark.parametrize("allows_sendfile", [True, False])

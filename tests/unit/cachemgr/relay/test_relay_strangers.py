@@ -18,7 +18,7 @@ MANY = 200
 
 def dial_from(node: Node, host: str) -> socket.socket:
     address = ("127.0.0.1", node.relay.port)
-    return socket.create_connection(address, timeout=20, source_address=(host, 0))
+    return socket.create_connection(address, timeout=60, source_address=(host, 0))
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/ima"], ids=["silent", "half a head"])
@@ -65,7 +65,7 @@ def test_crowd_that_dials_again_and_again_keeps_no_ticket_out(start: Start) -> N
             answers.append(node.ask("HEAD", Authorization=ticket())[0])
     is_over.set()
     for thread in crowd:
-        thread.join(20)
+        thread.join(60)
 
     assert 200 in answers
 
@@ -151,12 +151,16 @@ def test_strangers_and_their_refusals_are_told_by_address(start: Start) -> None:
     with ExitStack() as stack:
         for _ in range(3):
             stack.enter_context(node.dial())
-        until(lambda: any(each.refused for each in node.relay.places.shares()), "one had to go")
-        rows = [each for each in node.relay.places.shares() if each.user == "127.0.0.1"]
 
-    assert [(each.thing, each.held, each.most, each.refused) for each in rows] == [
-        ("relay connections without a ticket", 2, 2, 1)
-    ]
+        def rows() -> list[tuple[str, int, int, int]]:
+            told = [each for each in node.relay.places.shares() if each.user == "127.0.0.1"]
+            return [(each.thing, each.held, each.most, each.refused) for each in told]
+
+        # One goes, then the third has its place: between the two one place is free.
+        expected = [("relay connections without a ticket", 2, 2, 1)]
+        until(lambda: rows() == expected, "one had to go", rows)
+
+        assert rows() == expected
 
 
 @pytest.fixture

@@ -234,7 +234,7 @@ def test_path_of_an_image_is_this_machine_s_file(
 
 def test_faults_without_a_file_name_options(service: Service, file: str, capsys: Capture) -> None:
     problems = [
-        {"line": 1, "column": 20, "key": "metadata.image.uri", "message": "is no address"},
+        {"line": 1, "column": 20, "key": "metadata.image.uri", "message": "is not an address"},
         {"line": 1, "column": 90, "key": "deployment.instances_per_node", "message": "is missing"},
         {"line": 1, "column": 90, "key": "deployment", "message": "give a start"},
     ]
@@ -243,7 +243,7 @@ def test_faults_without_a_file_name_options(service: Service, file: str, capsys:
 
     assert main(["reserve", "--image", "x"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "--image: is no address", "--instances-per-node: is missing", "give a start"
+        "--image: is not an address", "--instances-per-node: is missing", "give a start"
     ]  # fmt: skip
 
 
@@ -270,7 +270,7 @@ def test_json_is_the_answer_as_it_is(service: Service, file: str, capsys: Captur
 def test_faults_are_listed_as_a_compiler_lists_them(service: Service, file: str, capsys: Capture) -> None:
     problems = [
         {"line": 3, "column": 9, "key": "metadata.name", "message": "is missing"},
-        {"line": 0, "column": 0, "key": "deployment.finish_by", "message": '"soon" is no point in time'},
+        {"line": 0, "column": 0, "key": "deployment.finish_by", "message": '"soon" is not a point in time'},
     ]
     value = {"code": "invalid", "message": "the workspace has 2 faults", "problems": problems}
     service.on("POST", "/v1/reservations", Reply(status=422, value=value))
@@ -279,7 +279,7 @@ def test_faults_are_listed_as_a_compiler_lists_them(service: Service, file: str,
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
         f"{file}:3:9: metadata.name: is missing",
-        '--finish-by: "soon" is no point in time',
+        '--finish-by: "soon" is not a point in time',
     ]
     assert captured.err == "outrider: faults found: 2; nothing was reserved\n"
 

@@ -137,7 +137,7 @@ def test_interrupt_on_a_terminal_leaves_no_traceback() -> None:
             while b"n[3-4]" not in seen:
                 seen += os.read(leader, 65_536)
             child.send_signal(signal.SIGINT)
-            _, errors = child.communicate(timeout=30)
+            _, errors = child.communicate(timeout=60)
         finally:
             child.kill()
             child.wait()

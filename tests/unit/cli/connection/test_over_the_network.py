@@ -32,7 +32,7 @@ from tests.unit.service.web.apiserver import WORKSPACE, ScriptedFront, Server, w
 from tests.unit.service.web.munging import UID, Munged, running_munged
 
 Capture = pytest.CaptureFixture[str]
-PATIENCE_S = 30
+PATIENCE_S = 90
 
 
 @pytest.fixture(scope="module")

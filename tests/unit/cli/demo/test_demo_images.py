@@ -49,7 +49,7 @@ def test_disk_in_the_image_is_its_random_bytes(image: Path, tmp_path: Path) -> N
 def test_server_gives_an_image_as_it_is(image: Path) -> None:
     server = DemoImageServer(image.parent)
     try:
-        with urlopen(f"{server.address}/render.qcow2", timeout=10) as answer:
+        with urlopen(f"{server.address}/render.qcow2", timeout=60) as answer:
             given = answer.read()
     finally:
         server.stop()

@@ -129,7 +129,7 @@ def test_interrupt_lets_those_under_way_end_and_begins_no_other(capsys: pytest.C
     def work(name: str) -> NodeResult:
         begun.append(name)
         if name != "n0":
-            assert go_on.wait(10)
+            assert go_on.wait(60)
         ended.append(name)
         return NodeResult(node=name, state="changed")
 

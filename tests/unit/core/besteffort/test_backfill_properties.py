@@ -18,6 +18,7 @@ from outrider.core.besteffort import (
     counted_queue,
 )
 from outrider.sim.batch import BatchLog, run_batch, run_queue
+from tests.amount import examples
 
 OFF = Policy.named("off")
 GREEDY = Policy.named("greedy")
@@ -100,7 +101,7 @@ def shadow_s(moment: Moment, log: BatchLog, capacity: int) -> int:
 def test_fast_and_plain_easy_give_the_same_schedules() -> None:
     random = Random(1)
     differing = []
-    for _ in range(1500):
+    for _ in range(examples(1500)):
         capacity = random.randint(1, 12)
         log = random_log(random, capacity)
         fast = run_queue(log, EasyQueue(capacity=capacity))
@@ -114,7 +115,7 @@ def test_fast_and_plain_easy_give_the_same_schedules() -> None:
 def test_fast_and_plain_easy_agree_when_jobs_outlive_their_estimates() -> None:
     random = Random(2)
     differing = []
-    for _ in range(400):
+    for _ in range(examples(400)):
         capacity = random.randint(1, 12)
         log = random_log(random, capacity)
         late = BatchLog(
@@ -167,7 +168,7 @@ def test_under_easy_the_first_job_starts_by_the_shadow_time_it_first_had(
 ) -> None:
     random = Random(4)
     kept = 0
-    for _ in range(150):
+    for _ in range(examples(150)):
         capacity = random.randint(2, 12)
         log = random_log(random, capacity, is_exact=is_exact)
         limits_s: dict[int, int] = {}
@@ -178,14 +179,14 @@ def test_under_easy_the_first_job_starts_by_the_shadow_time_it_first_had(
             if moment.waiting and moment.waiting[0] not in limits_s:
                 limits_s[moment.waiting[0]] = shadow_s(moment, log, capacity)
 
-    assert kept > 500
+    assert kept > examples(500)
 
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_under_conservative_no_job_starts_after_its_first_promise(is_exact: bool) -> None:
     random = Random(5)
     early = in_time = 0
-    for _ in range(150):
+    for _ in range(examples(150)):
         capacity = random.randint(2, 12)
         log = random_log(random, capacity, is_exact=is_exact)
         queue = ProfileQueue(CONSERVATIVE, capacity=capacity)

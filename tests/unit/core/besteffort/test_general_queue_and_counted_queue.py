@@ -24,6 +24,7 @@ from outrider.sim.batch import run_batch
 from outrider.sim.setup import Setup
 from outrider.sim.workload.trace import Trace, TraceSubmission
 from outrider.sim.world import Simulation
+from tests.amount import examples
 
 ONE = Resources.of(cpus=1)
 POLICIES = {
@@ -93,7 +94,7 @@ def starts_of_counted(jobs: Sequence[Job], name: str, capacity: int) -> list[int
 
 @pytest.mark.parametrize("name", ["off", "greedy"])
 def test_without_promises_the_two_queues_agree(name: str) -> None:
-    for seed in range(250):
+    for seed in range(examples(250)):
         random = Random(seed)
         capacity = random.randint(1, 6)
         jobs = random_jobs(random, capacity)
@@ -103,7 +104,7 @@ def test_without_promises_the_two_queues_agree(name: str) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_on_one_node_the_two_queues_agree_with_promises_too(name: str) -> None:
-    for seed in range(150):
+    for seed in range(examples(150)):
         jobs = random_jobs(Random(seed), 1)
 
         assert starts_of_general(jobs, name, 1) == starts_of_counted(jobs, name, 1), seed
@@ -155,7 +156,7 @@ def site(jobs: Sequence[Job], name: str, capacity: int) -> Site:
 
 @pytest.mark.parametrize("name", ["aggressive", "reservations=2", "conservative"])
 def test_a_promised_start_never_moves_back_when_others_end_early(name: str) -> None:
-    for seed in range(250):
+    for seed in range(examples(250)):
         random = Random(seed)
         capacity = random.randint(1, 6)
         jobs = random_jobs(random, capacity)
@@ -188,7 +189,7 @@ def test_who_waits_with_a_promise_starts_when_the_one_before_it_ends_early() -> 
 
 
 def test_with_nobody_overtaking_starts_are_in_the_order_of_arrival() -> None:
-    for seed in range(150):
+    for seed in range(examples(150)):
         random = Random(seed)
         jobs = random_jobs(random, 4)
 

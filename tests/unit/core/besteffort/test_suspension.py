@@ -22,6 +22,7 @@ from outrider.core.nodes.timeline import NodeTimeline
 from outrider.core.reservations.admission import Accepted, Rejected
 from outrider.core.scheduler import Decided, Scheduler
 from outrider.sim.setup import Setup
+from tests.amount import examples
 
 MEMORY_MIB = 20
 OVERHEAD_S = 20
@@ -281,7 +282,7 @@ def random_gaps(random: Random) -> list[tuple[int, int]]:
 
 def test_a_planned_run_fits_its_gaps_and_does_all_its_work_in_segments_worth_it() -> None:
     planned = 0
-    for seed in range(1500):
+    for seed in range(examples(1500)):
         random = Random(seed)
         rows = [node_row(random_gaps(random)), node_row(random_gaps(random))]
         lanes = [DiskQueue(), DiskQueue()]
@@ -305,7 +306,7 @@ def test_a_planned_run_fits_its_gaps_and_does_all_its_work_in_segments_worth_it(
                 assert segment.useful_s >= min(rules.least_run_s, work_s)
                 work_s -= segment.useful_s
         assert_ordered(segments)
-    assert planned > 500
+    assert planned > examples(500)
 
 
 def assert_ordered(segments: tuple[Segment, ...]) -> None:
@@ -315,7 +316,7 @@ def assert_ordered(segments: tuple[Segment, ...]) -> None:
 
 def test_a_lane_serves_one_thing_at_a_time_as_late_or_as_early_as_it_can() -> None:
     """Against a lane of seconds, each of which is free or not."""
-    for seed in range(800):
+    for seed in range(examples(800)):
         random = Random(seed)
         lane, seconds = DiskQueue(), [False] * 200
         for _ in range(random.randint(0, 6)):
@@ -336,7 +337,7 @@ def test_a_lane_serves_one_thing_at_a_time_as_late_or_as_early_as_it_can() -> No
 
 
 def test_an_end_that_is_called_safe_leaves_room_for_everything_whenever_it_is() -> None:
-    for seed in range(800):
+    for seed in range(examples(800)):
         random = Random(seed)
         lane = DiskQueue()
         taken: list[tuple[int, int]] = []

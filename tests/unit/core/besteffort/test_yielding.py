@@ -13,6 +13,7 @@ from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.reservations.admission import Accepted
 from outrider.core.scheduler import Decided, Scheduler
 from outrider.sim.setup import Setup
+from tests.amount import examples
 
 
 def site(cpus: tuple[int, ...] = (1, 1), **changes: object) -> Scheduler:
@@ -179,7 +180,7 @@ def least_that_stop(scheduler: Scheduler, wanted: Workspace) -> int:
 
 def test_where_idle_nodes_suffice_nobody_moves_and_else_seldom_more_than_must() -> None:
     idle = moved_idle = more = moving = 0
-    for seed in range(600):
+    for seed in range(examples(600)):
         chance = Random(seed)
         scheduler = random_site(chance, Yielding.CHEAPEST)
         wanted = workspace("r", chance.randint(1, 15), chance.randint(0, 30), instances=chance.randint(1, 3))

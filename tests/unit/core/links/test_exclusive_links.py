@@ -9,6 +9,7 @@ import pytest
 from outrider.core.links.fifo import FifoLink
 from outrider.core.links.links import ExclusiveLinks, LinkEvent
 from outrider.core.model import Image, Transfer
+from tests.amount import examples
 
 RATE = 10
 
@@ -58,7 +59,7 @@ def test_events_of_both_links_come_in_order_and_ends_before_beginnings() -> None
 
 
 def test_best_effort_is_sent_in_its_order_one_after_the_other() -> None:
-    for seed in range(200):
+    for seed in range(examples(200)):
         random = Random(seed)
         link = FifoLink(rate_bytes_per_s=RATE)
         adds = sorted((random.randint(0, 50), random.randint(1, 9)) for _ in range(random.randint(1, 12)))
@@ -72,7 +73,7 @@ def test_best_effort_is_sent_in_its_order_one_after_the_other() -> None:
 
 
 def test_a_forecast_is_what_the_last_of_so_many_additions_gets() -> None:
-    for seed in range(200):
+    for seed in range(examples(200)):
         random = Random(seed)
         link = FifoLink(rate_bytes_per_s=random.randint(1, 50))
         for number in range(random.randint(0, 4)):

@@ -17,6 +17,7 @@ from outrider.core.links.deadline import DeadlineLink
 from outrider.core.links.links import LinkEvent
 from outrider.core.links.shared import SharedLink
 from outrider.core.model import Image, Transfer
+from tests.amount import examples
 
 # One transfer's life on the link: when it began and when it ended.
 Instants = dict[int, list[int]]
@@ -215,7 +216,7 @@ def instants_of(events: list[LinkEvent]) -> Instants:
 
 @pytest.mark.parametrize("chunk", range(4))
 def test_transfers_begin_and_end_as_in_a_model_that_looks_at_every_second(chunk: int) -> None:
-    for seed in range(chunk * 500, chunk * 500 + 500):
+    for seed in range(chunk * 500, chunk * 500 + examples(500)):
         history = random_history(Random(seed))
         model = SecondBySecond(history)
         model.run()
@@ -227,7 +228,7 @@ def test_transfers_begin_and_end_as_in_a_model_that_looks_at_every_second(chunk:
 
 
 def test_a_link_that_is_asked_rarely_tells_the_same_instants() -> None:
-    for seed in range(500):
+    for seed in range(examples(500)):
         history = random_history(Random(seed))
 
         often, _ = play(history, history.link())
@@ -237,7 +238,7 @@ def test_a_link_that_is_asked_rarely_tells_the_same_instants() -> None:
 
 
 def test_events_come_in_order_and_of_different_transfers_ends_before_beginnings() -> None:
-    for seed in range(500):
+    for seed in range(examples(500)):
         history = random_history(Random(seed))
 
         events, _ = play(history, history.link())
@@ -256,7 +257,7 @@ def test_events_come_in_order_and_of_different_transfers_ends_before_beginnings(
 
 @pytest.mark.parametrize("percent", PERCENTS)
 def test_whatever_best_effort_does_every_planned_transfer_ends_by_its_deadline(percent: int) -> None:
-    for seed in range(300):
+    for seed in range(examples(300)):
         history = random_history(Random(seed), percent=percent)
 
         events, accepted = play(history, history.link())
@@ -270,7 +271,7 @@ def test_whatever_best_effort_does_every_planned_transfer_ends_by_its_deadline(p
 
 @pytest.mark.parametrize("percent", [percent for percent in PERCENTS if percent])
 def test_best_effort_ends_within_its_bytes_over_its_share_whatever_is_accepted_later(percent: int) -> None:
-    for seed in range(300):
+    for seed in range(examples(300)):
         history = random_history(Random(seed), percent=percent)
         model = SecondBySecond(history)
         model.run()
@@ -308,7 +309,7 @@ def test_while_best_effort_waits_the_link_is_never_idle(percent: int) -> None:
 
     Only the last second of a slot may carry less, because a second's split is fixed.
     """
-    for seed in range(300):
+    for seed in range(examples(300)):
         history = random_history(Random(seed), percent=percent)
 
         events, _ = play(history, history.link())
@@ -344,7 +345,7 @@ def ends_if_never_idle(history: History, slots: list[list[int]]) -> dict[int, in
 
 
 def test_forecasts_of_best_effort_come_true_if_nothing_else_is_admitted() -> None:
-    for seed in range(600):
+    for seed in range(examples(600)):
         random = Random(seed)
         history = random_history(random)
         link = history.link()

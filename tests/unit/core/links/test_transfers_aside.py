@@ -12,6 +12,7 @@ from outrider.core.model import Transfer
 from outrider.core.reservations.admission import Accepted, assess
 from outrider.core.restart.snapshot import TransferStage, keep, keep_runs, keep_transfers
 from outrider.store.forms import read_transfer, write_transfer
+from tests.amount import examples
 from tests.unit.core.books import A, B, C, accept, nodes, wanted
 from tests.unit.core.naive_checks import check_invariants
 from tests.unit.core.restart.test_restoring import again, contents, events, go_on, new_links, random_service
@@ -97,7 +98,7 @@ def test_what_was_put_aside_is_put_back_beside_what_runs(is_shared: bool) -> Non
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_book_with_transfers_aside_is_restored_from_what_is_stored(is_shared: bool) -> None:
     aside = 0
-    for seed in range(700, 1100):
+    for seed in range(700, 700 + examples(400)):
         chance = Random(seed)
         site, service = random_service(chance, is_shared=is_shared)
         book, now_s = service.book, service.now_s
@@ -122,7 +123,7 @@ def test_a_book_with_transfers_aside_is_restored_from_what_is_stored(is_shared: 
                     each.links.end(number, now_s)
                     each.transfer_done(number, now_s)
         assert go_on(restored, now_s, seed) == go_on(survivor, now_s, seed), f"seed {seed}"
-    assert aside > 20
+    assert aside > examples(20)
 
 
 def test_nobody_counts_on_a_copy_whose_transfer_was_put_aside() -> None:

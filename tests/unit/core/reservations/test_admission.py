@@ -12,6 +12,7 @@ from outrider.core.reservations.admission import Accepted, Rejected, admit, asse
 from outrider.core.reservations.book import Book, ReservationPlan
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
+from tests.amount import examples
 from tests.unit.core.books import (
     HORIZON_S,
     random_book,
@@ -35,7 +36,7 @@ def test_without_pool_limits_the_earliest_start_is_the_first_that_is_accepted(
     bucket_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BUCKET_S", bucket_s)
-    for seed in range(900):
+    for seed in range(examples(900)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=False)
         for number in range(2):
@@ -53,7 +54,7 @@ def test_an_earliest_start_that_is_named_is_accepted_when_asked_for(
 ) -> None:
     monkeypatch.setattr(module, "BUCKET_S", bucket_s)
     named = 0
-    for seed in range(900):
+    for seed in range(examples(900)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=True)
         workspace = random_workspace(chance, "w", now_s)
@@ -72,7 +73,7 @@ def test_an_earliest_start_that_is_named_is_accepted_when_asked_for(
 
 def test_asking_and_refusal_change_nothing_and_the_answer_is_the_real_one() -> None:
     refused = 0
-    for seed in range(900):
+    for seed in range(examples(900)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=seed % 2 == 0)
         workspace = random_workspace(chance, "w", now_s)
@@ -97,7 +98,7 @@ def test_asking_and_refusal_change_nothing_and_the_answer_is_the_real_one() -> N
 
 
 def test_a_deadline_workspace_is_accepted_exactly_when_some_start_would_do() -> None:
-    for seed in range(900):
+    for seed in range(examples(900)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=False)
         workspace = random_workspace(chance, "w", now_s)

@@ -15,6 +15,7 @@ from outrider.core.reservations.book import Book, ReservationPlan, Shipping, Ter
 from outrider.core.reservations.earliest import earliest_start
 from outrider.core.reservations.planning import plan_at
 from outrider.core.scheduler import Scheduler
+from tests.amount import examples
 from tests.unit.core.books import A, B, accept, nodes, pass_time, random_book, random_workspace, wanted
 from tests.unit.core.sites import Site
 
@@ -100,7 +101,7 @@ def tight_book(chance: Random) -> tuple[Book, Workspace, int]:
 def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_tight: bool) -> None:
     refused = 0
     wrong: list[tuple[int, int | None, int | None]] = []
-    for seed in range(1300):
+    for seed in range(examples(1300)):
         chance = Random(seed)
         if is_tight:
             book, workspace, now_s = tight_book(chance)
@@ -115,7 +116,7 @@ def test_with_pool_limits_the_earliest_start_is_the_first_that_is_accepted(is_ti
         refused += right != workspace.start_s
         if found != right:
             wrong.append((seed, found, right))
-    assert refused > 300
+    assert refused > examples(300)
     assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"
 
 
@@ -173,7 +174,7 @@ def test_what_best_effort_brings_for_certain_is_a_start_that_is_looked_at() -> N
 def test_on_a_shared_link_the_earliest_start_is_the_first_that_is_accepted(pool_bytes: int | None) -> None:
     refused = 0
     wrong: list[tuple[int, int | None, int | None]] = []
-    for seed in range(700):
+    for seed in range(examples(700)):
         chance = Random(seed)
         scheduler = shared_site(chance, pool_bytes)
         images = [Image(uri=name, size_bytes=chance.randint(5, 40)) for name in "abc"]
@@ -188,5 +189,5 @@ def test_on_a_shared_link_the_earliest_start_is_the_first_that_is_accepted(pool_
         refused += right != workspace.start_s
         if found != right:
             wrong.append((seed, found, right))
-    assert refused > 100
+    assert refused > examples(100)
     assert not wrong, f"{len(wrong)} of {refused}: {wrong[:5]}"

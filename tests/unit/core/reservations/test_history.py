@@ -11,6 +11,7 @@ from outrider.core.besteffort.suspension import BYTES_PER_MIB, SuspensionRules
 from outrider.core.model import Image, Node, Resources, Workspace
 from outrider.core.nodes import timeline as module
 from outrider.core.reservations.book import Shipping
+from tests.amount import examples
 from tests.unit.core.driver import Driver, Request
 from tests.unit.core.sites import Site
 
@@ -96,7 +97,7 @@ def history(seed: int) -> Driver:
 @pytest.mark.parametrize("block", range(10))
 def test_every_promise_is_kept_in_random_histories(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUCKET_S", 4 if block % 2 else 3600)
-    for seed in range(block * 400, block * 400 + 400):
+    for seed in range(block * 400, block * 400 + examples(400)):
         driver = history(seed)
         try:
             driver.run()
@@ -105,7 +106,7 @@ def test_every_promise_is_kept_in_random_histories(block: int, monkeypatch: pyte
 
 
 def test_the_same_history_gives_the_same_decisions() -> None:
-    for seed in range(150):
+    for seed in range(examples(150)):
         first, second = history(seed), history(seed)
         first.run()
         second.run()

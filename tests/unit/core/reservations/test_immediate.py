@@ -11,6 +11,7 @@ from outrider.core.reservations.admission import Accepted, Rejected, assess
 from outrider.core.reservations.book import ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
 from outrider.core.reservations.refusal import Cause
+from tests.amount import examples
 from tests.unit.core.books import ONE, A, B, accept, nodes, pass_time, random_book, wanted
 from tests.unit.core.sites import Site
 
@@ -85,7 +86,7 @@ def test_what_makes_no_sense_is_said(changes: dict[str, object]) -> None:
 
 def test_it_is_accepted_exactly_when_some_second_within_its_time_would_do() -> None:
     outcomes = set()
-    for seed in range(400):
+    for seed in range(examples(400)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=seed % 2 == 0)
         within_s = chance.randint(0, 12)

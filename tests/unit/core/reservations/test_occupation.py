@@ -11,6 +11,7 @@ from outrider.core.nodes import timeline as module
 from outrider.core.reservations.admission import Rejected, admit
 from outrider.core.reservations.book import Book
 from outrider.core.reservations.occupation import Occupation, Occupied, Piece, occupy, vacate
+from tests.amount import examples
 from tests.unit.core.books import accept, nodes, pass_time, random_book, random_workspace, wanted
 from tests.unit.core.naive_checks import check_invariants
 from tests.unit.core.sites import Site
@@ -72,7 +73,7 @@ def entered(
 def test_occupations_come_and_go_beside_reservations(bucket_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUCKET_S", bucket_s)
     collisions = 0
-    for seed in range(400):
+    for seed in range(examples(400)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=False)
         there: list[Occupied] = []

@@ -12,6 +12,7 @@ from outrider.core.nodes.selection import Fit
 from outrider.core.reservations.admission import admit
 from outrider.core.reservations.book import Book, ReservationPlan, Shipping
 from outrider.core.reservations.planning import plan_at
+from tests.amount import examples
 from tests.unit.core.books import A, pass_time, wanted
 from tests.unit.core.sites import Site
 
@@ -89,7 +90,7 @@ def busy_book(chance: Random, shipping: Shipping) -> tuple[Book, Workspace, int]
 @pytest.mark.parametrize("shipping", list(Shipping))
 def test_hardly_anything_is_refused_that_some_way_to_deal_instances_would_allow(shipping: Shipping) -> None:
     possible = refused = 0
-    for seed in range(1500):
+    for seed in range(examples(1500)):
         book, workspace, now_s = busy_book(Random(seed), shipping)
         assert workspace.start_s is not None
         answer = plan_at(book, workspace, workspace.start_s, now_s)
@@ -98,5 +99,5 @@ def test_hardly_anything_is_refused_that_some_way_to_deal_instances_would_allow(
         elif is_possible(book, workspace, now_s):
             possible += 1
             refused += 1
-    assert possible > 700
+    assert possible > examples(700)
     assert refused * 1000 <= possible, f"{refused} of {possible}"

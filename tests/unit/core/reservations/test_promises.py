@@ -11,6 +11,7 @@ from outrider.core.model import Image, Node, Resources, Transfer, Workspace
 from outrider.core.reservations.admission import Accepted, Rejected, admit, assess
 from outrider.core.reservations.book import Shipping
 from outrider.core.reservations.refusal import Cause
+from tests.amount import examples
 from tests.unit.core.books import (
     A,
     B,
@@ -30,7 +31,7 @@ from tests.unit.core.sites import Site
 
 def test_an_accepted_and_cancelled_reservation_leaves_no_trace() -> None:
     cancelled = 0
-    for seed in range(900):
+    for seed in range(examples(900)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=True)
         book.pools.settle(now_s + 1)
@@ -45,7 +46,7 @@ def test_an_accepted_and_cancelled_reservation_leaves_no_trace() -> None:
 
         assert promises(book, now_s) == before, f"seed {seed}"
 
-    assert cancelled > 200
+    assert cancelled > examples(200)
 
 
 @pytest.mark.parametrize("reserve_s", [None, 0, 5])

@@ -16,6 +16,7 @@ from outrider.core.reservations.book import Book, Shipping
 from outrider.core.reservations.refusal import Cause
 from outrider.core.reservations.renegotiation import change_end, renegotiate
 from outrider.core.restart.snapshot import keep
+from tests.amount import examples
 from tests.unit.core.books import (
     A,
     B,
@@ -89,7 +90,7 @@ def test_a_question_or_a_refusal_leaves_the_book_as_it_was(
 ) -> None:
     monkeypatch.setattr(module, "BUCKET_S", 4 if block % 2 else 3600)
     counts: Counter[str] = Counter()
-    for seed in range(block * 250, block * 250 + 250):
+    for seed in range(block * 250, block * 250 + examples(250)):
         made = random_change(seed)
         if made is None:
             continue
@@ -107,13 +108,13 @@ def test_a_question_or_a_refusal_leaves_the_book_as_it_was(
         else:
             assert planned.admission.reservation is None
         assert answers(book, now_s, seed) == answers(twin, now_s, seed), f"seed {seed}"
-    assert min(counts["Accepted"], counts["Rejected"]) > 20, counts
+    assert min(counts["Accepted"], counts["Rejected"]) > examples(20), counts
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_new_terms_are_accepted_whenever_they_would_be_if_the_old_were_not_there(block: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(1000 + block * 250, 1250 + block * 250):
+    for seed in range(1000 + block * 250, 1000 + block * 250 + examples(250)):
         made = random_change(seed)
         if made is None:
             continue
@@ -150,7 +151,7 @@ def test_new_terms_are_accepted_whenever_they_would_be_if_the_old_were_not_there
             raise AssertionError(f"seed {seed}: {error}") from error
         pass_time(book, now_s, 150)
         assert book.link.running is None
-    assert all(counts[each] > 5 for each in ("accepted", "rejected", "dropped", "kept")), counts
+    assert all(counts[each] > examples(5) for each in ("accepted", "rejected", "dropped", "kept")), counts
 
 
 def test_a_later_start_keeps_the_transfer_that_waits_and_its_node() -> None:
@@ -302,7 +303,7 @@ def naive_room(book: Book, name: str, from_s: int, until_s: int) -> bool:
 
 def test_an_end_is_changed_exactly_if_nodes_and_pools_have_room() -> None:
     counts: Counter[tuple[str, Cause | None]] = Counter()
-    for seed in range(1500):
+    for seed in range(examples(1500)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.7)
         active = [

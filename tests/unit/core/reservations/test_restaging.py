@@ -25,6 +25,7 @@ from outrider.core.reservations.missing_copies import (
 )
 from outrider.core.reservations.refusal import Cause, Refusal
 from outrider.core.restart.snapshot import keep
+from tests.amount import examples
 from tests.unit.core.books import (
     A,
     B,
@@ -75,7 +76,7 @@ def users_of(book: Book, node: str, key: str) -> list[str]:
 @pytest.mark.parametrize("block", range(4))
 def test_what_is_lost_is_planned_anew_in_time_or_as_early_as_can_be(block: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(block * 250, block * 250 + 250):
+    for seed in range(block * 250, block * 250 + examples(250)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.5)
         for name in [name for name, entry in book.entries.items() if entry.end_s <= now_s]:
@@ -100,7 +101,7 @@ def test_what_is_lost_is_planned_anew_in_time_or_as_early_as_can_be(block: int) 
         check_invariants(book, now_s)
         pass_time(book, now_s, 400)
         assert len(book.link) == 0
-    assert all(counts[each] > 3 for each in ("in time", "late", "joined")), counts
+    assert all(counts[each] > examples(3) for each in ("in time", "late", "joined")), counts
 
 
 def restage_and_check(book: Book, name: str, now_s: int, counts: Counter[str]) -> None:
@@ -377,7 +378,7 @@ def test_a_copy_that_turns_up_while_its_unwanted_transfer_runs_takes_no_promised
 
 def test_copies_turn_up_at_random_and_all_promises_hold() -> None:
     changed = 0
-    for seed in range(600):
+    for seed in range(examples(600)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=chance.random() < 0.6)
         for node in book.timeline.nodes:
@@ -438,7 +439,7 @@ def test_where_nothing_may_linger_nothing_is_noted() -> None:
 
 
 def test_a_report_makes_what_lingers_equal_to_it_and_changes_no_promise() -> None:
-    for seed in range(300):
+    for seed in range(examples(300)):
         chance = Random(seed)
         book, now_s = random_book(chance, has_limits=True)
         twin = deepcopy(book)

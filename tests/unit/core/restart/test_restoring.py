@@ -21,6 +21,7 @@ from outrider.core.reservations.book import Book
 from outrider.core.restart.restore import Restored, dismiss, restore
 from outrider.core.restart.snapshot import KeptBook, TransferStage, keep, keep_runs
 from outrider.core.scheduler import Scheduler
+from tests.amount import examples
 from tests.unit.core.books import A, B, C, accept, begin_next, end_running, nodes, pass_time, promises, wanted
 from tests.unit.core.driver import Driver
 from tests.unit.core.ledger import Ledger
@@ -187,7 +188,7 @@ def test_a_restored_book_answers_like_the_one_that_went_on(
 ) -> None:
     monkeypatch.setattr(module, "BUCKET_S", 4 if block % 2 else 3600)
     counts: Counter[str] = Counter()
-    for seed in range(block * 150, block * 150 + 150):
+    for seed in range(block * 150, block * 150 + examples(150)):
         crashing = Crashing(seed, counts)
         try:
             crashing.run()
@@ -195,9 +196,9 @@ def test_a_restored_book_answers_like_the_one_that_went_on(
             raise AssertionError(f"history {seed}, {crashing.now_s} s: {error}") from error
 
     everything = "crashes", "under way", "lingering", "runs", "Accepted", "Rejected", "tells"
-    assert all(counts[each] > 10 for each in (*everything, "joins", "revives", "pushes", "used lately")), (
-        counts
-    )
+    assert all(
+        counts[each] > examples(9) for each in (*everything, "joins", "revives", "pushes", "used lately")
+    ), counts
 
 
 class Service:
@@ -264,7 +265,7 @@ def random_service(chance: Random, *, is_shared: bool, ledger: Ledger | None = N
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_what_each_decision_changed_is_enough_to_restore_the_book(is_shared: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(300, 600):
+    for seed in range(300, 300 + examples(300)):
         site, service = random_service(Random(seed), is_shared=is_shared)
         book, now_s = service.book, service.now_s
         rest = keep(book, now_s, keep_runs(service.scheduler.board))
@@ -282,12 +283,13 @@ def test_what_each_decision_changed_is_enough_to_restore_the_book(is_shared: boo
         expected = go_on(survivor, now_s, seed)
         assert go_on(restored.book, now_s, seed, counts) == expected, f"seed {seed}"
     assert all(
-        counts[each] > 5 for each in ("done", "unwanted", "best effort", "Accepted", "Rejected", "joins")
+        counts[each] > examples(5)
+        for each in ("done", "unwanted", "best effort", "Accepted", "Rejected", "joins")
     ), counts
 
 
 def test_without_what_lingers_all_promises_are_kept_and_none_is_too_much() -> None:
-    for seed in range(150):
+    for seed in range(examples(150)):
         site, service = random_service(Random(seed), is_shared=False)
         book, now_s = service.book, service.now_s
         book.pools.settle(now_s, includes_now=True)

@@ -16,6 +16,7 @@ from outrider.core.reservations.refusal import Refusal
 from outrider.core.reservations.renegotiation import change_end, renegotiate
 from outrider.core.restart.snapshot import keep, keep_runs
 from outrider.store.forms import read_reservation, read_transfer, write_reservation, write_transfer
+from tests.amount import examples
 from tests.unit.core.restart.test_restoring import again, contents, go_on, random_request, random_service
 
 
@@ -49,7 +50,7 @@ def change_something(book: Book, chance: Random, now_s: int, counts: Counter[str
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_a_book_after_changes_is_restored_and_answers_alike(is_shared: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(examples(300)):
         chance = Random(seed)
         site, service = random_service(chance, is_shared=is_shared)
         book, now_s = service.book, service.now_s
@@ -68,4 +69,6 @@ def test_a_book_after_changes_is_restored_and_answers_alike(is_shared: bool) -> 
         assert not restored.lost, f"seed {seed}"
         assert contents(restored.book, now_s) == contents(survivor, now_s), f"seed {seed}"
         assert go_on(restored.book, now_s, seed) == go_on(survivor, now_s, seed), f"seed {seed}"
-    assert all(counts[each] > 10 for each in ("renewed", "ends otherwise", "arrived", "mended")), counts
+    assert all(counts[each] > examples(10) for each in ("renewed", "ends otherwise", "arrived", "mended")), (
+        counts
+    )

@@ -18,7 +18,7 @@ from tests.repository import ROOT
 PLUGINS = ROOT / "plugins" / "gridengine"
 SERVER = PLUGINS / "outrider_jsv.py"
 CLIENT = PLUGINS / "outrider_client_jsv.py"
-ANSWER_S = 20
+ANSWER_S = 90
 
 
 def module(path: Path) -> ModuleType:

@@ -130,10 +130,10 @@ def test_each_form_of_metadata_is_understood_and_kept_in_the_context(text: str) 
     [
         ("image: a b", "cannot be its image"),
         ("image: a\\nimage: b", "named twice"),
-        ("image: a\\ncolour: red", "is no key"),
+        ("image: a\\ncolour: red", "is not a key"),
         ("digest: " + DIGEST, "names no image"),
         ("image: a\\ndigest: sha1:12", "cannot be its digest"),
-        ("base64:!!", "is no base64"),
+        ("base64:!!", "is not base64"),
     ],
 )
 def test_mistake_is_refused_with_its_name(text: str, said: str) -> None:
@@ -353,7 +353,7 @@ def test_worker_killed_in_a_job_ends_the_process_and_with_it_the_pipe() -> None:
         (worker,) = workers(master.process.pid)
         wait_until_read(master, worker)
         os.kill(int(worker), signal.SIGKILL)
-        status = master.process.wait(20)
+        status = master.process.wait(60)
         left = [master.read() for _ in range(3)]
 
     assert status == 1

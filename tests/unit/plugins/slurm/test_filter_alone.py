@@ -27,7 +27,7 @@ def interpreter(name: str) -> list[str]:
             return [found]
     else:
         plugins = sorted(Path("/usr/lib").glob("*/slurm*/job_submit_lua.so"))
-        needed = subprocess.run(["ldd", *plugins[:1]], capture_output=True, text=True, timeout=20).stdout
+        needed = subprocess.run(["ldd", *plugins[:1]], capture_output=True, text=True, timeout=60).stdout
         if found := next(iter(re.findall(r"liblua\S* => (\S+)", needed)), None):
             return [sys.executable, str(HERE / "lua51.py"), found]
     if os.environ.get("CI"):

@@ -140,7 +140,7 @@ for _, case in ipairs({
   { "#OUTRIDER image: http://h/../a\n", "has .. as a part" },
   { "#OUTRIDER image: http://h/%2e%2E/a\n", "has .. as a part" },
   { "#OUTRIDER image: /etc/passwd\n", "does not begin with a letter" },
-  { "#OUTRIDER image: HT+TP://x\n", "is no scheme" },
+  { "#OUTRIDER image: HT+TP://x\n", "is not a scheme" },
   { "#OUTRIDER image: a b\n", "cannot stand in an address: write it as %20" },
   { "#OUTRIDER image: a\255\n", '"\\xff" cannot stand' },
   { "#OUTRIDER image: a\27[2J\n", '"\\x1b" cannot stand' },
@@ -151,7 +151,7 @@ for _, case in ipairs({
   { "#\n#OUTRIDER image: a" .. (" "):rep(4096) .. "\n", "line 3: is longer than 4096 bytes" },
   { "#OUTRIDER image: a" .. (" "):rep(3000000) .. "b\n", "line 2: is longer than 4096 bytes" },
   { "#OUTRIDER" .. ("#"):rep(3000000), "line 2: is longer than 4096 bytes" },
-  { "#OUTRIDER size: " .. ("1"):rep(41) .. "\n", "is no size" },
+  { "#OUTRIDER size: " .. ("1"):rep(41) .. "\n", "is not a size" },
 }) do
   claim("refused: " .. case[2], refused({ script = HEAD .. case[1] .. "ls\n" }, case[2]))
 end
@@ -174,7 +174,7 @@ claim("a cron job is refused", refused({ comment = "outrider:a", cron_job = true
 claim("--immediate is refused", refused({ comment = "outrider:a", immediate = 1 }, "--immediate"))
 claim("a part of a job is refused", refused({ comment = "outrider:a", het_job_offset = 0 }, "heterogeneous"))
 claim("other text after the metadata is refused", refused({ comment = "outrider:a and more" }, "cannot stand"))
-claim("what is no key=value is refused", refused({ comment = "outrider:a;b" }, '"b" is no key=value'))
+claim("what is not of the form key=value is refused", refused({ comment = "outrider:a;b" }, '"b" is not of the form key=value'))
 
 -- Whatever fails inside: jobs without metadata pass, others do not.
 local checked = metadata.checked

@@ -213,7 +213,7 @@ def test_service_that_is_not_root_runs_no_job_of_another(
     other = os.geteuid() + 61001
     monkeypatch.setattr(os, "geteuid", lambda: other)
 
-    with pytest.raises(Refused, match="only a service of root can run jobs of others"):
+    with pytest.raises(Refused, match="only a service that runs as root can run jobs of others"):
         system.submit(
             Submission(
                 user="root", uid=0, argv=("/bin/true",), nodes_wanted=1, resources=CAPACITY, limit_s=60

@@ -48,7 +48,7 @@ from outrider.service.settings import Settings
 from outrider.store.records import Effect
 from outrider.store.store import Store
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 ADA = Caller(uid=1000, user="ada")
 
 

@@ -321,7 +321,7 @@ def test_file_where_the_socket_would_be_is_not_replaced(running: Make, folder: P
     service.start()
 
     assert isinstance(service.error, SocketError)
-    assert f"{folder}/{name} is there and is no socket: move it away" in str(service.error)
+    assert f"{folder}/{name} is there and is not a socket: move it away" in str(service.error)
     assert (folder / name).read_text() == "of somebody"
     assert service.fake.backend.started == service.fake.backend.stopped
 

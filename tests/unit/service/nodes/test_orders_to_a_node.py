@@ -12,6 +12,7 @@ import pytest
 
 from cachemgr.base.clock import SystemClock
 from cachemgr.daemon.parts import PreferringMaker
+from outrider.service.images import Catalogue, CatalogueImage
 from outrider.service.nodes.daemons import SocketNodes
 from outrider.service.ports import (
     COPYING,
@@ -52,9 +53,9 @@ Tell = Callable[..., NodeReport]
 
 
 @pytest.fixture
-def node(daemon: Callable[..., Inside], carrier: ScriptedCarrier) -> Inside:
+def node(inside: Callable[..., Inside], carrier: ScriptedCarrier) -> Inside:
     carrier.contents = {A: CONTENT}
-    return daemon()
+    return inside()
 
 
 @pytest.fixture
@@ -280,7 +281,7 @@ def test_wrong_bytes_are_a_failure_and_no_image(node: Inside, tell: Tell, carrie
 
 
 def test_what_arrived_before_the_daemon_was_restarted_is_not_under_way(
-    node: Inside, daemon: Callable[..., Inside], carrier: ScriptedCarrier
+    node: Inside, inside: Callable[..., Inside], carrier: ScriptedCarrier
 ) -> None:
     carrier.hold(A, MIB)
     nodes = SocketNodes({"n1": node.socket}, clock=CLOCK)
@@ -288,7 +289,7 @@ def test_what_arrived_before_the_daemon_was_restarted_is_not_under_way(
     nodes.tell(TellNode(node="n1", orders=(fetch(uri="a-name", sources=(A,)),)))
     eventually("a MiB is there", lambda: node.ask("transfers")["transfers"][0]["bytes"] == MIB, node.log)
     node.stop()
-    daemon()
+    inside()
     report = nodes.tell(TellNode(node="n1"))
 
     assert [(each.digest, each.arrived_bytes, each.has_failed) for each in report.arriving] == [
@@ -387,6 +388,35 @@ def test_nodes_are_sources_by_their_addresses_and_never_of_themselves(
     assert [uri for uri, _ in carrier.started_at] == [f"relay://127.0.0.1:7010/{DIGEST}", A]
 
 
+def with_names(node: Inside, readers: Readers | None = None) -> SocketNodes:
+    """Nodes of a site that calls the image at A "ubuntu"."""
+    image = CatalogueImage(name="ubuntu", uri=A, digest=DIGEST, size_bytes=len(CONTENT), readers=readers)
+    return SocketNodes({"n1": node.socket}, clock=CLOCK, catalogue=Catalogue([image]))
+
+
+def test_node_is_told_an_address_and_the_answer_speaks_of_the_name(
+    node: Inside, carrier: ScriptedCarrier
+) -> None:
+    named = fetch(uri="ubuntu", sources=(Relay(node="n2", digest=DIGEST), "ubuntu"))
+    report = with_names(node).tell(TellNode(node="n1", orders=(named,)))
+    node.settle()
+
+    assert [uri for uri, _ in carrier.started_at] == [A]
+    assert [each.order for each in report.results] == [named]
+    assert codes(report) == [""]
+
+
+def test_image_of_the_catalogue_for_some_is_theirs_on_the_node(node: Inside) -> None:
+    readers = Readers(uids=(4242,))
+    named = fetch(uri="ubuntu", sources=("ubuntu",))
+    with_names(node, readers).tell(TellNode(node="n1", orders=(named,)))
+    node.settle()
+    shown = node.ask("show", name=DIGEST)
+
+    assert not shown["is_public"]
+    assert shown["readers"] == {"uids": [4242], "gids": []}
+
+
 def test_node_without_a_daemon_is_away(node: Inside) -> None:
     nodes = SocketNodes({"n1": node.socket + "-not"}, clock=CLOCK)
 
@@ -423,7 +453,7 @@ def test_several_threads_may_tell_one_node(node: Inside, tell: Tell) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     arrived(tell, node)
 
     assert [codes(report) for report in reports] == [[""]] * 4

@@ -69,12 +69,12 @@ def places() -> Places:
 
 
 @pytest.fixture
-def start(daemon: Daemons, carrier: ScriptedCarrier, folder: Path, places: Places) -> Callable[..., Inside]:
+def start(inside: Daemons, carrier: ScriptedCarrier, folder: Path, places: Places) -> Callable[..., Inside]:
     (folder / "key").write_bytes(KEY)
     carrier.contents = {A: CONTENT}
 
     def begin(name: str = "n1", port: int = 0) -> Inside:
-        found = daemon(name, control_listen=f"127.0.0.1:{port}", relay_key=str(folder / "key"), node=name)
+        found = inside(name, control_listen=f"127.0.0.1:{port}", relay_key=str(folder / "key"), node=name)
         told = re.search(r"control serves .*port=(\d+)", found.log())
         assert told is not None
         places.ports[name] = int(told[1])
@@ -214,7 +214,7 @@ def test_daemon_that_hangs_is_away(
 
 @pytest.mark.parametrize("name", ["", "../n1", "n 1", "n1|n2", "-"])
 def test_name_that_is_none_is_not_looked_up(nodes: RemoteNodes, name: str) -> None:
-    with pytest.raises(NodeTrouble, match="is no name of a node") as trouble:
+    with pytest.raises(NodeTrouble, match="is not the name of a node") as trouble:
         nodes.tell(TellNode(node=name))
 
     assert not trouble.value.is_away

@@ -59,7 +59,7 @@ from outrider.service.web.limits import Limits
 
 NOW_S = 1_800_000_000
 DIGEST = "sha256:" + "a" * 64
-DEADLINE_S = 20
+DEADLINE_S = 90
 IMAGE = ImageView(uri="file:///images/a.qcow2", digest=DIGEST, size_bytes=1000, is_private=False)
 DECISION = Decision(
     result="accepted",

@@ -42,7 +42,7 @@ class Munged:
             ["munge", "--socket", self.socket, "--string", payload, *arguments],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             user=uid,
             group=uid,
             extra_groups=[],
@@ -75,5 +75,5 @@ def running_munged() -> Iterator[Munged]:
         yield found
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
         shutil.rmtree(folder)

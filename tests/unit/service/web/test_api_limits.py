@@ -72,7 +72,7 @@ def test_body_that_does_not_tell_its_length_is_counted(api: Server) -> None:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"{", "no JSON"),
+        (b"{", "not JSON"),
         (b'{"workspace": NaN}', "NaN"),
         (b'{"workspace": Infinity}', "Infinity"),
         (b'{"workspace": -Infinity}', "Infinity"),
@@ -85,8 +85,8 @@ def test_body_that_does_not_tell_its_length_is_counted(api: Server) -> None:
         (b"[" * 33 + b"]" * 33, "nested"),
         (b"[" * 100_000, "nested"),
         (b"[" + b"0," * 20_001 + b"0]", "20000"),
-        (b'{"workspace": "' + b'\\"' * 100_000, "no JSON"),
-        (b"\x00", "no JSON"),
+        (b'{"workspace": "' + b'\\"' * 100_000, "not JSON"),
+        (b"\x00", "not JSON"),
     ],
 )
 def test_json_that_others_may_read_differently_is_refused(api: Server, body: bytes, words: str) -> None:

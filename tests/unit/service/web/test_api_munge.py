@@ -140,7 +140,7 @@ def test_credential_of_another_payload_is_refused(remote: Server, munged: Munged
     wanted = hash_request("GET", "/v1/status", "", b"")
     for payload in ("", "hello", f"{wanted}\n{wanted}", f"UID: 0\nGID: 0\n\n{wanted}"):
         reply = send(remote, munged.encode(payload), "GET", "/v1/status")
-        assert "no hash" in check_error(reply, 401, "not-allowed")["message"]
+        assert "not a hash" in check_error(reply, 401, "not-allowed")["message"]
 
 
 @pytest.mark.parametrize(

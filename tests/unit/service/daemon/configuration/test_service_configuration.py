@@ -69,7 +69,8 @@ def test_every_setting_of_the_desk_comes_from_a_key(tmp_path: Path) -> None:
 site: hpc
 link: {rate: 1GB, reserve: 20m, shipping: per-node, spread: 5s}
 pools: {size: 2TB}
-timings: {look: 10s, progress: 1s, reconcile: 1h, sight: 1m, away: 30s, pins: 2d, grace: 1m, history: 30d}
+timings: {look: 10s, progress: 1s, reconcile: 1h, sight: 1m, away: 30s, pins: 2d, grace: 1m, history: 30d,
+  note: 4s}
 limits: {reservations: 10, calls: 3, refusals: 7}
 """,
     )
@@ -93,6 +94,7 @@ limits: {reservations: 10, calls: 3, refusals: 7}
         most_reservations=10,
         most_calls=3,
         most_refusals=7,
+        note_every_s=4,
     )
 
 
@@ -170,18 +172,18 @@ def test_misspelt_key_is_told_the_right_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("socket: outriderd.sock", "is no full path"),
+        ("socket: outriderd.sock", "is not a full path"),
         ("state: /var/../etc", "has .. as a part"),
         (f"socket: /{'s' * 110}", "103 at most"),
         ("tcp: {listen: 1.2.3.4:80}", "has to be true: without MUNGE nobody knows"),
-        ("tcp: {listen: '1.2.3.4:0', munge: true}", "is no address"),
+        ("tcp: {listen: '1.2.3.4:0', munge: true}", "is not an address"),
         ("timings: {look: 5m, sight: 6m}", "less than two looks"),
         ("backup: {every: 5s}", "less than 60 seconds"),
         (f"images: {{u: {{uri: https://me:secret@h/u, size: 1, digest: {D}}}}}", "a user or a password"),
         (f"images: {{'a b': {{uri: https://h/u, size: 1, digest: {D}}}}}", "is not a name"),
         ("images: 3", "is not a mapping"),
         ("images: {u: 3}", "3 is not a mapping"),
-        ("link: {reserve: soon}", "is no number with a unit"),
+        ("link: {reserve: soon}", "is not a number with a unit"),
         ("log: {level: loud}", "is not allowed here"),
         ("limits: {calls: 0}", "is too small"),
     ],
@@ -208,8 +210,8 @@ def test_objects_of_grid_engine_have_the_names_that_are_configured(tmp_path: Pat
     ("section", "says"),
     [
         ("{work_queue: outrider.q}", "reservation_queue: is the work queue, too"),
-        ("{environments: whole}", "is no name and number of slots: write them like whole=16"),
-        ("{work_queue: 'a b'}", "is no name of Grid Engine's"),
+        ("{environments: whole}", "is not a name and number of slots: write them like whole=16"),
+        ("{work_queue: 'a b'}", "is not a name that Grid Engine takes"),
     ],
 )
 def test_names_that_grid_engine_cannot_have_are_refused(tmp_path: Path, section: str, says: str) -> None:

@@ -1,4 +1,4 @@
-"""Numbers made of what is said anyway, and names that become addresses on their way to nodes."""
+"""Numbers made of what is said anyway, and for whom the images of the catalogue are."""
 
 from __future__ import annotations
 
@@ -11,18 +11,8 @@ from outrider.service.daemon.configuration.files import load_config
 from outrider.service.daemon.measures.gauges import MeteredStore, PoolGauges, show_status
 from outrider.service.daemon.measures.metrics import Metrics
 from outrider.service.daemon.world.backends import catalogue_of
-from outrider.service.daemon.world.catalogued import CataloguedNodes
 from outrider.service.images import Catalogue
-from outrider.service.ports import (
-    Fetch,
-    ImageTrouble,
-    NodeReport,
-    OrderResult,
-    Pin,
-    Readers,
-    Relay,
-    TellNode,
-)
+from outrider.service.ports import ImageTrouble, NodeReport, Readers
 from tests.unit.service.daemon.fakes import status, written
 
 D = "sha256:" + "0" * 64
@@ -86,54 +76,15 @@ def test_commit_alone_is_measured(tmp_path: Path) -> None:
     assert metrics.value("outrider_store_commit_seconds_sum") == 2
 
 
-class Told:
-    """A node that remembers what it was told, and says that all was done."""
-
-    def __init__(self) -> None:
-        self.calls: list[TellNode] = []
-
-    def tell(self, call: TellNode) -> NodeReport:
-        self.calls.append(call)
-        results = tuple(OrderResult(order=each) for each in call.orders)
-        return replace(report(call.node, 0, 1), results=results)
-
-
 def catalogue(folder: Path, readers: str = "") -> Catalogue:
     text = f"images: {{ubuntu: {{uri: 'https://h/u.img', digest: '{D}', size: 7{readers}}}}}\n"
     path = written(folder / "o.yaml", f"version: 1\nbackend: {{kind: twin}}\n{text}")
     return catalogue_of(load_config([path], {}))
 
 
-def fetch(uri: str, *sources: str | Relay) -> Fetch:
-    return Fetch(digest=D, uri=uri, size_bytes=7, sources=sources, owner="r-1", until_s=9)
-
-
-def test_name_becomes_an_address_and_the_answer_speaks_of_the_name(tmp_path: Path) -> None:
-    told = Told()
-    relay = Relay(node="n2", digest=D)
-    named = fetch("ubuntu", relay, "ubuntu")
-    pin = Pin(digest=D, owner="r-1", until_s=9)
-    answer = CataloguedNodes(told, catalogue(tmp_path)).tell(TellNode(node="n1", orders=(named, pin)))
-
-    assert told.calls[0].orders == (fetch("https://h/u.img", relay, "https://h/u.img"), pin)
-    assert [each.order for each in answer.results] == [named, pin]
-
-
-def test_call_without_names_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    told = Told()
-    call = TellNode(node="n1", orders=(fetch("https://h/v.img", "https://h/v.img"),))
-    CataloguedNodes(told, catalogue(tmp_path)).tell(call)
-
-    assert told.calls == [call]
-
-
-def test_image_for_some_reaches_the_node_with_its_readers(tmp_path: Path) -> None:
-    told = Told()
+def test_image_for_some_is_nobody_elses_business(tmp_path: Path) -> None:
     images = catalogue(tmp_path, ", readers: {users: [root]}")
-    CataloguedNodes(told, images).tell(TellNode(node="n1", orders=(fetch("ubuntu", "ubuntu"),)))
-    order = told.calls[0].orders[0]
 
-    assert isinstance(order, Fetch)
-    assert order.readers == Readers(uids=(0,))
+    assert images.readers_of("ubuntu") == Readers(uids=(0,))
     with pytest.raises(ImageTrouble, match="there is no image"):
         images.find("ubuntu", is_private=True, uid=1000, gids=())

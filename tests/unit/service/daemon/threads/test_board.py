@@ -89,7 +89,7 @@ def test_link_in_the_place_of_the_folder_leads_nowhere(tmp_path: Path) -> None:
     (other / "precious").touch()
     (tmp_path / "begin").symlink_to(other)
     made = board(tmp_path)
-    with pytest.raises(ServiceInputError, match="is a link, or no folder"):
+    with pytest.raises(ServiceInputError, match="is a link, or not a folder"):
         made.check()
     made.clear()
     made.tell([("render-1", True), ("precious", False)])

@@ -131,7 +131,7 @@ def test_what_is_no_file_is_named_and_stops_nothing(tmp_path: Path) -> None:
 
         assert told == []
         assert log.getvalue().count("submit filters cannot wake the service") == 1
-        assert "it is no regular file: remove it" in log.getvalue()
+        assert "it is not a regular file: remove it" in log.getvalue()
 
 
 class Watched:

@@ -307,7 +307,7 @@ def test_the_site_s_program_is_asked_before_anything_is_promised(tmp_path: Path)
     sandbox = Sandbox(tmp_path, policies=PROGRAM)
     sandbox.judge = lambda call: (
         PolicyRefusal(rule="external", sentence="the site's own policy: not today")
-        if call.request.nodes > 2
+        if call.workspace.instances > 2
         else Allowed(rule="external")
     )
     refused = reserve(sandbox, nodes=3)
