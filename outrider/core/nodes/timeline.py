@@ -14,11 +14,14 @@ from functools import lru_cache
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.total_use import FOREVER, TotalUse
+from outrider.core.nodes.total_use import TotalUse
 
 BUCKET_S = 3600
 """The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
 
+
+FOREVER = 1 << 62
+"""Later than any instant: the open end of the last step."""
 
 Lease = tuple[Sequence[tuple[int, int]], int, int]
 """Amounts on nodes, from when to when."""
@@ -240,9 +243,10 @@ class SiteTimeline:
         if self._totals is None:
             yield from_s, FOREVER
             return
-        for open_s, close_s in self._totals.openings(self._instants, need, instances, available, from_s):
-            if close_s - open_s >= duration_s:
-                yield open_s, close_s - duration_s
+        for open_s, close_s in self._totals.openings(need, instances, available, from_s):
+            last_s = FOREVER if close_s is None else close_s - duration_s
+            if open_s <= last_s:
+                yield open_s, last_s
 
     def touched(self, start_s: int, end_s: int) -> int:
         """A mask of nodes that holds each one of which anything is taken in [start_s, end_s).
@@ -412,7 +416,7 @@ class SiteTimeline:
             self._begins.pop(instant_s, None)
             self._ends.pop(instant_s, None)
         if self._totals is not None:
-            self._totals.forget(self._instants[:gone])
+            self._totals.forget_before(at_s)
         del self._instants[:gone]
 
 

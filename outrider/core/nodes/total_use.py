@@ -6,13 +6,9 @@ single nodes. Nodes of one capacity are one kind; of each kind what begins and e
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from outrider.core.nodes.capacity import FIELD_BITS, LARGEST_AMOUNT, ResourceLayout
-
-FOREVER = 1 << 62
-"""Later than any instant: the open end of the last step."""
 
 _FIELD = (1 << (FIELD_BITS - 1)) - 1
 
@@ -37,47 +33,48 @@ class TotalUse:
     def take(self, amounts: Mapping[int, int], start_s: int, end_s: int) -> None:
         """So much more is taken of the nodes of each kind; less, if it is negative."""
         for capacity, amount in amounts.items():
-            changes = self._changes[capacity]
-            changes[start_s] = changes.get(start_s, 0) + amount
-            changes[end_s] = changes.get(end_s, 0) - amount
+            self.enter(capacity, {start_s: amount, end_s: -amount})
 
     def enter(self, capacity: int, changes: Mapping[int, int]) -> None:
-        """What is taken of a node of this kind changes so, at these instants."""
+        """What is taken of the nodes of a kind changes so, at these instants."""
         known = self._changes[capacity]
         for instant_s, amount in changes.items():
-            known[instant_s] = known.get(instant_s, 0) + amount
+            left = known.pop(instant_s, 0) + amount
+            if left:
+                known[instant_s] = left
 
-    def forget(self, instants: Sequence[int]) -> None:
-        """Drop these, which are the first."""
+    def forget_before(self, at_s: int) -> None:
+        """Drop the past."""
         for capacity, changes in self._changes.items():
-            self._before[capacity] += sum(changes.pop(instant_s, 0) for instant_s in instants)
+            for instant_s in [each for each in changes if each < at_s]:
+                self._before[capacity] += changes.pop(instant_s)
 
     def _shifts(self) -> range:
         return range(0, FIELD_BITS * len(self._layout.names), FIELD_BITS)
 
     def openings(
-        self, instants: Sequence[int], need: int, instances: int, available: int, from_s: int
-    ) -> Iterator[tuple[int, int]]:
+        self, need: int, instances: int, available: int, from_s: int
+    ) -> Iterator[tuple[int, int | None]]:
         """Stretches of time from `from_s` on, in order, outside of which there is no room for so many
-        instances on nodes of a mask: from when until when."""
+        instances on nodes of a mask: from when until when, or None for ever."""
         if not self._is_known or not need:
-            yield from_s, FOREVER
+            yield from_s, None
             return
         kinds = [
             _Kind(self._layout, need, capacity, nodes, nodes & available, instances)
             for capacity, nodes in self._by_capacity.items()
             if self._layout.most(need, capacity, 1)
         ]
-        first = bisect_right(instants, from_s)
-        rooms: list[int] = []
+        later: set[int] = set()
         for kind in kinds:
-            changes, taken = self._changes[kind.capacity], self._before[kind.capacity]
-            kind.taken = taken + sum(changes.get(instant_s, 0) for instant_s in instants[:first])
-            rooms.append(kind.room())
+            changes = self._changes[kind.capacity]
+            kind.taken = self._before[kind.capacity]
+            kind.taken += sum(amount for instant_s, amount in changes.items() if instant_s <= from_s)
+            later.update(instant_s for instant_s in changes if instant_s > from_s)
+        rooms = [kind.room() for kind in kinds]
         room = sum(rooms)
         open_s = from_s if room >= instances else None
-        for index in range(first, len(instants)):
-            instant_s = instants[index]
+        for instant_s in sorted(later):
             for number, kind in enumerate(kinds):
                 change = self._changes[kind.capacity].get(instant_s)
                 if change:
@@ -92,7 +89,7 @@ class TotalUse:
                 yield open_s, instant_s
                 open_s = None
         if open_s is not None:
-            yield open_s, FOREVER
+            yield open_s, None
 
 
 class _Kind:
