@@ -14,13 +14,14 @@ from functools import lru_cache
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
-
-FOREVER = 1 << 62
-"""Later than any instant: the open end of the last step."""
+from outrider.core.nodes.total_use import TotalUse
 
 BUCKET_S = 3600
 """The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
 
+
+FOREVER = 1 << 62
+"""Later than any instant: the open end of the last step."""
 
 Lease = tuple[Sequence[tuple[int, int]], int, int]
 """Amounts on nodes, from when to when."""
@@ -233,6 +234,8 @@ class SiteTimeline:
         self.changes = 0
         """How often anything was reserved or released: what was derived before is void."""
         self._is_tidy = is_tidy
+        # Of a table that is asked for early starts.
+        self._totals = TotalUse(self.layout, self.by_capacity) if is_tidy else None
         self._touched: dict[int, int] = {}
         # Instants at which something was to begin or to end, with the nodes. What is released
         # stays listed: looking at a node in vain is cheaper than knowing whether another lease
@@ -246,6 +249,19 @@ class SiteTimeline:
         for index in range(bisect_right(self._instants, at_s), len(self._instants)):
             instant_s = self._instants[index]
             yield instant_s, self._begins.get(instant_s, 0), self._ends.get(instant_s, 0)
+
+    def chances(
+        self, need: int, instances: int, duration_s: int, available: int, from_s: int
+    ) -> Iterator[tuple[int, int]]:
+        """The first and the last of the starts from `from_s` on for which all nodes together have room for
+        so many instances for so long, as often as there are any: at no other start there is room."""
+        if self._totals is None:
+            yield from_s, FOREVER
+            return
+        for open_s, close_s in self._totals.openings(need, instances, available, from_s):
+            last_s = FOREVER if close_s is None else close_s - duration_s
+            if open_s <= last_s:
+                yield open_s, last_s
 
     def touched(self, start_s: int, end_s: int) -> int:
         """A mask of nodes that holds each one of which anything is taken in [start_s, end_s).
@@ -303,11 +319,15 @@ class SiteTimeline:
     def reserve_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Take an amount from each of several nodes for the same time."""
         mask = 0
+        taken: dict[int, int] = {}
         for number, need in amounts:
-            self.rows[number].reserve(need, start_s, end_s)
+            row = self.rows[number]
+            row.reserve(need, start_s, end_s)
             if need:
                 mask |= 1 << number
+                taken[row.capacity] = taken.get(row.capacity, 0) + need
         self.changes += 1
+        self._count(taken, start_s, end_s)
         for instant_s in (start_s, end_s):
             if instant_s not in self._begins and instant_s not in self._ends:
                 insort(self._instants, instant_s)
@@ -321,19 +341,26 @@ class SiteTimeline:
         begins[start_s] = begins.get(start_s, 0) | mask
         ends[end_s] = ends.get(end_s, 0) | mask
 
+    def _count(self, taken: dict[int, int], start_s: int, end_s: int) -> None:
+        if self._totals is not None and start_s < end_s:
+            self._totals.take(taken, start_s, end_s)
+
     def release_all(self, amounts: Iterable[tuple[int, int]], start_s: int, end_s: int) -> None:
         """Give back an amount on each of several nodes for the same time."""
         self.changes += 1
         first, last = start_s // BUCKET_S, (end_s - 1) // BUCKET_S
+        given: dict[int, int] = {}
         for number, need in amounts:
             row = self.rows[number]
             row.release(need, start_s, end_s)
+            given[row.capacity] = given.get(row.capacity, 0) - need
             if self._is_tidy:
                 bit = 1 << number
                 for bucket in range(first, last + 1):
                     mask = self._touched.get(bucket, 0)
                     if mask & bit and row.is_untouched(bucket * BUCKET_S, (bucket + 1) * BUCKET_S):
                         self._touched[bucket] = mask ^ bit
+        self._count(given, start_s, end_s)
 
     def mark_index(self) -> IndexMark:
         """The index as it is, for `back_to_index`."""
@@ -355,9 +382,13 @@ class SiteTimeline:
     ) -> None:
         """Take again what `release_all` has just given back; the index says `touched` again."""
         self.changes += 1
+        taken: dict[int, int] = {}
         for number, need in amounts:
-            self.rows[number].reserve(need, start_s, end_s)
+            row = self.rows[number]
+            row.reserve(need, start_s, end_s)
+            taken[row.capacity] = taken.get(row.capacity, 0) + need
         self._touched.update(touched)
+        self._count(taken, start_s, end_s)
 
     def fill(self, leases: Iterable[Lease], now_s: int) -> None:
         """Reserve many at once in a table in which nothing is reserved; what was over long ago is left out.
@@ -385,6 +416,9 @@ class SiteTimeline:
             self.rows[number].times, self.rows[number].free = times, free
         for mask, start_s, end_s in listed:
             self._list(mask, start_s, end_s)
+        for number, changes in taken.items():
+            if self._totals is not None:
+                self._totals.enter(self.rows[number].capacity, changes)
         self._instants = sorted(self._begins.keys() | self._ends.keys())
         self.changes += 1
 
@@ -421,6 +455,8 @@ class SiteTimeline:
         for instant_s in self._instants[:gone]:
             self._begins.pop(instant_s, None)
             self._ends.pop(instant_s, None)
+        if self._totals is not None:
+            self._totals.forget_before(at_s)
         del self._instants[:gone]
 
 
