@@ -14,19 +14,19 @@ from functools import lru_cache
 
 from outrider.core.model import Node
 from outrider.core.nodes.capacity import ResourceLayout
-from outrider.core.nodes.total_use import TotalUse
+from outrider.core.nodes.total_use import TotalsMark, TotalUse
+
+FOREVER = 1 << 62
+"""Later than any instant: the open end of the last step."""
 
 BUCKET_S = 3600
 """The index's grain. Shorter buckets answer finer but cost more to keep for long leases."""
 
 
-FOREVER = 1 << 62
-"""Later than any instant: the open end of the last step."""
-
 Lease = tuple[Sequence[tuple[int, int]], int, int]
 """Amounts on nodes, from when to when."""
 
-IndexMark = tuple[dict[int, int], dict[int, int], dict[int, int], list[int]]
+IndexMark = tuple[dict[int, int], dict[int, int], dict[int, int], list[int], TotalsMark | None]
 """What the index of a site's slot tables said at some instant."""
 
 
@@ -364,12 +364,15 @@ class SiteTimeline:
 
     def mark_index(self) -> IndexMark:
         """The index as it is, for `back_to_index`."""
-        return dict(self._touched), dict(self._begins), dict(self._ends), list(self._instants)
+        totals = None if self._totals is None else self._totals.mark()
+        return dict(self._touched), dict(self._begins), dict(self._ends), list(self._instants), totals
 
     def back_to_index(self, mark: IndexMark) -> None:
         """The index is what it was; the rows are the caller's to put back."""
         self.changes += 1
-        self._touched, self._begins, self._ends, self._instants = mark
+        self._touched, self._begins, self._ends, self._instants, totals = mark
+        if self._totals is not None and totals is not None:
+            self._totals.back_to(totals)
 
     def touched_buckets(self, start_s: int, end_s: int) -> dict[int, int]:
         """What the index says of [start_s, end_s), for `put_back`."""

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from outrider.core.nodes.capacity import FIELD_BITS, LARGEST_AMOUNT, ResourceLayout
 
+TotalsMark = tuple[dict[int, dict[int, int]], dict[int, int]]
+"""By kind of node what changes when, and what was taken before."""
+
 _FIELD = (1 << (FIELD_BITS - 1)) - 1
 
 
@@ -42,6 +45,13 @@ class TotalUse:
             left = known.pop(instant_s, 0) + amount
             if left:
                 known[instant_s] = left
+
+    def mark(self) -> TotalsMark:
+        """All of it, for `back_to`."""
+        return {capacity: dict(changes) for capacity, changes in self._changes.items()}, dict(self._before)
+
+    def back_to(self, mark: TotalsMark) -> None:
+        self._changes, self._before = mark
 
     def forget_before(self, at_s: int) -> None:
         """Drop the past."""
